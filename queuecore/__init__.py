@@ -1,0 +1,16 @@
+"""Native, GIL-free input for training loops: from file bytes to ready batches.
+
+`queuecore.data` streams records from files; `queuecore.errors` is the tree of exceptions.
+"""
+
+from queuecore._core import require_compiled
+
+# First of all: what follows imports compiled modules, and an un-built tree should say what to do.
+require_compiled()
+
+from queuecore import data, errors  # noqa: E402
+from queuecore._seeds import set_random_seed  # noqa: E402
+
+__all__ = ["__version__", "data", "errors", "set_random_seed"]
+
+__version__ = "0.1.0"

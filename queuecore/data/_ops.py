@@ -1,0 +1,183 @@
+"""The steps of a dataset: what each is called natively, and what it does to the number and the shape of elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from queuecore import _seeds
+from queuecore._core.pipeline import ShuffleCounter
+
+__all__ = ["Batch", "Count", "Op", "Prefetch", "Repeat", "Shuffle", "ShuffleSeeds", "Skip", "Take"]
+
+Count = int | float
+"""A number of elements: an int, or `math.inf`."""
+
+# How many elements come from below: asked for `needed`, it may stop counting at any number not below that. None: all.
+Below = Callable[[int | None], Count]
+
+NativeOp = tuple[Any, ...]
+
+
+class Op:
+    """One step. Immutable."""
+
+    def native(self) -> NativeOp | None:
+        """Return the tuple that the native core takes, or `None` if the step doesn't take part in the order."""
+        raise NotImplementedError
+
+    def describe(self) -> list[Any] | None:
+        """Return what decides the order, as plain values; `None` as in `native`."""
+        raise NotImplementedError
+
+    def count(self, needed: int | None, below: Below) -> Count:
+        """Return the number of elements, or any number not below `needed` once that many are certain."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Take(Op):
+    """The first elements; -1: all."""
+
+    number: int
+
+    def native(self) -> NativeOp:
+        return "take", self.number
+
+    def describe(self) -> list[Any]:
+        return ["take", self.number]
+
+    def count(self, needed: int | None, below: Below) -> Count:
+        if self.number < 0:
+            return below(needed)
+        return min(self.number, below(self.number if needed is None else min(self.number, needed)))
+
+
+@dataclass(frozen=True)
+class Skip(Op):
+    """All but the first elements; -1: none."""
+
+    number: int
+
+    def native(self) -> NativeOp:
+        return "skip", self.number
+
+    def describe(self) -> list[Any]:
+        return ["skip", self.number]
+
+    def count(self, needed: int | None, below: Below) -> Count:
+        if self.number < 0:
+            return 0
+        return max(0, below(None if needed is None else needed + self.number) - self.number)
+
+
+@dataclass(frozen=True)
+class Repeat(Op):
+    """All elements several times over; -1: endlessly."""
+
+    number: int
+
+    def native(self) -> NativeOp:
+        return "repeat", self.number
+
+    def describe(self) -> list[Any]:
+        return ["repeat", self.number]
+
+    def count(self, needed: int | None, below: Below) -> Count:
+        if self.number == 0:
+            return 0
+        if self.number < 0:
+            return math.inf if below(1) else 0
+        once = below(needed)
+        return once if needed is not None and once >= needed else once * self.number
+
+
+class ShuffleSeeds:
+    """The state that all iterators of one shuffle share: its seed pair, and how many of its passes have begun.
+
+    Parameters
+    ----------
+    pair : tuple of int
+        The two seeds.
+    seeded : bool
+        Whether a seed of the user's decided them. If not, a saved state may bring others.
+    """
+
+    __slots__ = ("counter", "pair", "seeded")
+
+    def __init__(self, pair: tuple[int, int], seeded: bool) -> None:
+        self.pair = pair
+        self.seeded = seeded
+        self.counter = ShuffleCounter()
+
+    def adopt(self, pair: tuple[int, int]) -> None:
+        """Take over the pair of a saved state."""
+        # A counter of its own: iterators that run on with the old pair must not move the new one's.
+        self.pair = pair
+        self.counter = ShuffleCounter()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy begins with the first pass again, as a dataset does that is built anew from the same arguments.
+        return ShuffleSeeds, (self.pair, self.seeded)
+
+
+@dataclass(frozen=True)
+class Shuffle(Op):
+    """A window of `buffer_size` elements from which one is drawn at random."""
+
+    buffer_size: int
+    reshuffle: bool
+    seeds: ShuffleSeeds
+
+    @classmethod
+    def make(cls, buffer_size: int, seed: Any, reshuffle: bool) -> Shuffle:
+        """Return the step with the seeds of this moment."""
+        return cls(buffer_size, reshuffle, ShuffleSeeds(*_seeds.resolve(seed)))
+
+    def native(self) -> NativeOp:
+        low, high = self.seeds.pair
+        return "shuffle", self.buffer_size, low, high, self.reshuffle, self.seeds.counter if self.reshuffle else None
+
+    def describe(self) -> list[Any]:
+        return ["shuffle", self.buffer_size, self.reshuffle]
+
+    def count(self, needed: int | None, below: Below) -> Count:
+        return below(needed)
+
+
+@dataclass(frozen=True)
+class Batch(Op):
+    """Groups of elements, stacked."""
+
+    batch_size: int
+    drop_remainder: bool
+
+    def native(self) -> NativeOp:
+        return "batch", self.batch_size, self.drop_remainder
+
+    def describe(self) -> list[Any]:
+        return ["batch", self.batch_size, self.drop_remainder]
+
+    def count(self, needed: int | None, below: Below) -> Count:
+        total = below(None if needed is None else needed * self.batch_size)
+        if isinstance(total, float):
+            return total
+        return total // self.batch_size if self.drop_remainder else -(-total // self.batch_size)
+
+
+@dataclass(frozen=True)
+class Prefetch(Op):
+    """Elements made ahead of the consumer; -1: as many as the library likes."""
+
+    buffer_size: int
+
+    def native(self) -> None:
+        return None
+
+    def describe(self) -> None:
+        return None
+
+    def count(self, needed: int | None, below: Below) -> Count:
+        return below(needed)

@@ -1,0 +1,157 @@
+"""Saved positions: plain dicts that survive JSON, and the checks that keep one from being used where it doesn't fit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from queuecore.errors import InvalidArgumentError, ResumeMismatchError
+
+__all__ = ["Position", "pack", "unpack"]
+
+_FORMAT = "queuecore.data.Iterator"
+_VERSION = 1
+_STAGE = "resume"
+
+
+@dataclass(frozen=True)
+class Position:
+    """What a state says, once it is known to fit.
+
+    Attributes
+    ----------
+    elements : int
+        Elements delivered.
+    iterations : list of int
+        For every shuffle, the number of its passes that had begun before this iterator.
+    files_known : int
+        Files that had been opened and measured.
+    files_digest : int
+        Digest of their sizes and times.
+    seeds : list of tuple of int
+        The pair of every shuffle.
+    """
+
+    elements: int
+    iterations: list[int]
+    files_known: int
+    files_digest: int
+    seeds: list[tuple[int, int]]
+
+
+def _hex(number: int) -> str:
+    # As text: most readers of JSON keep only 53 bits of a number.
+    return f"{number & (2**64 - 1):016x}"
+
+
+def _check(state: Mapping[str, Any]) -> str:
+    body = {key: value for key, value in state.items() if key != "check"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode("ascii"), digest_size=8).hexdigest()
+
+
+def pack(plan: dict[str, Any], names: tuple[int, int], seeds: list[tuple[int, int]], at: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state for a position.
+
+    Parameters
+    ----------
+    plan : dict
+        What decides the order, as plain values.
+    names : tuple of int
+        Number of files and digest of their names.
+    seeds : list of tuple of int
+        The pair of every shuffle.
+    at : mapping
+        What the stream says of its position.
+    """
+    state = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "plan": plan,
+        "files": {"count": names[0], "names": _hex(names[1])},
+        "seeds": [list(pair) for pair in seeds],
+        "position": {
+            "elements": int(at["elements"]),
+            "iterations": [int(base) for base in at["iterations"]],
+            "files_known": int(at["files_known"]),
+            "files_digest": _hex(int(at["files_digest"])),
+        },
+    }
+    # A copy through JSON: the caller may change its state at will, and sees at once what a file would give back.
+    copy: dict[str, Any] = json.loads(json.dumps(state))
+    copy["check"] = _check(copy)
+    return copy
+
+
+def unpack(
+    state: Any, plan: dict[str, Any], names: tuple[int, int], seeds: list[tuple[tuple[int, int], bool]]
+) -> Position:
+    """Return the position in a state, or raise if the state is damaged or belongs to something else.
+
+    Parameters
+    ----------
+    state : object
+        What the user gave.
+    plan, names
+        As in `pack`, of the dataset at hand.
+    seeds : list
+        Of every shuffle: its pair, and whether the user decided it. Where not, that of the state is taken.
+    """
+    if not isinstance(state, Mapping):
+        raise InvalidArgumentError(f"a state is a dict as state_dict() returns it, not {type(state).__name__}")
+    if state.get("format") != _FORMAT:
+        raise ResumeMismatchError("this is no state of a queuecore.data iterator", stage=_STAGE)
+    version = state.get("version")
+    if version != _VERSION or isinstance(version, bool):
+        raise ResumeMismatchError(
+            f"the state has version {version!r}; this queuecore reads version {_VERSION}", stage=_STAGE
+        )
+    try:
+        # Through JSON and back: tuples that some store made of the lists compare equal again.
+        plain = json.loads(json.dumps(dict(state)))
+        intact = plain.get("check") == _check(plain)
+    except (TypeError, ValueError, RecursionError):
+        intact = False
+    if not intact:
+        raise ResumeMismatchError("the state is damaged: its check doesn't match its content", stage=_STAGE)
+
+    difference = _first_difference(plain["plan"], json.loads(json.dumps(plan)), "")
+    if difference:
+        raise ResumeMismatchError(f"the state is of another dataset: {difference}", stage=_STAGE)
+    if plain["files"] != {"count": names[0], "names": _hex(names[1])}:
+        there = plain["files"]["count"]
+        what = f"{there} of them, here {names[0]}" if there != names[0] else "as many as here, with other names"
+        raise ResumeMismatchError(f"the state is of other files: {what}", stage=_STAGE)
+
+    pairs = [(int(low), int(high)) for low, high in plain["seeds"]]
+    for index, (pair, (own, seeded)) in enumerate(zip(pairs, seeds, strict=True)):
+        if seeded and pair != own:
+            raise ResumeMismatchError(
+                f"the state is of another seed: shuffle {index} has {pair} there and {own} here", stage=_STAGE
+            )
+    at = plain["position"]
+    return Position(at["elements"], at["iterations"], at["files_known"], int(at["files_digest"], 16), pairs)
+
+
+def _first_difference(there: Any, here: Any, where: str) -> str:
+    """Return words for the first place where two plans differ, or an empty string."""
+    if there == here:
+        return ""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in sorted({*there, *here}):
+            found = _first_difference(there.get(key), here.get(key), f"{where}.{key}" if where else key)
+            if found:
+                return found
+    if isinstance(there, list) and isinstance(here, list) and where == "ops":
+        for index in range(max(len(there), len(here))):
+            steps = [_step(side[index]) if index < len(side) else "nothing" for side in (there, here)]
+            if steps[0] != steps[1]:
+                return f"step {index + 1} is {steps[0]} there and {steps[1]} here"
+    return f"{where} is {there!r} there and {here!r} here"
+
+
+def _step(op: list[Any]) -> str:
+    return f"{op[0]}({', '.join(str(value) for value in op[1:])})"

@@ -1,0 +1,474 @@
+"""Datasets: descriptions of a stream of elements. Making one reads nothing; iterating over it does the work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, Literal, SupportsIndex
+
+from queuecore.data import _ops
+from queuecore.data._args import check_bool, check_int, check_optional_count
+from queuecore.data._record import compile_bytes, compile_record
+from queuecore.data._source import Filename, FixedLengthSource, expand_filenames
+from queuecore.data.iterator import Iterator
+from queuecore.data.options import AUTOTUNE, Options, check_threads
+from queuecore.errors import InvalidArgumentError
+from queuecore._core.sources import FileList
+
+__all__ = ["INFINITE_CARDINALITY", "Dataset", "FixedLengthRecordDataset"]
+
+INFINITE_CARDINALITY = -1
+"""What `Dataset.cardinality` returns for an endless dataset."""
+
+_DEFAULT_MOST_THREADS = 8
+# Far above any file, and low enough that sums of a few of these fit an int64.
+_MOST_BYTES = 2**56
+
+
+class Dataset:
+    """A stream of elements: a source and the steps after it. Immutable; abstract: make one of its subclasses.
+
+    Every method returns a new dataset and leaves this one as it is. A dataset can be iterated over any number of times, also
+    at the same time, and pickled.
+
+    Notes
+    -----
+    Names, defaults and order are those of ``tf.data``. The order depends on the steps, the seeds and the files alone, never
+    on the number of threads.
+
+    A shuffle with ``reshuffle_each_iteration`` counts its passes, over all iterators of the dataset: that is how every epoch
+    gets an order of its own. A pickled copy starts counting anew.
+    """
+
+    _source: FixedLengthSource
+    _ops: tuple[_ops.Op, ...] = ()
+    _options: Options = Options()
+
+    def __init__(self) -> None:
+        raise TypeError("Dataset is abstract: use FixedLengthRecordDataset, for example")
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def repeat(self, count: SupportsIndex | None = None) -> Dataset:
+        """Go over the elements several times.
+
+        Parameters
+        ----------
+        count : int, optional
+            How often; 0 gives an empty dataset. `None` (the default) or -1: endlessly.
+
+        Returns
+        -------
+        Dataset
+            An endless repeat of no elements has none, and ends.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `count` is less than -1 or no integer.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(3)))
+        >>> [int(x) for x in qc.data.FixedLengthRecordDataset(file, record="u1").repeat(2)]
+        [0, 1, 2, 0, 1, 2]
+        >>> folder.cleanup()
+        """
+        return self._with(_ops.Repeat(check_optional_count(count, "count")))
+
+    def take(self, count: SupportsIndex) -> Dataset:
+        """Keep the first elements.
+
+        Parameters
+        ----------
+        count : int
+            How many; -1: all. More than there are is no error.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `count` is less than -1 or no integer.
+        """
+        return self._with(_ops.Take(check_int(count, "count", -1)))
+
+    def skip(self, count: SupportsIndex) -> Dataset:
+        """Leave out the first elements.
+
+        Parameters
+        ----------
+        count : int
+            How many; -1: all, so that nothing is left. More than there are is no error.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `count` is less than -1 or no integer.
+
+        Notes
+        -----
+        What is left out isn't read, if nothing but counting is needed to find its end.
+        """
+        return self._with(_ops.Skip(check_int(count, "count", -1)))
+
+    def batch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
+        """Stack elements that follow each other.
+
+        Parameters
+        ----------
+        batch_size : int
+            How many make a batch, at least 1.
+        drop_remainder : bool, default False
+            Leave out a last batch that isn't full; else it is delivered with what there is.
+
+        Returns
+        -------
+        Dataset
+            Its arrays have one dimension more, in front.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `batch_size` is less than 1 or no integer.
+
+        Notes
+        -----
+        An error that comes in the middle of a batch delivers what is good before it as a shorter batch, then raises. With
+        `drop_remainder` that batch is left out, and counted in ``stats()["dropped_records"]``. tf.data discards it in both
+        cases.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(5)))
+        >>> for batch in qc.data.FixedLengthRecordDataset(file, record="u1").batch(2):
+        ...     print(batch)
+        [0 1]
+        [2 3]
+        [4]
+        >>> folder.cleanup()
+        """
+        return self._with(_ops.Batch(check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")))
+
+    def shuffle(
+        self, buffer_size: SupportsIndex, seed: SupportsIndex | None = None, reshuffle_each_iteration: bool | None = True
+    ) -> Dataset:
+        """Draw elements at random from a window that moves over them.
+
+        Parameters
+        ----------
+        buffer_size : int
+            Size of the window in elements, at least 1; 1 keeps the order. An element is delivered at most
+            ``buffer_size - 1`` places early, and may be delivered arbitrarily late.
+        seed : int, optional
+            Together with the graph-level seed (`queuecore.set_random_seed`) it decides the order. With no seed at all one is
+            drawn from the operating system, now; ``state_dict()`` holds it.
+        reshuffle_each_iteration : bool, default True
+            Whether every pass has an order of its own. A rebuilt dataset goes through the same orders again.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `buffer_size` is less than 1, or an argument isn't of its type.
+
+        Notes
+        -----
+        The same seeds give TensorFlow's own order, bit for bit. ``shuffle`` before ``repeat`` keeps epochs apart; after it,
+        they blend. The order is drawn on indices: a large window costs neither a large buffer nor a late first element if
+        the records are large.
+
+        Where the source ends in an error, what is in the window is delivered first.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(8)))
+        >>> qc.set_random_seed(1)
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").shuffle(4, seed=5)
+        >>> [int(x) for x in ds]
+        [1, 0, 3, 6, 5, 4, 2, 7]
+        >>> [int(x) for x in ds]
+        [0, 4, 3, 5, 6, 1, 7, 2]
+        >>> qc.set_random_seed(None)
+        >>> folder.cleanup()
+        """
+        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
+        return self._with(
+            _ops.Shuffle.make(
+                check_int(buffer_size, "buffer_size", 1), seed, check_bool(reshuffle, "reshuffle_each_iteration")
+            )
+        )
+
+    def prefetch(self, buffer_size: SupportsIndex) -> Dataset:
+        """Make elements ahead of the consumer.
+
+        Parameters
+        ----------
+        buffer_size : int
+            How many elements; `AUTOTUNE` (-1): the library's choice; 0: no wish.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `buffer_size` is less than -1 or no integer.
+
+        Notes
+        -----
+        Elements are always made ahead, by native threads, without this step too; it only says how far. It never changes
+        what comes, nor in which order. Of several, the one that asks for most memory counts.
+        """
+        return self._with(_ops.Prefetch(check_int(buffer_size, "buffer_size", AUTOTUNE)))
+
+    def with_options(self, options: Options) -> Dataset:
+        """Set how the dataset runs.
+
+        Parameters
+        ----------
+        options : Options
+            What it sets replaces what was set before; what it leaves at `None` stays.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `options` is no `Options`.
+        """
+        if not isinstance(options, Options):
+            raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
+        return _Steps(self._source, self._ops, self._options.merged(options))
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure of an element.
+
+        An `ArraySpec`, or a dict of them where the records have fields (dicts in dicts for structures in structures). Batch
+        dimensions are `None`, or the batch size where ``drop_remainder=True`` makes it certain.
+        """
+        dims: tuple[int | None, ...] = ()
+        for op in self._ops:
+            if isinstance(op, _ops.Batch):
+                dims = (op.batch_size if op.drop_remainder else None, *dims)
+        return self._source.record.spec(dims)
+
+    def cardinality(self) -> int:
+        """Return the number of elements, or `INFINITE_CARDINALITY` (-1) if there is no end.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError, TruncatedRecordError
+            For a file at which iterating would fail: there is no number of elements then.
+
+        Notes
+        -----
+        Asks the file system for the size of every file that is needed, in the calling thread, and opens none.
+        """
+        total = self._count(len(self._ops), None)
+        return INFINITE_CARDINALITY if isinstance(total, float) else total
+
+    def __len__(self) -> int:
+        """Return the number of elements, as `cardinality` does; `TypeError` if there is no end."""
+        total = self.cardinality()
+        if total == INFINITE_CARDINALITY:
+            raise TypeError("an endless dataset has no len()")
+        return total
+
+    def __bool__(self) -> bool:
+        # Without it, `if dataset:` would be __len__, which asks the file system.
+        return True
+
+    def __iter__(self) -> Iterator:
+        """Return a new iterator at the first element. No thread starts before its first ``next()``."""
+        return Iterator(self)
+
+    def __repr__(self) -> str:
+        steps = []
+        for op in self._ops:
+            words = op.describe() or ["prefetch", *vars(op).values()]
+            steps.append(f".{words[0]}({', '.join(repr(word) for word in words[1:])})")
+        count = len(self._source.files)
+        files = os.fsdecode(self._source.files[0]) if count == 1 else f"{count} files"
+        return f"<FixedLengthRecordDataset of {files}, {self._source.record.record_bytes} bytes a record>{''.join(steps)}"
+
+    # -- for the iterator ----------------------------------------------------------------------------------------------
+
+    def _with(self, op: _ops.Op) -> Dataset:
+        return _Steps(self._source, (*self._ops, op), self._options)
+
+    def _count(self, depth: int, needed: int | None) -> _ops.Count:
+        """Return how many elements come out of the first `depth` steps."""
+        if depth == 0:
+            return self._source.count(needed)
+        return self._ops[depth - 1].count(needed, lambda below: self._count(depth - 1, below))
+
+    def _threads(self) -> tuple[int, bool]:
+        """Return the number of native workers, and whether the consumer helps."""
+        wanted = check_threads(self._options.num_threads, "num_threads") or self._source.num_threads
+        if wanted is not None:
+            return wanted, wanted != 1
+        # One CPU is the consumer's own: with few of them a worker more would only take turns with it.
+        return min(max(len(os.sched_getaffinity(0)) - 1, 1), _DEFAULT_MOST_THREADS), True
+
+    def _prefetch_elements(self) -> int:
+        """Return how many elements to make ahead, or -1 if nobody said."""
+        most = -1
+        stacked = 1
+        for op in reversed(self._ops):
+            if isinstance(op, _ops.Batch):
+                stacked *= op.batch_size
+            elif isinstance(op, _ops.Prefetch) and op.buffer_size > 0:
+                # A prefetch below a batch counts what goes into batches.
+                most = max(most, -(-op.buffer_size // stacked))
+        return most
+
+    def _shuffles(self) -> list[_ops.ShuffleSeeds]:
+        return [op.seeds for op in self._ops if isinstance(op, _ops.Shuffle)]
+
+    def _names(self) -> tuple[int, int]:
+        return len(self._source.files), self._source.files.digest
+
+    def _describe(self) -> dict[str, Any]:
+        """Return what decides the elements and their order, apart from file names and seeds, as plain values."""
+        steps = [words for words in (op.describe() for op in self._ops) if words is not None]
+        return {"source": self._source.describe(), "ops": steps}
+
+
+class _Steps(Dataset):
+    """A dataset that came out of another one's method."""
+
+    def __init__(self, source: FixedLengthSource, ops: tuple[_ops.Op, ...], options: Options) -> None:
+        self._source = source
+        self._ops = ops
+        self._options = options
+
+
+class FixedLengthRecordDataset(Dataset):
+    """Records of one length from files, one file after the other.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        One name, or a sequence of names. A single name with ``*``, ``?`` or ``[`` in it, which isn't itself a file's name, is
+        a glob pattern: it is expanded here and now, sorted by bytes. Names in a sequence are always taken literally.
+    record_bytes : int, optional
+        Length of a record in bytes. The element is then a row of bytes: dtype ``uint8``, shape ``(record_bytes,)``.
+    header_bytes, footer_bytes : int, default 0
+        Bytes to leave out at the beginning and at the end of every file.
+    record : dtype, optional
+        What a record is, as anything that `numpy.dtype` takes: its fields with their offsets, byte orders, shapes and
+        padding. The element is a dict with a contiguous array per field, in native byte order; dicts in dicts for
+        structures in structures; for a dtype without fields just the array. Either this or `record_bytes`.
+    hop_bytes : int, default 0
+        From the start of a record to the start of the next one, in bytes; 0: the length of a record. Less makes records
+        overlap, more leaves gaps.
+    tail : {"error", "drop"}, default "error"
+        What to do about a file that ends inside a record: raise `TruncatedRecordError` after its whole records, or leave
+        the rest out and count it in ``stats()["dropped_tails"]``.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a number is out of its range, both or neither of `record` and `record_bytes` are given, `filenames` is empty, a
+        pattern matches nothing, or a name has a NUL in it.
+    DtypeError
+        If `record` is no dtype, holds Python objects, or has fields that overlap.
+
+    Notes
+    -----
+    Files are opened when their turn comes, and not here: a missing one, a directory, a cut one is an error in its place in
+    the order, after all good records before it. It names the file, and where it applies the offset and the record. Those
+    classes are `NotFoundError`, `PermissionDeniedError`, `NotAFileError`, `UnavailableError`, `TruncatedRecordError`,
+    `SourceChangedError` (a file that shrank or was replaced while it was in use).
+
+    A file of 0 bytes has no records and is no error; it is counted in ``stats()["empty_files"]``. One that is shorter than
+    its header and footer together is a `TruncatedRecordError`.
+
+    Booleans are made 0 or 1: any other byte counts as 1.
+
+    The class follows ``tf.data.FixedLengthRecordDataset``; new are `record`, `hop_bytes` and `tail`. tf.data refuses a file
+    with a cut record before its first record; here the whole ones are delivered.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> import queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> record = np.dtype([("label", "u1"), ("point", ">f4", (2,))])
+    >>> rows = np.array([(0, (0.5, 1)), (1, (2, 4)), (2, (8, 16))], dtype=record)
+    >>> rows.tofile(pathlib.Path(folder.name) / "points-0.bin")
+    >>> ds = qc.data.FixedLengthRecordDataset(folder.name + "/points-*.bin", record=record).batch(2)
+    >>> ds.element_spec["point"]
+    ArraySpec(shape=(None, 2), dtype=dtype('float32'))
+    >>> for batch in ds:
+    ...     print(batch["label"], batch["point"].tolist())
+    [0 1] [[0.5, 1.0], [2.0, 4.0]]
+    [2] [[8.0, 16.0]]
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        record_bytes: SupportsIndex | None = None,
+        header_bytes: SupportsIndex = 0,
+        footer_bytes: SupportsIndex = 0,
+        *,
+        record: Any = None,
+        hop_bytes: SupportsIndex = 0,
+        tail: Literal["error", "drop"] = "error",
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        if (record is None) == (record_bytes is None):
+            raise InvalidArgumentError("give either record_bytes or record, and not both")
+        plan = compile_record(record) if record is not None else compile_bytes(check_int(record_bytes, "record_bytes", 1, _MOST_BYTES))
+        # tf.data's defaults for these two are None.
+        header = check_int(0 if header_bytes is None else header_bytes, "header_bytes", 0, _MOST_BYTES)
+        footer = check_int(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0, _MOST_BYTES)
+        hop = check_int(hop_bytes, "hop_bytes", 0, _MOST_BYTES)
+        if tail not in ("error", "drop"):
+            raise InvalidArgumentError(f'tail must be "error" or "drop", not {tail!r}')
+        self._source = FixedLengthSource(
+            FileList(expand_filenames(filenames)),
+            plan,
+            header,
+            footer,
+            hop or plan.record_bytes,
+            tail == "drop",
+            check_threads(num_parallel_reads, "num_parallel_reads"),
+        )

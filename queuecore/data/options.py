@@ -1,0 +1,78 @@
+"""How a dataset runs, apart from what it yields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+from queuecore.data._args import check_int
+from queuecore.errors import InvalidArgumentError
+
+__all__ = ["AUTOTUNE", "Options"]
+
+AUTOTUNE = -1
+"""Leaves a number (of threads, of elements to prefetch) to the library."""
+
+_MOST_THREADS = 1024
+_MOST_LEASES = 65536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Settings that change how a dataset runs and never what it yields.
+
+    Parameters
+    ----------
+    num_threads : int, optional
+        Native worker threads, 1 to 1024. Default (`None` or `AUTOTUNE`): the dataset's ``num_parallel_reads`` if given, else
+        the CPUs this process may use, less one for the consumer, at least 1 and at most 8. A consumer that finds nothing
+        ready works too, instead of sleeping, unless 1 is given here.
+    on_hold : {"copy", "raise"}, optional
+        What happens when the consumer holds `max_leases` elements and asks for one more. ``"copy"`` (the default) gives it an
+        array of its own, which costs a copy; ``"raise"`` raises `SlotsExhaustedError`.
+    max_leases : int, optional
+        Elements of which the consumer may hold views at the same time, 1 to 65536. Default 4; a ``for`` loop needs 2.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a value is out of its range.
+    TypeError
+        If there is no option of that name.
+
+    Notes
+    -----
+    `None` means "not set": where `Dataset.with_options` merges two of these, the later one wins for what it sets.
+
+    Examples
+    --------
+    >>> import queuecore as qc
+    >>> qc.data.Options(num_threads=4)
+    Options(num_threads=4, on_hold=None, max_leases=None)
+    """
+
+    num_threads: int | None = None
+    on_hold: Literal["copy", "raise"] | None = None
+    max_leases: int | None = None
+
+    def __post_init__(self) -> None:
+        check_threads(self.num_threads, "num_threads")
+        if self.on_hold not in (None, "copy", "raise"):
+            raise InvalidArgumentError(f'on_hold must be "copy" or "raise", not {self.on_hold!r}')
+        if self.max_leases is not None:
+            check_int(self.max_leases, "max_leases", 1, _MOST_LEASES)
+
+    def merged(self, later: Options) -> Options:
+        """Return these options with everything that `later` sets put in its place."""
+        changes = {field.name: getattr(later, field.name) for field in fields(later)}
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+
+def check_threads(value: int | None, what: str) -> int | None:
+    """Return a number of threads, or `None` where the choice is ours."""
+    if value is None:
+        return None
+    number = check_int(value, what, AUTOTUNE, _MOST_THREADS)
+    if number == 0:
+        raise InvalidArgumentError(f"{what} must be at least 1, or AUTOTUNE (-1), not 0")
+    return None if number == AUTOTUNE else number

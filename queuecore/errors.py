@@ -1,0 +1,282 @@
+"""The exceptions that queuecore raises: one tree, rooted in `QueueCoreError`.
+
+The trunk has TensorFlow's status classes, so that ``except`` clauses written for them keep working. Every class is also
+the built-in exception that a Python user would catch: a missing file is a `FileNotFoundError`, a bad argument a
+`ValueError`, a timeout a `TimeoutError`.
+
+Every error carries where it happened, as far as that is known: `stage`, `path`, `offset` (bytes from the start of the
+file) and `record` (index in the file).
+"""
+
+from __future__ import annotations
+
+import errno as _errno
+import os
+from typing import Any
+
+__all__ = [
+    "AbortedError",
+    "CancelledError",
+    "ChecksumError",
+    "CsvError",
+    "DataLossError",
+    "DeadlineExceededError",
+    "DecodeError",
+    "DecompressError",
+    "DeviceUnavailableError",
+    "DtypeError",
+    "FailedPreconditionError",
+    "ForkedPipelineError",
+    "InternalError",
+    "InvalidArgumentError",
+    "NotAFileError",
+    "NotFoundError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "PipelineError",
+    "ProtoError",
+    "QueueCoreError",
+    "RecordTooLargeError",
+    "ResourceExhaustedError",
+    "ResumeMismatchError",
+    "SlotsExhaustedError",
+    "SourceChangedError",
+    "StallError",
+    "TruncatedRecordError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+]
+
+
+class QueueCoreError(Exception):
+    """Root of every exception that queuecore raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What went wrong; ``str(error)`` is this text.
+    errno : int, optional
+        The operating system's error number. Only classes that are an `OSError` use it: they also get `strerror` and
+        `filename`.
+    path : str, bytes or os.PathLike, optional
+        The file concerned. Bytes that are no valid text become a string that `os.fsencode` turns back into them.
+    offset : int, optional
+        Place in that file, in bytes from its start.
+    record : int, optional
+        Index of the record in that file, from 0.
+    stage : str, optional
+        The part of the pipeline that failed.
+
+    Attributes
+    ----------
+    path, offset, record, stage
+        As given; `None` where unknown.
+    """
+
+    path: str | None
+    offset: int | None
+    record: int | None
+    stage: str | None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        errno: int | None = None,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+        offset: int | None = None,
+        record: int | None = None,
+        stage: str | None = None,
+    ) -> None:
+        name = None if path is None else os.fsdecode(path)
+        if isinstance(self, OSError):
+            # Its own constructor fills the C fields behind .errno, .strerror and .filename.
+            if errno is None:
+                OSError.__init__(self, message)
+                self.strerror = message
+                self.filename = name
+            else:
+                OSError.__init__(self, errno, os.strerror(errno), name)
+        else:
+            super().__init__(message)
+        self.args = (message,)
+        self.path = name
+        self.offset = offset
+        self.record = record
+        self.stage = stage
+
+    @property
+    def message(self) -> str:
+        """The text of the error, as in TensorFlow's error classes."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default would call the class with positional arguments, and OSError's own with (errno, strerror).
+        known: dict[str, Any] = {"path": self.path, "offset": self.offset, "record": self.record, "stage": self.stage}
+        if isinstance(self, OSError):
+            known["errno"] = self.errno
+        rest = {name: value for name, value in vars(self).items() if name not in known}
+        return _rebuild, (type(self), self.message, known), rest or None
+
+
+def _rebuild(cls: type[QueueCoreError], message: str, known: dict[str, Any]) -> QueueCoreError:
+    return cls(message, **known)
+
+
+class OutOfRangeError(QueueCoreError):
+    """The data is at its end: closed and drained."""
+
+
+class CancelledError(QueueCoreError):
+    """Put on a closed queue, or a wait that was ended by a close or a stop."""
+
+
+class InvalidArgumentError(QueueCoreError, ValueError):
+    """A bad argument, shape or number of components; a field that doesn't parse."""
+
+
+class DtypeError(InvalidArgumentError, TypeError):
+    """A dtype that can't be used here."""
+
+
+class CsvError(InvalidArgumentError):
+    """A line of CSV that doesn't parse."""
+
+
+class ProtoError(InvalidArgumentError):
+    """A protocol buffer that doesn't parse."""
+
+
+class DecodeError(InvalidArgumentError):
+    """Encoded data (an image, for example) that can't be decoded."""
+
+
+# In the classes below the OSError base stands first: the other way round Python lays the object out without the C fields
+# behind .errno and .filename being filled. OSError's methods would then win over the root's, so those are named again.
+
+
+class NotFoundError(FileNotFoundError, QueueCoreError):
+    """A file that isn't there."""
+
+    __init__ = QueueCoreError.__init__
+    __str__ = QueueCoreError.__str__
+    __reduce__ = QueueCoreError.__reduce__
+
+
+class PermissionDeniedError(PermissionError, QueueCoreError):
+    """A file that may not be read."""
+
+    __init__ = QueueCoreError.__init__
+    __str__ = QueueCoreError.__str__
+    __reduce__ = QueueCoreError.__reduce__
+
+
+class UnavailableError(OSError, QueueCoreError):
+    """Any other refusal of the operating system: an I/O error, too many open files."""
+
+    __init__ = QueueCoreError.__init__
+    __str__ = QueueCoreError.__str__
+    __reduce__ = QueueCoreError.__reduce__
+
+
+class NotAFileError(IsADirectoryError, UnavailableError):
+    """A directory where a file was expected."""
+
+    __init__ = QueueCoreError.__init__
+    __str__ = QueueCoreError.__str__
+    __reduce__ = QueueCoreError.__reduce__
+
+
+class DataLossError(QueueCoreError):
+    """Bytes are missing or damaged."""
+
+
+class TruncatedRecordError(DataLossError):
+    """A file that ends inside a record, or is too short for its header and footer."""
+
+
+class ChecksumError(DataLossError):
+    """A checksum that doesn't match the bytes."""
+
+
+class DecompressError(DataLossError):
+    """Compressed data that is damaged or cut."""
+
+
+class SourceChangedError(DataLossError):
+    """A file that was shortened, replaced or rewritten while it was being read."""
+
+
+class ResourceExhaustedError(QueueCoreError, MemoryError):
+    """Over a stated limit, or out of memory."""
+
+
+class RecordTooLargeError(ResourceExhaustedError):
+    """A record longer than the limit set for one."""
+
+
+class SlotsExhaustedError(ResourceExhaustedError):
+    """The consumer holds as many batches as it may, and asked not to be given copies."""
+
+
+class DeadlineExceededError(TimeoutError, QueueCoreError):
+    """A timeout ran out: nothing was taken, nothing was lost."""
+
+    __init__ = QueueCoreError.__init__
+    __str__ = QueueCoreError.__str__
+    __reduce__ = QueueCoreError.__reduce__
+
+
+class StallError(DeadlineExceededError):
+    """No progress for the time allowed; the message names who holds what."""
+
+
+class FailedPreconditionError(QueueCoreError, RuntimeError):
+    """Used in a state that forbids it: after a close, for example."""
+
+
+class ForkedPipelineError(FailedPreconditionError):
+    """A running pipeline used in a forked child, where its threads don't exist."""
+
+
+class ResumeMismatchError(FailedPreconditionError):
+    """A saved state that belongs to another plan, seed or set of files, or that is damaged."""
+
+
+class DeviceUnavailableError(FailedPreconditionError):
+    """The device asked for can't be used."""
+
+
+class UnknownError(QueueCoreError, RuntimeError):
+    """A function of the user's raised; that exception is the `__cause__`."""
+
+
+class PipelineError(UnknownError):
+    """A function or a thread of a running pipeline failed; the first failure is the `__cause__`."""
+
+
+class UnimplementedError(QueueCoreError, NotImplementedError):
+    """Not built yet."""
+
+
+class AbortedError(QueueCoreError):
+    """Given up because of a conflict with another operation."""
+
+
+class InternalError(QueueCoreError):
+    """A broken promise inside queuecore: please report it."""
+
+
+def _os_error_class(number: int) -> type[QueueCoreError]:
+    """Return the class for an `errno`; anything without a class of its own is an `UnavailableError`."""
+    if number in (_errno.ENOENT, _errno.ENOTDIR):
+        return NotFoundError
+    if number in (_errno.EACCES, _errno.EPERM):
+        return PermissionDeniedError
+    if number == _errno.EISDIR:
+        return NotAFileError
+    return UnavailableError

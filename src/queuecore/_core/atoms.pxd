@@ -1,0 +1,19 @@
+# What exists once in the process, whatever number of extension modules there are: the table of system calls, the fork
+# generation, the count of native threads and the list of running runners. Only atoms.pyx touches that state.
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from queuecore._core.platform cimport Runner, Syscalls, ThreadMain
+
+# Every extension module calls this at import with its own layout_hash(): a module built against other headers than atoms would
+# share structs of another shape.
+cdef int check_layout(uint64_t hash) except -1
+
+cdef Syscalls* syscalls() noexcept nogil
+# Changes in a forked child: native threads do not exist there, so objects made before must not be used.
+cdef uint64_t fork_generation() noexcept nogil
+cdef int native_thread_start(ThreadMain main, void* arg, const char* name) noexcept nogil
+cdef void native_thread_ended() noexcept nogil
+cdef int32_t live_threads() noexcept nogil
+cdef void registry_add(Runner* r) noexcept nogil
+cdef void registry_remove(Runner* r) noexcept nogil
+# Calls visit on every registered runner while the registry's turn is held: visit must not wait.
+cdef void registry_visit(void (*visit)(Runner*) noexcept nogil) noexcept nogil

@@ -1,0 +1,107 @@
+"""State of the native core that exists once per process."""
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from queuecore._core.platform cimport (
+    Atomic, Runner, Syscalls, ThreadMain, Turn, kAcquire, kRealSyscalls, kRelaxed, kRelease, layout_hash, monotonic_ns,
+    thread_start)
+from queuecore._core.parking cimport turn_give, turn_take
+
+cdef extern from "pthread.h" nogil:
+    int pthread_atfork(void (*prepare)() noexcept, void (*parent)() noexcept, void (*child)() noexcept)
+
+cdef Syscalls _table = kRealSyscalls
+cdef Atomic[uint64_t] _generation
+cdef Atomic[int32_t] _threads
+cdef Turn _registry_turn
+cdef Runner* _registry = NULL
+
+
+cdef int check_layout(uint64_t hash) except -1:
+    if hash != layout_hash():
+        raise ImportError(
+            "queuecore's extension modules were built from different headers; rebuild all of them: "
+            "python setup.py build_ext --inplace --force")
+    return 0
+
+
+cdef Syscalls* syscalls() noexcept nogil:
+    return &_table
+
+
+cdef uint64_t fork_generation() noexcept nogil:
+    return _generation.load(kRelaxed)  # relaxed: written only in a forked child, while it has one thread
+
+
+cdef void _in_child() noexcept nogil:
+    # The child has one thread. Whoever held the registry's turn doesn't exist here, and neither do the runners' threads.
+    global _registry
+    _generation.fetch_add(1, kRelaxed)  # relaxed: one thread
+    _threads.store(0, kRelaxed)
+    _registry_turn.word.store(0, kRelaxed)
+    _registry = NULL
+
+
+cdef int native_thread_start(ThreadMain main, void* arg, const char* name) noexcept nogil:
+    cdef int rc
+    _threads.fetch_add(1, kRelaxed)  # relaxed: the start of the thread orders it before the thread's own decrement
+    rc = thread_start(main, arg, name)
+    if rc != 0:
+        _threads.fetch_sub(1, kRelaxed)
+    return rc
+
+
+cdef void native_thread_ended() noexcept nogil:
+    _threads.fetch_sub(1, kRelease)  # A1 release: pairs with A2; what the thread did is over
+
+
+cdef int32_t live_threads() noexcept nogil:
+    return _threads.load(kAcquire)  # A2 acquire: pairs with A1
+
+
+cdef void registry_add(Runner* r) noexcept nogil:
+    global _registry
+    turn_take(&_registry_turn)
+    r.prev = NULL
+    r.next = _registry
+    if _registry != NULL:
+        _registry.prev = r
+    _registry = r
+    r.registered = 1
+    turn_give(&_registry_turn)
+
+
+cdef void registry_remove(Runner* r) noexcept nogil:
+    global _registry
+    turn_take(&_registry_turn)
+    if r.registered:
+        if r.prev != NULL:
+            r.prev.next = r.next
+        else:
+            _registry = r.next
+        if r.next != NULL:
+            r.next.prev = r.prev
+        r.registered = 0
+    turn_give(&_registry_turn)
+
+
+cdef void registry_visit(void (*visit)(Runner*) noexcept nogil) noexcept nogil:
+    cdef Runner* r
+    turn_take(&_registry_turn)
+    r = _registry
+    while r != NULL:
+        visit(r)
+        r = r.next
+    turn_give(&_registry_turn)
+
+
+def clock_ns():
+    """Monotonic time in nanoseconds, by the clock that deadlines of the native core use."""
+    return monotonic_ns()
+
+
+def thread_count():
+    """Number of native threads that queuecore runs now."""
+    return live_threads()
+
+
+if pthread_atfork(NULL, NULL, _in_child) != 0:
+    raise MemoryError("cannot register the fork handler")

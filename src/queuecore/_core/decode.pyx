@@ -1,0 +1,251 @@
+"""Native decoding steps: splitting fixed-length records into fields."""
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from queuecore._core.atoms cimport check_layout
+from queuecore._core.platform cimport Leaf, iovec, layout_hash
+
+cdef extern from *:
+    """
+    #define QC_PREFETCH(p) __builtin_prefetch(p)
+    """
+    void QC_PREFETCH(const void*) noexcept nogil
+    uint16_t __builtin_bswap16(uint16_t) noexcept nogil
+    uint32_t __builtin_bswap32(uint32_t) noexcept nogil
+    uint64_t __builtin_bswap64(uint64_t) noexcept nogil
+
+check_layout(layout_hash())
+
+cdef enum:
+    SCATTER_FROM = 768         # bytes a piece, on average: from here an iovec costs less than a second copy
+    WIDE_GAP = 4096            # bytes between records: from here a read each costs less than reading over the gap
+    STAGE_BYTES = 64 << 10     # half of a small L2 cache, and long enough to hide the system call
+    GROUP_BYTES = 16 << 10     # records gathered together: what prefetching may run ahead within L1
+    GROUP_RECORDS = 64
+
+ctypedef const unsigned char* bytes_in
+ctypedef unsigned char* bytes_out
+
+
+cdef inline void _reverse(bytes_out dst, bytes_in src, int64_t nbytes, int32_t unit) noexcept nogil:
+    # dst may be src.
+    cdef int64_t i
+    cdef uint16_t h
+    cdef uint32_t w
+    cdef uint64_t q, r
+    if unit == 2:
+        for i in range(0, nbytes, 2):
+            memcpy(&h, src + i, 2)
+            h = __builtin_bswap16(h)
+            memcpy(dst + i, &h, 2)
+    elif unit == 4:
+        for i in range(0, nbytes, 4):
+            memcpy(&w, src + i, 4)
+            w = __builtin_bswap32(w)
+            memcpy(dst + i, &w, 4)
+    elif unit == 8:
+        for i in range(0, nbytes, 8):
+            memcpy(&q, src + i, 8)
+            q = __builtin_bswap64(q)
+            memcpy(dst + i, &q, 8)
+    else:
+        for i in range(0, nbytes, 16):
+            memcpy(&q, src + i, 8)
+            memcpy(&r, src + i + 8, 8)
+            q = __builtin_bswap64(q)
+            r = __builtin_bswap64(r)
+            memcpy(dst + i, &r, 8)
+            memcpy(dst + i + 8, &q, 8)
+
+
+cdef inline void _copy(bytes_out dst, bytes_in src, int64_t nbytes, int32_t swap) noexcept nogil:
+    cdef int64_t i
+    if swap == 0:
+        memcpy(dst, src, nbytes)
+    elif swap > 0:
+        _reverse(dst, src, nbytes, swap)
+    else:
+        for i in range(nbytes):
+            dst[i] = src[i] != 0
+
+
+cdef void _copy_strided(bytes_out dst, int64_t dst_stride, bytes_in src, int64_t src_stride, int64_t n, int64_t nbytes,
+                        int32_t swap) noexcept nogil:
+    # A known size lets the compiler copy in registers: the usual field is a scalar.
+    cdef int64_t i
+    if swap != 0:
+        for i in range(n):
+            _copy(dst + i * dst_stride, src + i * src_stride, nbytes, swap)
+    elif nbytes == 1:
+        for i in range(n):
+            dst[i * dst_stride] = src[i * src_stride]
+    elif nbytes == 2:
+        for i in range(n):
+            memcpy(dst + i * dst_stride, src + i * src_stride, 2)
+    elif nbytes == 4:
+        for i in range(n):
+            memcpy(dst + i * dst_stride, src + i * src_stride, 4)
+    elif nbytes == 8:
+        for i in range(n):
+            memcpy(dst + i * dst_stride, src + i * src_stride, 8)
+    elif nbytes == 16:
+        for i in range(n):
+            memcpy(dst + i * dst_stride, src + i * src_stride, 16)
+    elif nbytes == 32:
+        for i in range(n):
+            memcpy(dst + i * dst_stride, src + i * src_stride, 32)
+    elif nbytes == 64:
+        for i in range(n):
+            memcpy(dst + i * dst_stride, src + i * src_stride, 64)
+    else:
+        for i in range(n):
+            memcpy(dst + i * dst_stride, src + i * src_stride, nbytes)
+
+
+cdef bint layout_plan(Layout* layout) noexcept nogil:
+    cdef int64_t at = 0, best, wanted = 0
+    cdef int32_t i, j, best_leaf = 0, best_piece = 0, count = 0
+    cdef Leaf* leaf
+    cdef Part* part
+    layout.mends = False
+    for i in range(layout.leaf_count):
+        count += layout.leaves[i].pieces
+        wanted += layout.leaves[i].row_bytes
+        if layout.leaves[i].swap != 0:
+            layout.mends = True
+    layout.lone_records = layout.hop_bytes - layout.record_bytes > WIDE_GAP
+    layout.stage_records = 1
+    if not layout.lone_records and layout.hop_bytes < STAGE_BYTES:
+        layout.stage_records = (STAGE_BYTES - layout.record_bytes) // layout.hop_bytes + 1
+        if layout.stage_records < 1:
+            layout.stage_records = 1
+    layout.place = PLACE_STAGE
+    if count == 1 and wanted == layout.record_bytes and (layout.hop_bytes == layout.record_bytes or layout.lone_records):
+        layout.place = PLACE_DIRECT
+        return True
+    if layout.hop_bytes < layout.record_bytes or layout.record_bytes // count < SCATTER_FROM:
+        return True
+    # Each piece may be followed by a gap, and the record by the gap of its hop.
+    layout.parts = <Part*>malloc((2 * count + 2) * sizeof(Part))
+    if layout.parts == NULL:
+        return False
+    while True:  # takes the pieces in the order of the file; a plan is made once, so the quadratic search may stay
+        best = -1
+        for i in range(layout.leaf_count):
+            leaf = &layout.leaves[i]
+            for j in range(leaf.pieces):
+                if leaf.offsets[j] >= at and (best < 0 or leaf.offsets[j] < best):
+                    best = leaf.offsets[j]
+                    best_leaf = i
+                    best_piece = j
+        if best < 0:
+            best = layout.hop_bytes if not layout.lone_records else layout.record_bytes
+            best_leaf = -1
+        if best > at:
+            part = &layout.parts[layout.part_count]
+            part.leaf = -1
+            part.nbytes = best - at
+            part.row_offset = 0
+            if part.nbytes > layout.dump_bytes:
+                layout.dump_bytes = part.nbytes
+            layout.part_count += 1
+        if best_leaf < 0:
+            break
+        part = &layout.parts[layout.part_count]
+        part.leaf = best_leaf
+        part.nbytes = layout.leaves[best_leaf].piece_bytes
+        part.row_offset = best_piece * part.nbytes
+        layout.part_count += 1
+        at = best + part.nbytes
+    if layout.record_bytes // layout.part_count >= SCATTER_FROM:
+        layout.place = PLACE_SCATTER
+    return True
+
+
+cdef void layout_clear(Layout* layout) noexcept nogil:
+    free(layout.parts)
+    layout.parts = NULL
+
+
+cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, int64_t row, int64_t n, unsigned char* dump) noexcept nogil:
+    cdef int count = 0
+    cdef int64_t i
+    cdef int32_t p
+    cdef const Part* part
+    cdef const Leaf* leaf
+    for i in range(n):
+        for p in range(layout.part_count):
+            part = &layout.parts[p]
+            if part.leaf < 0:
+                iov[count].iov_base = dump
+            else:
+                leaf = &layout.leaves[part.leaf]
+                iov[count].iov_base = slot + leaf.slot_offset + (row + i) * leaf.row_bytes + part.row_offset
+            iov[count].iov_len = part.nbytes
+            count += 1
+    # The gap after the last record isn't read: the file may end there.
+    if layout.hop_bytes > layout.record_bytes and not layout.lone_records:
+        count -= 1
+        if layout.parts[layout.part_count - 1].nbytes > layout.hop_bytes - layout.record_bytes:
+            iov[count].iov_len -= layout.hop_bytes - layout.record_bytes  # the last gap began inside the record
+            count += 1
+    return count
+
+
+cdef void layout_split(const Layout* layout, const unsigned char* records, int64_t stride, unsigned char* slot, int64_t row,
+                       int64_t n) noexcept nogil:
+    cdef int32_t i, j
+    cdef const Leaf* leaf
+    cdef bytes_out dst
+    for i in range(layout.leaf_count):
+        leaf = &layout.leaves[i]
+        dst = slot + leaf.slot_offset + row * leaf.row_bytes
+        for j in range(leaf.pieces):
+            _copy_strided(dst + j * leaf.piece_bytes, leaf.row_bytes, records + leaf.offsets[j], stride, n, leaf.piece_bytes, leaf.swap)
+
+
+cdef inline void _prefetch(const unsigned char* p, int64_t nbytes) noexcept nogil:
+    cdef int64_t i
+    for i in range(0, nbytes, 64):
+        QC_PREFETCH(p + i)
+
+
+cdef void layout_gather(const Layout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids, unsigned char* slot,
+                        int64_t row, int64_t n) noexcept nogil:
+    cdef int64_t group = GROUP_BYTES // stride
+    cdef int64_t first, k, m, ahead
+    cdef int32_t i, j
+    cdef const Leaf* leaf
+    cdef bytes_out dst
+    if group < 1:
+        group = 1
+    if group > GROUP_RECORDS:
+        group = GROUP_RECORDS
+    first = 0
+    while first < n:
+        m = group if n - first > group else n - first
+        for i in range(layout.leaf_count):
+            leaf = &layout.leaves[i]
+            dst = slot + leaf.slot_offset + (row + first) * leaf.row_bytes
+            for j in range(leaf.pieces):
+                for k in range(m):
+                    if i == 0 and j == 0:  # while this group is copied, the next one comes into the cache
+                        ahead = first + m + k
+                        if ahead < n:
+                            _prefetch(store + ids[ahead] * stride, layout.record_bytes)
+                    _copy(dst + k * leaf.row_bytes + j * leaf.piece_bytes, store + ids[first + k] * stride + leaf.offsets[j],
+                          leaf.piece_bytes, leaf.swap)
+        first += m
+
+
+cdef void layout_mend(const Layout* layout, unsigned char* slot, int64_t row, int64_t n) noexcept nogil:
+    cdef int32_t i
+    cdef const Leaf* leaf
+    cdef bytes_out dst
+    if not layout.mends:
+        return
+    for i in range(layout.leaf_count):
+        leaf = &layout.leaves[i]
+        if leaf.swap != 0:
+            dst = slot + leaf.slot_offset + row * leaf.row_bytes
+            _copy(dst, dst, n * leaf.row_bytes, leaf.swap)

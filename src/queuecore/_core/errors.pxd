@@ -1,0 +1,42 @@
+# Numbers by which native code says what went wrong, and the only place where they become exceptions.
+from queuecore._core.platform cimport Fault
+
+cdef enum:
+    OK = 0
+    # codes: which class (errors.pyx keeps the table)
+    CODE_INVALID_ARGUMENT = 1
+    CODE_NOT_FOUND = 2
+    CODE_PERMISSION = 3
+    CODE_UNAVAILABLE = 4
+    CODE_NOT_A_FILE = 5
+    CODE_TRUNCATED = 6
+    CODE_SOURCE_CHANGED = 7
+    CODE_EXHAUSTED = 8
+    CODE_INTERNAL = 9
+    CODE_RESUME = 10
+
+cdef enum:
+    # sentences
+    WHAT_OPEN = 1
+    WHAT_STAT = 2
+    WHAT_READ = 3
+    WHAT_DIRECTORY = 4
+    WHAT_SPECIAL = 5
+    WHAT_TAIL = 6
+    WHAT_HEADER = 7
+    WHAT_SHORTENED = 8
+    WHAT_REPLACED = 9
+    WHAT_UNEQUAL = 10
+    WHAT_MEMORY = 11
+    WHAT_THREAD = 12
+    WHAT_THROWN = 13
+    WHAT_RESUME_FILES = 14
+
+cdef enum:
+    STAGE_NONE = 0
+    STAGE_OPEN = 1
+    STAGE_READ = 2
+    STAGE_ORDER = 3
+    STAGE_RUNNER = 4
+
+cdef object fault_error(const Fault* fault, object path)

@@ -1,0 +1,1002 @@
+"""The order program. See order.pxd for the contract."""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
+from libc.string cimport memset
+from queuecore._core.atoms cimport check_layout
+from queuecore._core.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER, WHAT_UNEQUAL
+from queuecore._core.platform cimport Fault, FileEntry, kAcquire, kRelaxed, layout_hash, map_pages, unmap_pages
+from queuecore._core.sources cimport FileTable, table_fault
+
+check_layout(layout_hash())
+
+
+# Random numbers
+
+cdef void philox_seed(Philox* p, uint64_t lo, uint64_t hi) noexcept nogil:
+    p.key[0] = <uint32_t>lo
+    p.key[1] = <uint32_t>(lo >> 32)
+    p.counter[0] = 0
+    p.counter[1] = 0
+    p.counter[2] = <uint32_t>hi
+    p.counter[3] = <uint32_t>(hi >> 32)
+    p.used = DRAWS
+
+
+cdef void philox_jump(Philox* p, uint64_t blocks) noexcept nogil:
+    # The counter's low half: 2^64 blocks are more than any run draws.
+    cdef uint64_t low = (<uint64_t>p.counter[1] << 32 | p.counter[0]) + blocks
+    p.counter[0] = <uint32_t>low
+    p.counter[1] = <uint32_t>(low >> 32)
+    p.used = DRAWS
+
+
+cdef void philox_refill(Philox* p) noexcept nogil:
+    # Eight blocks side by side, so that the rounds' multiplications overlap.
+    cdef uint32_t w0[8]
+    cdef uint32_t w1[8]
+    cdef uint32_t w2[8]
+    cdef uint32_t w3[8]
+    cdef uint32_t k0, k1, t
+    cdef uint64_t m0, m2, low
+    cdef int i, r, block
+    low = <uint64_t>p.counter[1] << 32 | p.counter[0]
+    for block in range(0, DRAWS // 4, 8):
+        for i in range(8):
+            w0[i] = <uint32_t>low
+            w1[i] = <uint32_t>(low >> 32)
+            w2[i] = p.counter[2]
+            w3[i] = p.counter[3]
+            low += 1
+        k0 = p.key[0]
+        k1 = p.key[1]
+        for r in range(10):
+            for i in range(8):
+                m0 = <uint64_t>0xD2511F53u * w0[i]
+                m2 = <uint64_t>0xCD9E8D57u * w2[i]
+                t = <uint32_t>(m2 >> 32) ^ w1[i] ^ k0
+                w1[i] = <uint32_t>m2
+                w2[i] = <uint32_t>(m0 >> 32) ^ w3[i] ^ k1
+                w3[i] = <uint32_t>m0
+                w0[i] = t
+            k0 += 0x9E3779B9u
+            k1 += 0xBB67AE85u
+        for i in range(8):
+            p.draws[(block + i) * 4] = w0[i]
+            p.draws[(block + i) * 4 + 1] = w1[i]
+            p.draws[(block + i) * 4 + 2] = w2[i]
+            p.draws[(block + i) * 4 + 3] = w3[i]
+    p.counter[0] = <uint32_t>low
+    p.counter[1] = <uint32_t>(low >> 32)
+    p.used = 0
+
+
+cdef inline uint32_t philox_next(Philox* p) noexcept nogil:
+    cdef uint32_t r
+    if p.used == DRAWS:
+        philox_refill(p)
+    r = p.draws[p.used]
+    p.used += 1
+    return r
+
+
+cdef void _seed_iteration(Shuffle* s) noexcept nogil:
+    # With reshuffling, the master generator gives each iteration two numbers, which seed that iteration's own.
+    cdef uint32_t a, b
+    philox_seed(&s.random, s.seed_lo, s.seed_hi)
+    if s.reshuffle:
+        philox_jump(&s.random, <uint64_t>s.iteration // 2)  # four numbers a block
+        if s.iteration % 2:
+            philox_next(&s.random)
+            philox_next(&s.random)
+        a = philox_next(&s.random)
+        b = philox_next(&s.random)
+        philox_seed(&s.random, a, b)
+    s.seeded = True
+    s.begun += 1
+
+
+# Lists of runs
+
+cdef inline void _append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n) noexcept nogil:
+    cdef Run* last
+    if out.count > 0:
+        last = &out.runs[out.count - 1]
+        if last.ordinal + last.n == ordinal and last.pass_ == pass_:
+            last.n += n
+            out.rows += n
+            return
+    out.runs[out.count].ordinal = ordinal
+    out.runs[out.count].pass_ = pass_
+    out.runs[out.count].n = n
+    out.count += 1
+    out.rows += n
+
+
+cdef inline int64_t _given(const Op* op, const RunList* list_) noexcept nogil:
+    # Elements of this operator in a list that was clear before.
+    if op.rows == 1:
+        return list_.rows
+    return 1 if list_.closed else 0
+
+
+cdef inline void _clear(RunList* list_) noexcept nogil:
+    list_.count = 0
+    list_.rows = 0
+    list_.closed = False
+    list_.subs = 0
+
+
+# Ids of a shuffle's buffer
+
+cdef inline int64_t _id_take(Shuffle* s) noexcept nogil:
+    if s.free_count > 0:
+        s.free_count -= 1
+        return s.free_ids[s.free_count]
+    if s.fresh < s.capacity:
+        s.fresh += 1
+        return s.fresh - 1
+    return -1
+
+
+cdef inline void _id_give(Shuffle* s, int64_t id) noexcept nogil:
+    s.free_ids[s.free_count] = <uint32_t>id
+    s.free_count += 1
+
+
+cdef inline int64_t _ring_draw(Shuffle* s, int64_t buffer_size) noexcept nogil:
+    # TensorFlow's draw: one of the `count` from start on; the one at start takes its place.
+    cdef int64_t k = s.start + philox_next(&s.random) % <uint32_t>s.count
+    cdef int64_t id
+    if k >= buffer_size:
+        k -= buffer_size
+    id = s.ring[k]
+    s.ring[k] = s.ring[s.start]
+    s.start += 1
+    if s.start == buffer_size:
+        s.start = 0
+    s.count -= 1
+    return id
+
+
+cdef inline void _ring_add(Shuffle* s, int64_t buffer_size, int64_t id) noexcept nogil:
+    cdef int64_t k = s.start + s.count
+    if k >= buffer_size:
+        k -= buffer_size
+    s.ring[k] = <uint32_t>id
+    s.count += 1
+
+
+# Pulling
+
+cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    if op.kind == OP_SOURCE:
+        return _pull_source(order, op, max_rows, out)
+    if op.kind == OP_TAKE:
+        return _pull_take(order, op, max_rows, out)
+    if op.kind == OP_SKIP:
+        return _pull_skip(order, op, max_rows, out)
+    if op.kind == OP_REPEAT:
+        return _pull_repeat(order, op, max_rows, out)
+    if op.kind == OP_BATCH:
+        return _pull_batch(order, op, max_rows, out)
+    if op.kind == OP_SHUFFLE:
+        return _pull_shuffle(order, op, max_rows, out)
+    return _pull_shuffle_elements(order, op, max_rows, out)
+
+
+cdef int64_t _source_end(Order* order, Op* op, int* status) noexcept nogil:
+    # The ordinal before which records are known; *status: what comes there.
+    cdef FileTable* t = order.table
+    cdef int64_t known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
+    cdef FileEntry* e
+    cdef int64_t end
+    while op.scanned < known and op.bad_file < 0:
+        if t.entries[op.scanned].code != 0:
+            op.bad_file = op.scanned
+        op.scanned += 1
+    if op.bad_file >= 0:
+        e = &t.entries[op.bad_file]
+        end = e.base + e.count
+        status[0] = PULL_FAULT
+    elif known == 0:
+        end = 0
+        status[0] = PULL_WAIT
+    else:
+        e = &t.entries[known - 1]
+        end = e.base + e.count
+        status[0] = PULL_END if known == t.files else PULL_WAIT
+    if op.cut_pass >= 0 and op.pass_ >= op.cut_pass and (op.pass_ > op.cut_pass or end >= op.cut_ordinal):
+        end = op.cut_ordinal if op.pass_ == op.cut_pass else 0
+        status[0] = PULL_FAULT
+    return end
+
+
+cdef int _pull_source(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int status = PULL_OK
+    cdef int64_t n = _source_end(order, op, &status) - op.position
+    if n <= 0:
+        if status == PULL_FAULT:
+            if op.cut_pass >= 0 and _behind(op.pass_, op.position, op.cut_pass, op.cut_ordinal):
+                order.fault = order.cut_fault
+            else:
+                table_fault(order.table, op.bad_file, &order.fault)
+        return status
+    if n > max_rows:
+        n = max_rows
+    _append(out, op.position, op.pass_, n)
+    op.position += n
+    return PULL_OK
+
+
+cdef int _pull_take(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int64_t before = out.rows
+    cdef int status
+    out.closed = False
+    if op.size >= 0:
+        if op.done >= op.size:
+            return PULL_END
+        if op.rows == 1 and max_rows > op.size - op.done:
+            max_rows = op.size - op.done
+    status = _pull(order, op.up, max_rows, out)
+    if op.rows == 1:
+        op.done += out.rows - before
+    elif out.closed:
+        op.done += 1
+    return status
+
+
+cdef inline void _discard_run(Order* order, const Run* run) noexcept nogil:
+    cdef int64_t i
+    if order.bottom_shuffle != NULL and order.bottom_shuffle.shuffle.stored:
+        for i in range(run.n):
+            _id_give(order.bottom_shuffle.shuffle, run.ordinal + i)
+
+
+cdef void _discard(Order* order, RunList* list_) noexcept nogil:
+    # Rows that nobody will read: a stored shuffle's rows are free again.
+    cdef int32_t i
+    for i in range(list_.count):
+        _discard_run(order, &list_.runs[i])
+
+
+cdef int _pull_skip(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int status
+    cdef int64_t left
+    if op.size < 0:
+        return PULL_END
+    if op.done < op.size:
+        left = op.size - op.done
+        op.done += _advance(order, op.up, left)
+        left = op.size - op.done
+        if left > 0:
+            _clear(&op.scratch)
+            status = _pull(order, op.up, left if op.rows == 1 and left < SCRATCH_RUNS else SCRATCH_RUNS, &op.scratch)
+            op.done += _given(op, &op.scratch)
+            _discard(order, &op.scratch)
+            return status  # nothing given yet: the caller comes again
+    return _pull(order, op.up, max_rows, out)
+
+
+cdef int _pull_repeat(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int64_t before = out.rows
+    cdef int status
+    if op.size >= 0 and op.done >= op.size:
+        return PULL_END
+    if op.again:
+        _restart(op.up)
+        op.again = False
+        op.any = False
+    status = _pull(order, op.up, max_rows, out)
+    if out.rows != before or out.closed:
+        op.any = True
+    if status != PULL_END:
+        return status
+    if not op.any:  # a pass without anything: so will be the next one
+        return PULL_END
+    op.done += 1
+    op.again = True  # not before somebody pulls: an iteration of a shuffle begins with its first element
+    return PULL_OK if op.size < 0 or op.done < op.size else PULL_END
+
+
+cdef int _step_batch(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    # Passes rows on, and closes an element when it is full or the input at its end.
+    cdef int64_t before = out.rows
+    cdef int status
+    if op.ended != PULL_OK:
+        return op.ended
+    if max_rows > op.rows - op.open_rows:
+        max_rows = op.rows - op.open_rows
+    status = _pull(order, op.up, max_rows, out)
+    op.open_rows += out.rows - before
+    if op.up.rows == 1:
+        out.closed = op.open_rows == op.rows
+        out.subs = 0
+    else:
+        op.open_sub += out.rows - before
+        if out.closed:
+            if op.subs > 0 and op.open_sub != op.sub_rows:
+                return _unequal(order, op)
+            op.sub_rows = op.open_sub
+            op.open_sub = 0
+            op.subs += 1
+            out.closed = op.subs == op.size
+            out.subs = op.subs
+    if status == PULL_END or status == PULL_FAULT:
+        op.ended = status
+        if not out.closed and op.open_rows > 0 and not op.drop:  # what stands open is given short
+            out.closed = True
+            out.subs = op.subs
+    if out.closed:
+        op.open_rows = 0
+        op.subs = 0
+        return PULL_OK
+    return status
+
+
+cdef int _unequal(Order* order, Op* op) noexcept nogil:
+    memset(&order.fault, 0, sizeof(Fault))
+    order.fault.code = CODE_INVALID_ARGUMENT
+    order.fault.what = WHAT_UNEQUAL
+    order.fault.stage = STAGE_ORDER
+    order.fault.file = order.fault.offset = order.fault.record = -1
+    order.fault.a = op.sub_rows
+    order.fault.b = op.open_sub
+    op.ended = PULL_FAULT
+    return PULL_FAULT
+
+
+cdef bint _element_append(Element* e, const Run* run) noexcept nogil:
+    cdef Run* grown
+    cdef Run* last
+    e.rows += run.n
+    if e.count > 0:
+        last = &e.runs[e.count - 1]
+        if last.ordinal + last.n == run.ordinal and last.pass_ == run.pass_:
+            last.n += run.n
+            return True
+    if e.count == e.room:
+        grown = <Run*>realloc(e.runs, (2 * e.room + 2) * sizeof(Run))
+        if grown == NULL:
+            return False
+        e.runs = grown
+        e.room = 2 * e.room + 2
+    e.runs[e.count] = run[0]
+    e.count += 1
+    return True
+
+
+cdef void _element_clear(Element* e) noexcept nogil:
+    e.count = 0
+    e.rows = 0
+    e.subs = 0
+    e.given = 0
+    e.offset = 0
+
+
+cdef bint _element_give(Element* e, int64_t max_rows, RunList* out) noexcept nogil:
+    # Appends up to max_rows of its records; True: that was the rest.
+    cdef Run* run
+    cdef int64_t n, given = 0
+    while given < max_rows and e.given < e.count:
+        run = &e.runs[e.given]
+        n = run.n - e.offset
+        if n > max_rows - given:
+            n = max_rows - given
+        _append(out, run.ordinal + e.offset, run.pass_, n)
+        given += n
+        e.offset += n
+        if e.offset == run.n:
+            e.offset = 0
+            e.given += 1
+    out.closed = e.given == e.count
+    out.subs = e.subs
+    return out.closed
+
+
+cdef int _pull_batch(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int32_t i
+    cdef int status
+    if not op.whole:
+        return _step_batch(order, op, max_rows, out)
+    if not op.giving:
+        _clear(&op.scratch)
+        status = _step_batch(order, op, SCRATCH_RUNS, &op.scratch)
+        for i in range(op.scratch.count):
+            if not _element_append(&op.held, &op.scratch.runs[i]):
+                return PULL_NO_MEMORY
+        if op.scratch.closed:
+            op.giving = True
+            op.held.subs = op.scratch.subs
+        else:
+            if (status == PULL_END or status == PULL_FAULT) and op.held.rows > 0:
+                order.dropped += op.held.rows
+                for i in range(op.held.count):
+                    _discard_run(order, &op.held.runs[i])
+                _element_clear(&op.held)
+            return status
+    if _element_give(&op.held, max_rows, out):
+        op.giving = False
+        _element_clear(&op.held)
+    return PULL_OK
+
+
+cdef int _enter(Order* order, Op* op) noexcept nogil:
+    # Fills a shuffle of records from upstream as far as it goes. PULL_OK: it is full, or upstream is at its end.
+    cdef Shuffle* s = op.shuffle
+    cdef Run* run
+    cdef int64_t id, k
+    cdef int status
+    while s.count < op.size and s.ended == PULL_OK:
+        if s.stored and not s.index_only and s.ahead_out < s.ahead_in:
+            k = s.ahead_out % s.ahead_room
+            if s.ahead_out == s.failed_at:
+                order.fault = s.failed
+                s.ended = PULL_FAULT
+                break
+            if not s.ahead_loaded[k]:
+                return PULL_WAIT
+            id = s.ahead[k]
+            s.ahead_out += 1
+            _ring_add(s, op.size, id)
+            s.entered_pass = s.passes[id]
+            s.entered_end = s.ordinals[id] + 1
+            continue
+        if s.scratch_at >= s.scratch.count:
+            _clear(&s.scratch)
+            s.scratch_at = 0
+            s.scratch_offset = 0
+            status = _pull(order, op.up, SCRATCH_RUNS, &s.scratch)
+            if s.scratch.count == 0:
+                if status == PULL_END or status == PULL_FAULT:
+                    s.ended = status
+                    break
+                if status != PULL_OK:
+                    return status
+            continue
+        if s.stored and not s.index_only:
+            return PULL_WAIT  # pulled, to be loaded: order_plan_load takes it from here
+        run = &s.scratch.runs[s.scratch_at]
+        id = _id_take(s)
+        s.ordinals[id] = run.ordinal + s.scratch_offset
+        s.passes[id] = run.pass_
+        s.entered_pass = run.pass_
+        s.entered_end = s.ordinals[id] + 1
+        _ring_add(s, op.size, id)
+        s.scratch_offset += 1
+        if s.scratch_offset == run.n:
+            s.scratch_offset = 0
+            s.scratch_at += 1
+    return PULL_OK
+
+
+cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef Shuffle* s = op.shuffle
+    cdef int64_t id, given = 0
+    cdef int status
+    if not s.seeded:
+        _seed_iteration(s)
+    if s.survivors_loaded < s.survivors_count:
+        return PULL_WAIT
+    while given < max_rows:
+        status = _enter(order, op)
+        if status != PULL_OK:
+            return status if given == 0 else PULL_OK
+        if s.count == 0:
+            return s.ended if given == 0 else PULL_OK
+        id = _ring_draw(s, op.size)
+        if s.stored:  # the row stays taken until it is read, or discarded
+            _append(out, id, 0, 1)
+        else:
+            _append(out, s.ordinals[id], s.passes[id], 1)
+            _id_give(s, id)
+        given += 1
+    return PULL_OK
+
+
+cdef int _enter_elements(Order* order, Op* op) noexcept nogil:
+    cdef Shuffle* s = op.shuffle
+    cdef Element* e
+    cdef int32_t i
+    cdef int status
+    while s.count < op.size and s.ended == PULL_OK:
+        if s.filling < 0:
+            s.filling = _id_take(s)
+            _element_clear(&s.elements[s.filling])
+        e = &s.elements[s.filling]
+        _clear(&s.scratch)
+        status = _pull(order, op.up, SCRATCH_RUNS, &s.scratch)
+        for i in range(s.scratch.count):
+            if not _element_append(e, &s.scratch.runs[i]):
+                return PULL_NO_MEMORY
+            s.entered_pass = s.scratch.runs[i].pass_
+            s.entered_end = s.scratch.runs[i].ordinal + s.scratch.runs[i].n
+        if s.scratch.closed:
+            e.subs = s.scratch.subs
+            if e.rows > 0:
+                _ring_add(s, op.size, s.filling)
+                s.filling = -1
+        if status == PULL_END or status == PULL_FAULT:
+            s.ended = status
+        elif status != PULL_OK:
+            return status
+    return PULL_OK
+
+
+cdef int _pull_shuffle_elements(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef Shuffle* s = op.shuffle
+    cdef int status
+    if not s.seeded:
+        _seed_iteration(s)
+    if s.emitting < 0:
+        status = _enter_elements(order, op)
+        if status != PULL_OK:
+            return status
+        if s.count == 0:
+            return s.ended
+        s.emitting = _ring_draw(s, op.size)
+    if _element_give(&s.elements[s.emitting], max_rows, out):
+        _id_give(s, s.emitting)
+        s.emitting = -1
+    return PULL_OK
+
+
+# A new pass
+
+cdef void _restart(Op* op) noexcept nogil:
+    cdef Shuffle* s
+    op.done = 0
+    op.any = False
+    op.again = False
+    op.ended = PULL_OK
+    op.open_rows = 0
+    op.subs = 0
+    op.open_sub = 0
+    op.giving = False
+    _element_clear(&op.held)
+    if op.kind == OP_SOURCE:
+        op.position = 0
+        op.pass_ += 1
+        return
+    s = op.shuffle
+    if s != NULL:
+        s.ended = PULL_OK
+        s.seeded = False
+        s.iteration += 1
+        # What a take() above it left in the buffer belongs to the pass that is over.
+        while s.count > 0:
+            s.count -= 1
+            _id_give(s, s.ring[(s.start + s.count) % op.size])
+        while s.ahead_out < s.ahead_in:
+            _ahead_drop(s)
+        s.start = 0
+        s.scratch.count = 0
+        s.scratch_at = 0
+        s.scratch_offset = 0
+        s.failed_at = -1
+        if s.filling >= 0:
+            _id_give(s, s.filling)
+            s.filling = -1
+        if s.emitting >= 0:
+            _id_give(s, s.emitting)
+            s.emitting = -1
+    _restart(op.up)
+
+
+cdef void _ahead_drop(Shuffle* s) noexcept nogil:
+    # The row may still be on its way in: then order_loaded gives the id back.
+    cdef int64_t k = s.ahead_out % s.ahead_room
+    if s.ahead_loaded[k] == 1:
+        _id_give(s, s.ahead[k])
+    s.ahead_out += 1
+
+
+# Arithmetic: leaving out many elements at once
+
+cdef int64_t _elements(Order* order, Op* op) noexcept nogil:
+    # Elements of one pass, or -1 if that isn't plain arithmetic (yet).
+    cdef FileTable* t = order.table
+    cdef int status = PULL_OK
+    cdef int64_t n
+    if op.kind == OP_SOURCE:
+        n = _source_end(order, op, &status)
+        return n if status == PULL_END and op.cut_pass < 0 else -1
+    if op.kind == OP_REPEAT:
+        return -1
+    n = _elements(order, op.up)
+    if n < 0 or op.shuffle != NULL:
+        return n
+    if op.kind == OP_TAKE:
+        return n if op.size < 0 or n < op.size else op.size
+    if op.kind == OP_SKIP:
+        return 0 if op.size < 0 or n < op.size else n - op.size
+    return n // op.size if op.drop else (n + op.size - 1) // op.size
+
+
+cdef void _jump(Op* op, int64_t passes) noexcept nogil:
+    # As if so many passes had been played. Only over operators that _elements knows.
+    if op.kind == OP_SOURCE:
+        op.pass_ += passes
+        return
+    if op.shuffle != NULL:
+        op.shuffle.iteration += passes
+        op.shuffle.begun += passes
+    _jump(op.up, passes)
+
+
+cdef int64_t _advance(Order* order, Op* op, int64_t n) noexcept nogil:
+    # Leaves out up to n elements without pulling them; how many. 0 is always right: the caller then pulls and discards.
+    cdef int64_t a, passes
+    cdef int status = PULL_OK
+    if op.kind == OP_SOURCE:
+        a = _source_end(order, op, &status) - op.position
+        a = 0 if a < 0 else (a if a < n else n)
+        op.position += a
+        return a
+    if op.kind == OP_TAKE:
+        if op.size >= 0 and n > op.size - op.done:
+            n = op.size - op.done
+        a = _advance(order, op.up, n)
+        op.done += a
+        return a
+    if op.kind == OP_SKIP:
+        return 0 if op.size < 0 or op.done < op.size else _advance(order, op.up, n)
+    if op.kind == OP_REPEAT:
+        if op.size >= 0 and op.done >= op.size:
+            return 0
+        if op.again:
+            a = _elements(order, op.up)
+            passes = 0 if a <= 0 else n // a
+            if op.size >= 0 and passes > op.size - op.done - 1:
+                passes = op.size - op.done - 1
+            if passes > 0:
+                _jump(op.up, passes)
+                op.done += passes
+                return passes * a
+            _restart(op.up)
+            op.again = False
+            op.any = False
+        a = _advance(order, op.up, n)
+        if a > 0:
+            op.any = True
+        return a
+    if op.kind == OP_BATCH:
+        if op.open_rows != 0 or op.giving or op.ended != PULL_OK or n > (<int64_t>1 << 62) // op.size:
+            return 0
+        a = _advance(order, op.up, n * op.size)
+        op.open_rows = a % op.size * op.up.rows
+        if op.up.rows != 1:
+            op.subs = a % op.size
+            op.sub_rows = op.up.rows
+        return a // op.size
+    return 0
+
+
+cdef int order_forward(Order* order, int64_t budget) noexcept nogil:
+    cdef RunList* scratch = &order.ops[0].scratch
+    cdef Op* top = order.top
+    cdef int64_t n, spent = 0
+    cdef int status
+    while order.skip_left > 0 and spent < budget:
+        order.skip_left -= _advance(order, top, order.skip_left)
+        if order.skip_left == 0:
+            break
+        _clear(scratch)
+        n = SCRATCH_RUNS
+        if top.rows == 1 and n > order.skip_left:
+            n = order.skip_left
+        status = _pull(order, top, n, scratch)
+        order.skip_left -= _given(top, scratch)
+        spent += 1 + scratch.rows
+        _discard(order, scratch)
+        if status != PULL_OK:
+            return status
+    return PULL_OK
+
+
+# Making and ending it
+
+cdef bint _list_init(RunList* list_) noexcept nogil:
+    list_.runs = <Run*>malloc(SCRATCH_RUNS * sizeof(Run))
+    return list_.runs != NULL
+
+
+cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead) noexcept nogil:
+    cdef Shuffle* s = <Shuffle*>calloc(1, sizeof(Shuffle))
+    op.shuffle = s
+    if s == NULL or not _list_init(&s.scratch):
+        return False
+    s.seed_lo = spec.seed_lo
+    s.seed_hi = spec.seed_hi
+    s.reshuffle = spec.flag
+    s.iteration = spec.iteration
+    s.filling = s.emitting = s.failed_at = s.survivor_failed_pass = -1
+    s.stored = ahead > 0
+    s.index_only = True
+    s.ahead_room = ahead
+    # One more than the buffer: an element is filled, or given, while the buffer is full. Pages of a buffer larger than the data are
+    # never touched.
+    s.capacity = op.size + ahead + 2
+    s.ring = <uint32_t*>map_pages(op.size * sizeof(uint32_t))
+    s.free_ids = <uint32_t*>map_pages(s.capacity * sizeof(uint32_t))
+    if s.ring == NULL or s.free_ids == NULL:
+        return False
+    if op.kind == OP_SHUFFLE_ELEMENTS:
+        s.elements = <Element*>map_pages(s.capacity * sizeof(Element))
+        return s.elements != NULL
+    s.ordinals = <int64_t*>map_pages(s.capacity * sizeof(int64_t))
+    s.passes = <int64_t*>map_pages(s.capacity * sizeof(int64_t))
+    if ahead > 0:
+        s.ahead = <uint32_t*>malloc(ahead * sizeof(uint32_t))
+        s.ahead_loaded = <uint8_t*>malloc(ahead)
+        if s.ahead == NULL or s.ahead_loaded == NULL:
+            return False
+    return s.ordinals != NULL and s.passes != NULL
+
+
+cdef Order* order_new(FileTable* table, const OpSpec* specs, int32_t count, int64_t store_ahead) noexcept nogil:
+    cdef Order* order = <Order*>calloc(1, sizeof(Order))
+    cdef Op* op
+    cdef int32_t i, shuffles = 0
+    if order == NULL:
+        return NULL
+    order.table = table
+    order.ops = <Op*>calloc(count + 1, sizeof(Op))
+    if order.ops == NULL or not _list_init(&order.ops[0].scratch):
+        order_free(order)
+        return NULL
+    order.count = count + 1
+    order.ops[0].kind = OP_SOURCE
+    order.ops[0].rows = 1
+    order.ops[0].bad_file = order.ops[0].cut_pass = -1
+    for i in range(count):
+        if specs[i].kind == OP_SHUFFLE:
+            shuffles += 1
+    for i in range(1, count + 1):
+        op = &order.ops[i]
+        op.kind = specs[i - 1].kind
+        op.size = specs[i - 1].size
+        op.up = &order.ops[i - 1]
+        op.rows = op.up.rows
+        if op.kind == OP_BATCH:
+            op.rows = op.size * op.up.rows
+            op.drop = specs[i - 1].flag
+            op.whole = op.drop or op.up.rows > 1
+        if op.kind == OP_SKIP or op.whole:
+            if not _list_init(&op.scratch):
+                order_free(order)
+                return NULL
+        elif op.kind == OP_SHUFFLE:
+            if op.rows > 1:
+                op.kind = OP_SHUFFLE_ELEMENTS
+            # A row stays in the store until it is read, so nothing above may keep rows back.
+            if not _shuffle_init(op, &specs[i - 1], store_ahead if shuffles == 1 and op.rows == 1 else 0):
+                order_free(order)
+                return NULL
+            if order.bottom_shuffle == NULL:
+                order.bottom_shuffle = op
+    order.top = &order.ops[count]
+    return order
+
+
+cdef void order_free(Order* order) noexcept nogil:
+    cdef int32_t i
+    cdef int64_t k
+    cdef Op* op
+    cdef Shuffle* s
+    if order == NULL:
+        return
+    for i in range(order.count):
+        op = &order.ops[i]
+        free(op.scratch.runs)
+        free(op.held.runs)
+        s = op.shuffle
+        if s != NULL:
+            if s.elements != NULL:
+                for k in range(s.fresh):
+                    free(s.elements[k].runs)
+            unmap_pages(s.elements, s.capacity * sizeof(Element))
+            unmap_pages(s.ring, op.size * sizeof(uint32_t))
+            unmap_pages(s.free_ids, s.capacity * sizeof(uint32_t))
+            unmap_pages(s.ordinals, s.capacity * sizeof(int64_t))
+            unmap_pages(s.passes, s.capacity * sizeof(int64_t))
+            free(s.ahead)
+            free(s.ahead_loaded)
+            free(s.survivors)
+            free(s.scratch.runs)
+            free(s)
+    free(order.ops)
+    free(order)
+
+
+cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil:
+    return _pull(order, order.top, max_rows, out)
+
+
+# Cutting the source short
+
+cdef inline bint _behind(int64_t pass_, int64_t ordinal, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
+    return pass_ > cut_pass or (pass_ == cut_pass and ordinal >= cut_ordinal)
+
+
+cdef bint _trim(Run* run, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
+    # Shortens a run to what lies before the cut; False: nothing does.
+    if _behind(run.pass_, run.ordinal, cut_pass, cut_ordinal):
+        return False
+    if run.pass_ == cut_pass and run.ordinal + run.n > cut_ordinal:
+        run.n = cut_ordinal - run.ordinal
+    return True
+
+
+cdef void _trim_element(Element* e, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
+    cdef int32_t k
+    e.rows = 0
+    for k in range(e.count):
+        if not _trim(&e.runs[k], cut_pass, cut_ordinal):
+            e.count = k
+            break
+        e.rows += e.runs[k].n
+
+
+cdef void _purge(Op* op, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
+    # Drops what lies behind the cut from what an operator keeps; the order of the rest stays.
+    cdef Shuffle* s = op.shuffle
+    cdef int64_t i, id, kept = 0, count
+    cdef int32_t k
+    cdef Run* run
+    _trim_element(&op.held, cut_pass, cut_ordinal)
+    if s == NULL:
+        return
+    count = s.count
+    for i in range(count):
+        id = s.ring[(s.start + i) % op.size]
+        if s.elements != NULL:
+            _trim_element(&s.elements[id], cut_pass, cut_ordinal)
+            if s.elements[id].count == 0:
+                _id_give(s, id)
+                continue
+        elif _behind(s.passes[id], s.ordinals[id], cut_pass, cut_ordinal):
+            _id_give(s, id)
+            continue
+        s.ring[(s.start + kept) % op.size] = <uint32_t>id
+        kept += 1
+    s.count = kept
+    if s.filling >= 0:
+        _trim_element(&s.elements[s.filling], cut_pass, cut_ordinal)
+    if s.scratch_at < s.scratch.count and s.elements == NULL:
+        run = &s.scratch.runs[s.scratch_at]
+        run.ordinal += s.scratch_offset
+        run.n -= s.scratch_offset
+        s.scratch_offset = 0
+        for k in range(s.scratch_at, s.scratch.count):
+            if not _trim(&s.scratch.runs[k], cut_pass, cut_ordinal):
+                s.scratch.count = k
+                break
+
+
+cdef void order_cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
+    cdef Op* source = &order.ops[0]
+    cdef int32_t i
+    order.cut_fault = fault[0]
+    source.cut_pass = pass_
+    source.cut_ordinal = ordinal
+    for i in range(order.count):
+        _purge(&order.ops[i], pass_, ordinal)
+
+
+# The store
+
+cdef int _by_place(const void* a, const void* b) noexcept nogil:
+    cdef const Run* x = <const Run*>a
+    cdef const Run* y = <const Run*>b
+    if x.pass_ != y.pass_:
+        return -1 if x.pass_ < y.pass_ else 1
+    return -1 if x.ordinal < y.ordinal else (1 if x.ordinal > y.ordinal else 0)
+
+
+cdef bint order_begin(Order* order) noexcept nogil:
+    cdef Op* op = order.bottom_shuffle
+    cdef Shuffle* s
+    cdef int64_t i, id
+    if op == NULL or not op.shuffle.stored:
+        return True
+    s = op.shuffle
+    s.index_only = False
+    if s.count == 0:
+        return True
+    s.survivors = <Run*>malloc(s.count * sizeof(Run))
+    if s.survivors == NULL:
+        return False
+    for i in range(s.count):
+        id = s.ring[(s.start + i) % op.size]
+        s.survivors[i].ordinal = s.ordinals[id]
+        s.survivors[i].pass_ = s.passes[id]
+        s.survivors[i].n = id
+    s.survivors_count = s.count
+    qsort(s.survivors, s.survivors_count, sizeof(Run), _by_place)
+    return True
+
+
+cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint32_t* ids, int64_t* first) noexcept nogil:
+    cdef Op* op = order.bottom_shuffle
+    cdef Shuffle* s = op.shuffle
+    cdef Run* run
+    cdef int64_t id, n = 0
+    cdef int status
+    if s.survivors_planned < s.survivors_count:
+        first[0] = -1 - s.survivors_planned
+        while n < max_rows and s.survivors_planned < s.survivors_count:
+            run = &s.survivors[s.survivors_planned]
+            _append(out, run.ordinal, run.pass_, 1)
+            ids[n] = <uint32_t>run.n
+            s.survivors_planned += 1
+            n += 1
+        return n
+    first[0] = s.ahead_in
+    if s.failed_at >= 0 or s.ended != PULL_OK:
+        return 0
+    while n < max_rows and s.ahead_in - s.ahead_out < s.ahead_room:
+        if s.scratch_at >= s.scratch.count:
+            _clear(&s.scratch)
+            s.scratch_at = 0
+            s.scratch_offset = 0
+            status = _pull(order, op.up, SCRATCH_RUNS, &s.scratch)
+            if s.scratch.count == 0 and status != PULL_OK:
+                break  # the end is for the buffer to find, once it has taken what was read ahead
+            continue
+        id = _id_take(s)
+        if id < 0:
+            break
+        run = &s.scratch.runs[s.scratch_at]
+        s.ordinals[id] = run.ordinal + s.scratch_offset
+        s.passes[id] = run.pass_
+        s.ahead[s.ahead_in % s.ahead_room] = <uint32_t>id
+        s.ahead_loaded[s.ahead_in % s.ahead_room] = 0
+        _append(out, s.ordinals[id], run.pass_, 1)
+        ids[n] = <uint32_t>id
+        s.ahead_in += 1
+        n += 1
+        s.scratch_offset += 1
+        if s.scratch_offset == run.n:
+            s.scratch_offset = 0
+            s.scratch_at += 1
+    return n
+
+
+cdef void order_loaded(Order* order, int64_t first, int64_t n, const uint32_t* ids, int64_t good, const Fault* fault) noexcept nogil:
+    cdef Shuffle* s = order.bottom_shuffle.shuffle
+    cdef Run* run
+    cdef int64_t i
+    if first < 0:
+        first = -1 - first
+        if good < n:
+            run = &s.survivors[first + good]
+            if s.survivor_failed_pass < 0 or not _behind(run.pass_, run.ordinal, s.survivor_failed_pass, s.survivor_failed_ordinal):
+                s.survivor_failed_pass = run.pass_
+                s.survivor_failed_ordinal = run.ordinal
+                s.failed = fault[0]
+        s.survivors_loaded += n
+        if s.survivors_loaded == s.survivors_count and s.survivor_failed_pass >= 0:
+            order_cut(order, s.survivor_failed_pass, s.survivor_failed_ordinal, &s.failed)
+            order.fault = s.failed
+            # What was read ahead lies behind every survivor.
+            s.ended = PULL_FAULT
+        return
+    for i in range(first, first + n):
+        if i < s.ahead_out:  # dropped by a restart while it was on its way
+            _id_give(s, ids[i - first])
+        elif i < first + good:
+            s.ahead_loaded[i % s.ahead_room] = 1
+        elif s.failed_at < 0 or i < s.failed_at:
+            s.failed_at = i
+            s.failed = fault[0]
+
+
+cdef void order_release(Order* order, uint32_t id) noexcept nogil:
+    _id_give(order.bottom_shuffle.shuffle, id)
+
+
+def philox_draws(uint64_t lo, uint64_t hi, int n):
+    """First `n` 32-bit outputs of the generator with the seed pair (lo, hi), as a list of int."""
+    cdef Philox p
+    philox_seed(&p, lo, hi)
+    return [philox_next(&p) for _ in range(n)]

@@ -1,0 +1,110 @@
+# One run of a plan: files to batches. A Pipe is shared by its workers, its iterator and the leases on its slots, and goes with the
+# last of them.
+#
+# Claiming holds the turn: pull runs from the order program, note where they go. Executing holds nothing: read, split, publish.
+#   I1  Slots bind to rising k. A claimed unit can run at once: it waits for nothing but the disk.
+#   I2  A batch's rows are written by exactly one unit each; `missing` counts them down.
+#   I3  A unit that the consumer could not finish without the disk goes back to the workers, whole parts done staying done.
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from queuecore._core.platform cimport Atomic, Batch, Fault, Leaf, Runner, Slab, Turn, Window, iovec
+from queuecore._core.decode cimport Layout
+from queuecore._core.order cimport OpSpec, Order, RunList
+from queuecore._core.sources cimport FileTable
+
+cdef struct Segment:
+    Batch* batch
+    uint64_t k
+    int64_t row
+    RunList runs
+
+cdef struct Unit:
+    int32_t kind
+    Unit* next
+    int64_t file           # to discover
+    RunList runs           # room for all segments' runs, or for the load
+    Segment* segments
+    int32_t segment_count
+    int32_t segment_at     # segments before it are done
+    int64_t rows
+    uint32_t* ids          # rows of the store: to gather, or to load into
+    int64_t first          # load: for order_loaded
+    int64_t good
+    Fault fault
+    iovec* iov
+    unsigned char* stage
+    unsigned char* dump
+    int64_t file_hint
+
+# A place where the source was cut: after so many elements, before this record.
+cdef struct Cut:
+    int64_t at
+    int64_t pass_
+    int64_t ordinal
+    Fault fault
+
+cdef struct Config:
+    int64_t batch_rows     # rows of a descriptor: of a whole element, or of a chunk when elements are records
+    bint batched
+    int32_t threads
+    bint help
+    int64_t unit_rows
+    int64_t load_rows
+    int64_t width
+    int64_t max_leases
+    int64_t skip           # elements to leave out at the start
+    int64_t store_rows     # 0: no store
+
+cdef extern from *:
+    """
+    namespace queuecore {
+    struct PipeAtomics {
+      alignas(kLine) Atomic<int32_t> refs;
+      alignas(kLine) Atomic<int32_t> leases;
+      alignas(kLine) Atomic<uint64_t> planned;  // batches opened; only a hint to the consumer
+      Atomic<int32_t> returned;                 // units given back by the consumer; a hint
+      alignas(kLine) Atomic<int64_t> helped;
+    };
+    }  // namespace queuecore
+    """
+    cppclass PipeAtomics "queuecore::PipeAtomics":
+        Atomic[int32_t] refs
+        Atomic[int32_t] leases
+        Atomic[uint64_t] planned
+        Atomic[int32_t] returned
+        Atomic[int64_t] helped
+
+cdef struct Pipe:
+    PipeAtomics* shared
+    Turn* turn
+    Runner* runner
+    Window* window
+    Slab* slab
+    FileTable* table
+    Order* order
+    Config config
+    Layout layout
+    Leaf* leaves
+    int64_t* offsets
+    OpSpec* specs
+    int32_t spec_count
+    # under the turn
+    Unit* units
+    int32_t unit_count
+    Unit* free_units
+    Unit* returned_first
+    Unit* returned_last
+    uint64_t next_batch
+    Batch* open
+    bint begun             # fast-forwarded: rows are planned
+    int32_t end_status     # PULL_END or PULL_FAULT once the order is at its end
+    Fault end_fault
+    Cut* cuts
+    int32_t cut_count
+    int32_t cut_at
+    int64_t skipped
+    # the store
+    unsigned char* store
+    int64_t store_stride
+    size_t store_bytes
+    uint64_t generation

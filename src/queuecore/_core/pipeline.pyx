@@ -1,0 +1,1311 @@
+"""Plan to batches: the pipeline's native run, and the iterator over it."""
+import warnings
+
+cimport cython
+cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms cimport check_layout, fork_generation, registry_remove
+from queuecore._core.decode cimport (
+    PLACE_DIRECT, PLACE_SCATTER, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
+from queuecore._core.errors cimport (
+    CODE_EXHAUSTED, CODE_UNAVAILABLE, STAGE_NONE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD, fault_error)
+from queuecore._core.order cimport (
+    OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SHUFFLE_ELEMENTS, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op,
+    OpSpec, Order, Run, RunList, Shuffle, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
+    order_plan_load, order_pull, order_release)
+from queuecore._core.parking cimport (
+    event_cancel, event_has_waiters, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
+from queuecore._core.platform cimport (
+    Atomic, Batch, Fault, FileEntry, Leaf, Runner, Slab, Turn, Window, alloc_lines, cpu_pause, iovec, kAcqRel, kAcquire, kLine,
+    kRelaxed, kRelease, layout_hash, map_pages, monotonic_ns, unmap_pages)
+from queuecore._core.runtime cimport (
+    STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_fault, stop_requested)
+from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
+from queuecore._core.sources cimport (
+    READ_FAULT, READ_NOT_CACHED, READ_OK, FileList, FileTable, Names, name_of, read_full, table_claim, table_discover, table_drop,
+    table_find, table_new, table_pin, table_unpin)
+from queuecore._core.window cimport (
+    window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open, window_ready,
+    window_take)
+
+from queuecore import errors as _errors
+
+cnp.import_array()
+check_layout(layout_hash())
+
+cdef extern from *:
+    """
+    // A writable C-ordered array over `data` that keeps `base` alive; both counts of references are taken care of.
+    static PyObject* qc_view(PyObject* descr, int nd, npy_intp* dims, void* data, PyObject* base) {
+      Py_INCREF(descr);  // taken over by NewFromDescr, also when it fails
+      PyObject* array = PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr), nd, dims, nullptr, data,
+                                             NPY_ARRAY_CARRAY, nullptr);
+      if (array == nullptr) return nullptr;
+      Py_INCREF(base);  // taken over by SetBaseObject, also when it fails
+      if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), base) != 0) Py_CLEAR(array);
+      return array;
+    }
+    """
+    object qc_view(object descr, int nd, cnp.npy_intp* dims, void* data, object base)
+
+cdef enum:
+    UNIT_ROWS = 0
+    UNIT_LOAD = 1
+    UNIT_DISCOVER = 2
+
+cdef enum:
+    CLAIM_UNIT = 0
+    CLAIM_NOTHING = 1
+    CLAIM_STOP = 2
+
+cdef enum:
+    UNIT_BYTES = 512 << 10       # of one unit, at most: more makes the first batch late, less pays more for claiming
+    SMALL_UNIT_BYTES = 256 << 10  # when several batches make a unit
+    CHUNK_BYTES = 64 << 10       # when elements are records
+    STORE_BYTES = 256 << 20      # a shuffle store is never larger
+    STORE_RECORD_BYTES = 32 << 10  # from here one read a record costs less than a second copy
+    LOAD_SCATTER_BYTES = 512     # from here the kernel scatters records into the store
+    IOVECS = 1024
+    DISCOVER_AHEAD = 8           # files that are opened before they are needed
+    IDLE_FILES = 128             # kept open for a shuffle that jumps between files
+    HELPERS = 4                  # units kept for consumers that help
+    SLICE_NS = 50000000          # a Python thread looks for signals this often
+    SPIN_NS = 30000              # a little more than a futex wake across cores takes
+    MAX_DIMS = 32
+
+
+# Execution: nothing here is under the turn
+
+cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row, bint nowait,
+                        int* status, Fault* fault) noexcept nogil:
+    # Reads n records from `ordinal` on into rows of a slot. Returns how many are in place; *status says why not all.
+    cdef Layout* layout = &p.layout
+    cdef FileTable* t = p.table
+    cdef FileEntry* e
+    cdef int64_t done = 0, m, part, record, offset, got = 0, most
+    cdef Leaf* leaf = p.leaves
+    cdef int fd, count
+    cdef bint last
+    if layout.lone_records:
+        most = 1
+    elif layout.place == PLACE_DIRECT:
+        most = n
+    elif layout.place == PLACE_SCATTER:
+        most = IOVECS // layout.part_count
+    else:
+        most = layout.stage_records
+    status[0] = READ_OK
+    while done < n and status[0] == READ_OK:
+        u.file_hint = table_find(t, ordinal + done, u.file_hint)
+        e = &t.entries[u.file_hint]
+        record = ordinal + done - e.base
+        m = e.count - record
+        if m > n - done:
+            m = n - done
+        last = p.order.bottom_shuffle == NULL and record + m == e.count
+        fd = table_pin(t, u.file_hint, fault)
+        if fd < 0:
+            fault.record = record
+            status[0] = READ_FAULT
+            break
+        while m > 0:
+            part = most if m > most else m
+            offset = t.header_bytes + record * layout.hop_bytes
+            if layout.place == PLACE_DIRECT:
+                u.iov[0].iov_base = slot + leaf.slot_offset + (row + done) * leaf.row_bytes
+                u.iov[0].iov_len = part * leaf.row_bytes
+                count = 1
+            elif layout.place == PLACE_SCATTER:
+                count = layout_iovecs(layout, u.iov, slot, row + done, part, u.dump)
+            else:
+                u.iov[0].iov_base = u.stage
+                u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
+                count = 1
+            status[0] = read_full(t, u.file_hint, fd, u.iov, count, offset, nowait, &got, fault)
+            if status[0] != READ_OK:
+                part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
+            if layout.place == PLACE_DIRECT or layout.place == PLACE_SCATTER:
+                layout_mend(layout, slot, row + done, part)
+            else:
+                layout_split(layout, u.stage, layout.hop_bytes, slot, row + done, part)
+            done += part
+            record += part
+            m -= part
+            if status[0] != READ_OK:
+                break
+        table_unpin(t, u.file_hint, last)
+    return done
+
+
+cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
+    # The batch's first unreadable row counts. A slow path: the turn guards the comparison.
+    turn_take(p.turn)
+    if b.failed.load(kRelaxed) == 0 or row < b.fault_row:  # relaxed: guarded by the turn
+        b.fault_row = row
+        b.fault_pass = pass_
+        b.fault_ordinal = ordinal
+        b.fault = fault[0]
+        b.failed.store(1, kRelaxed)  # relaxed: published to the consumer by B3 in window.pxd
+    turn_give(p.turn)
+
+
+cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
+    # False: bytes are not in the page cache; segments before segment_at are done.
+    cdef Segment* s
+    cdef Run* run
+    cdef unsigned char* slot
+    cdef int64_t row, done, i
+    cdef int32_t r
+    cdef int status = READ_OK
+    cdef Fault fault
+    while u.segment_at < u.segment_count:
+        s = &u.segments[u.segment_at]
+        slot = slab_slot(p.slab, s.batch.slot)
+        if p.store != NULL:
+            i = 0
+            for r in range(s.runs.count):
+                run = &s.runs.runs[r]
+                for row in range(run.n):
+                    u.ids[i] = <uint32_t>(run.ordinal + row)
+                    i += 1
+            layout_gather(&p.layout, p.store, p.store_stride, u.ids, slot, s.row, s.runs.rows)
+        else:
+            row = s.row
+            for r in range(s.runs.count):
+                run = &s.runs.runs[r]
+                done = _read_rows(p, u, run.ordinal, run.n, slot, row, nowait, &status, &fault)
+                if status == READ_NOT_CACHED:
+                    return False
+                if status != READ_OK:
+                    _fail(p, s.batch, row + done, run.pass_, run.ordinal + done, &fault)
+                    break
+                row += run.n
+        u.segment_at += 1
+        window_done(p.window, s.batch, s.k, s.runs.rows)
+    return True
+
+
+cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
+    # Reads records into their rows of the store. False: not in the page cache; nothing counts as done then.
+    cdef Layout* layout = &p.layout
+    cdef FileTable* t = p.table
+    cdef FileEntry* e
+    cdef Run* run
+    cdef int64_t at = 0, done, m, part, record, got = 0, i, gap
+    cdef int32_t r
+    cdef int fd, count, status = READ_OK
+    cdef bint scatter, last
+    gap = layout.hop_bytes - layout.record_bytes
+    scatter = gap >= 0 and layout.record_bytes >= LOAD_SCATTER_BYTES and not layout.lone_records
+    for r in range(u.runs.count):
+        run = &u.runs.runs[r]
+        done = 0
+        while done < run.n:
+            u.file_hint = table_find(t, run.ordinal + done, u.file_hint)
+            e = &t.entries[u.file_hint]
+            record = run.ordinal + done - e.base
+            m = e.count - record
+            if m > run.n - done:
+                m = run.n - done
+            last = record + m == e.count
+            fd = table_pin(t, u.file_hint, &u.fault)
+            if fd < 0:
+                u.fault.record = record
+                u.good = at
+                return True
+            while m > 0 and status == READ_OK:
+                if scatter:
+                    part = IOVECS // 2 if m > IOVECS // 2 else m
+                    count = 0
+                    for i in range(part):
+                        u.iov[count].iov_base = p.store + u.ids[at + i] * p.store_stride
+                        u.iov[count].iov_len = layout.record_bytes
+                        count += 1
+                        if gap > 0 and i + 1 < part:
+                            u.iov[count].iov_base = u.dump
+                            u.iov[count].iov_len = gap
+                            count += 1
+                else:
+                    part = layout.stage_records if m > layout.stage_records else m
+                    u.iov[0].iov_base = u.stage
+                    u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
+                    count = 1
+                status = read_full(t, u.file_hint, fd, u.iov, count, t.header_bytes + record * layout.hop_bytes, nowait, &got,
+                                   &u.fault)
+                if status != READ_OK:
+                    part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
+                if not scatter:
+                    for i in range(part):
+                        memcpy(p.store + u.ids[at + i] * p.store_stride, u.stage + i * layout.hop_bytes, layout.record_bytes)
+                at += part
+                done += part
+                record += part
+                m -= part
+            table_unpin(t, u.file_hint, last)
+            if status == READ_NOT_CACHED:
+                return False
+            if status != READ_OK:
+                u.good = at
+                return True
+    u.good = at
+    return True
+
+
+cdef bint _execute(Pipe* p, Unit* u, bint nowait) noexcept nogil:
+    if u.kind == UNIT_ROWS:
+        return _run_rows(p, u, nowait)
+    if u.kind == UNIT_LOAD:
+        return _run_load(p, u, nowait)
+    table_discover(p.table, u.file)
+    return True
+
+
+# Planning: under the turn
+
+cdef void _close_batch(Pipe* p) noexcept nogil:
+    cdef Batch* b = p.open
+    cdef uint64_t k = p.next_batch - 1
+    cdef Op* op = p.order.bottom_shuffle
+    cdef int64_t i, at = 0
+    if op != NULL:
+        b.mark_pass = op.shuffle.entered_pass
+        b.mark_end = op.shuffle.entered_end
+    for i in range(p.order.count):
+        if p.order.ops[i].shuffle != NULL:
+            p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + at] = p.order.ops[i].shuffle.begun
+            at += 1
+    p.open = NULL
+    window_done(p.window, b, k, p.config.batch_rows - b.rows + 1)
+
+
+cdef void _finish_order(Pipe* p, int status) noexcept nogil:
+    # The order has no more rows: what is open is given as it stands, and the window gets its end.
+    cdef uint64_t end = p.next_batch
+    p.end_status = status
+    if status == PULL_FAULT:
+        p.end_fault = p.order.fault
+    if p.open != NULL:
+        if p.open.rows == 0:  # it was never there; its slot stays with this run
+            end -= 1
+            p.open = NULL
+        else:
+            _close_batch(p)
+    window_finish(p.window, end)
+
+
+cdef void _plan_rows(Pipe* p, Unit* u) noexcept nogil:
+    cdef Segment* s = NULL
+    cdef RunList* list_
+    cdef Batch* b
+    cdef uint32_t slot
+    cdef int64_t before, most, used = 0
+    cdef Run* last
+    cdef int status
+    u.segment_count = 0
+    u.segment_at = 0
+    u.rows = 0
+    while u.rows < p.config.unit_rows and p.end_status == PULL_OK:
+        if p.open == NULL:
+            if not window_has_room(p.window, p.next_batch) or not slots_pop(&p.slab.stack, &slot):
+                break
+            window_open(p.window, p.next_batch, slot, p.config.batch_rows)
+            p.open = window_batch(p.window, p.next_batch)
+            p.next_batch += 1
+            p.shared.planned.store(p.next_batch, kRelaxed)  # relaxed: a hint
+            s = NULL
+        b = p.open
+        if s == NULL:
+            s = &u.segments[u.segment_count]
+            s.batch = b
+            s.k = p.next_batch - 1
+            s.row = b.rows
+            memset(&s.runs, 0, sizeof(RunList))
+            s.runs.runs = u.runs.runs + used
+        list_ = &s.runs
+        most = p.config.batch_rows - b.rows
+        if most > p.config.unit_rows - u.rows:
+            most = p.config.unit_rows - u.rows
+        before = list_.rows
+        list_.closed = False
+        status = order_pull(p.order, most, list_)
+        if list_.rows > before:
+            if before == 0:
+                u.segment_count += 1
+            b.rows += list_.rows - before
+            u.rows += list_.rows - before
+            if p.order.bottom_shuffle == NULL:
+                last = &list_.runs[list_.count - 1]
+                b.mark_pass = last.pass_
+                b.mark_end = last.ordinal + last.n
+        # Elements that are records share a chunk, which closes when it is full.
+        if b.rows == p.config.batch_rows if not p.config.batched or p.order.top.rows == 1 else list_.closed:
+            b.subs = list_.subs
+            used += list_.count
+            s = NULL
+            _close_batch(p)
+        if status == PULL_END or status == PULL_FAULT:
+            _finish_order(p, status)
+        elif status == PULL_NO_MEMORY:
+            _no_memory(p)
+            break
+        elif status != PULL_OK:
+            break
+
+
+cdef void _no_memory(Pipe* p) noexcept nogil:
+    cdef Fault f
+    memset(&f, 0, sizeof(Fault))
+    f.code = CODE_EXHAUSTED
+    f.what = WHAT_MEMORY
+    f.file = f.offset = f.record = -1
+    runner_stop(p.runner, &f)
+
+
+cdef bint _plan_load(Pipe* p, Unit* u) noexcept nogil:
+    u.runs.count = 0
+    u.runs.rows = 0
+    u.good = 0
+    u.rows = order_plan_load(p.order, p.config.load_rows, &u.runs, u.ids, &u.first)
+    return u.rows > 0
+
+
+cdef void _forward(Pipe* p) noexcept nogil:
+    # Brings the order program to where this run starts, a piece at a time.
+    cdef Order* order = p.order
+    cdef int64_t target
+    cdef int status = PULL_OK
+    if order.skip_left > 0:
+        status = order_forward(order, 65536)
+        if status == PULL_NO_MEMORY:
+            _no_memory(p)
+    if order.skip_left > 0 and status != PULL_END and status != PULL_FAULT:
+        return
+    if p.cut_at < p.cut_count:
+        order_cut(order, p.cuts[p.cut_at].pass_, p.cuts[p.cut_at].ordinal, &p.cuts[p.cut_at].fault)
+        target = p.cuts[p.cut_at + 1].at if p.cut_at + 1 < p.cut_count else p.config.skip
+        order.skip_left = target - p.cuts[p.cut_at].at
+        p.cut_at += 1
+        return
+    if not order_begin(order):
+        _no_memory(p)
+    p.begun = True
+
+
+cdef bint _wants_file(Pipe* p) noexcept nogil:
+    # relaxed: known_* only grow, and a late look only discovers a little later
+    cdef int64_t known = p.table.known_records.load(kRelaxed)
+    return (p.table.known_files.load(kRelaxed) < p.table.files
+            and known - p.order.ops[0].position < (p.config.threads + 2) * p.config.unit_rows)
+
+
+cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
+    cdef Unit* u
+    cdef int64_t f
+    cdef int rc = CLAIM_NOTHING
+    if stop_requested(&p.runner.stop):
+        return CLAIM_STOP
+    turn_take(p.turn)
+    if not helper and p.returned_first != NULL:
+        u = p.returned_first
+        p.returned_first = u.next
+        p.shared.returned.fetch_sub(1, kRelaxed)  # relaxed: a hint
+        turn_give(p.turn)
+        unit[0] = u
+        return CLAIM_UNIT
+    u = p.free_units
+    if u == NULL:
+        turn_give(p.turn)
+        return CLAIM_NOTHING
+    p.free_units = u.next
+    while not p.begun and not helper:
+        f = p.order.skip_left
+        _forward(p)
+        if not p.begun and p.order.skip_left == f and f > 0:
+            break  # it needs a file
+        if stop_requested(&p.runner.stop):
+            break
+    if not helper and _wants_file(p):
+        f = table_claim(p.table, DISCOVER_AHEAD)
+        if f >= 0:
+            u.kind = UNIT_DISCOVER
+            u.file = f
+            rc = CLAIM_UNIT
+    if rc != CLAIM_UNIT and p.begun:
+        u.kind = UNIT_ROWS
+        _plan_rows(p, u)
+        if u.segment_count > 0:
+            rc = CLAIM_UNIT
+        elif p.store != NULL and p.end_status == PULL_OK:
+            u.kind = UNIT_LOAD
+            if _plan_load(p, u):
+                rc = CLAIM_UNIT
+    if rc != CLAIM_UNIT:
+        u.next = p.free_units
+        p.free_units = u
+    turn_give(p.turn)
+    unit[0] = u
+    return rc
+
+
+cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
+    # A unit that has run: what it held is free, what it brought is known.
+    cdef int32_t i, j
+    cdef int64_t k
+    cdef Segment* s
+    turn_take(p.turn)
+    if u.kind == UNIT_LOAD:
+        order_loaded(p.order, u.first, u.rows, u.ids, u.good, &u.fault)
+    elif u.kind == UNIT_ROWS and p.store != NULL:
+        for i in range(u.segment_count):
+            s = &u.segments[i]
+            for j in range(s.runs.count):
+                for k in range(s.runs.runs[j].n):
+                    order_release(p.order, <uint32_t>(s.runs.runs[j].ordinal + k))
+    u.next = p.free_units
+    p.free_units = u
+    turn_give(p.turn)
+    if u.kind != UNIT_ROWS or p.store != NULL:
+        event_notify_all(&p.runner.work)  # others may have waited for this file, these rows, or the room they left
+
+
+cdef void _give_back(Pipe* p, Unit* u) noexcept nogil:
+    u.next = NULL
+    turn_take(p.turn)
+    if p.returned_first == NULL:
+        p.returned_first = u
+    else:
+        p.returned_last.next = u
+    p.returned_last = u
+    p.shared.returned.fetch_add(1, kRelaxed)  # relaxed: a hint
+    turn_give(p.turn)
+    event_notify(&p.runner.work, 1)
+
+
+cdef int _step(void* context, int32_t worker) noexcept nogil:
+    cdef Pipe* p = <Pipe*>context
+    cdef Unit* u = NULL
+    cdef int rc = _claim(p, False, &u)
+    if rc == CLAIM_STOP:
+        return STEP_DONE
+    if rc == CLAIM_NOTHING:
+        return STEP_IDLE
+    _execute(p, u, False)
+    _retire(p, u)
+    return STEP_WORKED
+
+
+cdef bint _help(Pipe* p) noexcept nogil:
+    # The consumer runs a unit itself, as long as the page cache has the bytes. False: nothing was done.
+    cdef Unit* u = NULL
+    if p.shared.returned.load(kRelaxed) > 0:  # relaxed: a hint; what isn't cached waits for a worker already
+        return False
+    if _claim(p, True, &u) != CLAIM_UNIT:
+        return False
+    if not _execute(p, u, True):
+        _give_back(p, u)
+        return False
+    _retire(p, u)
+    p.shared.helped.fetch_add(1, kRelaxed)  # relaxed: a statistic
+    return True
+
+
+# A pipe's life
+
+cdef void _hold(void* context) noexcept nogil:
+    (<Pipe*>context).shared.refs.fetch_add(1, kRelaxed)  # relaxed: the caller holds a reference
+
+
+cdef void _drop(void* context) noexcept nogil:
+    cdef Pipe* p = <Pipe*>context
+    # acq_rel: release, this holder is done; acquire, the last one frees what all others wrote
+    if p.shared.refs.fetch_sub(1, kAcqRel) == 1:
+        _pipe_free(p)
+
+
+cdef void _pipe_free(Pipe* p) noexcept nogil:
+    cdef int32_t i
+    cdef Unit* u
+    if p.runner != NULL:
+        registry_remove(p.runner)
+    if p.units != NULL:
+        for i in range(p.unit_count):
+            u = &p.units[i]
+            free(u.runs.runs)
+            free(u.segments)
+            free(u.ids)
+            free(u.iov)
+            free(u.stage)
+            free(u.dump)
+    free(p.units)
+    if p.slab != NULL:
+        slab_free(p.slab)
+    if p.window != NULL:
+        window_free(p.window)
+    unmap_pages(p.store, p.store_bytes)
+    order_free(p.order)
+    table_drop(p.table)
+    layout_clear(&p.layout)
+    free(p.cuts)
+    free(p.specs)
+    free(p.leaves)
+    free(p.offsets)
+    free(p.slab)
+    free(p.window)
+    free(p.runner)
+    free(p.turn)
+    free(p.shared)
+    free(p)
+
+
+cdef bint _units_init(Pipe* p) noexcept nogil:
+    cdef int32_t i
+    cdef Unit* u
+    cdef int64_t rows = p.config.unit_rows, ids
+    cdef int64_t stage = (p.layout.stage_records - 1) * p.layout.hop_bytes + p.layout.record_bytes
+    cdef int64_t dump = p.layout.dump_bytes
+    if p.layout.hop_bytes - p.layout.record_bytes > dump and not p.layout.lone_records:
+        dump = p.layout.hop_bytes - p.layout.record_bytes
+    ids = rows if rows > p.config.load_rows else p.config.load_rows
+    p.unit_count = p.config.threads + HELPERS
+    p.units = <Unit*>calloc(p.unit_count, sizeof(Unit))
+    if p.units == NULL:
+        return False
+    for i in range(p.unit_count):
+        u = &p.units[i]
+        u.runs.runs = <Run*>malloc((ids + 1) * sizeof(Run))
+        u.segments = <Segment*>malloc((rows + 1) * sizeof(Segment))
+        u.ids = <uint32_t*>malloc((ids + 1) * sizeof(uint32_t))
+        u.iov = <iovec*>malloc((IOVECS + 1) * sizeof(iovec))
+        u.stage = <unsigned char*>alloc_lines(stage)
+        u.dump = <unsigned char*>alloc_lines(dump + 1)
+        if u.runs.runs == NULL or u.segments == NULL or u.ids == NULL or u.iov == NULL or u.stage == NULL or u.dump == NULL:
+            return False
+        u.next = p.free_units
+        p.free_units = u
+    return True
+
+
+cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip) noexcept nogil:
+    # A run of the same plan (whose leaves, specs and config are copied). Takes over the reference on the table. NULL: no memory.
+    cdef Pipe* p = <Pipe*>calloc(1, sizeof(Pipe))
+    cdef Config* c
+    cdef int64_t slot_bytes = 0, pieces = 0
+    cdef int32_t i
+    cdef Leaf* leaf
+    if p == NULL:
+        table_drop(table)
+        return NULL
+    p.table = table
+    p.generation = fork_generation()
+    p.config = plan.config
+    c = &p.config
+    c.skip = skip
+    p.shared = <PipeAtomics*>alloc_lines(sizeof(PipeAtomics))
+    p.turn = <Turn*>alloc_lines(sizeof(Turn))
+    p.runner = <Runner*>alloc_lines(sizeof(Runner))
+    p.window = <Window*>alloc_lines(sizeof(Window))
+    p.slab = <Slab*>alloc_lines(sizeof(Slab))
+    p.spec_count = plan.spec_count
+    p.specs = <OpSpec*>malloc((plan.spec_count + 1) * sizeof(OpSpec))
+    p.leaves = <Leaf*>malloc((plan.layout.leaf_count + 1) * sizeof(Leaf))
+    p.cuts = <Cut*>malloc((cut_count + 1) * sizeof(Cut))
+    for i in range(plan.layout.leaf_count):
+        pieces += plan.leaves[i].pieces
+    p.offsets = <int64_t*>malloc((pieces + 1) * sizeof(int64_t))
+    if (p.shared == NULL or p.turn == NULL or p.runner == NULL or p.window == NULL or p.slab == NULL or p.specs == NULL
+            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL):
+        _pipe_free(p)
+        return NULL
+    p.shared.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
+    memcpy(p.specs, plan.specs, plan.spec_count * sizeof(OpSpec))
+    memcpy(p.cuts, cuts, cut_count * sizeof(Cut))
+    p.cut_count = cut_count
+    pieces = 0
+    for i in range(plan.layout.leaf_count):
+        leaf = &p.leaves[i]
+        leaf[0] = plan.leaves[i]
+        memcpy(p.offsets + pieces, leaf.offsets, leaf.pieces * sizeof(int64_t))
+        leaf.offsets = p.offsets + pieces
+        pieces += leaf.pieces
+        leaf.slot_offset = slot_bytes
+        slot_bytes += (leaf.row_bytes * c.batch_rows + 63) // 64 * 64
+    slot_bytes = (slot_bytes + 4095) // 4096 * 4096
+    p.layout.leaves = p.leaves
+    p.layout.leaf_count = plan.layout.leaf_count
+    p.layout.record_bytes = plan.layout.record_bytes
+    p.layout.hop_bytes = plan.layout.hop_bytes
+    p.order = order_new(table, p.specs, p.spec_count, c.store_rows)
+    if (p.order == NULL or not layout_plan(&p.layout) or not window_init(p.window, c.width, p.order.count)
+            or not slab_init(p.slab, <uint32_t>(c.width + c.max_leases + 1), slot_bytes) or not _units_init(p)):
+        _pipe_free(p)
+        return NULL
+    if c.store_rows > 0:
+        p.store_stride = (c_record(p) + 63) // 64 * 64
+        p.store_bytes = <size_t>(p.order.bottom_shuffle.shuffle.capacity * p.store_stride)
+        p.store = <unsigned char*>map_pages(p.store_bytes)
+        if p.store == NULL:
+            _pipe_free(p)
+            return NULL
+    p.order.skip_left = p.cuts[0].at if cut_count > 0 else skip
+    p.runner.step = _step
+    p.runner.release = _drop
+    p.runner.context = p
+    return p
+
+
+cdef inline int64_t c_record(const Pipe* p) noexcept nogil:
+    return p.layout.record_bytes
+
+
+# The iterator
+
+cdef class ShuffleCounter:
+    """Where a dataset object's shuffle stands: the number of the next iteration over it.
+
+    Attributes
+    ----------
+    next_iteration : int
+        0 at first; iteration e takes the master generator's numbers 2e and 2e + 1.
+    """
+    cdef public int64_t next_iteration
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(16)
+cdef class _Lease:
+    # A consumer's hold on a slot: the base object of every array of one batch. Ends when the last of them is gone; that gives
+    # the slot back and never waits.
+    cdef Pipe* pipe
+    cdef uint32_t slot
+
+    def __dealloc__(self):
+        cdef Pipe* p = self.pipe
+        if p == NULL or p.generation != fork_generation():
+            return
+        p.shared.leases.fetch_sub(1, kRelaxed)  # relaxed: consumers count leases under the GIL
+        slots_push(&p.slab.stack, self.slot)
+        _drop(p)
+
+
+cdef enum:
+    STATE_RUNNING = 0
+    STATE_ENDED = 1
+    STATE_CLOSED = 2
+    STATE_FAILED = 3
+
+
+cdef class Stream:
+    """One iteration over a plan: reads, decodes and batches in native threads, and hands out batches in order.
+
+    The base class of :class:`queuecore.data.Iterator`, which documents what a user sees.
+    """
+    cdef Pipe* pipe
+    cdef Pipe plan            # leaves, specs and config only
+    cdef FileTable* table
+    cdef FileList files
+    cdef object template
+    cdef list dtypes
+    cdef list counters        # ShuffleCounter or None, one a shuffle
+    cdef list levels          # batch sizes, the innermost first
+    cdef bint on_hold_raise
+    cdef bint warned
+    cdef int state
+    cdef object failure
+    cdef uint64_t generation
+    cdef uint64_t next_k
+    cdef int64_t delivered    # elements, from the very start
+    cdef int64_t mark_pass, mark_end
+    cdef int64_t* base        # per shuffle: iteration of the dataset object at the start of the run
+    cdef int64_t* begun       # per shuffle: iterations begun at the mark
+    cdef int32_t shuffles
+    cdef Cut* cuts
+    cdef int32_t cut_count
+    cdef list chunk           # arrays of the records not yet handed out one by one
+    cdef int64_t chunk_at, chunk_rows
+    cdef int64_t chunk_pass, chunk_end
+    cdef int64_t spin_ns
+    cdef int64_t copied, records, dropped_before, helped_before
+    cdef int64_t expect_files
+    cdef uint64_t expect_digest
+    cdef int64_t* dims_store  # per leaf: number of dimensions and the dimensions of a row
+    cdef int* ndims
+
+    def __cinit__(self, *_, **__):
+        self.generation = fork_generation()
+        self.state = STATE_CLOSED  # until __init__ is done
+
+    def __init__(self, FileList files not None, *, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
+                 int64_t hop_bytes, bint drop_tail, list leaves, template, list ops, int num_threads, bint help, int64_t prefetch,
+                 int64_t max_leases=4, bint on_hold_raise=False):
+        cdef int32_t i, j, n = len(leaves)
+        cdef Pipe* plan = &self.plan
+        cdef Config* c = &plan.config
+        cdef Leaf* leaf
+        cdef OpSpec* spec
+        cdef int64_t batch_bytes, per_unit, fd_limit, row_bytes = 0
+        cdef bint stored = True
+        if self.files is not None:
+            raise TypeError("an iterator can't be initialised twice")
+        self.files = files
+        self.template = template
+        self.on_hold_raise = on_hold_raise
+        self.expect_files = -1
+        self.spin_ns = SPIN_NS
+        self.dtypes = []
+        self.counters = []
+        self.levels = []
+        plan.leaves = <Leaf*>calloc(n + 1, sizeof(Leaf))
+        plan.specs = <OpSpec*>calloc(len(ops) + 1, sizeof(OpSpec))
+        self.base = <int64_t*>calloc(len(ops) + 1, sizeof(int64_t))
+        self.begun = <int64_t*>calloc(len(ops) + 1, sizeof(int64_t))
+        self.ndims = <int*>calloc(n + 1, sizeof(int))
+        self.dims_store = <int64_t*>calloc((n + 1) * MAX_DIMS, sizeof(int64_t))
+        if (plan.leaves == NULL or plan.specs == NULL or self.base == NULL or self.begun == NULL or self.ndims == NULL
+                or self.dims_store == NULL):
+            raise MemoryError
+        plan.layout.leaf_count = n
+        plan.layout.record_bytes = record_bytes
+        plan.layout.hop_bytes = hop_bytes
+        for i, (dtype, shape, swap, offsets, piece_bytes) in enumerate(leaves):
+            leaf = &plan.leaves[i]
+            self.dtypes.append(dtype)
+            self.ndims[i] = len(shape)
+            if len(shape) > MAX_DIMS:
+                raise _errors.InvalidArgumentError(f"field number {i} has {len(shape)} dimensions; at most {MAX_DIMS} are possible")
+            for j in range(self.ndims[i]):
+                self.dims_store[i * MAX_DIMS + j] = shape[j]
+            leaf.swap = swap
+            leaf.pieces = len(offsets)
+            leaf.piece_bytes = piece_bytes
+            leaf.row_bytes = piece_bytes * len(offsets)
+            row_bytes += leaf.row_bytes
+            leaf.offsets = <int64_t*>malloc((leaf.pieces + 1) * sizeof(int64_t))
+            if leaf.offsets == NULL:
+                raise MemoryError
+            for j in range(leaf.pieces):
+                (<int64_t*>leaf.offsets)[j] = offsets[j]
+        c.batch_rows = 1
+        for i, op in enumerate(ops):
+            spec = &plan.specs[i]
+            spec.size = op[1]
+            if op[0] == "take":
+                spec.kind = OP_TAKE
+            elif op[0] == "skip":
+                spec.kind = OP_SKIP
+            elif op[0] == "repeat":
+                spec.kind = OP_REPEAT
+            elif op[0] == "batch":
+                spec.kind = OP_BATCH
+                spec.flag = op[2]
+                if op[1] > (<int64_t>1 << 40) // c.batch_rows:
+                    raise _errors.InvalidArgumentError(f"a batch of {op[1]} x {c.batch_rows} records is too large")
+                c.batch_rows *= op[1]
+                c.batched = True
+                self.levels.append(op[1])
+            elif op[0] == "shuffle":
+                spec.kind = OP_SHUFFLE
+                spec.seed_lo = op[2]
+                spec.seed_hi = op[3]
+                spec.flag = op[4]
+                if op[1] >= <int64_t>1 << 31:
+                    raise _errors.InvalidArgumentError(f"buffer_size must be less than 2**31, not {op[1]}")
+                self.counters.append(op[5])
+                if op[5] is not None:
+                    spec.iteration = (<ShuffleCounter?>op[5]).next_iteration
+                self.base[self.shuffles] = spec.iteration
+                # A stored shuffle needs every row it holds to be given before long, so it is the only one, over records.
+                stored = stored and self.shuffles == 0 and c.batch_rows == 1 and op[1] > 1
+                if stored and (record_bytes >= STORE_RECORD_BYTES or op[1] > STORE_BYTES // ((record_bytes + 63) // 64 * 64)):
+                    stored = False
+                self.shuffles += 1
+            else:
+                raise ValueError(f"unknown operation {op[0]!r}")
+            plan.spec_count += 1
+        stored = stored and self.shuffles == 1
+        c.threads = num_threads
+        c.help = help
+        c.max_leases = max_leases
+        if not c.batched:
+            c.batch_rows = CHUNK_BYTES // row_bytes if row_bytes < CHUNK_BYTES else 1
+        batch_bytes = c.batch_rows * (hop_bytes if hop_bytes < 2 * record_bytes else record_bytes)
+        if batch_bytes >= UNIT_BYTES:
+            per_unit = (batch_bytes + UNIT_BYTES - 1) // UNIT_BYTES
+            c.unit_rows = (c.batch_rows + per_unit - 1) // per_unit
+            per_unit = 1
+        else:
+            per_unit = SMALL_UNIT_BYTES // batch_bytes if batch_bytes < SMALL_UNIT_BYTES else 1
+            c.unit_rows = c.batch_rows * per_unit
+        # Enough batches in flight that every worker has a unit and the consumer finds one ready.
+        c.width = ((num_threads + 2) * c.unit_rows + c.batch_rows - 1) // c.batch_rows + 1
+        if c.width < prefetch + 1:
+            c.width = prefetch + 1
+        c.load_rows = UNIT_BYTES // 2 // record_bytes
+        c.load_rows = 16 if c.load_rows < 16 else (1024 if c.load_rows > 1024 else c.load_rows)
+        if stored:
+            # Rows on their way in and out, and those that a batch keeps until it is whole.
+            c.store_rows = (num_threads + 3) * (c.unit_rows if c.unit_rows > c.load_rows else c.load_rows) + 2 * c.batch_rows
+            if c.store_rows > STORE_BYTES // ((record_bytes + 63) // 64 * 64):
+                stored = False
+                c.store_rows = 0
+        # Linear runs close a file at its end; jumping ones keep some open.
+        fd_limit = num_threads + DISCOVER_AHEAD
+        if self.shuffles and not stored:
+            fd_limit = IDLE_FILES
+        self.table = table_new(files.names, record_bytes, header_bytes, footer_bytes, hop_bytes, drop_tail, <int32_t>fd_limit)
+        if self.table == NULL:
+            raise MemoryError
+        for i, counter in enumerate(self.counters):
+            if counter is not None:
+                (<ShuffleCounter>counter).next_iteration += 1
+        self.state = STATE_RUNNING
+
+    def __dealloc__(self):
+        cdef int32_t i
+        if self.generation == fork_generation():
+            if self.pipe != NULL:
+                runner_stop(self.pipe.runner, NULL)
+                _drop(self.pipe)
+            table_drop(self.table)
+        if self.plan.leaves != NULL:
+            for i in range(self.plan.layout.leaf_count):
+                free(<void*>self.plan.leaves[i].offsets)
+        free(self.plan.leaves)
+        free(self.plan.specs)
+        free(self.base)
+        free(self.begun)
+        free(self.cuts)
+        free(self.ndims)
+        free(self.dims_store)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef uint64_t k
+        cdef Pipe* p
+        if self.chunk is not None:
+            return self._next_record()
+        if self.state != STATE_RUNNING or self.generation != fork_generation():
+            self._refuse()
+        if self.pipe == NULL:
+            self._start()
+        while True:
+            p = self.pipe
+            k = self.next_k
+            if window_ready(p.window, k):
+                if window_batch(p.window, k).failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd
+                    self._recover(k)
+                    continue
+                return self._deliver(p, k)
+            if window_ended(p.window, k):
+                self._end(p)
+            if stop_requested(&p.runner.stop):
+                self._stopped(p)
+            _hold(p)
+            try:
+                with nogil:
+                    self._wait(p, k)
+            finally:
+                _drop(p)
+            PyErr_CheckSignals()
+
+    cdef void _wait(self, Pipe* p, uint64_t k) noexcept nogil:
+        # Until batch k is there, the stream ends or stops, or a slice of time is over: help, spin a little, sleep.
+        cdef Window* w = p.window
+        cdef int64_t now = monotonic_ns()
+        cdef int64_t slice_end = now + SLICE_NS
+        cdef int64_t spin_end
+        cdef uint32_t epoch
+        while not window_ready(w, k) and not window_ended(w, k) and not stop_requested(&p.runner.stop):
+            now = monotonic_ns()
+            if now >= slice_end:
+                return
+            if p.config.help and _help(p):
+                continue
+            event_notify_all(&p.runner.work)  # there is room, and workers may sleep: the consumer's progress wakes them late
+            spin_end = now + (self.spin_ns if p.runner.spin else 0)
+            while now < spin_end and not window_ready(w, k):  # ends with the batch, or when a wake would have been cheaper
+                cpu_pause()
+                now = monotonic_ns()
+            if window_ready(w, k):
+                self.spin_ns = SPIN_NS
+                return
+            self.spin_ns = self.spin_ns // 2  # it did not pay: the next spin is shorter
+            epoch = event_prepare(&w.arrived)
+            if window_ready(w, k) or window_ended(w, k) or stop_requested(&p.runner.stop):
+                event_cancel(&w.arrived, epoch)
+                return
+            event_wait(&w.arrived, epoch, slice_end)
+
+    cdef int _start(self) except -1:
+        # The first next(): only now there are threads.
+        cdef int32_t started = 0
+        cdef int rc
+        cdef Fault f
+        cdef Pipe* p
+        self.table.refs.fetch_add(1, kRelaxed)  # relaxed: this object holds a reference
+        with nogil:
+            p = _pipe_new(&self.plan, self.table, self.cuts, self.cut_count, self.delivered)
+        if p == NULL:
+            raise _errors.ResourceExhaustedError(
+                "no memory for the buffers of this pipeline. Use smaller batches, a smaller shuffle buffer or less prefetch")
+        self.next_k = 0
+        self.pipe = p
+        with nogil:
+            rc = runner_start(p.runner, p.config.threads, "qc-reader", _hold, &started)
+        if rc != 0:
+            memset(&f, 0, sizeof(Fault))
+            f.code = CODE_UNAVAILABLE
+            f.what = WHAT_THREAD
+            f.stage = STAGE_RUNNER
+            f.err = rc
+            f.a = started + 1
+            f.file = f.offset = f.record = -1
+            with nogil:
+                runner_stop(p.runner, &f)
+            self._join(p, -1)
+            self._stopped(p)
+        return 0
+
+    cdef bint _join(self, Pipe* p, int64_t deadline) except *:
+        # Waits in slices, so that Ctrl-C is heard. False: the deadline passed.
+        cdef int64_t until
+        cdef bint quiet
+        while True:
+            until = monotonic_ns() + SLICE_NS
+            if deadline >= 0 and until > deadline:
+                until = deadline
+            with nogil:
+                quiet = runner_join(p.runner, until)
+            if quiet:
+                return True
+            PyErr_CheckSignals()
+            if deadline >= 0 and monotonic_ns() >= deadline:
+                return False
+
+    cdef int _discard_pipe(self) except -1:
+        # The next pipe shares the file table, so this one must be quiet first.
+        cdef Pipe* p = self.pipe
+        if p == NULL:
+            return 0
+        with nogil:
+            runner_stop(p.runner, NULL)
+        self._join(p, -1)
+        self.dropped_before += p.order.dropped
+        self.helped_before += p.shared.helped.load(kRelaxed)  # relaxed: a statistic
+        self.pipe = NULL
+        _drop(p)
+        return 0
+
+    cdef int _recover(self, uint64_t k) except -1:
+        # Batch k holds a record that can't be read. A new run from this batch on, over the same table, in which the source ends
+        # before that record: so what came before it is delivered, whole batches and the short one, and then the error.
+        cdef Batch* b = window_batch(self.pipe.window, k)
+        cdef Cut* grown = <Cut*>realloc(self.cuts, (self.cut_count + 1) * sizeof(Cut))
+        if grown == NULL:
+            raise MemoryError
+        self.cuts = grown
+        self.cuts[self.cut_count].at = self.delivered
+        self.cuts[self.cut_count].pass_ = b.fault_pass
+        self.cuts[self.cut_count].ordinal = b.fault_ordinal
+        self.cuts[self.cut_count].fault = b.fault
+        self.cut_count += 1
+        self._discard_pipe()
+        self._start()
+        return 0
+
+    cdef object _error(self, const Fault* f):
+        return fault_error(f, None if f.file < 0 else <bytes>name_of(self.files.names, f.file))
+
+    cdef int _fail(self, object error) except -1:
+        self.state = STATE_FAILED
+        self.failure = error
+        if self.pipe != NULL:
+            runner_stop(self.pipe.runner, NULL)
+        raise error
+
+    cdef int _stopped(self, Pipe* p) except -1:
+        cdef const Fault* f = stop_fault(&p.runner.stop)
+        if f != NULL:
+            self._fail(self._error(f))
+        if self.state == STATE_RUNNING:
+            self.state = STATE_CLOSED
+        self._refuse()
+        return 0
+
+    cdef int _end(self, Pipe* p) except -1:
+        if p.end_status == PULL_FAULT:
+            self._fail(self._error(&p.end_fault))
+        self.state = STATE_ENDED
+        runner_stop(p.runner, NULL)
+        raise StopIteration
+
+    cdef int _refuse(self) except -1:
+        if self.generation != fork_generation():
+            raise _errors.ForkedPipelineError(
+                "this iterator was made before os.fork(), and its native threads exist only in the parent process. "
+                "Make the iterator in the child")
+        if self.state == STATE_ENDED:
+            raise StopIteration
+        if self.state == STATE_CLOSED:
+            raise _errors.FailedPreconditionError("this iterator is closed; make a new one with iter(dataset)")
+        if self.state == STATE_FAILED:
+            raise _errors.FailedPreconditionError(
+                "this iterator is closed since an error ended it (see __cause__); make a new one with iter(dataset)"
+            ) from self.failure
+        return 0
+
+    cdef object _deliver(self, Pipe* p, uint64_t k):
+        cdef Batch* b = window_batch(p.window, k)
+        cdef int64_t rows = b.rows
+        cdef unsigned char* slot = slab_slot(p.slab, b.slot)
+        cdef int64_t dims[MAX_DIMS]
+        cdef int lead = 0, i
+        cdef int64_t held = p.shared.leases.load(kRelaxed)  # relaxed: consumers take leases under the GIL
+        cdef _Lease lease
+        cdef bint copy = held >= p.config.max_leases
+        cdef list arrays
+        cdef object element
+        if copy and self.on_hold_raise:
+            raise _errors.SlotsExhaustedError(
+                f"{held} batches of this iterator are still held, and on_hold='raise' allows {p.config.max_leases}. "
+                "Drop or copy them, or use on_hold='copy'")
+        if self.levels:
+            lead = self._lead_dims(b, dims)
+        else:
+            dims[0] = rows
+            lead = 1
+        lease = _Lease.__new__(_Lease)
+        lease.pipe = p
+        lease.slot = b.slot
+        _hold(p)
+        p.shared.leases.fetch_add(1, kRelaxed)
+        # What the template needs, then the marks: from here on the batch is the consumer's.
+        arrays = None
+        if self.levels and not copy:
+            element = self._build(self.template, slot, dims, lead, lease)
+        else:
+            arrays = [self._array(i, slot, dims, lead, lease) for i in range(self.plan.layout.leaf_count)]
+            if copy:
+                arrays = [a.copy() for a in arrays]
+                self.copied += 1
+                if not self.warned:
+                    self.warned = True
+                    warnings.warn(
+                        f"more than {p.config.max_leases} batches of this iterator are held; further ones are copies, which costs time. "
+                        "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", RuntimeWarning, 2)
+            element = self._assemble(self.template, arrays) if self.levels else None
+        self.records += rows
+        i = 0
+        if self.shuffles:
+            for i in range(self.shuffles):
+                self._count_iterations(i, p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i])
+        self.next_k = k + 1
+        if self.levels:
+            self.mark_pass = b.mark_pass
+            self.mark_end = b.mark_end
+            self.delivered += 1
+            window_take(p.window, k)
+        else:
+            self.chunk_pass = b.mark_pass
+            self.chunk_end = b.mark_end
+            window_take(p.window, k)
+        # Workers that found the window full are woken once half of it is free: one wake for several batches.
+        if (event_has_waiters(&p.runner.work)
+                and p.shared.planned.load(kRelaxed) - self.next_k <= p.window.width // 2):  # relaxed: a hint
+            event_notify_all(&p.runner.work)
+        if self.levels:
+            return element
+        self.chunk = arrays
+        self.chunk_at = 0
+        self.chunk_rows = rows
+        return self._next_record()
+
+    cdef int _count_iterations(self, int i, int64_t begun) except -1:
+        cdef ShuffleCounter counter
+        if begun == self.begun[i]:
+            return 0
+        self.begun[i] = begun
+        if self.counters[i] is not None:
+            counter = self.counters[i]
+            if counter.next_iteration < self.base[i] + begun:
+                counter.next_iteration = self.base[i] + begun
+        return 0
+
+    cdef object _next_record(self):
+        # Elements that are records come out of a chunk of rows, one by one.
+        cdef list arrays = self.chunk
+        cdef int64_t at = self.chunk_at
+        if self.generation != fork_generation() or self.state == STATE_CLOSED:
+            self.chunk = None
+            self._refuse()
+        element = self._assemble(self.template, [a[at] for a in arrays])
+        self.chunk_at = at + 1
+        self.delivered += 1
+        self.mark_pass = self.chunk_pass
+        self.mark_end = self.chunk_end
+        if at + 1 == self.chunk_rows:
+            self.chunk = None
+        return element
+
+    cdef int _lead_dims(self, Batch* b, int64_t* dims) except -1:
+        # The outermost batch first. An element of elements says how many it has; a short one of records has what there is.
+        cdef int n = len(self.levels), i
+        cdef int64_t rows = b.rows, size
+        if n > 1:
+            dims[0] = b.subs
+            rows = rows // b.subs
+            for i in range(n - 2, 0, -1):
+                size = 1
+                for inner in self.levels[:i]:
+                    size *= inner
+                dims[n - 1 - i] = rows // size if rows >= size else 1
+                rows = size if rows >= size else rows
+            dims[n - 1] = rows
+        else:
+            dims[0] = rows
+        return n
+
+    cdef object _array(self, int leaf, unsigned char* slot, int64_t* dims, int lead, _Lease lease):
+        cdef cnp.npy_intp shape[2 * MAX_DIMS]
+        cdef int i, n = self.ndims[leaf]
+        for i in range(lead):
+            shape[i] = dims[i]
+        for i in range(n):
+            shape[lead + i] = self.dims_store[leaf * MAX_DIMS + i]
+        return qc_view(self.dtypes[leaf], lead + n, shape, slot + self.pipe.leaves[leaf].slot_offset, lease)
+
+    cdef object _build(self, object template, unsigned char* slot, int64_t* dims, int lead, _Lease lease):
+        cdef dict element
+        if type(template) is int:
+            return self._array(template, slot, dims, lead, lease)
+        element = {}
+        for name, part in (<dict>template).items():
+            element[name] = self._build(part, slot, dims, lead, lease)
+        return element
+
+    cdef object _assemble(self, object template, list parts):
+        if type(template) is int:
+            return parts[template]
+        return {name: self._assemble(part, parts) for name, part in (<dict>template).items()}
+
+    def close(self, timeout=1.0):
+        """Stop the native threads and wait up to `timeout` seconds (None: for ever) until they have ended. Idempotent."""
+        cdef Pipe* p = self.pipe
+        cdef int64_t deadline = -1 if timeout is None else monotonic_ns() + <int64_t>(timeout * 1e9)
+        if self.generation != fork_generation():
+            return
+        if self.state == STATE_RUNNING:
+            self.state = STATE_CLOSED
+        self.chunk = None
+        if p == NULL:
+            return
+        with nogil:
+            runner_stop(p.runner, NULL)
+            event_notify_all(&p.window.arrived)
+        if not self._join(p, deadline):
+            warnings.warn(
+                f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
+                "behind with the memory they may still write to", RuntimeWarning, 2)
+
+    @property
+    def closed(self):
+        """Whether the iterator can give no more elements: closed, ended by an error, or past its end."""
+        return self.state != STATE_RUNNING
+
+    def stats(self):
+        """Counters of this iterator, as a dict of int."""
+        cdef Pipe* p = self.pipe
+        cdef int64_t dropped = self.dropped_before, helped = self.helped_before
+        if self.generation != fork_generation():
+            self._refuse()
+        if p != NULL:
+            with nogil:
+                turn_take(p.turn)
+                dropped += p.order.dropped
+                turn_give(p.turn)
+            helped += p.shared.helped.load(kRelaxed)
+        return {
+            "elements": self.delivered,
+            "records": self.records,
+            "bytes_read": self.table.bytes_read.load(kRelaxed),
+            "files_known": self.table.known_files.load(kRelaxed),
+            "empty_files": self.table.empty_files.load(kRelaxed),
+            "dropped_tails": self.table.dropped_tails.load(kRelaxed),
+            "dropped_records": dropped,
+            "copied_batches": self.copied,
+            "helped_units": helped,
+            "leases": 0 if p == NULL else p.shared.leases.load(kRelaxed),
+            "threads": 0 if p == NULL else p.runner.live.load(kRelaxed),
+        }
+
+    def position(self):
+        """The mark of the last delivered element, as a dict of int and lists of int."""
+        cdef int64_t known = 0
+        cdef uint64_t digest = 0
+        if self.generation != fork_generation():
+            self._refuse()
+        if self.delivered > 0 and self.mark_end > 0:
+            if self.mark_pass > 0:
+                known = self.table.known_files.load(kAcquire)
+            else:
+                known = table_find(self.table, self.mark_end - 1, 0) + 1
+            digest = self.table.entries[known - 1].digest
+        elif self.expect_files > 0:  # restored, and nothing delivered since
+            known = self.expect_files
+            digest = self.expect_digest
+        return {
+            "elements": self.delivered,
+            "files_known": known,
+            "files_digest": digest,
+            "iterations": [self.base[i] for i in range(self.shuffles)],
+        }
+
+    def restore(self, int64_t elements, list iterations, int64_t files_known, uint64_t files_digest):
+        """Go on after `elements` elements, as an iterator that had delivered them would."""
+        cdef int i
+        cdef FileTable* t
+        if self.generation != fork_generation():
+            self._refuse()
+        if elements < 0 or files_known < 0 or files_known > self.files.names.count or len(iterations) != self.shuffles:
+            raise _errors.ResumeMismatchError("the saved position does not fit this dataset's operations or files")
+        self._discard_pipe()
+        t = table_new(self.files.names, self.table.record_bytes, self.table.header_bytes, self.table.footer_bytes,
+                      self.table.hop_bytes, self.table.drop_tail, self.table.fd_limit)
+        if t == NULL:
+            raise MemoryError
+        table_drop(self.table)
+        self.table = t
+        with nogil:
+            for i in range(files_known):
+                table_claim(t, files_known)
+                table_discover(t, i)
+        if files_known > 0 and t.entries[files_known - 1].digest != files_digest:
+            raise _errors.ResumeMismatchError(
+                f"the first {files_known} files are not those of the saved state: a size or modification time differs")
+        for i in range(self.shuffles):
+            self.base[i] = iterations[i]
+            self.begun[i] = 0
+            self.plan.specs[self._spec_of(i)].iteration = iterations[i]
+        self.cut_count = 0
+        self.chunk = None
+        self.delivered = elements
+        self.mark_pass = self.mark_end = 0
+        self.expect_files = files_known
+        self.expect_digest = files_digest
+        self.state = STATE_RUNNING
+        self.failure = None
+
+    cdef int _spec_of(self, int shuffle):
+        cdef int i, seen = 0
+        for i in range(self.plan.spec_count):
+            if self.plan.specs[i].kind == OP_SHUFFLE:
+                if seen == shuffle:
+                    return i
+                seen += 1
+        return -1

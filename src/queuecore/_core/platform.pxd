@@ -1,0 +1,164 @@
+# Declarations of what the small headers offer. Nothing here runs.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stddef cimport size_t
+
+cdef extern from "queuecore/atomic.hpp" namespace "queuecore" nogil:
+    ctypedef int MemoryOrder
+    const MemoryOrder kRelaxed
+    const MemoryOrder kAcquire
+    const MemoryOrder kRelease
+    const MemoryOrder kAcqRel
+    const MemoryOrder kSeqCst
+    void fence(MemoryOrder) noexcept
+
+    cppclass Atomic[T]:
+        T load(MemoryOrder) noexcept
+        void store(T, MemoryOrder) noexcept
+        T exchange(T, MemoryOrder) noexcept
+        T fetch_add(T, MemoryOrder) noexcept
+        T fetch_sub(T, MemoryOrder) noexcept
+        T fetch_or(T, MemoryOrder) noexcept
+        bint compare_exchange_weak(T&, T, MemoryOrder, MemoryOrder) noexcept
+        bint compare_exchange_strong(T&, T, MemoryOrder, MemoryOrder) noexcept
+
+cdef extern from "queuecore/platform.hpp" namespace "queuecore" nogil:
+    const size_t kLine
+    ctypedef void (*ThreadMain)(void*) noexcept
+    void cpu_pause() noexcept
+    int64_t monotonic_ns() noexcept
+    int futex_wait(void* word, uint32_t expected, int64_t deadline_ns) noexcept
+    void futex_wake(void* word, uint32_t n) noexcept
+    int usable_cpus() noexcept
+    int thread_start(ThreadMain main, void* arg, const char* name) noexcept
+    void* alloc_lines(size_t nbytes) noexcept
+    void* map_pages(size_t nbytes) noexcept
+    void unmap_pages(void* p, size_t nbytes) noexcept
+
+cdef extern from "sys/uio.h" nogil:
+    cdef struct iovec:
+        void* iov_base
+        size_t iov_len
+
+cdef extern from "queuecore/syscalls.hpp" nogil:
+    const int RWF_NOWAIT
+
+cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
+    cppclass FileStat:
+        int64_t size
+        int64_t mtime_ns
+        uint64_t dev
+        uint64_t ino
+        uint32_t mode
+
+    cppclass Syscalls:
+        int (*open)(const char*) noexcept
+        int (*close)(int) noexcept
+        int (*fstat)(int, FileStat*) noexcept
+        int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
+
+    const Syscalls kRealSyscalls
+    bint is_regular(uint32_t mode) noexcept
+    bint is_directory(uint32_t mode) noexcept
+
+cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
+    cppclass Fault:
+        int32_t code
+        int32_t err
+        int32_t what
+        int32_t stage
+        int64_t file
+        int64_t offset
+        int64_t record
+        int64_t a
+        int64_t b
+
+    cppclass EventCount:
+        Atomic[uint64_t] word
+
+    cppclass Turn:
+        Atomic[uint32_t] word
+
+    cppclass StopFlag:
+        Atomic[uint32_t] state
+        Fault first
+
+    cppclass SlotStack:
+        Atomic[uint64_t] head
+        Atomic[uint32_t]* next
+        uint32_t count
+        Atomic[int32_t] free
+
+    cppclass Slab:
+        unsigned char* base
+        size_t slot_bytes
+        size_t mapped_bytes
+        uint32_t slots
+        SlotStack stack
+
+    cppclass Batch:
+        Atomic[uint64_t] ready
+        Atomic[int64_t] missing
+        Atomic[uint32_t] failed
+        uint32_t slot
+        int64_t rows
+        int64_t subs
+        int64_t fault_row
+        int64_t fault_pass
+        int64_t fault_ordinal
+        Fault fault
+        int64_t mark_pass
+        int64_t mark_end
+
+    cppclass Window:
+        Batch* ring
+        uint64_t mask
+        uint64_t width
+        int64_t* iterations
+        Atomic[uint64_t] consumed
+        Atomic[uint64_t] end
+        EventCount arrived
+
+    ctypedef int (*StepFn)(void*, int32_t) noexcept
+    ctypedef void (*ReleaseFn)(void*) noexcept
+    int guarded_step(StepFn step, void* context, int32_t worker) noexcept
+
+    cppclass Runner:
+        EventCount work
+        EventCount quiet
+        StopFlag stop
+        Atomic[int32_t] live
+        StepFn step
+        void* context
+        ReleaseFn release
+        Runner* prev
+        Runner* next
+        int32_t registered
+        int32_t spin
+
+    cppclass FileEntry:
+        Atomic[uint32_t] state
+        int32_t fd
+        int32_t pins
+        int32_t spent
+        int32_t prev
+        int32_t next
+        int32_t code
+        int32_t err
+        int32_t what
+        int64_t size
+        int64_t mtime_ns
+        uint64_t dev
+        uint64_t ino
+        int64_t count
+        int64_t base
+        uint64_t digest
+
+    cppclass Leaf:
+        const int64_t* offsets
+        int64_t slot_offset
+        int64_t row_bytes
+        int64_t piece_bytes
+        int32_t pieces
+        int32_t swap
+
+    uint64_t layout_hash() noexcept

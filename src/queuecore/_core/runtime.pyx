@@ -1,0 +1,150 @@
+"""The native runner and the guards around a process's end."""
+import atexit
+
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+from queuecore._core.atoms cimport (
+    check_layout, live_threads, native_thread_ended, native_thread_start, registry_add, registry_visit)
+from queuecore._core.errors cimport CODE_INTERNAL, STAGE_RUNNER, WHAT_THROWN
+from queuecore._core.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
+from queuecore._core.platform cimport (
+    Fault, ReleaseFn, Runner, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, usable_cpus)
+
+check_layout(layout_hash())
+
+cdef enum:
+    SPIN_ROUNDS = 48      # about as long as a futex wake across cores takes: longer spinning only burns the core
+    SPIN_PAUSES = 16
+
+cdef struct Worker:
+    Runner* runner
+    int32_t index
+
+
+cdef void _worker_main(void* arg) noexcept nogil:
+    cdef Worker* w = <Worker*>arg
+    cdef Runner* r = w.runner
+    cdef int32_t index = w.index
+    cdef int rc, i, j
+    cdef uint32_t epoch
+    cdef Fault thrown
+    cdef ReleaseFn release = r.release
+    cdef void* context = r.context
+    free(w)
+    while not stop_requested(&r.stop):
+        rc = guarded_step(r.step, context, index)
+        if rc == STEP_WORKED:
+            continue
+        i = 0
+        while rc == STEP_IDLE and i < r.spin and not stop_requested(&r.stop):  # ends with work, a stop, or after r.spin rounds
+            for j in range(SPIN_PAUSES):
+                cpu_pause()
+            rc = guarded_step(r.step, context, index)
+            i += 1
+        if rc == STEP_IDLE:
+            epoch = event_prepare(&r.work)
+            # Looked at again after prepare: a notifier that came before it was not going to wake this thread.
+            if stop_requested(&r.stop):
+                event_cancel(&r.work, epoch)
+                break
+            rc = guarded_step(r.step, context, index)
+            if rc == STEP_IDLE:
+                event_wait(&r.work, epoch, -1)
+            else:
+                event_cancel(&r.work, epoch)
+        if rc == STEP_DONE:
+            break
+        if rc < 0:
+            memset(&thrown, 0, sizeof(Fault))
+            thrown.code = CODE_INTERNAL
+            thrown.what = WHAT_THROWN
+            thrown.stage = STAGE_RUNNER
+            thrown.file = thrown.offset = thrown.record = -1
+            runner_stop(r, &thrown)
+            break
+    # W1 release: pairs with W2; the joiner sees all that this worker wrote.
+    r.live.fetch_sub(1, kRelease)
+    event_notify_all(&r.quiet)
+    release(context)  # may free the runner: nothing of it is touched after this
+    native_thread_ended()
+
+
+cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)(void*) noexcept nogil,
+                      int32_t* started) noexcept nogil:
+    cdef int32_t i
+    cdef int rc
+    cdef Worker* w
+    cdef char full[16]
+    started[0] = 0
+    # No spinning when the threads alone, with their consumer, outnumber the cores: the core is then somebody else's.
+    r.spin = SPIN_ROUNDS if live_threads() + threads + 1 <= usable_cpus() else 0
+    registry_add(r)
+    for i in range(threads):
+        w = <Worker*>malloc(sizeof(Worker))
+        if w == NULL:
+            return 12  # ENOMEM
+        w.runner = r
+        w.index = i
+        snprintf(full, 16, "%s-%d", name, <int>i)
+        hold(r.context)
+        r.live.fetch_add(1, kRelaxed)  # relaxed: ordered by the start of the thread
+        rc = native_thread_start(_worker_main, w, full)
+        if rc != 0:
+            r.live.fetch_sub(1, kRelaxed)
+            r.release(r.context)
+            free(w)
+            return rc
+        started[0] += 1
+    return 0
+
+
+cdef void runner_stop(Runner* r, const Fault* fault) noexcept nogil:
+    stop_set(&r.stop, fault)
+    event_notify_all(&r.work)
+
+
+cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil:
+    cdef uint32_t epoch
+    cdef int rc
+    while r.live.load(kAcquire) != 0:  # W2 acquire: pairs with W1
+        epoch = event_prepare(&r.quiet)
+        if r.live.load(kAcquire) == 0:
+            event_cancel(&r.quiet, epoch)
+            return True
+        rc = event_wait(&r.quiet, epoch, deadline_ns)
+        if rc != 0 and rc != 11:  # EAGAIN: the epoch moved, look again
+            return r.live.load(kAcquire) == 0
+    return True
+
+
+cdef void _stop_one(Runner* r) noexcept nogil:
+    runner_stop(r, NULL)
+
+
+def _shutdown():
+    # At interpreter exit: ends every wait, then gives the threads a second. One that is stuck in a system call is left behind;
+    # it holds native memory only, and the process's end takes it.
+    cdef int64_t deadline = monotonic_ns() + 1000000000
+    with nogil:
+        registry_visit(_stop_one)
+        while live_threads() > 0 and monotonic_ns() < deadline:
+            _nap()
+
+
+cdef extern from "time.h" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int nanosleep(const timespec*, timespec*)
+
+
+cdef void _nap() noexcept nogil:
+    cdef timespec t
+    t.tv_sec = 0
+    t.tv_nsec = 200000
+    nanosleep(&t, NULL)
+
+
+atexit.register(_shutdown)

@@ -1,0 +1,97 @@
+# Files as a source of records at known places: the list of names, the table of what is known about each file, and reads.
+#
+# Names: immutable, shared by every iterator of a dataset, reference-counted natively because workers outlive iterators.
+# FileTable: one per iterator. A file is *discovered* once, by any thread, outside any turn: open, fstat, count its records. The
+# table's turn guards the open files; it is never held across a system call.
+#   I1  Entries [0, known_files) never change after they were published, but for their open file.
+#   I2  An entry's fd is closed only by the thread that took it out of the entry under the turn, with pins == 0.
+#   I3  At most `fd_limit` files are open, plus one per thread at work.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from queuecore._core.platform cimport Atomic, Fault, FileEntry, Turn, iovec
+
+cdef extern from *:
+    """
+    namespace queuecore {
+    struct Names {
+      Atomic<int64_t> refs;
+      int64_t count;
+      char* text;        // the names, each ended by a zero byte
+      int64_t* offsets;  // where each begins
+      Atomic<uint64_t> digest;
+    };
+
+    struct FileTable {
+      Turn turn;
+      Atomic<int64_t> refs;
+      Names* names;
+      FileEntry* entries;
+      int64_t files;
+      int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;
+      int32_t drop_tail;
+      int32_t fd_limit;
+      int32_t open_files;        // guarded by the turn
+      int32_t idle_first, idle_last;  // guarded by the turn; -1: none
+      int64_t claimed;           // files handed out for discovery; guarded by the turn
+      alignas(kLine) Atomic<int64_t> known_files;
+      Atomic<int64_t> known_records;
+      Atomic<int64_t> empty_files, dropped_tails;
+      alignas(kLine) Atomic<int64_t> bytes_read;
+    };
+    }  // namespace queuecore
+    """
+    cppclass Names "queuecore::Names":
+        Atomic[int64_t] refs
+        int64_t count
+        char* text
+        int64_t* offsets
+        Atomic[uint64_t] digest
+
+    cppclass FileTable "queuecore::FileTable":
+        Turn turn
+        Atomic[int64_t] refs
+        Names* names
+        FileEntry* entries
+        int64_t files
+        int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
+        int32_t drop_tail
+        int32_t fd_limit
+        int32_t open_files
+        int32_t idle_first, idle_last
+        int64_t claimed
+        Atomic[int64_t] known_files
+        Atomic[int64_t] known_records
+        Atomic[int64_t] empty_files, dropped_tails
+        Atomic[int64_t] bytes_read
+
+cdef enum:
+    READ_OK = 0
+    READ_FAULT = 1
+    READ_NOT_CACHED = 2  # only with nowait: the bytes would have to come from the disk
+
+cdef class FileList:
+    cdef Names* names
+
+cdef void names_drop(Names* names) noexcept nogil
+cdef inline const char* name_of(const Names* names, int64_t i) noexcept nogil:
+    return names.text + names.offsets[i]
+
+# NULL: no memory. Takes a reference on the names.
+cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes, int64_t hop_bytes,
+                          bint drop_tail, int32_t fd_limit) noexcept nogil
+# Drops a reference; the last one closes every file.
+cdef void table_drop(FileTable* t) noexcept nogil
+# The next file to discover, at most `ahead` files past those that are known; -1: none now.
+cdef int64_t table_claim(FileTable* t, int64_t ahead) noexcept nogil
+# Opens and measures file f. System calls; hold no turn.
+cdef void table_discover(FileTable* t, int64_t f) noexcept nogil
+# What is wrong with file f after its whole records; only for a known file with code != 0.
+cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogil
+# The known file that holds this ordinal; `hint` is where to look first.
+cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexcept nogil
+# An open descriptor of file f, pinned, or -1 with the fault; give it back with table_unpin.
+cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil
+# last: no more of it is wanted for now, so it is closed once nobody reads it.
+cdef void table_unpin(FileTable* t, int64_t f, bint last) noexcept nogil
+# Fills the whole iovec list (which it uses up) from `offset` on. *got: bytes read, also when it fails.
+cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,
+                   Fault* fault) noexcept nogil

@@ -1,0 +1,437 @@
+"""File source with fixed-length framing."""
+from libc.errno cimport EACCES, EAGAIN, EINTR, EISDIR, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, errno
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset, strlen
+from queuecore._core.atoms cimport check_layout, syscalls
+from queuecore._core.errors cimport (
+    CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ,
+    WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL)
+from queuecore._core.parking cimport turn_give, turn_take
+from queuecore._core.platform cimport (
+    Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash)
+
+check_layout(layout_hash())
+
+cdef enum:
+    IOV_MAX_COUNT = 1024  # Linux's UIO_MAXIOV
+
+
+cdef class FileList:
+    """Immutable list of file names, shared by every iterator of a dataset.
+
+    Parameters
+    ----------
+    paths : sequence of bytes
+        File system names. None may be empty or contain a zero byte (the caller has checked that).
+    """
+
+    def __cinit__(self, paths):
+        cdef int64_t total = 0, i = 0
+        cdef bytes path
+        cdef Names* n = <Names*>alloc_lines(sizeof(Names))
+        if n == NULL:
+            raise MemoryError
+        self.names = n
+        n.refs.store(1, kRelaxed)
+        n.count = len(paths)
+        for path in paths:
+            total += len(path) + 1
+        n.text = <char*>malloc(total if total else 1)
+        n.offsets = <int64_t*>malloc((n.count + 1) * sizeof(int64_t))
+        if n.text == NULL or n.offsets == NULL:
+            raise MemoryError
+        total = 0
+        for path in paths:
+            n.offsets[i] = total
+            memcpy(n.text + total, <const char*>path, len(path) + 1)
+            total += len(path) + 1
+            i += 1
+        n.offsets[i] = total
+
+    def __dealloc__(self):
+        names_drop(self.names)
+
+    def __len__(self):
+        return self.names.count
+
+    def __getitem__(self, int64_t i):
+        if i < 0:
+            i += self.names.count
+        if i < 0 or i >= self.names.count:
+            raise IndexError("file index out of range")
+        return <bytes>name_of(self.names, i)
+
+    @property
+    def digest(self):
+        """64-bit hash of the names, in order."""
+        cdef uint64_t h = self.names.digest.load(kRelaxed)  # relaxed: a cache of a pure function
+        if h == 0:
+            h = _hash_bytes(14695981039346656037u, self.names.text, self.names.offsets[self.names.count]) | 1
+            self.names.digest.store(h, kRelaxed)
+        return h
+
+
+cdef uint64_t _hash_bytes(uint64_t h, const char* p, int64_t n) noexcept nogil:
+    # FNV-1a: no secret to keep, only accidents to notice.
+    cdef int64_t i
+    for i in range(n):
+        h = (h ^ <unsigned char>p[i]) * 1099511628211u
+    return h
+
+
+cdef uint64_t _mix(uint64_t h, uint64_t x) noexcept nogil:
+    h = (h ^ x) * 0x9E3779B97F4A7C15u
+    return h ^ (h >> 29)
+
+
+cdef void names_drop(Names* names) noexcept nogil:
+    # acq_rel (release: this holder is done; acquire: the last one sees that of all others) pairs with itself
+    if names == NULL or names.refs.fetch_sub(1, kAcqRel) != 1:
+        return
+    free(names.text)
+    free(names.offsets)
+    free(names)
+
+
+cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes, int64_t hop_bytes,
+                          bint drop_tail, int32_t fd_limit) noexcept nogil:
+    cdef FileTable* t = <FileTable*>alloc_lines(sizeof(FileTable))
+    if t == NULL:
+        return NULL
+    # calloc: the kernel's zero pages, touched only as files are discovered (a list may hold a hundred thousand).
+    t.entries = <FileEntry*>calloc(names.count if names.count else 1, sizeof(FileEntry))
+    if t.entries == NULL:
+        free(t)
+        return NULL
+    t.refs.store(1, kRelaxed)
+    names.refs.fetch_add(1, kRelaxed)  # relaxed: the caller holds a reference already
+    t.names = names
+    t.files = names.count
+    t.record_bytes = record_bytes
+    t.header_bytes = header_bytes
+    t.footer_bytes = footer_bytes
+    t.hop_bytes = hop_bytes
+    t.drop_tail = drop_tail
+    t.fd_limit = fd_limit
+    t.idle_first = t.idle_last = -1
+    return t
+
+
+cdef void table_drop(FileTable* t) noexcept nogil:
+    cdef int32_t f
+    # acq_rel, as in names_drop: the last holder sees what all others did
+    if t == NULL or t.refs.fetch_sub(1, kAcqRel) != 1:
+        return
+    f = t.idle_first
+    while f >= 0:  # every open file is idle: nobody uses the table
+        syscalls().close(t.entries[f].fd)
+        f = t.entries[f].next
+    names_drop(t.names)
+    free(t.entries)
+    free(t)
+
+
+# The idle list: open files that nobody reads, least recently used first. Called with the turn held.
+
+cdef void _idle_remove(FileTable* t, int64_t f) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    if e.prev >= 0:
+        t.entries[e.prev].next = e.next
+    else:
+        t.idle_first = e.next
+    if e.next >= 0:
+        t.entries[e.next].prev = e.prev
+    else:
+        t.idle_last = e.prev
+
+
+cdef void _idle_append(FileTable* t, int64_t f) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    e.prev = t.idle_last
+    e.next = -1
+    if t.idle_last >= 0:
+        t.entries[t.idle_last].next = <int32_t>f
+    else:
+        t.idle_first = <int32_t>f
+    t.idle_last = <int32_t>f
+
+
+cdef int _evict(FileTable* t) noexcept nogil:
+    # Takes one idle descriptor out of the table if too many are open; the caller closes it outside the turn. -1: none.
+    cdef int32_t f = t.idle_first
+    cdef int fd
+    if t.open_files <= t.fd_limit or f < 0:
+        return -1
+    _idle_remove(t, f)
+    fd = t.entries[f].fd
+    t.entries[f].fd = -1
+    t.open_files -= 1
+    return fd
+
+
+cdef int64_t table_claim(FileTable* t, int64_t ahead) noexcept nogil:
+    cdef int64_t f = -1
+    turn_take(&t.turn)
+    # relaxed: known_files is written under this turn
+    if t.claimed < t.files and t.claimed < t.known_files.load(kRelaxed) + ahead:
+        f = t.claimed
+        t.claimed += 1
+    turn_give(&t.turn)
+    return f
+
+
+cdef int32_t _os_code(int err) noexcept nogil:
+    if err == ENOENT or err == ENOTDIR:
+        return CODE_NOT_FOUND
+    if err == EACCES or err == EPERM:
+        return CODE_PERMISSION
+    if err == EISDIR:
+        return CODE_NOT_A_FILE
+    return CODE_UNAVAILABLE
+
+
+cdef int _open_and_stat(FileTable* t, int64_t f, FileStat* st, int32_t* what, int* err) noexcept nogil:
+    # A descriptor, or -1 with the reason.
+    cdef int fd, keep
+    while True:
+        fd = syscalls().open(name_of(t.names, f))
+        if fd >= 0 or errno != EINTR:
+            break
+    if fd < 0:
+        err[0] = errno
+        what[0] = WHAT_OPEN
+        return -1
+    if syscalls().fstat(fd, st) != 0:
+        keep = errno
+        what[0] = WHAT_STAT
+    elif is_directory(st.mode):
+        keep = EISDIR
+        what[0] = WHAT_DIRECTORY
+    elif not is_regular(st.mode):
+        keep = 0
+        what[0] = WHAT_SPECIAL
+    else:
+        return fd
+    syscalls().close(fd)
+    err[0] = keep
+    return -1
+
+
+cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* last
+    cdef FileStat st
+    cdef int64_t body, left, k
+    cdef int fd, err = 0, stale = -1
+    fd = _open_and_stat(t, f, &st, &e.what, &err)
+    e.fd = -1
+    if fd < 0:
+        e.code = CODE_UNAVAILABLE if e.what == WHAT_SPECIAL else _os_code(err)
+        e.err = err
+        e.size = -1
+    else:
+        e.size = st.size
+        e.mtime_ns = st.mtime_ns
+        e.dev = st.dev
+        e.ino = st.ino
+        body = st.size - t.header_bytes - t.footer_bytes
+        if st.size == 0:
+            t.empty_files.fetch_add(1, kRelaxed)  # relaxed: a statistic
+        elif body < 0:
+            e.code = CODE_TRUNCATED
+            e.what = WHAT_HEADER
+        else:
+            if body >= t.record_bytes:
+                e.count = (body - t.record_bytes) // t.hop_bytes + 1
+                left = body - ((e.count - 1) * t.hop_bytes + t.record_bytes)
+            else:
+                left = body
+            # What is left after the last record may be the gap before a next one that doesn't come.
+            if left != 0 and not (e.count > 0 and t.hop_bytes > t.record_bytes and left <= t.hop_bytes - t.record_bytes):
+                if t.drop_tail:
+                    t.dropped_tails.fetch_add(1, kRelaxed)  # relaxed: a statistic
+                else:
+                    e.code = CODE_TRUNCATED
+                    e.what = WHAT_TAIL
+        if e.count == 0:
+            syscalls().close(fd)
+            fd = -1
+    turn_take(&t.turn)
+    if fd >= 0:
+        e.fd = fd
+        t.open_files += 1
+        _idle_append(t, f)
+        stale = _evict(t)
+    e.state.store(1, kRelaxed)  # relaxed: read under the turn only
+    k = t.known_files.load(kRelaxed)  # relaxed: written under this turn
+    while k < t.files and t.entries[k].state.load(kRelaxed) == 1:
+        e = &t.entries[k]
+        if k > 0:
+            last = &t.entries[k - 1]
+            e.base = last.base + last.count
+            e.digest = _mix(last.digest, <uint64_t>e.size)
+        else:
+            e.digest = _mix(0, <uint64_t>e.size)
+        e.digest = _mix(e.digest, <uint64_t>e.mtime_ns)
+        k += 1
+        t.known_records.store(e.base + e.count, kRelaxed)  # relaxed: published by D1
+        # D1 release: pairs with D2 in order.pyx; entries below k are complete.
+        t.known_files.store(k, kRelease)
+    turn_give(&t.turn)
+    if stale >= 0:
+        syscalls().close(stale)
+
+
+cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    memset(fault, 0, sizeof(Fault))
+    fault.code = e.code
+    fault.err = e.err
+    fault.what = e.what
+    fault.stage = STAGE_OPEN
+    fault.file = f
+    fault.offset = fault.record = -1
+    if e.what == WHAT_TAIL:
+        fault.stage = STAGE_READ
+        fault.record = e.count
+        fault.offset = t.header_bytes + e.count * t.hop_bytes
+        fault.a = e.size - t.footer_bytes - fault.offset
+        fault.b = t.record_bytes
+    elif e.what == WHAT_HEADER:
+        fault.stage = STAGE_READ
+        fault.record = 0
+        fault.offset = 0
+        fault.a = e.size
+        fault.b = t.header_bytes + t.footer_bytes
+
+
+cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexcept nogil:
+    cdef int64_t low, high, middle
+    cdef FileEntry* e = &t.entries[hint]
+    if ordinal >= e.base and ordinal < e.base + e.count:
+        return hint
+    low = 0
+    high = t.known_files.load(kAcquire) - 1  # D2 acquire: pairs with D1
+    while low < high:  # the last file whose base is not above the ordinal; files without records share a base
+        middle = (low + high + 1) // 2
+        if t.entries[middle].base <= ordinal:
+            low = middle
+        else:
+            high = middle - 1
+    while t.entries[low].count == 0:
+        low -= 1
+    return low
+
+
+cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    cdef FileStat st
+    cdef int fd, err = 0, stale = -1
+    cdef int32_t what = 0
+    turn_take(&t.turn)
+    if e.fd >= 0:
+        if e.pins == 0:
+            _idle_remove(t, f)
+        e.pins += 1
+        fd = e.fd
+        turn_give(&t.turn)
+        return fd
+    turn_give(&t.turn)
+    fd = _open_and_stat(t, f, &st, &what, &err)
+    if fd < 0 or st.size != e.size or st.mtime_ns != e.mtime_ns or st.ino != e.ino or st.dev != e.dev:
+        memset(fault, 0, sizeof(Fault))
+        fault.stage = STAGE_OPEN
+        fault.file = f
+        fault.offset = fault.record = -1
+        if fd < 0:
+            fault.code = CODE_UNAVAILABLE if what == WHAT_SPECIAL else _os_code(err)
+            fault.what = what
+            fault.err = err
+        else:
+            fault.code = CODE_SOURCE_CHANGED
+            fault.what = WHAT_REPLACED
+            syscalls().close(fd)
+        return -1
+    turn_take(&t.turn)
+    if e.fd >= 0:  # somebody else opened it meanwhile: theirs stays
+        stale = fd
+        if e.pins == 0:
+            _idle_remove(t, f)
+        fd = e.fd
+    else:
+        e.fd = fd
+        t.open_files += 1
+        stale = _evict(t)
+    e.pins += 1
+    turn_give(&t.turn)
+    if stale >= 0:
+        syscalls().close(stale)
+    return fd
+
+
+cdef void table_unpin(FileTable* t, int64_t f, bint last) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    cdef int stale = -1
+    turn_take(&t.turn)
+    e.pins -= 1
+    if last:
+        e.spent = 1
+    if e.pins == 0:
+        if e.spent:
+            e.spent = 0
+            stale = e.fd
+            e.fd = -1
+            t.open_files -= 1
+        else:
+            _idle_append(t, f)
+            stale = _evict(t)
+    turn_give(&t.turn)
+    if stale >= 0:
+        syscalls().close(stale)
+
+
+cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,
+                   Fault* fault) noexcept nogil:
+    cdef int64_t n
+    cdef int err, part, patience = 1000
+    cdef int flags = RWF_NOWAIT if nowait else 0
+    got[0] = 0
+    while count > 0:
+        part = count if count < IOV_MAX_COUNT else IOV_MAX_COUNT
+        n = syscalls().preadv(fd, iov, part, offset + got[0], flags)
+        if n > 0:
+            got[0] += n
+            while count > 0 and <size_t>n >= iov.iov_len:
+                n -= <int64_t>iov.iov_len
+                iov += 1
+                count -= 1
+            if n > 0:
+                iov.iov_base = <char*>iov.iov_base + n
+                iov.iov_len -= <size_t>n
+            continue
+        err = errno
+        if n < 0 and err == EINTR:
+            continue
+        if n < 0 and nowait and (err == EAGAIN or err == EOPNOTSUPP):
+            return READ_NOT_CACHED
+        if n < 0 and err == EAGAIN and patience > 0:  # a regular file that says "later": a few network file systems do
+            patience -= 1
+            continue
+        memset(fault, 0, sizeof(Fault))
+        fault.stage = STAGE_READ
+        fault.file = f
+        fault.offset = offset + got[0]
+        fault.record = (fault.offset - t.header_bytes) // t.hop_bytes
+        if n == 0:
+            fault.code = CODE_SOURCE_CHANGED
+            fault.what = WHAT_SHORTENED
+            fault.a = t.entries[f].size
+            fault.b = fault.offset + <int64_t>iov.iov_len
+        else:
+            fault.code = _os_code(err)
+            fault.what = WHAT_READ
+            fault.err = err
+        return READ_FAULT
+    t.bytes_read.fetch_add(got[0], kRelaxed)  # relaxed: a statistic
+    return READ_OK

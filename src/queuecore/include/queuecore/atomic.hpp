@@ -1,0 +1,31 @@
+// The atomic type and the memory orders of the native core.
+//
+// Everything atomic in src/ goes through these names, so that a test build can put another type here
+// (QUEUECORE_SCHEDULE: an atomic that a seeded scheduler drives) without touching an algorithm.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace queuecore {
+
+#ifdef QUEUECORE_SCHEDULE
+#include QUEUECORE_SCHEDULE
+#else
+template <class T>
+using Atomic = std::atomic<T>;
+
+using MemoryOrder = std::memory_order;
+constexpr MemoryOrder kRelaxed = std::memory_order_relaxed;
+constexpr MemoryOrder kAcquire = std::memory_order_acquire;
+constexpr MemoryOrder kRelease = std::memory_order_release;
+constexpr MemoryOrder kAcqRel = std::memory_order_acq_rel;
+constexpr MemoryOrder kSeqCst = std::memory_order_seq_cst;
+
+inline void fence(MemoryOrder order) noexcept { std::atomic_thread_fence(order); }
+#endif
+
+static_assert(Atomic<uint64_t>::is_always_lock_free, "64-bit atomics must be lock-free");
+static_assert(sizeof(Atomic<uint64_t>) == 8 && sizeof(Atomic<uint32_t>) == 4, "a futex word is the atomic itself");
+
+}  // namespace queuecore

@@ -1,0 +1,159 @@
+// The structs that several extension modules share. Zero bytes are a valid start for each of them (see alloc_lines).
+//
+// Only data and layout claims stand here; who may touch what, and with which memory order, is said in the .pxd that holds
+// the algorithm.
+#pragma once
+
+#include <cxxabi.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "queuecore/atomic.hpp"
+#include "queuecore/platform.hpp"
+
+namespace queuecore {
+
+// What went wrong and where; numbers only, so that a native thread can record it without allocating.
+struct Fault {
+  int32_t code;    // a code of errors.pxd; 0: no fault
+  int32_t err;     // errno, or 0
+  int32_t what;    // which sentence: a WHAT_ number of errors.pxd
+  int32_t stage;   // a STAGE_ number of errors.pxd
+  int64_t file;    // index into the list of names, or -1
+  int64_t offset;  // bytes from the start of the file, or -1
+  int64_t record;  // 0-based record of that file, or -1
+  int64_t a, b;    // two numbers for the sentence
+};
+
+// parking.pxd. Low 32 bits: epoch (the futex word). High 32 bits: number of waiters (may be too high, never too low).
+struct alignas(kLine) EventCount {
+  Atomic<uint64_t> word;
+};
+static_assert(sizeof(EventCount) == kLine, "an event count has its lines to itself");
+
+// parking.pxd. 0 free, 1 held, 2 held and somebody may sleep.
+struct alignas(kLine) Turn {
+  Atomic<uint32_t> word;
+};
+
+// runtime.pxd. state: 0 running, 1 being set, 2 set.
+struct StopFlag {
+  Atomic<uint32_t> state;
+  Fault first;
+};
+
+// slab.pxd. head: tag (high 32 bits) and index + 1 of the top slot (low 32 bits); 0 in the low half: empty.
+struct alignas(kLine) SlotStack {
+  Atomic<uint64_t> head;
+  Atomic<uint32_t>* next;
+  uint32_t count;
+  alignas(kLine) Atomic<int32_t> free;  // how many are in it; may lag behind
+};
+
+struct Slab {
+  unsigned char* base;
+  std::size_t slot_bytes;
+  std::size_t mapped_bytes;
+  uint32_t slots;
+  SlotStack stack;
+};
+
+// window.pxd. One batch in flight.
+struct alignas(kLine) Batch {
+  Atomic<uint64_t> ready;   // k + 1 once every row of batch k is in place
+  Atomic<int64_t> missing;  // rows not yet in place, plus one until the batch is closed
+  Atomic<uint32_t> failed;  // 0, or 2 once `fault` is written (1: being written)
+  uint32_t slot;
+  int64_t rows;           // of the element; written by the planner before it closes the batch
+  int64_t subs;           // elements that a batch of batches is made of; 0: of records
+  int64_t fault_row;      // the first unreadable row, and which record that was
+  int64_t fault_pass;
+  int64_t fault_ordinal;
+  Fault fault;
+  int64_t mark_pass;      // mark: after the last record that the order had used
+  int64_t mark_end;
+};
+
+struct Window {
+  Batch* ring;
+  uint64_t mask;
+  uint64_t width;
+  int64_t* iterations;  // mark: per descriptor and shuffle, how many iterations had begun
+  alignas(kLine) Atomic<uint64_t> consumed;  // batches handed to the consumer
+  alignas(kLine) Atomic<uint64_t> end;       // number of batches in all, once known; else ~0
+  alignas(kLine) EventCount arrived;
+};
+
+// runtime.pxd
+using StepFn = int (*)(void*, int32_t);
+using ReleaseFn = void (*)(void*);
+
+// The top frame of a native thread: nothing in the core throws, but nothing may pass a thread's end either.
+// Returns -1 instead. A forced unwind (thread cancellation) must go on.
+inline int guarded_step(StepFn step, void* context, int32_t worker) {
+  try {
+    return step(context, worker);
+  } catch (abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    return -1;
+  }
+}
+
+struct Runner {
+  EventCount work;  // workers park here
+  EventCount quiet;  // joiners park here
+  StopFlag stop;
+  Atomic<int32_t> live;
+  StepFn step;
+  void* context;
+  ReleaseFn release;
+  Runner* prev;  // registry of atoms.pyx
+  Runner* next;
+  int32_t registered;
+  int32_t spin;
+};
+
+// sources.pxd
+struct FileEntry {
+  Atomic<uint32_t> state;  // 0 unknown, 1 known
+  int32_t fd;              // -1: closed
+  int32_t pins;
+  int32_t spent;       // to be closed when nobody reads it
+  int32_t prev, next;  // idle open files, least recently used first
+  int32_t code;        // why the file ends early: a code of errors.pxd; 0: it doesn't
+  int32_t err;
+  int32_t what;
+  int64_t size;
+  int64_t mtime_ns;
+  uint64_t dev, ino;
+  int64_t count;    // whole records
+  int64_t base;     // ordinal of the first one
+  uint64_t digest;  // of sizes and times of this file and all before it
+};
+
+// decode.pxd. One output array: what it takes from a record and where its rows lie in a slot.
+struct Leaf {
+  const int64_t* offsets;  // of the pieces, in the record
+  int64_t slot_offset;
+  int64_t row_bytes;
+  int64_t piece_bytes;
+  int32_t pieces;
+  int32_t swap;  // 0, a unit to reverse (2, 4, 8, 16), or -1: bytes become 0 or 1
+};
+
+// Changes with the size of any shared struct: modules compare it at import (Cython checks cdef classes only).
+constexpr uint64_t layout_hash() {
+  const uint64_t sizes[] = {sizeof(Fault), sizeof(EventCount), sizeof(Turn),   sizeof(StopFlag),  sizeof(SlotStack), sizeof(Slab),
+                            sizeof(Batch), sizeof(Window),     sizeof(Runner), sizeof(FileEntry), sizeof(Leaf)};
+  uint64_t h = 1469598103934665603u;
+  for (uint64_t s : sizes) h = (h ^ s) * 1099511628211u;
+  return h;
+}
+
+static_assert(offsetof(SlotStack, free) >= kLine, "the count of free slots stays off the head's line");
+static_assert(offsetof(Window, end) - offsetof(Window, consumed) >= kLine, "each side of the window writes its own line");
+static_assert(alignof(Batch) == kLine && sizeof(Batch) % kLine == 0, "two workers finishing two batches share no line");
+
+}  // namespace queuecore

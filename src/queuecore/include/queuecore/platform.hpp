@@ -1,0 +1,144 @@
+// What the operating system and the processor offer, where Cython has no words for it: futex, monotonic clock, native
+// threads, pause and prefetch, byte reversal, and memory that is aligned and zeroed.
+#pragma once
+
+#ifndef __linux__
+#error "queuecore needs Linux for now (futex, preadv2, sched_getaffinity)"
+#endif
+
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the epoch of an event count is the low half of its word");
+
+namespace queuecore {
+
+// Two lines: the adjacent-line prefetcher moves pairs, so one line of padding still shares.
+constexpr std::size_t kLine = 128;
+
+inline void cpu_pause() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+inline int64_t monotonic_ns() noexcept {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+// Sleeps while *word == expected, until woken or until the absolute CLOCK_MONOTONIC deadline (< 0: none).
+// Returns 0 when futex says "woken", else the errno: EAGAIN, EINTR, ETIMEDOUT.
+inline int futex_wait(void* word, uint32_t expected, int64_t deadline_ns) noexcept {
+  timespec t;
+  timespec* p = nullptr;
+  if (deadline_ns >= 0) {
+    t.tv_sec = time_t(deadline_ns / 1000000000);
+    t.tv_nsec = long(deadline_ns % 1000000000);
+    p = &t;
+  }
+  long rc = syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, p, nullptr,
+                    FUTEX_BITSET_MATCH_ANY);
+  return rc == 0 ? 0 : errno;
+}
+
+inline void futex_wake(void* word, uint32_t n) noexcept {
+  syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, n > INT_MAX ? INT_MAX : int(n), nullptr, nullptr, 0);
+}
+
+// Processors this process may run on.
+inline int usable_cpus() noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? int(n) : 1;
+  }
+  int n = CPU_COUNT(&set);
+  return n > 0 ? n : 1;
+}
+
+using ThreadMain = void (*)(void*);
+
+struct ThreadStart {
+  ThreadMain main;
+  void* arg;
+  char name[16];
+};
+
+inline void* thread_entry(void* p) {
+  ThreadStart start = *static_cast<ThreadStart*>(p);
+  std::free(p);
+  pthread_setname_np(pthread_self(), start.name);
+  start.main(start.arg);
+  return nullptr;
+}
+
+// Starts a detached thread with every signal blocked: signals belong to Python's main thread. Returns 0 or an errno.
+inline int thread_start(ThreadMain main, void* arg, const char* name) noexcept {
+  auto* start = static_cast<ThreadStart*>(std::malloc(sizeof(ThreadStart)));
+  if (start == nullptr) return ENOMEM;
+  start->main = main;
+  start->arg = arg;
+  std::strncpy(start->name, name, sizeof start->name - 1);
+  start->name[sizeof start->name - 1] = 0;
+  pthread_attr_t attr;
+  int rc = pthread_attr_init(&attr);
+  if (rc != 0) {
+    std::free(start);
+    return rc;
+  }
+  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);  // the new thread inherits the full mask
+  pthread_t id;
+  rc = pthread_create(&id, &attr, thread_entry, start);
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  pthread_attr_destroy(&attr);
+  if (rc != 0) std::free(start);
+  return rc;
+}
+
+// Zeroed memory, aligned to kLine; null when there is none. Zero bytes are the initial state of every shared struct.
+inline void* alloc_lines(std::size_t nbytes) noexcept {
+  void* p = nullptr;
+  std::size_t size = (nbytes + kLine - 1) / kLine * kLine;
+  if (size < nbytes || posix_memalign(&p, kLine, size ? size : kLine) != 0) return nullptr;
+  std::memset(p, 0, size ? size : kLine);
+  return p;
+}
+
+// Page-aligned zero pages straight from the kernel, touched only when used; null when there are none.
+inline void* map_pages(std::size_t nbytes) noexcept {
+  void* p = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  if (nbytes >= (std::size_t(4) << 20)) madvise(p, nbytes, MADV_HUGEPAGE);  // fewer first-touch faults
+  return p;
+}
+
+inline void unmap_pages(void* p, std::size_t nbytes) noexcept {
+  if (p != nullptr) munmap(p, nbytes);
+}
+
+}  // namespace queuecore

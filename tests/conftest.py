@@ -1,0 +1,73 @@
+"""What every test run does: say which files are under test, refuse the wrong ones, and end a run that hangs."""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib.machinery
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A hang in native code hears no Ctrl-C and would end in CI's own limit, with nothing to read.
+WATCHDOG_SECONDS = float(os.environ.get("QUEUECORE_WATCHDOG", "60"))
+
+_stderr = -1
+
+
+def package_file() -> Path:
+    """Return where `import queuecore` would come from, without importing it."""
+    spec = importlib.util.find_spec("queuecore")
+    if spec is None or spec.origin is None:
+        raise pytest.UsageError("queuecore is not installed here: run `make test`")
+    return Path(spec.origin).resolve()
+
+
+def compiled_file() -> Path | None:
+    """Return the compiled module that stands for all, or None if there is none."""
+    folder = str(package_file().parent / "_core")
+    spec = importlib.machinery.PathFinder.find_spec("queuecore._core.atoms", [folder])
+    return Path(spec.origin) if spec is not None and spec.origin else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to test the source tree where an installed package is meant."""
+    global _stderr
+    if os.environ.get("QUEUECORE_TEST_INSTALLED") == "1" and package_file().is_relative_to(ROOT / "queuecore"):
+        raise pytest.UsageError(
+            f"QUEUECORE_TEST_INSTALLED=1, but queuecore is the source tree's, {package_file()}: "
+            "run `pytest` of the environment that has the wheel, from outside the source tree"
+        )
+    # A copy of the real stderr: while a test runs, the descriptor 2 is pytest's, and is lost when the process ends.
+    _stderr = os.dup(2)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Close what pytest_configure opened."""
+    global _stderr
+    if _stderr >= 0:
+        os.close(_stderr)
+        _stderr = -1
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Name both files under test."""
+    if tree := os.environ.get("QUEUECORE_SANITIZED_TREE"):
+        # tests/native starts child processes on that tree, and imports nothing itself.
+        return [f"queuecore: {tree}, with sanitizers: {os.environ.get('QUEUECORE_SANITIZED_KIND')}"]
+    return [f"queuecore: {package_file()}", f"compiled: {compiled_file()}"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item):
+    """End the whole run, with all tracebacks, when one test with its fixtures takes too long."""
+    marker = item.get_closest_marker("watchdog")
+    seconds = max(WATCHDOG_SECONDS, marker.args[0]) if marker else WATCHDOG_SECONDS
+    faulthandler.dump_traceback_later(seconds, exit=True, file=_stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,169 @@
+"""One job over the native core, in a process of its own: driver.py JOB [SCALE].
+
+test_sanitizers.py starts it, under a sanitizer or not. The last line printed is what the job found, as JSON. SCALE
+multiplies the rounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+SCALE = 1.0
+
+
+def rounds(count: int) -> int:
+    """Return a number of rounds for this run."""
+    return max(1, int(count * SCALE))
+
+
+def window() -> dict[str, object]:
+    """Producers fill batches out of order, one consumer takes them in order."""
+    from queuecore._core import _testing
+
+    return {
+        f"{threads} threads, seed {seed}": _testing.stress_window(threads, rounds(2000), seed)
+        for threads in (1, 2, 4)
+        for seed in (1, 2)
+    }
+
+
+def parking() -> dict[str, object]:
+    """Threads wait for each other: a lost wake-up ends in the watchdog."""
+    from queuecore._core import _testing
+
+    for threads in (2, 4):
+        _testing.stress_parking(threads, rounds(5000))
+    return {}
+
+
+def slots() -> dict[str, object]:
+    """Threads take and give back the slots of one slab."""
+    from queuecore._core import _testing
+
+    for threads in (2, 4):
+        _testing.stress_slots(threads, rounds(20000))
+    return {}
+
+
+def race() -> dict[str, object]:
+    """Plain memory, written by several threads: a data race on purpose."""
+    from queuecore._core import _testing
+
+    _testing.planted_race(4, 10000)
+    return {}
+
+
+def overflow() -> dict[str, object]:
+    """One byte beyond a heap block: an overflow on purpose."""
+    from queuecore._core import _testing
+
+    _testing.planted_overflow(100)
+    return {}
+
+
+def shift() -> dict[str, object]:
+    """A shift by more than the width: undefined behaviour on purpose."""
+    from queuecore._core import _testing
+
+    _testing.planted_shift(100)
+    return {}
+
+
+def write_files(folder: Path, record_bytes: int) -> int:
+    """Write files of several lengths, one of them empty; return the number of records."""
+    total = 0
+    for number, count in enumerate([700, 0, 1, 1299, 500]):
+        first = total
+        total += count
+        rows = [(first + i).to_bytes(8, "little") + bytes([i % 251]) * (record_bytes - 8) for i in range(count)]
+        (folder / f"part-{number}.bin").write_bytes(b"".join(rows))
+    return total
+
+
+def digest(dataset, take: int | None = None) -> tuple[str, int]:
+    """Return a digest of every batch in order, and the number of rows."""
+    import numpy as np
+
+    summary, count = hashlib.sha256(), 0
+    with iter(dataset) as batches:
+        for number, batch in enumerate(batches):
+            if number == take:
+                break
+            summary.update(np.ascontiguousarray(batch).tobytes())
+            count += len(batch)
+    return summary.hexdigest(), count
+
+
+def pipeline() -> dict[str, object]:
+    """Whole pipelines over temporary files: every thread count must give the same batches."""
+    from queuecore import data
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        total = write_files(folder, 24)
+
+        # Made anew for each run: a shuffle's order changes with every iteration of the same dataset.
+        def plain():
+            return data.FixedLengthRecordDataset(str(folder / "*.bin"), 24)
+
+        kinds = {
+            "in order": lambda: plain().batch(64),
+            "shuffled": lambda: plain().shuffle(300, seed=3).repeat(2).batch(64).prefetch(2),
+            "cut": lambda: plain().skip(10).take(1001).batch(32, drop_remainder=True),
+        }
+        found: dict[str, object] = {"records": total}
+        for kind, make in kinds.items():
+            results = []
+            for threads in (1, 2, 4):
+                options = data.Options(num_threads=threads)
+                results += [digest(make().with_options(options)) for _ in range(rounds(4))]
+            found[kind] = {"rows": results[0][1], "orders": len(set(results))}
+        return found
+
+
+def early_end() -> dict[str, object]:
+    """Iterators that are closed, dropped, or kept with their batches, while threads still work for them."""
+    from queuecore import data
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_files(folder, 24)
+        shuffled = data.FixedLengthRecordDataset(str(folder / "*.bin"), 24).shuffle(300, seed=3).repeat().batch(64)
+        dataset = shuffled.with_options(data.Options(num_threads=4))
+        kept = []
+        for turn in range(rounds(20)):
+            if turn % 2:
+                digest(dataset, take=turn)
+            else:
+                batches = iter(dataset)
+                kept = [next(batches) for _ in range(turn)]
+                del batches
+        return {"kept": len(kept)}
+
+
+JOBS: dict[str, Callable[[], dict[str, object]]] = {
+    job.__name__: job for job in (window, parking, slots, pipeline, early_end, race, overflow, shift)
+}
+
+
+def main() -> None:
+    """Run the job that the arguments name."""
+    global SCALE
+    SCALE = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
+    # Nothing outside the tree that the parent names may be under test.
+    import queuecore
+
+    expected = os.environ.get("QUEUECORE_EXPECT")
+    if expected and not Path(queuecore.__file__).is_relative_to(expected):
+        raise SystemExit(f"queuecore came from {queuecore.__file__}, not from {expected}")
+    print(json.dumps(JOBS[sys.argv[1]]()))
+
+
+if __name__ == "__main__":
+    main()

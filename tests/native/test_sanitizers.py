@@ -1,0 +1,139 @@
+"""The native core under many threads: as it is built here, and under the sanitizers (`make sanitize`).
+
+Under a sanitizer the clean jobs must give no report, and each planted bug must give one: a sanitizer that reports
+nothing may be one that is not there.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DRIVER = Path(__file__).with_name("driver.py")
+TREE = os.environ.get("QUEUECORE_SANITIZED_TREE", "")
+KINDS = os.environ.get("QUEUECORE_SANITIZED_KIND", "").split(",") if TREE else []
+# Each has an exit status that nothing else uses.
+REPORTED = {"thread": 66, "address": 67, "undefined": 68}
+SUPPRESSIONS = Path(__file__).with_name("tsan_suppressions.txt")
+
+# Without a sanitizer this is a quick look; under one it is the job.
+SCALE = 1.0 if TREE else 0.5
+
+
+def package_folder() -> Path:
+    """Return the folder of the package that children import. Not imported here: a tree under a sanitizer can't be."""
+    if TREE:
+        return Path(TREE, "queuecore")
+    spec = importlib.util.find_spec("queuecore")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
+needs_hooks = pytest.mark.skipif(
+    not list(package_folder().glob("_core/_testing.*.so")),
+    reason="this build has no test hooks (QUEUECORE_TESTING=1)",
+)
+
+
+def library(name: str) -> str:
+    """Return the path of one of the compiler's libraries."""
+    command = [*os.environ.get("CXX", "g++").split(), f"-print-file-name={name}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50).stdout.strip()
+    assert os.path.isabs(found), f"{name} is not installed"
+    return os.path.realpath(found)
+
+
+def sanitizer_environment() -> dict[str, str]:
+    """Return what a child needs so that the sanitizer is there before Python is."""
+    # In the program from its start: loaded with the extension, the thread sanitizer finds no room for its thread-local
+    # storage, and the address sanitizer has missed every allocation so far. libstdc++ must come with it, because its
+    # __cxa_throw is looked up once, at the start.
+    first = "libtsan.so" if "thread" in KINDS else "libasan.so"
+    return {
+        "LD_PRELOAD": f"{library(first)} {library('libstdc++.so')}",
+        # Python's own allocator hands out pieces of large blocks, whose ends no sanitizer knows.
+        "PYTHONMALLOC": "malloc",
+        "OPENBLAS_NUM_THREADS": "1",
+        "TSAN_OPTIONS": f"exitcode={REPORTED['thread']} history_size=7 suppressions={SUPPRESSIONS}",
+        # Python keeps memory until the process ends, which is no leak of ours.
+        "ASAN_OPTIONS": f"exitcode={REPORTED['address']} detect_leaks=0 detect_stack_use_after_return=1",
+        "UBSAN_OPTIONS": f"exitcode={REPORTED['undefined']} print_stacktrace=1 halt_on_error=1",
+    }
+
+
+@functools.cache
+def fixed_addresses() -> list[str]:
+    """Return a command prefix that keeps the address space in the places the thread sanitizer knows, where it may."""
+    prefix = ["setarch", os.uname().machine, "--addr-no-randomize"]
+    try:
+        done = subprocess.run([*prefix, "true"], capture_output=True, timeout=50)
+    except FileNotFoundError:
+        return []
+    return prefix if done.returncode == 0 else []
+
+
+def run(job: str, scale: float = SCALE) -> subprocess.CompletedProcess[str]:
+    """Run one job of the driver in a child process."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "QUEUECORE"))}
+    prefix: list[str] = []
+    if TREE:
+        environment |= {"PYTHONPATH": TREE, **sanitizer_environment()}
+        prefix = fixed_addresses()
+    environment["QUEUECORE_EXPECT"] = str(package_folder())
+    return subprocess.run(
+        [*prefix, sys.executable, "-P", str(DRIVER), job, str(scale)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=500 if TREE else 50,
+    )
+
+
+def found(job: str) -> dict:
+    """Run a job that must end without a report, and return what it found."""
+    done = run(job)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@needs_hooks
+@pytest.mark.parametrize("job", ["window", "parking", "slots"])
+def test_native_threads(job):
+    found(job)
+
+
+def test_whole_pipelines_give_the_same_batches_with_any_number_of_threads():
+    result = found("pipeline")
+    assert result["records"] == 2500
+    assert result["in order"] == {"rows": 2500, "orders": 1}
+    assert result["shuffled"] == {"rows": 5000, "orders": 1}
+    assert result["cut"] == {"rows": 1001 // 32 * 32, "orders": 1}
+
+
+def test_iterators_end_while_threads_work_for_them():
+    assert found("early_end")["kept"] >= 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "job", "report"),
+    [
+        ("thread", "race", "ThreadSanitizer: data race"),
+        ("address", "overflow", "AddressSanitizer: heap-buffer-overflow"),
+        ("undefined", "shift", "shift exponent"),
+    ],
+)
+def test_planted_bug_is_reported(kind, job, report):
+    if kind not in KINDS:
+        pytest.skip(f"not a build with the {kind} sanitizer: run `make sanitize`")
+    done = run(job)
+    assert report in done.stderr
+    assert f"planted_{job}" in done.stderr, "the report names another place"
+    assert done.returncode == REPORTED[kind]

@@ -1,0 +1,72 @@
+"""What type checkers make of code that uses queuecore. It is checked, by `make types`, and never run."""
+
+from pathlib import Path
+from typing import Any, assert_type
+
+import numpy as np
+
+import queuecore as qc
+from queuecore import data, errors
+
+RECORD = np.dtype([("label", "u1"), ("image", "u1", (3, 32, 32))])
+
+
+def steps() -> None:
+    """Each step gives a dataset."""
+    ds = data.FixedLengthRecordDataset("train-*.bin", record=RECORD)
+    assert_type(ds, data.FixedLengthRecordDataset)
+    assert_type(ds.shuffle(10_000, seed=0), data.Dataset)
+    assert_type(ds.shuffle(10_000, None, False), data.Dataset)
+    assert_type(ds.repeat(), data.Dataset)
+    assert_type(ds.repeat(np.int64(2)).skip(1).take(10), data.Dataset)
+    assert_type(ds.batch(128, drop_remainder=True).prefetch(data.AUTOTUNE), data.Dataset)
+    assert_type(ds.with_options(data.Options(num_threads=2, on_hold="raise")), data.Dataset)
+    assert_type(ds.cardinality(), int)
+    assert_type(len(ds), int)
+
+
+def sources() -> None:
+    """A name, a path, or several of them; record sizes or dtypes."""
+    data.FixedLengthRecordDataset(Path("a.bin"), 3073, 4, 4, hop_bytes=10, tail="drop", num_parallel_reads=2)
+    data.FixedLengthRecordDataset(["a.bin", Path("b.bin")], record_bytes=3073)
+
+
+def iteration() -> None:
+    """Iterators close themselves and carry their place."""
+    ds = data.FixedLengthRecordDataset("train-*.bin", 3073).batch(128)
+    with iter(ds) as batches:
+        assert_type(batches, data.Iterator)
+        for batch in batches:
+            assert_type(batch, Any)
+        state = batches.state_dict()
+        assert_type(state, dict[str, Any])
+        assert_type(batches.stats(), dict[str, int])
+        batches.close(timeout=1)
+    again = iter(ds)
+    again.load_state_dict(state)
+
+
+def failures() -> None:
+    """Errors say where, and are the built-in ones too."""
+    try:
+        qc.set_random_seed(1234)
+    except errors.TruncatedRecordError as error:
+        assert_type(error.path, str | None)
+        assert_type(error.offset, int | None)
+        assert_type(error.record, int | None)
+    missing: type[FileNotFoundError] = errors.NotFoundError
+    late: type[TimeoutError] = errors.DeadlineExceededError
+    wrong: type[ValueError] = errors.InvalidArgumentError
+    assert missing and late and wrong
+
+
+# Each of these is a mistake, and an ignore that nothing needs is an error for both checkers.
+def mistakes(ds: data.Dataset) -> None:
+    """What must not pass."""
+    data.FixedLengthRecordDataset("a.bin", 1, tail="ignore")  # type: ignore[arg-type]
+    data.FixedLengthRecordDataset("a.bin", 1, 0, 0, RECORD)  # type: ignore[misc]
+    data.Options(num_threads="2")  # type: ignore[arg-type]
+    data.Options(threads=2)  # type: ignore[call-arg]
+    ds.batch("128")  # type: ignore[arg-type]
+    ds.repeats(2)  # type: ignore[attr-defined]
+    iter(ds).close("1")  # type: ignore[arg-type]

@@ -1,0 +1,28 @@
+"""The examples in docstrings: each one runs, and gives what it says."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import queuecore
+
+
+def examples() -> list:
+    """Return the examples of each module that is written in Python."""
+    names = [one.name for one in pkgutil.walk_packages(queuecore.__path__, "queuecore.")]
+    modules = [queuecore, *(importlib.import_module(name) for name in names if "._core" not in name)]
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    tests = [test for module in modules for test in finder.find(module) if test.examples]
+    return [pytest.param(test, id=test.name) for test in tests]
+
+
+@pytest.mark.parametrize("example", examples())
+def test_example(example, capsys):
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner.run(example, clear_globs=False)
+    printed = capsys.readouterr().out
+    assert runner.summarize(verbose=False).failed == 0, printed
