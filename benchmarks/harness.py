@@ -86,11 +86,15 @@ def scratch(options: Options) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_files(folder: Path, count: int, records: int, record_bytes: int, seed: int = 1) -> list[str]:
+def write_files(
+    folder: Path, count: int, records: int, record_bytes: int, *, reread: bool = True, seed: int = 1
+) -> list[str]:
     """Write `count` files of random records and leave them warm, in the state in which a reader finds them.
 
     The pages that a writer leaves in the page cache differ from those that reading brings in (sizes of folios, dirty
-    bits). So the files are written to the disk, dropped from the cache, and read once from start to end.
+    bits), and copying from them is quicker. So the files are written to the disk, dropped from the cache, and read once
+    from start to end. Read-ahead begins each file with small folios, so the first megabytes of a file are slower than
+    the rest; where that would hide what is measured, ``reread=False`` keeps the writer's pages, which are all alike.
     """
     import numpy as np
 
@@ -103,10 +107,11 @@ def write_files(folder: Path, count: int, records: int, record_bytes: int, seed:
             while left:
                 left = left[file.write(left) :]
             os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if reread:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         names.append(name)
     buffer = bytearray(2**20)
-    for name in names:
+    for name in names if reread else ():
         with open(name, "rb", buffering=0) as file:
             while file.readinto(buffer):
                 pass

@@ -88,16 +88,11 @@ class Progress:
         if self._stream is not None and self._stream.isatty():
             bar_class = _tqdm_class()
             if bar_class is not None:
-                # A terminal that doesn't know its width says 0, and tqdm would then show nothing.
-                width = None if os.get_terminal_size(self._stream.fileno()).columns else 80
+                # A terminal that doesn't know its size says 0 by 0, and tqdm would then show nothing.
+                known = os.get_terminal_size(self._stream.fileno()).columns > 0
+                size = {"dynamic_ncols": True} if known else {"ncols": 80, "nrows": 24}
                 self._bar = bar_class(
-                    total=total,
-                    desc=label,
-                    unit=f" {unit}",
-                    unit_scale=True,
-                    file=self._stream,
-                    ncols=width,
-                    dynamic_ncols=width is None,
+                    total=total, desc=label, unit=f" {unit}", unit_scale=True, file=self._stream, **size
                 )
         if self._bar is None:
             self._write(f"{label}: 0 of {total:,} {unit}" if total is not None else f"{label}: started")

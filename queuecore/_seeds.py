@@ -11,8 +11,8 @@ from queuecore.errors import InvalidArgumentError
 
 __all__ = ["draw_pair", "resolve", "set_random_seed"]
 
-# TensorFlow's constants: seeds are taken modulo the largest int32, and an operation seed with no graph seed is paired with
-# this one.
+# TensorFlow's constants: seeds are taken modulo the largest int32, and an operation seed with no graph seed is paired
+# with this one.
 _MODULUS = 2**31 - 1
 _DEFAULT_GRAPH_SEED = 87654321
 
@@ -57,9 +57,9 @@ def set_random_seed(seed: SupportsIndex | None) -> None:
     not set          not given      drawn from the operating system, and part of ``state_dict()``
     ================ ============== ==================================================================
 
-    Both are taken modulo 2**31 - 1, and a pair of two zeros becomes ``(0, 2**31 - 1)``. Where the operation seed is given,
-    the order that follows is TensorFlow's own. The third row differs: TensorFlow uses the operation's number in its graph,
-    which has no counterpart here.
+    Both are taken modulo 2**31 - 1, and a pair of two zeros becomes ``(0, 2**31 - 1)``. Where the operation seed is
+    given, the order that follows is TensorFlow's own. The third row differs: TensorFlow uses the operation's number in
+    its graph, which has no counterpart here.
 
     Safe to call from any thread; never blocks.
 

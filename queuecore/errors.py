@@ -91,13 +91,7 @@ class QueueCoreError(Exception):
     ) -> None:
         name = None if path is None else os.fsdecode(path)
         if isinstance(self, OSError):
-            # Its own constructor fills the C fields behind .errno, .strerror and .filename.
-            if errno is None:
-                OSError.__init__(self, message)
-                self.strerror = message
-                self.filename = name
-            else:
-                OSError.__init__(self, errno, os.strerror(errno), name)
+            _fill_os_fields(self, errno, message, name)
         else:
             super().__init__(message)
         self.args = (message,)
@@ -112,15 +106,27 @@ class QueueCoreError(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
+        """Return the text of the error."""
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Support `pickle` and `copy`."""
         # The default would call the class with positional arguments, and OSError's own with (errno, strerror).
         known: dict[str, Any] = {"path": self.path, "offset": self.offset, "record": self.record, "stage": self.stage}
         if isinstance(self, OSError):
             known["errno"] = self.errno
         rest = {name: value for name, value in vars(self).items() if name not in known}
         return _rebuild, (type(self), self.message, known), rest or None
+
+
+def _fill_os_fields(error: OSError, errno: int | None, message: str, filename: str | None) -> None:
+    # OSError's own constructor fills the C fields behind .errno, .strerror and .filename.
+    if errno is None:
+        OSError.__init__(error, message)
+        error.strerror = message
+        error.filename = filename
+    else:
+        OSError.__init__(error, errno, os.strerror(errno), filename)
 
 
 def _rebuild(cls: type[QueueCoreError], message: str, known: dict[str, Any]) -> QueueCoreError:
@@ -155,8 +161,9 @@ class DecodeError(InvalidArgumentError):
     """Encoded data (an image, for example) that can't be decoded."""
 
 
-# In the classes below the OSError base stands first: the other way round Python lays the object out without the C fields
-# behind .errno and .filename being filled. OSError's methods would then win over the root's, so those are named again.
+# In the classes below the OSError base stands first: the other way round Python lays the object out without the C
+# fields behind .errno and .filename being filled. OSError's methods would then win over the root's, so those are named
+# again.
 
 
 class NotFoundError(FileNotFoundError, QueueCoreError):

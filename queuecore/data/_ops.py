@@ -112,12 +112,6 @@ class ShuffleSeeds:
         self.seeded = seeded
         self.counter = ShuffleCounter()
 
-    def adopt(self, pair: tuple[int, int]) -> None:
-        """Take over the pair of a saved state."""
-        # A counter of its own: iterators that run on with the old pair must not move the new one's.
-        self.pair = pair
-        self.counter = ShuffleCounter()
-
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy begins with the first pass again, as a dataset does that is built anew from the same arguments.
         return ShuffleSeeds, (self.pair, self.seeded)

@@ -1,8 +1,8 @@
 """Records as NumPy dtypes: how a fixed-length record is cut into contiguous arrays, one per field.
 
-A *leaf* is one output array. Its bytes in the record may be scattered (a field inside an array of structures), so a leaf is
-a list of equally long contiguous *pieces*, in the order in which they stand in the output. The *template* gives the leaves
-their names: an int is a leaf's index, a dict is a structure.
+A *leaf* is one output array. Its bytes in the record may be scattered (a field inside an array of structures), so a
+leaf is a list of equally long contiguous *pieces*, in the order in which they stand in the output. The *template*
+gives the leaves their names: an int is a leaf's index, a dict is a structure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ __all__ = ["ArraySpec", "Leaf", "RecordPlan", "compile_bytes", "compile_record"]
 NativeLeaf = tuple[np.dtype[Any], tuple[int, ...], int, tuple[int, ...], int]
 
 _SWAP_BOOL = -1
-# What these kinds hold has a fixed size and needs no Python object: bool, integers, floats, complex, bytes, raw, text, times.
+# What these kinds hold has a fixed size and needs no Python object: bool, integers, floats, complex, bytes, raw, text,
+# times.
 _KINDS = frozenset("biufcSVUMm")
 
 
@@ -144,13 +145,13 @@ def compile_record(record: Any) -> RecordPlan:
 def _cut(
     dtype: np.dtype[Any], offset: int, shape: tuple[int, ...], strides: tuple[int, ...], name: str, leaves: list[Leaf]
 ) -> Any:
-    """Append the leaves of `dtype`, which stands at `offset`, repeated by `shape` and `strides`; return its template."""
+    """Append the leaves of `dtype`, which stands at `offset`, repeated by `shape` and `strides`; return the template."""
     if dtype.subdtype is not None:
         base, inner = dtype.subdtype
         steps = [base.itemsize * math.prod(inner[axis + 1 :]) for axis in range(len(inner))]
         return _cut(base, offset, shape + inner, strides + tuple(steps), name, leaves)
     if dtype.names is not None:
-        fields = dtype.fields or {}
+        fields: Any = dtype.fields or {}
         if not dtype.names:
             raise InvalidArgumentError(f"record field {name!r} is a structure with no fields")
         # By .names: .fields also has the titles as keys.
@@ -203,6 +204,6 @@ def _describe(dtype: np.dtype[Any]) -> Any:
         base, shape = dtype.subdtype
         return ["array", list(shape), _describe(base)]
     if dtype.names is not None:
-        fields = dtype.fields or {}
+        fields: Any = dtype.fields or {}
         return ["struct", dtype.itemsize, [[name, fields[name][1], _describe(fields[name][0])] for name in dtype.names]]
     return dtype.str

@@ -138,8 +138,8 @@ class FixedLengthSource:
     def frame(self, size: int) -> tuple[int, str | None]:
         """Return the number of whole records in a file of `size` bytes, and what is wrong with the rest of it.
 
-        The native core counts by the same rule: a file of no bytes is empty and fine; what follows the last record must be
-        nothing, or no more than the gap between two records.
+        The native core counts by the same rule: a file of no bytes is empty and fine; what follows the last record
+        must be nothing, or no more than the gap between two records.
         """
         if size == 0:
             return 0, None

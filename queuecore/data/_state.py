@@ -27,6 +27,8 @@ class Position:
         Elements delivered.
     iterations : list of int
         For every shuffle, the number of its passes that had begun before this iterator.
+    begun : list of int
+        For every shuffle, the number of its passes that have begun since.
     files_known : int
         Files that had been opened and measured.
     files_digest : int
@@ -37,6 +39,7 @@ class Position:
 
     elements: int
     iterations: list[int]
+    begun: list[int]
     files_known: int
     files_digest: int
     seeds: list[tuple[int, int]]
@@ -53,7 +56,9 @@ def _check(state: Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode("ascii"), digest_size=8).hexdigest()
 
 
-def pack(plan: dict[str, Any], names: tuple[int, int], seeds: list[tuple[int, int]], at: Mapping[str, Any]) -> dict[str, Any]:
+def pack(
+    plan: dict[str, Any], names: tuple[int, int], seeds: list[tuple[int, int]], at: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the state for a position.
 
     Parameters
@@ -75,7 +80,8 @@ def pack(plan: dict[str, Any], names: tuple[int, int], seeds: list[tuple[int, in
         "seeds": [list(pair) for pair in seeds],
         "position": {
             "elements": int(at["elements"]),
-            "iterations": [int(base) for base in at["iterations"]],
+            "iterations": list(at["iterations"]),
+            "begun": list(at["begun"]),
             "files_known": int(at["files_known"]),
             "files_digest": _hex(int(at["files_digest"])),
         },
@@ -133,7 +139,9 @@ def unpack(
                 f"the state is of another seed: shuffle {index} has {pair} there and {own} here", stage=_STAGE
             )
     at = plain["position"]
-    return Position(at["elements"], at["iterations"], at["files_known"], int(at["files_digest"], 16), pairs)
+    return Position(
+        at["elements"], at["iterations"], at["begun"], at["files_known"], int(at["files_digest"], 16), pairs
+    )
 
 
 def _first_difference(there: Any, here: Any, where: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from typing import Any, Literal, SupportsIndex
 
+from queuecore._core.sources import FileList
 from queuecore.data import _ops
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._record import compile_bytes, compile_record
@@ -13,7 +15,6 @@ from queuecore.data._source import Filename, FixedLengthSource, expand_filenames
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
 from queuecore.errors import InvalidArgumentError
-from queuecore._core.sources import FileList
 
 __all__ = ["INFINITE_CARDINALITY", "Dataset", "FixedLengthRecordDataset"]
 
@@ -23,21 +24,22 @@ INFINITE_CARDINALITY = -1
 _DEFAULT_MOST_THREADS = 8
 # Far above any file, and low enough that sums of a few of these fit an int64.
 _MOST_BYTES = 2**56
+# The native core numbers the places of a shuffle's window by 32 bits, and keeps a batch's rows below this.
+_MOST_SHUFFLED = 2**31 - 1
+_MOST_ROWS = 2**40
 
 
 class Dataset:
     """A stream of elements: a source and the steps after it. Immutable; abstract: make one of its subclasses.
 
-    Every method returns a new dataset and leaves this one as it is. A dataset can be iterated over any number of times, also
-    at the same time, and pickled.
+    Every method returns a new dataset and leaves this one as it is. A dataset can be iterated over any number of
+    times, also at the same time, and pickled.
 
-    Notes
-    -----
-    Names, defaults and order are those of ``tf.data``. The order depends on the steps, the seeds and the files alone, never
-    on the number of threads.
+    Notes ----- Names, defaults and order are those of ``tf.data``. The order depends on the steps, the seeds and the
+    files alone, never on the number of threads.
 
-    A shuffle with ``reshuffle_each_iteration`` counts its passes, over all iterators of the dataset: that is how every epoch
-    gets an order of its own. A pickled copy starts counting anew.
+    A shuffle with ``reshuffle_each_iteration`` counts its passes, over all iterators of the dataset: that is how every
+    epoch gets an order of its own. A pickled copy starts counting anew.
     """
 
     _source: FixedLengthSource
@@ -142,11 +144,9 @@ class Dataset:
         InvalidArgumentError
             If `batch_size` is less than 1 or no integer.
 
-        Notes
-        -----
-        An error that comes in the middle of a batch delivers what is good before it as a shorter batch, then raises. With
-        `drop_remainder` that batch is left out, and counted in ``stats()["dropped_records"]``. tf.data discards it in both
-        cases.
+        Notes ----- An error that comes in the middle of a batch delivers what is good before it as a shorter batch,
+        then raises. With `drop_remainder` that batch is left out, and counted in ``stats()["dropped_records"]``.
+        tf.data discards it in both cases.
 
         Examples
         --------
@@ -162,21 +162,28 @@ class Dataset:
         [4]
         >>> folder.cleanup()
         """
-        return self._with(_ops.Batch(check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")))
+        size = check_int(batch_size, "batch_size", 1)
+        rows = math.prod(op.batch_size for op in self._ops if isinstance(op, _ops.Batch)) * size
+        if rows > _MOST_ROWS:
+            raise InvalidArgumentError(f"a batch of {rows} records is more than the most possible, {_MOST_ROWS}")
+        return self._with(_ops.Batch(size, check_bool(drop_remainder, "drop_remainder")))
 
     def shuffle(
-        self, buffer_size: SupportsIndex, seed: SupportsIndex | None = None, reshuffle_each_iteration: bool | None = True
+        self,
+        buffer_size: SupportsIndex,
+        seed: SupportsIndex | None = None,
+        reshuffle_each_iteration: bool | None = True,
     ) -> Dataset:
         """Draw elements at random from a window that moves over them.
 
         Parameters
         ----------
         buffer_size : int
-            Size of the window in elements, at least 1; 1 keeps the order. An element is delivered at most
+            Size of the window in elements, 1 to 2**31 - 1; 1 keeps the order. An element is delivered at most
             ``buffer_size - 1`` places early, and may be delivered arbitrarily late.
         seed : int, optional
-            Together with the graph-level seed (`queuecore.set_random_seed`) it decides the order. With no seed at all one is
-            drawn from the operating system, now; ``state_dict()`` holds it.
+            Together with the graph-level seed (`queuecore.set_random_seed`) it decides the order. With no seed at all
+            one is drawn from the operating system, now; ``state_dict()`` holds it.
         reshuffle_each_iteration : bool, default True
             Whether every pass has an order of its own. A rebuilt dataset goes through the same orders again.
 
@@ -187,13 +194,11 @@ class Dataset:
         Raises
         ------
         InvalidArgumentError
-            If `buffer_size` is less than 1, or an argument isn't of its type.
+            If `buffer_size` is out of its range, or an argument isn't of its type.
 
-        Notes
-        -----
-        The same seeds give TensorFlow's own order, bit for bit. ``shuffle`` before ``repeat`` keeps epochs apart; after it,
-        they blend. The order is drawn on indices: a large window costs neither a large buffer nor a late first element if
-        the records are large.
+        Notes ----- The same seeds give TensorFlow's own order, bit for bit. ``shuffle`` before ``repeat`` keeps epochs
+        apart; after it, they blend. The order is drawn on indices: a large window costs neither a large buffer nor a
+        late first element if the records are large.
 
         Where the source ends in an error, what is in the window is delivered first.
 
@@ -216,7 +221,9 @@ class Dataset:
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         return self._with(
             _ops.Shuffle.make(
-                check_int(buffer_size, "buffer_size", 1), seed, check_bool(reshuffle, "reshuffle_each_iteration")
+                check_int(buffer_size, "buffer_size", 1, _MOST_SHUFFLED),
+                seed,
+                check_bool(reshuffle, "reshuffle_each_iteration"),
             )
         )
 
@@ -271,8 +278,8 @@ class Dataset:
     def element_spec(self) -> Any:
         """The structure of an element.
 
-        An `ArraySpec`, or a dict of them where the records have fields (dicts in dicts for structures in structures). Batch
-        dimensions are `None`, or the batch size where ``drop_remainder=True`` makes it certain.
+        An `ArraySpec`, or a dict of them where the records have fields (dicts in dicts for structures in structures).
+        Batch dimensions are `None`, or the batch size where ``drop_remainder=True`` makes it certain.
         """
         dims: tuple[int | None, ...] = ()
         for op in self._ops:
@@ -307,6 +314,7 @@ class Dataset:
         return total
 
     def __bool__(self) -> bool:
+        """Return `True`, always."""
         # Without it, `if dataset:` would be __len__, which asks the file system.
         return True
 
@@ -315,13 +323,16 @@ class Dataset:
         return Iterator(self)
 
     def __repr__(self) -> str:
+        """Return the source and the steps, in one line."""
         steps = []
         for op in self._ops:
             words = op.describe() or ["prefetch", *vars(op).values()]
             steps.append(f".{words[0]}({', '.join(repr(word) for word in words[1:])})")
         count = len(self._source.files)
         files = os.fsdecode(self._source.files[0]) if count == 1 else f"{count} files"
-        return f"<FixedLengthRecordDataset of {files}, {self._source.record.record_bytes} bytes a record>{''.join(steps)}"
+        return (
+            f"<FixedLengthRecordDataset of {files}, {self._source.record.record_bytes} bytes a record>{''.join(steps)}"
+        )
 
     # -- for the iterator ----------------------------------------------------------------------------------------------
 
@@ -354,8 +365,8 @@ class Dataset:
                 most = max(most, -(-op.buffer_size // stacked))
         return most
 
-    def _shuffles(self) -> list[_ops.ShuffleSeeds]:
-        return [op.seeds for op in self._ops if isinstance(op, _ops.Shuffle)]
+    def _shuffles(self) -> list[_ops.Shuffle]:
+        return [op for op in self._ops if isinstance(op, _ops.Shuffle)]
 
     def _names(self) -> tuple[int, int]:
         return len(self._source.files), self._source.files.digest
@@ -381,8 +392,9 @@ class FixedLengthRecordDataset(Dataset):
     Parameters
     ----------
     filenames : str, bytes, os.PathLike, or a sequence of them
-        One name, or a sequence of names. A single name with ``*``, ``?`` or ``[`` in it, which isn't itself a file's name, is
-        a glob pattern: it is expanded here and now, sorted by bytes. Names in a sequence are always taken literally.
+        One name, or a sequence of names. A single name with ``*``, ``?`` or ``[`` in it, which isn't itself a file's
+        name, is a glob pattern: it is expanded here and now, sorted by bytes. Names in a sequence are always taken
+        literally.
     record_bytes : int, optional
         Length of a record in bytes. The element is then a row of bytes: dtype ``uint8``, shape ``(record_bytes,)``.
     header_bytes, footer_bytes : int, default 0
@@ -395,33 +407,31 @@ class FixedLengthRecordDataset(Dataset):
         From the start of a record to the start of the next one, in bytes; 0: the length of a record. Less makes records
         overlap, more leaves gaps.
     tail : {"error", "drop"}, default "error"
-        What to do about a file that ends inside a record: raise `TruncatedRecordError` after its whole records, or leave
-        the rest out and count it in ``stats()["dropped_tails"]``.
+        What to do about a file that ends inside a record: raise `TruncatedRecordError` after its whole records, or
+        leave the rest out and count it in ``stats()["dropped_tails"]``.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
 
     Raises
     ------
     InvalidArgumentError
-        If a number is out of its range, both or neither of `record` and `record_bytes` are given, `filenames` is empty, a
-        pattern matches nothing, or a name has a NUL in it.
+        If a number is out of its range, both or neither of `record` and `record_bytes` are given, `filenames` is
+        empty, a pattern matches nothing, or a name has a NUL in it.
     DtypeError
         If `record` is no dtype, holds Python objects, or has fields that overlap.
 
-    Notes
-    -----
-    Files are opened when their turn comes, and not here: a missing one, a directory, a cut one is an error in its place in
-    the order, after all good records before it. It names the file, and where it applies the offset and the record. Those
-    classes are `NotFoundError`, `PermissionDeniedError`, `NotAFileError`, `UnavailableError`, `TruncatedRecordError`,
-    `SourceChangedError` (a file that shrank or was replaced while it was in use).
+    Notes ----- Files are opened when their turn comes, and not here: a missing one, a directory, a cut one is an error
+    in its place in the order, after all good records before it. It names the file, and where it applies the offset and
+    the record. Those classes are `NotFoundError`, `PermissionDeniedError`, `NotAFileError`, `UnavailableError`,
+    `TruncatedRecordError`, `SourceChangedError` (a file that shrank or was replaced while it was in use).
 
-    A file of 0 bytes has no records and is no error; it is counted in ``stats()["empty_files"]``. One that is shorter than
-    its header and footer together is a `TruncatedRecordError`.
+    A file of 0 bytes has no records and is no error; it is counted in ``stats()["empty_files"]``. One that is shorter
+    than its header and footer together is a `TruncatedRecordError`.
 
     Booleans are made 0 or 1: any other byte counts as 1.
 
-    The class follows ``tf.data.FixedLengthRecordDataset``; new are `record`, `hop_bytes` and `tail`. tf.data refuses a file
-    with a cut record before its first record; here the whole ones are delivered.
+    The class follows ``tf.data.FixedLengthRecordDataset``; new are `record`, `hop_bytes` and `tail`. tf.data refuses a
+    file with a cut record before its first record; here the whole ones are delivered.
 
     Examples
     --------
@@ -456,7 +466,11 @@ class FixedLengthRecordDataset(Dataset):
     ) -> None:
         if (record is None) == (record_bytes is None):
             raise InvalidArgumentError("give either record_bytes or record, and not both")
-        plan = compile_record(record) if record is not None else compile_bytes(check_int(record_bytes, "record_bytes", 1, _MOST_BYTES))
+        plan = (
+            compile_record(record)
+            if record is not None
+            else compile_bytes(check_int(record_bytes, "record_bytes", 1, _MOST_BYTES))
+        )
         # tf.data's defaults for these two are None.
         header = check_int(0 if header_bytes is None else header_bytes, "header_bytes", 0, _MOST_BYTES)
         footer = check_int(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0, _MOST_BYTES)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from queuecore._core.pipeline import Stream
+from queuecore._core.pipeline import ShuffleCounter, Stream
 from queuecore.data import _state
 
 if TYPE_CHECKING:
@@ -18,18 +19,18 @@ __all__ = ["Iterator"]
 class Iterator(Stream):
     """Elements of a dataset, in its order. Made by ``iter(dataset)``.
 
-    Every ``next()`` returns an array, or a dict of arrays if the records have fields. The arrays are read-only or writable
-    NumPy views of memory that is used again once the last of them is gone: keep them as long as you like. Someone who keeps
-    more elements than `Options.max_leases` gets copies from then on.
+    Every ``next()`` returns an array, or a dict of arrays if the records have fields. The arrays are NumPy views of
+    memory that is used again once the last of them is gone: keep them as long as you like. Someone who keeps more than
+    `Options.max_leases` batches gets copies from then on, and one `RuntimeWarning`; with ``on_hold="raise"``
+    `SlotsExhaustedError`, after which it goes on once some are dropped.
 
-    Notes
-    -----
-    Threads start with the first ``next()``, which waits, without the GIL, until an element is complete; Ctrl-C ends the wait.
-    At the end it raises `StopIteration`, then and ever after. After an error the iterator is closed: further calls raise
-    `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with the next element.
+    Notes ----- Threads start with the first ``next()``, which waits, without the GIL, until an element is complete;
+    Ctrl-C ends the wait. At the end it raises `StopIteration`, then and ever after. After an error the iterator is
+    closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with
+    the next element.
 
-    One thread may use an iterator at a time. Several iterators, of one dataset or of several, don't disturb each other. In a
-    forked child, every use raises `ForkedPipelineError`; make a new iterator there.
+    One thread may use an iterator at a time. Several iterators, of one dataset or of several, don't disturb each
+    other. In a forked child, every use raises `ForkedPipelineError`; make a new iterator there.
 
     It is a context manager that closes itself. One that is dropped without that stops its threads as well.
 
@@ -55,18 +56,14 @@ class Iterator(Stream):
     __slots__ = ("__weakref__", "_dataset", "_seeds")
 
     _dataset: Dataset
-    # The pairs this stream was started with: those of the dataset change when a state brings others.
+    # The pairs of this stream: those of the dataset may change later, when a state brings others.
     _seeds: list[tuple[int, int]]
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._start()
-
-    def _start(self) -> None:
-        dataset = self._dataset
+        self._seeds = [shuffle.seeds.pair for shuffle in dataset._shuffles()]
         source, options = dataset._source, dataset._options
         workers, helps = dataset._threads()
-        self._seeds = [seeds.pair for seeds in dataset._shuffles()]
         super().__init__(
             source.files,
             record_bytes=source.record.record_bytes,
@@ -95,8 +92,8 @@ class Iterator(Stream):
         Parameters
         ----------
         timeout : float or None, default 1.0
-            How long to wait for the threads, in seconds; `None`: as long as it takes. A thread that is still inside a system
-            call then is left to itself, with the memory it may write to.
+            How long to wait for the threads, in seconds; `None`: as long as it takes. A thread that is still inside a
+            system call then is left to itself, with the memory it may write to.
 
         Notes
         -----
@@ -112,9 +109,10 @@ class Iterator(Stream):
         -------
         dict of str to int
             Among others ``elements`` (delivered), ``records``, ``bytes_read``, ``empty_files`` (files of no bytes),
-            ``dropped_tails`` (cut last records left out because of ``tail="drop"``), ``dropped_records`` (complete records
-            left out because an error cut a batch short under ``drop_remainder=True``), ``copied_batches`` (elements given as
-            copies because too many were held) and ``helped_units`` (pieces of work done by the consumer).
+            ``dropped_tails`` (cut last records left out because of ``tail="drop"``), ``dropped_records`` (complete
+            records left out because an error cut a batch short under ``drop_remainder=True``), ``copied_batches``
+            (elements given as copies because too many were held) and ``helped_units`` (pieces of work done by the
+            consumer).
 
         Notes
         -----
@@ -128,8 +126,8 @@ class Iterator(Stream):
         Returns
         -------
         dict
-            Only strings, ints, lists and dicts: it survives JSON. Its size depends neither on the number of files nor on the
-            shuffle's buffer. It is a copy.
+            Only strings, ints, lists and dicts: it survives JSON. Its size depends neither on the number of files nor
+            on the shuffle's buffer. It is a copy.
 
         Raises
         ------
@@ -150,14 +148,14 @@ class Iterator(Stream):
         Parameters
         ----------
         state : mapping
-            From an iterator of the same files and the same steps, in this process or another. The number of threads, the
-            prefetching and all `Options` may differ.
+            From an iterator of the same files and the same steps, in this process or another. The number of threads,
+            the prefetching and all `Options` may differ.
 
         Raises
         ------
         ResumeMismatchError
-            If the state is of other steps, seeds or files, or of files that have changed since, or is damaged; the message
-            names the difference. The iterator stays where it is.
+            If the state is of other steps, seeds or files, or of files that have changed since, or is damaged; the
+            message names the difference. The iterator stays where it is.
         InvalidArgumentError
             If it is no dict.
         FailedPreconditionError
@@ -166,27 +164,47 @@ class Iterator(Stream):
         Notes
         -----
         No record is read for it: the place is found by going through the order. A shuffle without a seed takes over the
-        state's, and so do later iterators of this dataset: whole epochs go on as they would have.
+        state's. Later iterators of this dataset begin with the pass after the state's: whole epochs go on as they would
+        have.
         """
+        if self.closed:
+            # Its end is a place like any other; closed or failed, it says so here.
+            with contextlib.suppress(StopIteration):
+                next(self)
         dataset = self._dataset
         shuffles = dataset._shuffles()
-        own = [(pair, seeds.seeded) for pair, seeds in zip(self._seeds, shuffles, strict=True)]
+        own = [(pair, shuffle.seeds.seeded) for pair, shuffle in zip(self._seeds, shuffles, strict=True)]
         at = _state.unpack(state, dataset._describe(), dataset._names(), own)
-        if self._seeds != at.seeds:
-            for seeds, pair in zip(shuffles, at.seeds, strict=True):
-                if seeds.pair != pair:
-                    seeds.adopt(pair)
-            super().close()
-            self._start()
-        super().restore(at.elements, at.iterations, at.files_known, at.files_digest)
+        # Other seeds get a counter of their own: iterators that run on with the old ones must not move it.
+        counters = [
+            shuffle.seeds.counter if shuffle.seeds.pair == pair else ShuffleCounter()
+            for shuffle, pair in zip(shuffles, at.seeds, strict=True)
+        ]
+        super().restore(
+            at.elements,
+            at.iterations,
+            at.files_known,
+            at.files_digest,
+            at.seeds,
+            [counter if shuffle.reshuffle else None for shuffle, counter in zip(shuffles, counters, strict=True)],
+            at.begun,
+        )
+        self._seeds = at.seeds
+        for index, (shuffle, counter) in enumerate(zip(shuffles, counters, strict=True)):
+            shuffle.seeds.pair = at.seeds[index]
+            shuffle.seeds.counter = counter
+            counter.next_iteration = at.iterations[index] + at.begun[index]
 
     def __enter__(self) -> Self:
+        """Return this iterator."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Close it."""
         self.close()
 
     def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: threads and open files can't be."""
         raise TypeError("an iterator can't be pickled or copied: pickle its dataset and its state_dict() instead")

@@ -24,12 +24,12 @@ class Options:
     Parameters
     ----------
     num_threads : int, optional
-        Native worker threads, 1 to 1024. Default (`None` or `AUTOTUNE`): the dataset's ``num_parallel_reads`` if given, else
-        the CPUs this process may use, less one for the consumer, at least 1 and at most 8. A consumer that finds nothing
-        ready works too, instead of sleeping, unless 1 is given here.
+        Native worker threads, 1 to 1024. Default (`None` or `AUTOTUNE`): the dataset's ``num_parallel_reads`` if
+        given, else the CPUs this process may use, less one for the consumer, at least 1 and at most 8. A consumer that
+        finds nothing ready works too, instead of sleeping, unless 1 is given here.
     on_hold : {"copy", "raise"}, optional
-        What happens when the consumer holds `max_leases` elements and asks for one more. ``"copy"`` (the default) gives it an
-        array of its own, which costs a copy; ``"raise"`` raises `SlotsExhaustedError`.
+        What happens when the consumer holds `max_leases` elements and asks for one more. ``"copy"`` (the default)
+        gives it an array of its own, which costs a copy; ``"raise"`` raises `SlotsExhaustedError`.
     max_leases : int, optional
         Elements of which the consumer may hold views at the same time, 1 to 65536. Default 4; a ``for`` loop needs 2.
 
@@ -56,6 +56,7 @@ class Options:
     max_leases: int | None = None
 
     def __post_init__(self) -> None:
+        """Check the values."""
         check_threads(self.num_threads, "num_threads")
         if self.on_hold not in (None, "copy", "raise"):
             raise InvalidArgumentError(f'on_hold must be "copy" or "raise", not {self.on_hold!r}')

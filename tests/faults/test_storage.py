@@ -1,12 +1,11 @@
 """Storage that misbehaves while it is being read: errors in the middle, short answers, files changed by others."""
 
 import errno
-import itertools
 import os
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, apply, dataset, own, pull, run, threads, values, write_files
+from helpers.chains import THREADS, apply, dataset, own, pull, run, threads, write_files
 from helpers.oracle import Model, assert_same
 from helpers.process import open_descriptors, soon, thread_count
 

@@ -1,7 +1,7 @@
 """What a dataset must yield, said again in plain Python and NumPy: slow, obvious, and sharing no code with the library.
 
-`Philox` is the generator behind TensorFlow's shuffles. `Model` takes the bytes of the files and a chain of steps, and goes
-through the elements. Steps are tuples, from the source up::
+`Philox` is the generator behind TensorFlow's shuffles. `Model` takes the bytes of the files and a chain of steps, and
+goes through the elements. Steps are tuples, from the source up::
 
     ("take", n)  ("skip", n)  ("repeat", n)  ("batch", n, drop_remainder)  ("shuffle", buffer_size, seed, reshuffle)
 

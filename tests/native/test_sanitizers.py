@@ -24,7 +24,7 @@ REPORTED = {"thread": 66, "address": 67, "undefined": 68}
 SUPPRESSIONS = Path(__file__).with_name("tsan_suppressions.txt")
 
 # Without a sanitizer this is a quick look; under one it is the job.
-SCALE = 1.0 if TREE else 0.5
+SCALE = 10.0 if TREE else 0.5
 
 
 def package_folder() -> Path:
@@ -79,21 +79,20 @@ def fixed_addresses() -> list[str]:
     return prefix if done.returncode == 0 else []
 
 
-def run(job: str, scale: float = SCALE) -> subprocess.CompletedProcess[str]:
-    """Run one job of the driver in a child process."""
+def run_python(*arguments: str, timeout: float = 500 if TREE else 50, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a child process, under the sanitizer if there is one."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "QUEUECORE"))}
     prefix: list[str] = []
     if TREE:
         environment |= {"PYTHONPATH": TREE, **sanitizer_environment()}
         prefix = fixed_addresses()
-    environment["QUEUECORE_EXPECT"] = str(package_folder())
-    return subprocess.run(
-        [*prefix, sys.executable, "-P", str(DRIVER), job, str(scale)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=500 if TREE else 50,
-    )
+    command = [*prefix, sys.executable, "-P", *arguments]
+    return subprocess.run(command, env=environment | more, capture_output=True, text=True, timeout=timeout)
+
+
+def run(job: str) -> subprocess.CompletedProcess[str]:
+    """Run one job of the driver."""
+    return run_python(str(DRIVER), job, str(SCALE), QUEUECORE_EXPECT=str(package_folder()))
 
 
 def found(job: str) -> dict:
@@ -120,6 +119,21 @@ def test_whole_pipelines_give_the_same_batches_with_any_number_of_threads():
 
 def test_iterators_end_while_threads_work_for_them():
     assert found("early_end")["kept"] >= 4
+
+
+@pytest.mark.skipif("address" not in KINDS, reason="for the address sanitizer: run `make sanitize`")
+@pytest.mark.watchdog(1800)
+def test_bad_input_and_every_order(tmp_path):
+    # What the other tests provoke is where memory goes wrong. -s: a report must not end in pytest's own capture.
+    tests = DRIVER.parents[1]
+    done = run_python(
+        *("-m", "pytest", "-s", "-q", "-x", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'temp'}"),
+        *(str(tests / name) for name in ("faults", "unit/test_order.py", "unit/test_record.py")),
+        *sorted(str(one) for one in tests.glob("unit/test_data*.py")),
+        timeout=1800,
+        QUEUECORE_WATCHDOG="600",
+    )
+    assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-20000:]
 
 
 @pytest.mark.parametrize(

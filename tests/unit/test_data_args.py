@@ -59,6 +59,16 @@ def test_sizes(tmp_path, method, bad):
         getattr(FixedLengthRecordDataset(tmp_path / "x", 4), method)(bad)
 
 
+def test_sizes_that_no_memory_holds(tmp_path):
+    ds = FixedLengthRecordDataset(tmp_path / "x", 4)
+    with pytest.raises(InvalidArgumentError):
+        ds.shuffle(2**31)
+    with pytest.raises(InvalidArgumentError):
+        ds.batch(2**41)
+    with pytest.raises(InvalidArgumentError):
+        ds.batch(2**20).batch(2**21)
+
+
 @pytest.mark.parametrize("bad", [0, "yes", 1.0])
 def test_flags(tmp_path, bad):
     ds = FixedLengthRecordDataset(tmp_path / "x", 4)

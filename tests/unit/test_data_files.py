@@ -107,7 +107,11 @@ def test_len_is_the_number_of_elements(tmp_path_factory, ops):
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(ops=chains(), sizes=st.lists(st.integers(0, 30), min_size=1, max_size=4), frame=st.sampled_from([{}, {"header": 3}, {"hop": 7}, {"hop": 2}]))
+@given(
+    ops=chains(),
+    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=4),
+    frame=st.sampled_from([{}, {"header": 3}, {"hop": 7}, {"hop": 2}]),
+)
 def test_len_fails_where_iterating_fails(tmp_path_factory, ops, sizes, frame):
     # A shuffle reads ahead: it may meet an error that len() doesn't need to reach, but not the other way round.
     contents = [bytes(size) for size in sizes]
@@ -156,9 +160,11 @@ def test_len_of_a_list_with_a_bad_file(tmp_path):
 @pytest.mark.parametrize("number", [1, 2, 8])
 def test_empty_files_are_counted(tmp_path, number):
     paths = write_files(tmp_path, [b"", b"ab", b"", b"", b"c"])
-    with iter(threads(FixedLengthRecordDataset(paths, 1, 3, tail="drop"), number)) as it:
-        with pytest.raises(qc.errors.TruncatedRecordError):
-            next(it)
+    with (
+        iter(threads(FixedLengthRecordDataset(paths, 1, 3, tail="drop"), number)) as it,
+        pytest.raises(qc.errors.TruncatedRecordError),
+    ):
+        next(it)
     with iter(threads(FixedLengthRecordDataset(paths, 1), number)) as it:
         assert len(list(it)) == 3
         assert it.stats()["empty_files"] == 3

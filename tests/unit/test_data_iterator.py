@@ -54,7 +54,18 @@ def test_close_waits_for_the_threads(ds):
     next(it)
     assert thread_count() > before
     it.close()
-    assert thread_count() == before
+    # What the system counts may lag a little behind the thread's last step.
+    assert soon(lambda: thread_count() == before, 0.1)
+
+
+def test_close_gives_the_files_back(ds):
+    descriptors = open_descriptors()
+    it = iter(ds)
+    batch = next(it)
+    assert open_descriptors() > descriptors
+    it.close()
+    assert open_descriptors() == descriptors
+    assert batch.shape == (8, 4096)
 
 
 def test_a_cycle_is_collected(ds):
@@ -159,7 +170,7 @@ def test_many_iterators_one_after_the_other(ds):
     for _ in range(100):
         with iter(ds) as it:
             next(it)
-    assert thread_count() == before
+    assert soon(lambda: thread_count() == before, 0.1)
     assert open_descriptors() == descriptors
 
 
@@ -193,18 +204,22 @@ def test_stats(ds):
     assert all(type(value) is int for value in stats.values())
 
 
+@pytest.fixture(scope="module")
+def tiny_files(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("tiny"), [bytes([index % 256]) * (index % 3) for index in range(3000)])
+
+
 @pytest.mark.parametrize("number", [*THREADS, None])
-def test_many_tiny_files(tmp_path, number):
-    paths = write_files(tmp_path, [bytes([index % 256]) * (index % 3) for index in range(3000)])
+def test_many_tiny_files(tiny_files, number):
     before, most, got = open_descriptors(), 0, []
-    ds = threads(FixedLengthRecordDataset(paths, 1).batch(50), number)
+    ds = threads(FixedLengthRecordDataset(tiny_files, 1).batch(50), number)
     workers = ds._threads()[0]
     with iter(ds) as it:
         for batch in it:
             got.extend(batch[:, 0].tolist())
             most = max(most, open_descriptors() - before)
     assert got == [index % 256 for index in range(3000) for _ in range(index % 3)]
-    assert most <= workers + 1 + 8
+    assert most <= workers + 16
     assert open_descriptors() == before
 
 

@@ -14,14 +14,33 @@ from queuecore.data import ArraySpec, FixedLengthRecordDataset
 from queuecore.data._record import compile_record
 
 SCALARS = [
-    *("u1", "i1", "?", "f2", ">f2", "f4", ">f4", "f8", ">f8", "i2", ">i2", "u4", ">u4", "i8", ">u8", "c8", ">c8", "c16"),
+    *(
+        "u1",
+        "i1",
+        "?",
+        "f2",
+        ">f2",
+        "f4",
+        ">f4",
+        "f8",
+        ">f8",
+        "i2",
+        ">i2",
+        "u4",
+        ">u4",
+        "i8",
+        ">u8",
+        "c8",
+        ">c8",
+        "c16",
+    ),
     *(">c16", "S1", "S5", "V3", "U2", ">U2", "M8[ns]", ">M8[s]", "m8[us]", ">m8[h]"),
 ]
 
 
 @st.composite
 def record_dtypes(draw, depth=2):
-    """Structured dtypes of any nesting: sub-arrays, structures, arrays of structures, gaps, fields out of order, titles."""
+    """Structured dtypes of any nesting: sub-arrays, arrays of structures, gaps, fields out of order, titles."""
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         base = np.dtype(draw(st.sampled_from(SCALARS)))
     else:
@@ -44,7 +63,9 @@ def record_dtypes(draw, depth=2):
 @given(record=record_dtypes(), data=st.data())
 def test_fields_are_numpys(tmp_path_factory, record, data):
     rows = data.draw(st.integers(0, 9))
-    content = np.random.default_rng(data.draw(st.integers(0, 2**32))).integers(0, 256, rows * record.itemsize, dtype=np.uint8)
+    content = np.random.default_rng(data.draw(st.integers(0, 2**32))).integers(
+        0, 256, rows * record.itemsize, dtype=np.uint8
+    )
     files = write_files(tmp_path_factory.mktemp("record"), [content.tobytes()])
     ops = data.draw(st.sampled_from([[], [("batch", 4, False)], [("batch", 2, True), ("batch", 2, False)]]))
     ds = dataset(files, record)
@@ -73,7 +94,15 @@ def test_each_dtype(tmp_path, record, number):
 def test_wide_records_in_blocks_of_any_size(tmp_path):
     # Swapped, scattered and plain fields side by side, records larger and smaller than what is read at once.
     for image in ((1,), (100,), (3, 32, 32), (300, 1000)):
-        record = np.dtype([("label", "u1"), ("weight", ">f8"), ("flag", "?"), ("image", ">u2", image), ("box", [("x", ">i2"), ("y", "u1")], (5,))])
+        record = np.dtype(
+            [
+                ("label", "u1"),
+                ("weight", ">f8"),
+                ("flag", "?"),
+                ("image", ">u2", image),
+                ("box", [("x", ">i2"), ("y", "u1")], (5,)),
+            ]
+        )
         content = np.random.default_rng(3).integers(0, 256, 37 * record.itemsize, dtype=np.uint8).tobytes()
         files = write_files(tmp_path, [content])
         for number in THREADS:
@@ -90,7 +119,12 @@ def _pieces(leaf):
 def test_contiguous_fields_are_one_piece():
     plan = compile_record([("label", "u1"), ("image", "u1", (3, 32, 32)), ("point", [("x", "f4"), ("y", "f4")], (1,))])
     assert plan.record_bytes == 3073 + 8
-    assert [(leaf.offsets, leaf.piece_bytes) for leaf in plan.leaves] == [((0,), 1), ((1,), 3072), ((3073,), 4), ((3077,), 4)]
+    assert [(leaf.offsets, leaf.piece_bytes) for leaf in plan.leaves] == [
+        ((0,), 1),
+        ((1,), 3072),
+        ((3073,), 4),
+        ((3077,), 4),
+    ]
     assert plan.template == {"label": 0, "image": 1, "point": {"x": 2, "y": 3}}
     assert [leaf.shape for leaf in plan.leaves] == [(), (3, 32, 32), (1,), (1,)]
 
@@ -105,7 +139,18 @@ def test_arrays_of_structures_are_cut_into_equal_pieces():
 
 @pytest.mark.parametrize(
     ("word", "swap"),
-    [("u1", 0), ("<i4", 0), (">i4", 4), (">f2", 2), (">c8", 4), (">c16", 8), (">U3", 4), ("S3", 0), ("?", -1), (">M8[s]", 8)],
+    [
+        ("u1", 0),
+        ("<i4", 0),
+        (">i4", 4),
+        (">f2", 2),
+        (">c8", 4),
+        (">c16", 8),
+        (">U3", 4),
+        ("S3", 0),
+        ("?", -1),
+        (">M8[s]", 8),
+    ],
 )
 def test_swap(word, swap):
     (leaf,) = compile_record(word).leaves

@@ -103,6 +103,7 @@ cdef struct Op:
     int64_t size         # n of take, skip, repeat (-1: no bound); batch size; buffer size
     int64_t rows         # records of a whole element
     bint drop            # batch: drop_remainder
+    bint gives_ids       # its runs are rows of the store
     int64_t done         # take, skip: elements so far; repeat: passes finished
     bint any             # repeat: this pass has given something
     bint again           # repeat: restart before the next pull
@@ -129,6 +130,7 @@ cdef struct Order:
     Op* bottom_shuffle   # or NULL
     FileTable* table
     Fault fault          # why it ended early
+    bint faulted         # the source has met its fault
     Fault cut_fault
     int64_t dropped      # records of incomplete elements left out (drop_remainder)
     int64_t skip_left    # elements still to fast-forward

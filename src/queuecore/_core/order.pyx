@@ -220,6 +220,7 @@ cdef int _pull_source(Order* order, Op* op, int64_t max_rows, RunList* out) noex
                 order.fault = order.cut_fault
             else:
                 table_fault(order.table, op.bad_file, &order.fault)
+            order.faulted = True
         return status
     if n > max_rows:
         n = max_rows
@@ -245,18 +246,18 @@ cdef int _pull_take(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
     return status
 
 
-cdef inline void _discard_run(Order* order, const Run* run) noexcept nogil:
+cdef inline void _discard_run(Order* order, const Op* op, const Run* run) noexcept nogil:
+    # A run out of this operator that nobody will read: if it names rows of the store, these are free again.
     cdef int64_t i
-    if order.bottom_shuffle != NULL and order.bottom_shuffle.shuffle.stored:
+    if op.gives_ids:
         for i in range(run.n):
             _id_give(order.bottom_shuffle.shuffle, run.ordinal + i)
 
 
-cdef void _discard(Order* order, RunList* list_) noexcept nogil:
-    # Rows that nobody will read: a stored shuffle's rows are free again.
+cdef void _discard(Order* order, const Op* op, const RunList* list_) noexcept nogil:
     cdef int32_t i
     for i in range(list_.count):
-        _discard_run(order, &list_.runs[i])
+        _discard_run(order, op, &list_.runs[i])
 
 
 cdef int _pull_skip(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
@@ -272,7 +273,7 @@ cdef int _pull_skip(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
             _clear(&op.scratch)
             status = _pull(order, op.up, left if op.rows == 1 and left < SCRATCH_RUNS else SCRATCH_RUNS, &op.scratch)
             op.done += _given(op, &op.scratch)
-            _discard(order, &op.scratch)
+            _discard(order, op.up, &op.scratch)
             return status  # nothing given yet: the caller comes again
     return _pull(order, op.up, max_rows, out)
 
@@ -313,6 +314,8 @@ cdef int _step_batch(Order* order, Op* op, int64_t max_rows, RunList* out) noexc
         out.subs = 0
     else:
         op.open_sub += out.rows - before
+        if out.closed and op.open_sub == 0:  # a cut took all of it
+            out.closed = False
         if out.closed:
             if op.subs > 0 and op.open_sub != op.sub_rows:
                 return _unequal(order, op)
@@ -334,6 +337,9 @@ cdef int _step_batch(Order* order, Op* op, int64_t max_rows, RunList* out) noexc
 
 
 cdef int _unequal(Order* order, Op* op) noexcept nogil:
+    op.ended = PULL_FAULT
+    if order.faulted:  # the shorter one was cut short by an error, which is then what there is to say
+        return PULL_FAULT
     memset(&order.fault, 0, sizeof(Fault))
     order.fault.code = CODE_INVALID_ARGUMENT
     order.fault.what = WHAT_UNEQUAL
@@ -341,7 +347,6 @@ cdef int _unequal(Order* order, Op* op) noexcept nogil:
     order.fault.file = order.fault.offset = order.fault.record = -1
     order.fault.a = op.sub_rows
     order.fault.b = op.open_sub
-    op.ended = PULL_FAULT
     return PULL_FAULT
 
 
@@ -393,6 +398,27 @@ cdef bint _element_give(Element* e, int64_t max_rows, RunList* out) noexcept nog
     return out.closed
 
 
+cdef void _drop_tail(Order* order, const Op* op, Element* e, int64_t rows) noexcept nogil:
+    # Takes the last rows off again.
+    cdef Run* last
+    cdef Run tail
+    cdef int64_t n
+    if rows > e.rows:  # a cut has taken some already
+        rows = e.rows
+    e.rows -= rows
+    order.dropped += rows
+    while rows > 0:
+        last = &e.runs[e.count - 1]
+        n = last.n if last.n < rows else rows
+        last.n -= n
+        rows -= n
+        tail.ordinal = last.ordinal + last.n
+        tail.n = n
+        _discard_run(order, op, &tail)
+        if last.n == 0:
+            e.count -= 1
+
+
 cdef int _pull_batch(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef int32_t i
     cdef int status
@@ -408,10 +434,18 @@ cdef int _pull_batch(Order* order, Op* op, int64_t max_rows, RunList* out) noexc
             op.giving = True
             op.held.subs = op.scratch.subs
         else:
+            if status == PULL_FAULT and order.faulted and not op.drop and op.subs > 0:
+                # Whole elements stand before the one that an error cut short: they are given, as a short batch.
+                _drop_tail(order, op, &op.held, op.open_sub)
+                op.held.subs = op.subs
+                op.giving = op.held.rows > 0
+                op.subs = 0
+                op.open_rows = 0
+                return PULL_OK
             if (status == PULL_END or status == PULL_FAULT) and op.held.rows > 0:
                 order.dropped += op.held.rows
                 for i in range(op.held.count):
-                    _discard_run(order, &op.held.runs[i])
+                    _discard_run(order, op, &op.held.runs[i])
                 _element_clear(&op.held)
             return status
     if _element_give(&op.held, max_rows, out):
@@ -431,6 +465,7 @@ cdef int _enter(Order* order, Op* op) noexcept nogil:
             k = s.ahead_out % s.ahead_room
             if s.ahead_out == s.failed_at:
                 order.fault = s.failed
+                order.faulted = True
                 s.ended = PULL_FAULT
                 break
             if not s.ahead_loaded[k]:
@@ -687,7 +722,7 @@ cdef int order_forward(Order* order, int64_t budget) noexcept nogil:
         status = _pull(order, top, n, scratch)
         order.skip_left -= _given(top, scratch)
         spent += 1 + scratch.rows
-        _discard(order, scratch)
+        _discard(order, top, scratch)
         if status != PULL_OK:
             return status
     return PULL_OK
@@ -774,6 +809,7 @@ cdef Order* order_new(FileTable* table, const OpSpec* specs, int32_t count, int6
                 return NULL
             if order.bottom_shuffle == NULL:
                 order.bottom_shuffle = op
+        op.gives_ids = op.up.gives_ids or (op.shuffle != NULL and op.shuffle.stored)
     order.top = &order.ops[count]
     return order
 
@@ -835,6 +871,11 @@ cdef void _trim_element(Element* e, int64_t cut_pass, int64_t cut_ordinal) noexc
             e.count = k
             break
         e.rows += e.runs[k].n
+    if e.given >= e.count:
+        e.given = e.count
+        e.offset = 0
+    elif e.offset > e.runs[e.given].n:
+        e.offset = e.runs[e.given].n
 
 
 cdef void _purge(Op* op, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
@@ -843,7 +884,8 @@ cdef void _purge(Op* op, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
     cdef int64_t i, id, kept = 0, count
     cdef int32_t k
     cdef Run* run
-    _trim_element(&op.held, cut_pass, cut_ordinal)
+    if not op.gives_ids:
+        _trim_element(&op.held, cut_pass, cut_ordinal)
     if s == NULL:
         return
     count = s.count
@@ -862,6 +904,8 @@ cdef void _purge(Op* op, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
     s.count = kept
     if s.filling >= 0:
         _trim_element(&s.elements[s.filling], cut_pass, cut_ordinal)
+    if s.emitting >= 0:
+        _trim_element(&s.elements[s.emitting], cut_pass, cut_ordinal)
     if s.scratch_at < s.scratch.count and s.elements == NULL:
         run = &s.scratch.runs[s.scratch_at]
         run.ordinal += s.scratch_offset

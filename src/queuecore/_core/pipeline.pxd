@@ -49,6 +49,7 @@ cdef struct Config:
     int32_t threads
     bint help
     int64_t unit_rows
+    int64_t unit_segments
     int64_t load_rows
     int64_t width
     int64_t max_leases

@@ -26,8 +26,8 @@ from queuecore._core.runtime cimport (
     STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_fault, stop_requested)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, FileList, FileTable, Names, name_of, read_full, table_claim, table_discover, table_drop,
-    table_find, table_new, table_pin, table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, FileList, FileTable, Names, name_of, read_full, table_claim, table_close_idle,
+    table_discover, table_drop, table_find, table_new, table_pin, table_unpin)
 from queuecore._core.window cimport (
     window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open, window_ready,
     window_take)
@@ -66,11 +66,13 @@ cdef enum:
     UNIT_BYTES = 512 << 10       # of one unit, at most: more makes the first batch late, less pays more for claiming
     SMALL_UNIT_BYTES = 256 << 10  # when several batches make a unit
     CHUNK_BYTES = 64 << 10       # when elements are records
+    CHUNK_ROWS = 4096
+    UNIT_BATCHES = 64            # of one unit, at most
     STORE_BYTES = 256 << 20      # a shuffle store is never larger
     STORE_RECORD_BYTES = 32 << 10  # from here one read a record costs less than a second copy
     LOAD_SCATTER_BYTES = 512     # from here the kernel scatters records into the store
     IOVECS = 1024
-    DISCOVER_AHEAD = 8           # files that are opened before they are needed
+    DISCOVER_AHEAD = 6           # files that are opened before they are needed
     IDLE_FILES = 128             # kept open for a shuffle that jumps between files
     HELPERS = 4                  # units kept for consumers that help
     SLICE_NS = 50000000          # a Python thread looks for signals this often
@@ -86,10 +88,9 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t ordinal, int64_t n, unsigned c
     cdef Layout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
-    cdef int64_t done = 0, m, part, record, offset, got = 0, most
+    cdef int64_t done = 0, m, part, record, offset, got = 0, most, before
     cdef Leaf* leaf = p.leaves
     cdef int fd, count
-    cdef bint last
     if layout.lone_records:
         most = 1
     elif layout.place == PLACE_DIRECT:
@@ -106,7 +107,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t ordinal, int64_t n, unsigned c
         m = e.count - record
         if m > n - done:
             m = n - done
-        last = p.order.bottom_shuffle == NULL and record + m == e.count
+        before = done
         fd = table_pin(t, u.file_hint, fault)
         if fd < 0:
             fault.record = record
@@ -137,7 +138,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t ordinal, int64_t n, unsigned c
             m -= part
             if status[0] != READ_OK:
                 break
-        table_unpin(t, u.file_hint, last)
+        table_unpin(t, u.file_hint, done - before if p.order.bottom_shuffle == NULL else 0)
     return done
 
 
@@ -195,10 +196,10 @@ cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef Run* run
-    cdef int64_t at = 0, done, m, part, record, got = 0, i, gap
+    cdef int64_t at = 0, done, m, part, record, got = 0, i, gap, before
     cdef int32_t r
     cdef int fd, count, status = READ_OK
-    cdef bint scatter, last
+    cdef bint scatter
     gap = layout.hop_bytes - layout.record_bytes
     scatter = gap >= 0 and layout.record_bytes >= LOAD_SCATTER_BYTES and not layout.lone_records
     for r in range(u.runs.count):
@@ -211,7 +212,7 @@ cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
             m = e.count - record
             if m > run.n - done:
                 m = run.n - done
-            last = record + m == e.count
+            before = done
             fd = table_pin(t, u.file_hint, &u.fault)
             if fd < 0:
                 u.fault.record = record
@@ -245,7 +246,7 @@ cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
                 done += part
                 record += part
                 m -= part
-            table_unpin(t, u.file_hint, last)
+            table_unpin(t, u.file_hint, done - before)
             if status == READ_NOT_CACHED:
                 return False
             if status != READ_OK:
@@ -308,7 +309,7 @@ cdef void _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     u.segment_count = 0
     u.segment_at = 0
     u.rows = 0
-    while u.rows < p.config.unit_rows and p.end_status == PULL_OK:
+    while u.rows < p.config.unit_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK:
         if p.open == NULL:
             if not window_has_room(p.window, p.next_batch) or not slots_pop(&p.slab.stack, &slot):
                 break
@@ -342,7 +343,7 @@ cdef void _plan_rows(Pipe* p, Unit* u) noexcept nogil:
                 b.mark_pass = last.pass_
                 b.mark_end = last.ordinal + last.n
         # Elements that are records share a chunk, which closes when it is full.
-        if b.rows == p.config.batch_rows if not p.config.batched or p.order.top.rows == 1 else list_.closed:
+        if b.rows == p.config.batch_rows if not p.config.batched or p.order.top.rows == 1 else list_.closed and b.rows > 0:
             b.subs = list_.subs
             used += list_.count
             s = NULL
@@ -526,6 +527,12 @@ cdef void _drop(void* context) noexcept nogil:
         _pipe_free(p)
 
 
+cdef void _worker_drop(void* context) noexcept nogil:
+    # Files are for workers: whoever leaves closes those that nobody reads, so that an ended stream holds none.
+    table_close_idle((<Pipe*>context).table)
+    _drop(context)
+
+
 cdef void _pipe_free(Pipe* p) noexcept nogil:
     cdef int32_t i
     cdef Unit* u
@@ -577,7 +584,7 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
     for i in range(p.unit_count):
         u = &p.units[i]
         u.runs.runs = <Run*>malloc((ids + 1) * sizeof(Run))
-        u.segments = <Segment*>malloc((rows + 1) * sizeof(Segment))
+        u.segments = <Segment*>malloc((p.config.unit_segments + 1) * sizeof(Segment))
         u.ids = <uint32_t*>malloc((ids + 1) * sizeof(uint32_t))
         u.iov = <iovec*>malloc((IOVECS + 1) * sizeof(iovec))
         u.stage = <unsigned char*>alloc_lines(stage)
@@ -622,7 +629,8 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
         return NULL
     p.shared.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
     memcpy(p.specs, plan.specs, plan.spec_count * sizeof(OpSpec))
-    memcpy(p.cuts, cuts, cut_count * sizeof(Cut))
+    if cut_count > 0:
+        memcpy(p.cuts, cuts, cut_count * sizeof(Cut))
     p.cut_count = cut_count
     pieces = 0
     for i in range(plan.layout.leaf_count):
@@ -652,7 +660,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             return NULL
     p.order.skip_left = p.cuts[0].at if cut_count > 0 else skip
     p.runner.step = _step
-    p.runner.release = _drop
+    p.runner.release = _worker_drop
     p.runner.context = p
     return p
 
@@ -832,6 +840,8 @@ cdef class Stream:
         c.max_leases = max_leases
         if not c.batched:
             c.batch_rows = CHUNK_BYTES // row_bytes if row_bytes < CHUNK_BYTES else 1
+            if c.batch_rows > CHUNK_ROWS:
+                c.batch_rows = CHUNK_ROWS
         batch_bytes = c.batch_rows * (hop_bytes if hop_bytes < 2 * record_bytes else record_bytes)
         if batch_bytes >= UNIT_BYTES:
             per_unit = (batch_bytes + UNIT_BYTES - 1) // UNIT_BYTES
@@ -839,7 +849,10 @@ cdef class Stream:
             per_unit = 1
         else:
             per_unit = SMALL_UNIT_BYTES // batch_bytes if batch_bytes < SMALL_UNIT_BYTES else 1
+            if per_unit > UNIT_BATCHES:
+                per_unit = UNIT_BATCHES
             c.unit_rows = c.batch_rows * per_unit
+        c.unit_segments = 2 * per_unit + 2  # short batches make more of them: then a unit has fewer rows
         # Enough batches in flight that every worker has a unit and the consumer finds one ready.
         c.width = ((num_threads + 2) * c.unit_rows + c.batch_rows - 1) // c.batch_rows + 1
         if c.width < prefetch + 1:
@@ -853,7 +866,7 @@ cdef class Stream:
                 stored = False
                 c.store_rows = 0
         # Linear runs close a file at its end; jumping ones keep some open.
-        fd_limit = num_threads + DISCOVER_AHEAD
+        fd_limit = num_threads + DISCOVER_AHEAD + 1
         if self.shuffles and not stored:
             fd_limit = IDLE_FILES
         self.table = table_new(files.names, record_bytes, header_bytes, footer_bytes, hop_bytes, drop_tail, <int32_t>fd_limit)
@@ -1158,8 +1171,8 @@ cdef class Stream:
         cdef int n = len(self.levels), i
         cdef int64_t rows = b.rows, size
         if n > 1:
-            dims[0] = b.subs
-            rows = rows // b.subs
+            dims[0] = b.subs if b.subs else rows  # an inner batch of one record counts as a record
+            rows = rows // dims[0]
             for i in range(n - 2, 0, -1):
                 size = 1
                 for inner in self.levels[:i]:
@@ -1264,34 +1277,46 @@ cdef class Stream:
             "files_known": known,
             "files_digest": digest,
             "iterations": [self.base[i] for i in range(self.shuffles)],
+            "begun": [self.begun[i] for i in range(self.shuffles)],
         }
 
-    def restore(self, int64_t elements, list iterations, int64_t files_known, uint64_t files_digest):
-        """Go on after `elements` elements, as an iterator that had delivered them would."""
-        cdef int i
+    def restore(self, int64_t elements, list iterations, int64_t files_known, uint64_t files_digest, list seeds, list counters, list begun):
+        """Go on after `elements` elements, as an iterator that had delivered them would.
+
+        Raises `ResumeMismatchError`, and changes nothing, if the place or the first `files_known` files are not those.
+        """
+        cdef int64_t i
         cdef FileTable* t
+        cdef OpSpec* spec
         if self.generation != fork_generation():
             self._refuse()
-        if elements < 0 or files_known < 0 or files_known > self.files.names.count or len(iterations) != self.shuffles:
-            raise _errors.ResumeMismatchError("the saved position does not fit this dataset's operations or files")
-        self._discard_pipe()
+        if (elements < 0 or files_known < 0 or files_known > self.files.names.count
+                or not len(iterations) == len(seeds) == len(counters) == len(begun) == self.shuffles):
+            raise _errors.ResumeMismatchError("the saved place does not fit this dataset's operations or files")
         t = table_new(self.files.names, self.table.record_bytes, self.table.header_bytes, self.table.footer_bytes,
                       self.table.hop_bytes, self.table.drop_tail, self.table.fd_limit)
         if t == NULL:
             raise MemoryError
-        table_drop(self.table)
-        self.table = t
         with nogil:
             for i in range(files_known):
-                table_claim(t, files_known)
-                table_discover(t, i)
+                table_discover(t, table_claim(t, files_known))
         if files_known > 0 and t.entries[files_known - 1].digest != files_digest:
+            table_drop(t)
             raise _errors.ResumeMismatchError(
                 f"the first {files_known} files are not those of the saved state: a size or modification time differs")
+        try:
+            self._discard_pipe()
+        except BaseException:
+            table_drop(t)
+            raise
+        table_drop(self.table)
+        self.table = t
         for i in range(self.shuffles):
-            self.base[i] = iterations[i]
-            self.begun[i] = 0
-            self.plan.specs[self._spec_of(i)].iteration = iterations[i]
+            spec = &self.plan.specs[self._spec_of(i)]
+            spec.seed_lo, spec.seed_hi = seeds[i]
+            spec.iteration = self.base[i] = iterations[i]
+            self.begun[i] = begun[i]
+            self.counters[i] = <ShuffleCounter?>counters[i] if counters[i] is not None else None
         self.cut_count = 0
         self.chunk = None
         self.delivered = elements

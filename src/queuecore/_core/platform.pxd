@@ -139,7 +139,6 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         Atomic[uint32_t] state
         int32_t fd
         int32_t pins
-        int32_t spent
         int32_t prev
         int32_t next
         int32_t code
@@ -151,6 +150,7 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         uint64_t ino
         int64_t count
         int64_t base
+        int64_t used
         uint64_t digest
 
     cppclass Leaf:

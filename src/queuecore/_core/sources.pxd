@@ -90,8 +90,11 @@ cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogi
 cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexcept nogil
 # An open descriptor of file f, pinned, or -1 with the fault; give it back with table_unpin.
 cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil
-# last: no more of it is wanted for now, so it is closed once nobody reads it.
-cdef void table_unpin(FileTable* t, int64_t f, bint last) noexcept nogil
+# records: how many of the file's records this pin was for, in a run that goes through every file once a pass: after the last of them
+# the file is closed. 0: the file is kept for later.
+cdef void table_unpin(FileTable* t, int64_t f, int64_t records) noexcept nogil
+# Closes the files that nobody reads now. Any thread; system calls.
+cdef void table_close_idle(FileTable* t) noexcept nogil
 # Fills the whole iovec list (which it uses up) from `offset` on. *got: bytes read, also when it fails.
 cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,
                    Fault* fault) noexcept nogil

@@ -119,14 +119,10 @@ cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_byt
 
 
 cdef void table_drop(FileTable* t) noexcept nogil:
-    cdef int32_t f
     # acq_rel, as in names_drop: the last holder sees what all others did
     if t == NULL or t.refs.fetch_sub(1, kAcqRel) != 1:
         return
-    f = t.idle_first
-    while f >= 0:  # every open file is idle: nobody uses the table
-        syscalls().close(t.entries[f].fd)
-        f = t.entries[f].next
+    table_close_idle(t)  # every open file is idle: nobody uses the table
     names_drop(t.names)
     free(t.entries)
     free(t)
@@ -370,16 +366,15 @@ cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
     return fd
 
 
-cdef void table_unpin(FileTable* t, int64_t f, bint last) noexcept nogil:
+cdef void table_unpin(FileTable* t, int64_t f, int64_t records) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
     cdef int stale = -1
     turn_take(&t.turn)
     e.pins -= 1
-    if last:
-        e.spent = 1
+    e.used += records
     if e.pins == 0:
-        if e.spent:
-            e.spent = 0
+        if e.used >= e.count:
+            e.used -= e.count
             stale = e.fd
             e.fd = -1
             t.open_files -= 1
@@ -389,6 +384,24 @@ cdef void table_unpin(FileTable* t, int64_t f, bint last) noexcept nogil:
     turn_give(&t.turn)
     if stale >= 0:
         syscalls().close(stale)
+
+
+cdef void table_close_idle(FileTable* t) noexcept nogil:
+    cdef int32_t f
+    cdef int fd
+    while True:
+        turn_take(&t.turn)
+        f = t.idle_first
+        fd = -1
+        if f >= 0:
+            _idle_remove(t, f)
+            fd = t.entries[f].fd
+            t.entries[f].fd = -1
+            t.open_files -= 1
+        turn_give(&t.turn)
+        if fd < 0:
+            return
+        syscalls().close(fd)
 
 
 cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,

@@ -120,7 +120,6 @@ struct FileEntry {
   Atomic<uint32_t> state;  // 0 unknown, 1 known
   int32_t fd;              // -1: closed
   int32_t pins;
-  int32_t spent;       // to be closed when nobody reads it
   int32_t prev, next;  // idle open files, least recently used first
   int32_t code;        // why the file ends early: a code of errors.pxd; 0: it doesn't
   int32_t err;
@@ -130,6 +129,7 @@ struct FileEntry {
   uint64_t dev, ino;
   int64_t count;    // whole records
   int64_t base;     // ordinal of the first one
+  int64_t used;     // records read in this pass; guarded by the turn
   uint64_t digest;  // of sizes and times of this file and all before it
 };
 

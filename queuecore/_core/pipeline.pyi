@@ -1,0 +1,47 @@
+from typing import Any, Self
+
+from typing_extensions import disjoint_base
+
+from queuecore._core.sources import FileList
+
+@disjoint_base
+class ShuffleCounter:
+    next_iteration: int
+
+@disjoint_base
+class Stream:
+    def __init__(
+        self,
+        files: FileList,
+        *,
+        record_bytes: int,
+        header_bytes: int,
+        footer_bytes: int,
+        hop_bytes: int,
+        drop_tail: bool,
+        leaves: list[Any],
+        template: Any,
+        ops: list[Any],
+        num_threads: int,
+        help: bool,
+        prefetch: int,
+        max_leases: int = 4,
+        on_hold_raise: bool = False,
+    ) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...
+    def close(self, timeout: float | None = 1.0) -> None: ...
+    @property
+    def closed(self) -> bool: ...
+    def stats(self) -> dict[str, int]: ...
+    def position(self) -> dict[str, Any]: ...
+    def restore(
+        self,
+        elements: int,
+        iterations: list[int],
+        files_known: int,
+        files_digest: int,
+        seeds: list[tuple[int, int]],
+        counters: list[ShuffleCounter | None],
+        begun: list[int],
+    ) -> None: ...
