@@ -161,41 +161,43 @@ class DecodeError(InvalidArgumentError):
     """Encoded data (an image, for example) that can't be decoded."""
 
 
-# In the classes below the OSError base stands first: the other way round Python lays the object out without the C
-# fields behind .errno and .filename being filled. OSError's methods would then win over the root's, so those are named
-# again.
+class _AlsoOSError(OSError, QueueCoreError):
+    # OSError stands before the root: the other way round its C fields, behind .errno and .filename, are lost. Its own
+    # methods would then win over the root's, so those are named again; for that this class stands first below.
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        errno: int | None = None,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+        offset: int | None = None,
+        record: int | None = None,
+        stage: str | None = None,
+    ) -> None:
+        QueueCoreError.__init__(self, message, errno=errno, path=path, offset=offset, record=record, stage=stage)
+
+    def __str__(self) -> str:
+        return QueueCoreError.__str__(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return QueueCoreError.__reduce__(self)
 
 
-class NotFoundError(FileNotFoundError, QueueCoreError):
+class NotFoundError(_AlsoOSError, FileNotFoundError):
     """A file that isn't there."""
 
-    __init__ = QueueCoreError.__init__
-    __str__ = QueueCoreError.__str__
-    __reduce__ = QueueCoreError.__reduce__
 
-
-class PermissionDeniedError(PermissionError, QueueCoreError):
+class PermissionDeniedError(_AlsoOSError, PermissionError):
     """A file that may not be read."""
 
-    __init__ = QueueCoreError.__init__
-    __str__ = QueueCoreError.__str__
-    __reduce__ = QueueCoreError.__reduce__
 
-
-class UnavailableError(OSError, QueueCoreError):
+class UnavailableError(_AlsoOSError):
     """Any other refusal of the operating system: an I/O error, too many open files."""
 
-    __init__ = QueueCoreError.__init__
-    __str__ = QueueCoreError.__str__
-    __reduce__ = QueueCoreError.__reduce__
 
-
-class NotAFileError(IsADirectoryError, UnavailableError):
+class NotAFileError(UnavailableError, IsADirectoryError):
     """A directory where a file was expected."""
-
-    __init__ = QueueCoreError.__init__
-    __str__ = QueueCoreError.__str__
-    __reduce__ = QueueCoreError.__reduce__
 
 
 class DataLossError(QueueCoreError):
@@ -230,12 +232,8 @@ class SlotsExhaustedError(ResourceExhaustedError):
     """The consumer holds as many batches as it may, and asked not to be given copies."""
 
 
-class DeadlineExceededError(TimeoutError, QueueCoreError):
+class DeadlineExceededError(_AlsoOSError, TimeoutError):
     """A timeout ran out: nothing was taken, nothing was lost."""
-
-    __init__ = QueueCoreError.__init__
-    __str__ = QueueCoreError.__str__
-    __reduce__ = QueueCoreError.__reduce__
 
 
 class StallError(DeadlineExceededError):

@@ -145,7 +145,7 @@ def compile_record(record: Any) -> RecordPlan:
 def _cut(
     dtype: np.dtype[Any], offset: int, shape: tuple[int, ...], strides: tuple[int, ...], name: str, leaves: list[Leaf]
 ) -> Any:
-    """Append the leaves of `dtype`, which stands at `offset`, repeated by `shape` and `strides`; return the template."""
+    """Append the leaves of `dtype`, which stands at `offset`, repeated by `shape` and `strides`; return a template."""
     if dtype.subdtype is not None:
         base, inner = dtype.subdtype
         steps = [base.itemsize * math.prod(inner[axis + 1 :]) for axis in range(len(inner))]

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any, Literal, SupportsIndex
 
 from queuecore._core.sources import FileList
-from queuecore.data import _ops
 from queuecore.data._args import check_bool, check_int, check_optional_count
+from queuecore.data._ops import Batch, Count, Op, Prefetch, Repeat, Shuffle, Skip, Take
 from queuecore.data._record import compile_bytes, compile_record
 from queuecore.data._source import Filename, FixedLengthSource, expand_filenames
 from queuecore.data.iterator import Iterator
@@ -43,7 +43,7 @@ class Dataset:
     """
 
     _source: FixedLengthSource
-    _ops: tuple[_ops.Op, ...] = ()
+    _ops: tuple[Op, ...] = ()
     _options: Options = Options()
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Dataset:
         [0, 1, 2, 0, 1, 2]
         >>> folder.cleanup()
         """
-        return self._with(_ops.Repeat(check_optional_count(count, "count")))
+        return self._with(Repeat(check_optional_count(count, "count")))
 
     def take(self, count: SupportsIndex) -> Dataset:
         """Keep the first elements.
@@ -99,7 +99,7 @@ class Dataset:
         InvalidArgumentError
             If `count` is less than -1 or no integer.
         """
-        return self._with(_ops.Take(check_int(count, "count", -1)))
+        return self._with(Take(check_int(count, "count", -1)))
 
     def skip(self, count: SupportsIndex) -> Dataset:
         """Leave out the first elements.
@@ -122,7 +122,7 @@ class Dataset:
         -----
         What is left out isn't read, if nothing but counting is needed to find its end.
         """
-        return self._with(_ops.Skip(check_int(count, "count", -1)))
+        return self._with(Skip(check_int(count, "count", -1)))
 
     def batch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
         """Stack elements that follow each other.
@@ -163,10 +163,10 @@ class Dataset:
         >>> folder.cleanup()
         """
         size = check_int(batch_size, "batch_size", 1)
-        rows = math.prod(op.batch_size for op in self._ops if isinstance(op, _ops.Batch)) * size
+        rows = math.prod(op.batch_size for op in self._ops if isinstance(op, Batch)) * size
         if rows > _MOST_ROWS:
             raise InvalidArgumentError(f"a batch of {rows} records is more than the most possible, {_MOST_ROWS}")
-        return self._with(_ops.Batch(size, check_bool(drop_remainder, "drop_remainder")))
+        return self._with(Batch(size, check_bool(drop_remainder, "drop_remainder")))
 
     def shuffle(
         self,
@@ -220,7 +220,7 @@ class Dataset:
         """
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         return self._with(
-            _ops.Shuffle.make(
+            Shuffle.make(
                 check_int(buffer_size, "buffer_size", 1, _MOST_SHUFFLED),
                 seed,
                 check_bool(reshuffle, "reshuffle_each_iteration"),
@@ -249,7 +249,7 @@ class Dataset:
         Elements are always made ahead, by native threads, without this step too; it only says how far. It never changes
         what comes, nor in which order. Of several, the one that asks for most memory counts.
         """
-        return self._with(_ops.Prefetch(check_int(buffer_size, "buffer_size", AUTOTUNE)))
+        return self._with(Prefetch(check_int(buffer_size, "buffer_size", AUTOTUNE)))
 
     def with_options(self, options: Options) -> Dataset:
         """Set how the dataset runs.
@@ -283,7 +283,7 @@ class Dataset:
         """
         dims: tuple[int | None, ...] = ()
         for op in self._ops:
-            if isinstance(op, _ops.Batch):
+            if isinstance(op, Batch):
                 dims = (op.batch_size if op.drop_remainder else None, *dims)
         return self._source.record.spec(dims)
 
@@ -336,10 +336,10 @@ class Dataset:
 
     # -- for the iterator ----------------------------------------------------------------------------------------------
 
-    def _with(self, op: _ops.Op) -> Dataset:
+    def _with(self, op: Op) -> Dataset:
         return _Steps(self._source, (*self._ops, op), self._options)
 
-    def _count(self, depth: int, needed: int | None) -> _ops.Count:
+    def _count(self, depth: int, needed: int | None) -> Count:
         """Return how many elements come out of the first `depth` steps."""
         if depth == 0:
             return self._source.count(needed)
@@ -358,15 +358,15 @@ class Dataset:
         most = -1
         stacked = 1
         for op in reversed(self._ops):
-            if isinstance(op, _ops.Batch):
+            if isinstance(op, Batch):
                 stacked *= op.batch_size
-            elif isinstance(op, _ops.Prefetch) and op.buffer_size > 0:
+            elif isinstance(op, Prefetch) and op.buffer_size > 0:
                 # A prefetch below a batch counts what goes into batches.
                 most = max(most, -(-op.buffer_size // stacked))
         return most
 
-    def _shuffles(self) -> list[_ops.Shuffle]:
-        return [op for op in self._ops if isinstance(op, _ops.Shuffle)]
+    def _shuffles(self) -> list[Shuffle]:
+        return [op for op in self._ops if isinstance(op, Shuffle)]
 
     def _names(self) -> tuple[int, int]:
         return len(self._source.files), self._source.files.digest
@@ -380,7 +380,7 @@ class Dataset:
 class _Steps(Dataset):
     """A dataset that came out of another one's method."""
 
-    def __init__(self, source: FixedLengthSource, ops: tuple[_ops.Op, ...], options: Options) -> None:
+    def __init__(self, source: FixedLengthSource, ops: tuple[Op, ...], options: Options) -> None:
         self._source = source
         self._ops = ops
         self._options = options

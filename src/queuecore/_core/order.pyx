@@ -267,7 +267,7 @@ cdef int _pull_skip(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
         return PULL_END
     if op.done < op.size:
         left = op.size - op.done
-        op.done += _advance(order, op.up, left)
+        op.done += _advance(order, op.up, left, 1)
         left = op.size - op.done
         if left > 0:
             _clear(&op.scratch)
@@ -658,51 +658,64 @@ cdef void _jump(Op* op, int64_t passes) noexcept nogil:
     _jump(op.up, passes)
 
 
-cdef int64_t _advance(Order* order, Op* op, int64_t n) noexcept nogil:
-    # Leaves out up to n elements without pulling them; how many. 0 is always right: the caller then pulls and discards.
-    cdef int64_t a, passes
+cdef int64_t _lcm(int64_t a, int64_t b) noexcept nogil:
+    # -1: beyond any count of elements.
+    cdef int64_t x = a, y = b, t
+    while y != 0:
+        t = x % y
+        x = y
+        y = t
+    a //= x
+    return -1 if b > (<int64_t>1 << 62) // a else a * b
+
+
+cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
+    # Leaves out up to n elements without pulling them: a multiple of `unit`, so that nothing above is left half open. Returns how
+    # many. 0 is always right: the caller then pulls and discards.
+    cdef int64_t a, passes, step
     cdef int status = PULL_OK
     if op.kind == OP_SOURCE:
         a = _source_end(order, op, &status) - op.position
         a = 0 if a < 0 else (a if a < n else n)
+        a -= a % unit
         op.position += a
         return a
     if op.kind == OP_TAKE:
         if op.size >= 0 and n > op.size - op.done:
             n = op.size - op.done
-        a = _advance(order, op.up, n)
+        a = _advance(order, op.up, n, unit)
         op.done += a
         return a
     if op.kind == OP_SKIP:
-        return 0 if op.size < 0 or op.done < op.size else _advance(order, op.up, n)
+        return 0 if op.size < 0 or op.done < op.size else _advance(order, op.up, n, unit)
     if op.kind == OP_REPEAT:
         if op.size >= 0 and op.done >= op.size:
             return 0
         if op.again:
             a = _elements(order, op.up)
-            passes = 0 if a <= 0 else n // a
-            if op.size >= 0 and passes > op.size - op.done - 1:
-                passes = op.size - op.done - 1
-            if passes > 0:
-                _jump(op.up, passes)
-                op.done += passes
-                return passes * a
+            step = _lcm(a, unit) if a > 0 else -1
+            if step > 0:
+                step //= a  # passes that make whole units
+                passes = n // a
+                if op.size >= 0 and passes > op.size - op.done - 1:
+                    passes = op.size - op.done - 1
+                passes -= passes % step
+                if passes > 0:
+                    _jump(op.up, passes)
+                    op.done += passes
+                    return passes * a
             _restart(op.up)
             op.again = False
             op.any = False
-        a = _advance(order, op.up, n)
+        a = _advance(order, op.up, n, unit)
         if a > 0:
             op.any = True
         return a
     if op.kind == OP_BATCH:
-        if op.open_rows != 0 or op.giving or op.ended != PULL_OK or n > (<int64_t>1 << 62) // op.size:
+        if (op.open_rows != 0 or op.giving or op.ended != PULL_OK or n > (<int64_t>1 << 62) // op.size
+                or unit > (<int64_t>1 << 62) // op.size):
             return 0
-        a = _advance(order, op.up, n * op.size)
-        op.open_rows = a % op.size * op.up.rows
-        if op.up.rows != 1:
-            op.subs = a % op.size
-            op.sub_rows = op.up.rows
-        return a // op.size
+        return _advance(order, op.up, n * op.size, unit * op.size) // op.size
     return 0
 
 
@@ -712,7 +725,7 @@ cdef int order_forward(Order* order, int64_t budget) noexcept nogil:
     cdef int64_t n, spent = 0
     cdef int status
     while order.skip_left > 0 and spent < budget:
-        order.skip_left -= _advance(order, top, order.skip_left)
+        order.skip_left -= _advance(order, top, order.skip_left, 1)
         if order.skip_left == 0:
             break
         _clear(scratch)

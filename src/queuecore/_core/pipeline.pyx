@@ -23,7 +23,8 @@ from queuecore._core.platform cimport (
     Atomic, Batch, Fault, FileEntry, Leaf, Runner, Slab, Turn, Window, alloc_lines, cpu_pause, iovec, kAcqRel, kAcquire, kLine,
     kRelaxed, kRelease, layout_hash, map_pages, monotonic_ns, unmap_pages)
 from queuecore._core.runtime cimport (
-    STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_fault, stop_requested)
+    STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_fault, stop_requested,
+    wait_out_exit)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, FileList, FileTable, Names, name_of, read_full, table_claim, table_close_idle,
@@ -737,7 +738,7 @@ cdef class Stream:
     cdef int64_t chunk_at, chunk_rows
     cdef int64_t chunk_pass, chunk_end
     cdef int64_t spin_ns
-    cdef int64_t copied, records, dropped_before, helped_before
+    cdef int64_t copied, records, helped_before
     cdef int64_t expect_files
     cdef uint64_t expect_digest
     cdef int64_t* dims_store  # per leaf: number of dimensions and the dimensions of a row
@@ -1009,7 +1010,6 @@ cdef class Stream:
         with nogil:
             runner_stop(p.runner, NULL)
         self._join(p, -1)
-        self.dropped_before += p.order.dropped
         self.helped_before += p.shared.helped.load(kRelaxed)  # relaxed: a statistic
         self.pipe = NULL
         _drop(p)
@@ -1046,6 +1046,7 @@ cdef class Stream:
         cdef const Fault* f = stop_fault(&p.runner.stop)
         if f != NULL:
             self._fail(self._error(f))
+        wait_out_exit()
         if self.state == STATE_RUNNING:
             self.state = STATE_CLOSED
         self._refuse()
@@ -1234,13 +1235,13 @@ cdef class Stream:
     def stats(self):
         """Counters of this iterator, as a dict of int."""
         cdef Pipe* p = self.pipe
-        cdef int64_t dropped = self.dropped_before, helped = self.helped_before
+        cdef int64_t dropped = 0, helped = self.helped_before
         if self.generation != fork_generation():
             self._refuse()
         if p != NULL:
             with nogil:
                 turn_take(p.turn)
-                dropped += p.order.dropped
+                dropped = p.order.dropped
                 turn_give(p.turn)
             helped += p.shared.helped.load(kRelaxed)
         return {

@@ -44,3 +44,6 @@ cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)
 cdef void runner_stop(Runner* r, const Fault* fault) noexcept nogil
 # Waits until no worker runs, the absolute deadline passes (< 0: none) or a signal arrives. True: none runs.
 cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil
+# Once the interpreter is exiting, a Python thread other than the main one stays here for good, without the GIL: what its program would
+# do with an error now is print a traceback into somebody's exit.
+cdef int wait_out_exit() except -1

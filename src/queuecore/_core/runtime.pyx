@@ -1,5 +1,6 @@
 """The native runner and the guards around a process's end."""
 import atexit
+import threading
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdio cimport snprintf
@@ -13,6 +14,15 @@ from queuecore._core.platform cimport (
     Fault, ReleaseFn, Runner, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, usable_cpus)
 
 check_layout(layout_hash())
+
+cdef extern from "unistd.h" nogil:
+    int pause()
+
+cdef extern from "time.h" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int nanosleep(const timespec*, timespec*)
 
 cdef enum:
     SPIN_ROUNDS = 48      # about as long as a futex wake across cores takes: longer spinning only burns the core
@@ -123,21 +133,27 @@ cdef void _stop_one(Runner* r) noexcept nogil:
     runner_stop(r, NULL)
 
 
+cdef bint _exiting = False
+
+
+cdef int wait_out_exit() except -1:
+    if not _exiting or threading.current_thread() is threading.main_thread():
+        return 0
+    with nogil:
+        while True:  # ends with the process
+            pause()
+
+
 def _shutdown():
     # At interpreter exit: ends every wait, then gives the threads a second. One that is stuck in a system call is left behind;
     # it holds native memory only, and the process's end takes it.
+    global _exiting
     cdef int64_t deadline = monotonic_ns() + 1000000000
+    _exiting = True
     with nogil:
         registry_visit(_stop_one)
         while live_threads() > 0 and monotonic_ns() < deadline:
             _nap()
-
-
-cdef extern from "time.h" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int nanosleep(const timespec*, timespec*)
 
 
 cdef void _nap() noexcept nogil:
