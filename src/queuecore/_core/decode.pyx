@@ -20,6 +20,7 @@ cdef enum:
     SCATTER_FROM = 768         # bytes a piece, on average: from here an iovec costs less than a second copy
     WIDE_GAP = 4096            # bytes between records: from here a read each costs less than reading over the gap
     STAGE_BYTES = 64 << 10     # half of a small L2 cache, and long enough to hide the system call
+    SPLIT_BYTES = 16 << 10     # records split together: a third of a first-level cache
     GROUP_BYTES = 16 << 10     # records gathered together: what prefetching may run ahead within L1
     GROUP_RECORDS = 64
 
@@ -194,14 +195,21 @@ cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, in
 
 cdef void layout_split(const Layout* layout, const unsigned char* records, int64_t stride, unsigned char* slot, int64_t row,
                        int64_t n) noexcept nogil:
+    # Field by field over groups of records that stay in the first cache: each loop then copies one size from one stride.
+    cdef int64_t group = SPLIT_BYTES // stride if stride < SPLIT_BYTES else 1
+    cdef int64_t first = 0, m
     cdef int32_t i, j
     cdef const Leaf* leaf
     cdef bytes_out dst
-    for i in range(layout.leaf_count):
-        leaf = &layout.leaves[i]
-        dst = slot + leaf.slot_offset + row * leaf.row_bytes
-        for j in range(leaf.pieces):
-            _copy_strided(dst + j * leaf.piece_bytes, leaf.row_bytes, records + leaf.offsets[j], stride, n, leaf.piece_bytes, leaf.swap)
+    while first < n:
+        m = group if n - first > group else n - first
+        for i in range(layout.leaf_count):
+            leaf = &layout.leaves[i]
+            dst = slot + leaf.slot_offset + (row + first) * leaf.row_bytes
+            for j in range(leaf.pieces):
+                _copy_strided(dst + j * leaf.piece_bytes, leaf.row_bytes, records + first * stride + leaf.offsets[j], stride, m,
+                              leaf.piece_bytes, leaf.swap)
+        first += m
 
 
 cdef inline void _prefetch(const unsigned char* p, int64_t nbytes) noexcept nogil:

@@ -90,6 +90,8 @@ cdef struct Shuffle:
     uint32_t* ahead      # ids read ahead of the buffer, in order
     uint8_t* ahead_loaded
     int64_t ahead_in, ahead_out
+    int64_t pass_from    # index in `ahead` where the pass being read began
+    int64_t next_from    # index in `ahead` where the next pass begins, read before this one is given; -1: not yet
     int64_t failed_at    # index in `ahead` of the first row that could not be loaded; -1: none
     Fault failed
     Run* survivors       # after a fast-forward: rows of the buffer to load; n holds the id

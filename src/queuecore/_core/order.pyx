@@ -461,6 +461,9 @@ cdef int _enter(Order* order, Op* op) noexcept nogil:
     cdef int64_t id, k
     cdef int status
     while s.count < op.size and s.ended == PULL_OK:
+        if s.next_from >= 0 and s.ahead_out == s.next_from:  # what follows is of the next pass
+            s.ended = PULL_END
+            break
         if s.stored and not s.index_only and s.ahead_out < s.ahead_in:
             k = s.ahead_out % s.ahead_room
             if s.ahead_out == s.failed_at:
@@ -601,9 +604,13 @@ cdef void _restart(Op* op) noexcept nogil:
         while s.count > 0:
             s.count -= 1
             _id_give(s, s.ring[(s.start + s.count) % op.size])
+        s.start = 0
+        if s.next_from >= 0:  # the next pass is being read already
+            s.next_from = -1
+            return
         while s.ahead_out < s.ahead_in:
             _ahead_drop(s)
-        s.start = 0
+        s.pass_from = s.ahead_in
         s.scratch.count = 0
         s.scratch_at = 0
         s.scratch_offset = 0
@@ -757,13 +764,13 @@ cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead) noexcept nogi
     s.seed_hi = spec.seed_hi
     s.reshuffle = spec.flag
     s.iteration = spec.iteration
-    s.filling = s.emitting = s.failed_at = s.survivor_failed_pass = -1
+    s.filling = s.emitting = s.failed_at = s.next_from = s.survivor_failed_pass = -1
     s.stored = ahead > 0
     s.index_only = True
-    s.ahead_room = ahead
     # One more than the buffer: an element is filled, or given, while the buffer is full. Pages of a buffer larger than the data are
     # never touched.
     s.capacity = op.size + ahead + 2
+    s.ahead_room = s.capacity
     s.ring = <uint32_t*>map_pages(op.size * sizeof(uint32_t))
     s.free_ids = <uint32_t*>map_pages(s.capacity * sizeof(uint32_t))
     if s.ring == NULL or s.free_ids == NULL:
@@ -774,8 +781,8 @@ cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead) noexcept nogi
     s.ordinals = <int64_t*>map_pages(s.capacity * sizeof(int64_t))
     s.passes = <int64_t*>map_pages(s.capacity * sizeof(int64_t))
     if ahead > 0:
-        s.ahead = <uint32_t*>malloc(ahead * sizeof(uint32_t))
-        s.ahead_loaded = <uint8_t*>malloc(ahead)
+        s.ahead = <uint32_t*>malloc(s.ahead_room * sizeof(uint32_t))
+        s.ahead_loaded = <uint8_t*>malloc(s.ahead_room)
         if s.ahead == NULL or s.ahead_loaded == NULL:
             return False
     return s.ordinals != NULL and s.passes != NULL
@@ -973,6 +980,23 @@ cdef bint order_begin(Order* order) noexcept nogil:
     return True
 
 
+cdef inline bint _has_some(const Op* op) noexcept nogil:
+    # This pass has given records: a source of none ends the repeat.
+    return op.shuffle.ahead_in > op.shuffle.pass_from
+
+
+cdef bint _comes_again(Order* order, const Op* op) noexcept nogil:
+    # Whether the operators above will take this one to its end and then restart it.
+    cdef const Op* above = op + 1
+    while above <= order.top:
+        if above.kind == OP_REPEAT:
+            return _has_some(op) and (above.size < 0 or above.done + 1 < above.size)
+        if above.kind == OP_TAKE:
+            return False
+        above += 1
+    return False
+
+
 cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint32_t* ids, int64_t* first) noexcept nogil:
     cdef Op* op = order.bottom_shuffle
     cdef Shuffle* s = op.shuffle
@@ -989,7 +1013,7 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
             n += 1
         return n
     first[0] = s.ahead_in
-    if s.failed_at >= 0 or s.ended != PULL_OK:
+    if s.failed_at >= 0 or (s.ended != PULL_OK and s.next_from < 0):
         return 0
     while n < max_rows and s.ahead_in - s.ahead_out < s.ahead_room:
         if s.scratch_at >= s.scratch.count:
@@ -998,7 +1022,13 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
             s.scratch_offset = 0
             status = _pull(order, op.up, SCRATCH_RUNS, &s.scratch)
             if s.scratch.count == 0 and status != PULL_OK:
-                break  # the end is for the buffer to find, once it has taken what was read ahead
+                # The end is for the buffer to find, once it has taken what was read ahead. If a repeat above will start this again,
+                # the next pass is read meanwhile: else the window would fill from nothing at every start of an epoch.
+                if status == PULL_END and s.next_from < 0 and _comes_again(order, op):
+                    s.next_from = s.pass_from = s.ahead_in
+                    _restart(op.up)
+                    continue
+                break
             continue
         id = _id_take(s)
         if id < 0:

@@ -95,6 +95,7 @@ cdef struct Pipe:
     Unit* free_units
     Unit* returned_first
     Unit* returned_last
+    int64_t ramp_rows      # rows of the next unit: grows to config.unit_rows
     uint64_t next_batch
     Batch* open
     bint begun             # fast-forwarded: rows are planned

@@ -310,7 +310,7 @@ cdef void _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     u.segment_count = 0
     u.segment_at = 0
     u.rows = 0
-    while u.rows < p.config.unit_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK:
+    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK:
         if p.open == NULL:
             if not window_has_room(p.window, p.next_batch) or not slots_pop(&p.slab.stack, &slot):
                 break
@@ -329,8 +329,8 @@ cdef void _plan_rows(Pipe* p, Unit* u) noexcept nogil:
             s.runs.runs = u.runs.runs + used
         list_ = &s.runs
         most = p.config.batch_rows - b.rows
-        if most > p.config.unit_rows - u.rows:
-            most = p.config.unit_rows - u.rows
+        if most > p.ramp_rows - u.rows:
+            most = p.ramp_rows - u.rows
         before = list_.rows
         list_.closed = False
         status = order_pull(p.order, most, list_)
@@ -356,6 +356,9 @@ cdef void _plan_rows(Pipe* p, Unit* u) noexcept nogil:
             break
         elif status != PULL_OK:
             break
+    # The first units are small, so that the first batch doesn't wait for what comes after it.
+    if u.rows > 0 and p.ramp_rows < p.config.unit_rows:
+        p.ramp_rows = 2 * p.ramp_rows if 2 * p.ramp_rows < p.config.unit_rows else p.config.unit_rows
 
 
 cdef void _no_memory(Pipe* p) noexcept nogil:
@@ -401,7 +404,7 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
     cdef int64_t known = p.table.known_records.load(kRelaxed)
     return (p.table.known_files.load(kRelaxed) < p.table.files
-            and known - p.order.ops[0].position < (p.config.threads + 2) * p.config.unit_rows)
+            and known - p.order.ops[0].position < (p.config.threads + 2) * p.ramp_rows)
 
 
 cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
@@ -458,6 +461,7 @@ cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
     cdef int32_t i, j
     cdef int64_t k
     cdef Segment* s
+    cdef bint tell = u.kind != UNIT_ROWS or p.store != NULL  # others may wait for this file, these rows, or the room they left
     turn_take(p.turn)
     if u.kind == UNIT_LOAD:
         order_loaded(p.order, u.first, u.rows, u.ids, u.good, &u.fault)
@@ -469,9 +473,9 @@ cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
                     order_release(p.order, <uint32_t>(s.runs.runs[j].ordinal + k))
     u.next = p.free_units
     p.free_units = u
-    turn_give(p.turn)
-    if u.kind != UNIT_ROWS or p.store != NULL:
-        event_notify_all(&p.runner.work)  # others may have waited for this file, these rows, or the room they left
+    turn_give(p.turn)  # the unit is somebody else's from here on
+    if tell:
+        event_notify_all(&p.runner.work)
 
 
 cdef void _give_back(Pipe* p, Unit* u) noexcept nogil:
@@ -612,6 +616,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
     p.config = plan.config
     c = &p.config
     c.skip = skip
+    p.ramp_rows = c.unit_rows if c.unit_rows < c.batch_rows else c.batch_rows
     p.shared = <PipeAtomics*>alloc_lines(sizeof(PipeAtomics))
     p.turn = <Turn*>alloc_lines(sizeof(Turn))
     p.runner = <Runner*>alloc_lines(sizeof(Runner))
@@ -932,6 +937,7 @@ cdef class Stream:
         # Until batch k is there, the stream ends or stops, or a slice of time is over: help, spin a little, sleep.
         cdef Window* w = p.window
         cdef int64_t now = monotonic_ns()
+        cdef int64_t begun = now
         cdef int64_t slice_end = now + SLICE_NS
         cdef int64_t spin_end
         cdef uint32_t epoch
@@ -947,14 +953,17 @@ cdef class Stream:
                 cpu_pause()
                 now = monotonic_ns()
             if window_ready(w, k):
-                self.spin_ns = SPIN_NS
                 return
-            self.spin_ns = self.spin_ns // 2  # it did not pay: the next spin is shorter
             epoch = event_prepare(&w.arrived)
             if window_ready(w, k) or window_ended(w, k) or stop_requested(&p.runner.stop):
                 event_cancel(&w.arrived, epoch)
                 return
             event_wait(&w.arrived, epoch, slice_end)
+        # Spinning pays where a batch comes about as soon as a sleeper would be awake; else the next spin is shorter.
+        if monotonic_ns() - begun < 4 * SPIN_NS:
+            self.spin_ns = SPIN_NS
+        else:
+            self.spin_ns = self.spin_ns // 2
 
     cdef int _start(self) except -1:
         # The first next(): only now there are threads.
