@@ -415,8 +415,8 @@ cdef int _slots_step(void* context, int32_t worker) noexcept nogil:
     cdef Job* job = <Job*>context
     cdef uint32_t slot = 0
     cdef int64_t* mine
-    cdef int64_t i
-    for i in range(job.rounds):
+    cdef int64_t _i
+    for _i in range(job.rounds):
         if not slots_pop(&job.slab.stack, &slot):
             cpu_pause()
             continue
@@ -450,8 +450,8 @@ def stress_slots(int threads, int64_t rounds):
 
 cdef int _race_step(void* context, int32_t worker) noexcept nogil:
     cdef Job* job = <Job*>context
-    cdef int64_t i
-    for i in range(job.rounds):
+    cdef int64_t _i
+    for _i in range(job.rounds):
         job.sum += 1  # a plain counter shared by all: the race
     return STEP_DONE
 

@@ -1,5 +1,5 @@
 """State of the native core that exists once per process."""
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, uint64_t
 from queuecore._core.platform cimport (
     Atomic, Runner, Syscalls, ThreadMain, Turn, kAcquire, kRealSyscalls, kRelaxed, kRelease, layout_hash, monotonic_ns,
     thread_start)

@@ -4,7 +4,7 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER, WHAT_UNEQUAL
-from queuecore._core.platform cimport Fault, FileEntry, kAcquire, kRelaxed, layout_hash, map_pages, unmap_pages
+from queuecore._core.platform cimport Fault, FileEntry, kAcquire, layout_hash, map_pages, unmap_pages
 from queuecore._core.sources cimport FileTable, table_fault
 
 check_layout(layout_hash())
@@ -38,7 +38,7 @@ cdef void philox_refill(Philox* p) noexcept nogil:
     cdef uint32_t w3[8]
     cdef uint32_t k0, k1, t
     cdef uint64_t m0, m2, low
-    cdef int i, r, block
+    cdef int i, _r, block
     low = <uint64_t>p.counter[1] << 32 | p.counter[0]
     for block in range(0, DRAWS // 4, 8):
         for i in range(8):
@@ -49,7 +49,7 @@ cdef void philox_refill(Philox* p) noexcept nogil:
             low += 1
         k0 = p.key[0]
         k1 = p.key[1]
-        for r in range(10):
+        for _r in range(10):
             for i in range(8):
                 m0 = <uint64_t>0xD2511F53u * w0[i]
                 m2 = <uint64_t>0xCD9E8D57u * w2[i]
@@ -636,7 +636,6 @@ cdef void _ahead_drop(Shuffle* s) noexcept nogil:
 
 cdef int64_t _elements(Order* order, Op* op) noexcept nogil:
     # Elements of one pass, or -1 if that isn't plain arithmetic (yet).
-    cdef FileTable* t = order.table
     cdef int status = PULL_OK
     cdef int64_t n
     if op.kind == OP_SOURCE:
@@ -667,11 +666,9 @@ cdef void _jump(Op* op, int64_t passes) noexcept nogil:
 
 cdef int64_t _lcm(int64_t a, int64_t b) noexcept nogil:
     # -1: beyond any count of elements.
-    cdef int64_t x = a, y = b, t
+    cdef int64_t x = a, y = b
     while y != 0:
-        t = x % y
-        x = y
-        y = t
+        x, y = y, x % y
     a //= x
     return -1 if b > (<int64_t>1 << 62) // a else a * b
 

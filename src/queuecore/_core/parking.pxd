@@ -76,8 +76,8 @@ cdef inline bint turn_try(Turn* t) noexcept nogil:
 
 
 cdef inline void turn_take(Turn* t) noexcept nogil:
-    cdef int i
-    for i in range(TURN_SPINS):  # waits for the holder's turn_give, a few hundred nanoseconds away
+    cdef int _i
+    for _i in range(TURN_SPINS):  # waits for the holder's turn_give, a few hundred nanoseconds away
         if t.word.load(kRelaxed) == 0 and turn_try(t):  # relaxed: a hint, the CAS decides
             return
         cpu_pause()

@@ -5,29 +5,29 @@ cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout, fork_generation, registry_remove
 from queuecore._core.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
-    CODE_EXHAUSTED, CODE_UNAVAILABLE, STAGE_NONE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD, fault_error)
+    CODE_EXHAUSTED, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD, fault_error)
 from queuecore._core.order cimport (
-    OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SHUFFLE_ELEMENTS, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op,
-    OpSpec, Order, Run, RunList, Shuffle, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
+    OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op,
+    OpSpec, Order, Run, RunList, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
     order_plan_load, order_pull, order_release)
 from queuecore._core.parking cimport (
     event_cancel, event_has_waiters, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
-    Atomic, Batch, Fault, FileEntry, Leaf, Runner, Slab, Turn, Window, alloc_lines, cpu_pause, iovec, kAcqRel, kAcquire, kLine,
-    kRelaxed, kRelease, layout_hash, map_pages, monotonic_ns, unmap_pages)
+    Batch, Fault, FileEntry, Leaf, Runner, Slab, Turn, Window, alloc_lines, cpu_pause, iovec, kAcqRel, kAcquire,
+    kRelaxed, layout_hash, map_pages, monotonic_ns, unmap_pages)
 from queuecore._core.runtime cimport (
     STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_fault, stop_requested,
     wait_out_exit)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, FileList, FileTable, Names, name_of, read_full, table_claim, table_close_idle,
+    READ_FAULT, READ_NOT_CACHED, READ_OK, FileList, FileTable, name_of, read_full, table_claim, table_close_idle,
     table_discover, table_drop, table_find, table_new, table_pin, table_unpin)
 from queuecore._core.window cimport (
     window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open, window_ready,
@@ -878,7 +878,7 @@ cdef class Stream:
         self.table = table_new(files.names, record_bytes, header_bytes, footer_bytes, hop_bytes, drop_tail, <int32_t>fd_limit)
         if self.table == NULL:
             raise MemoryError
-        for i, counter in enumerate(self.counters):
+        for counter in self.counters:
             if counter is not None:
                 (<ShuffleCounter>counter).next_iteration += 1
         self.state = STATE_RUNNING
@@ -1295,7 +1295,7 @@ cdef class Stream:
 
         Raises `ResumeMismatchError`, and changes nothing, if the place or the first `files_known` files are not those.
         """
-        cdef int64_t i
+        cdef int64_t i, _file
         cdef FileTable* t
         cdef OpSpec* spec
         if self.generation != fork_generation():
@@ -1308,7 +1308,7 @@ cdef class Stream:
         if t == NULL:
             raise MemoryError
         with nogil:
-            for i in range(files_known):
+            for _file in range(files_known):
                 table_discover(t, table_claim(t, files_known))
         if files_known > 0 and t.entries[files_known - 1].digest != files_digest:
             table_drop(t)

@@ -37,7 +37,7 @@ cdef void _worker_main(void* arg) noexcept nogil:
     cdef Worker* w = <Worker*>arg
     cdef Runner* r = w.runner
     cdef int32_t index = w.index
-    cdef int rc, i, j
+    cdef int rc, i, _j
     cdef uint32_t epoch
     cdef Fault thrown
     cdef ReleaseFn release = r.release
@@ -49,7 +49,7 @@ cdef void _worker_main(void* arg) noexcept nogil:
             continue
         i = 0
         while rc == STEP_IDLE and i < r.spin and not stop_requested(&r.stop):  # ends with work, a stop, or after r.spin rounds
-            for j in range(SPIN_PAUSES):
+            for _j in range(SPIN_PAUSES):
                 cpu_pause()
             rc = guarded_step(r.step, context, index)
             i += 1

@@ -1,8 +1,8 @@
 """File source with fixed-length framing."""
 from libc.errno cimport EACCES, EAGAIN, EINTR, EISDIR, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, errno
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset, strlen
+from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout, syscalls
 from queuecore._core.errors cimport (
     CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ,

@@ -65,13 +65,13 @@ struct alignas(kLine) Batch {
   Atomic<int64_t> missing;  // rows not yet in place, plus one until the batch is closed
   Atomic<uint32_t> failed;  // 0, or 2 once `fault` is written (1: being written)
   uint32_t slot;
-  int64_t rows;           // of the element; written by the planner before it closes the batch
-  int64_t subs;           // elements that a batch of batches is made of; 0: of records
-  int64_t fault_row;      // the first unreadable row, and which record that was
+  int64_t rows;       // of the element; written by the planner before it closes the batch
+  int64_t subs;       // elements that a batch of batches is made of; 0: of records
+  int64_t fault_row;  // the first unreadable row, and which record that was
   int64_t fault_pass;
   int64_t fault_ordinal;
   Fault fault;
-  int64_t mark_pass;      // mark: after the last record that the order had used
+  int64_t mark_pass;  // mark: after the last record that the order had used
   int64_t mark_end;
 };
 
@@ -79,7 +79,7 @@ struct Window {
   Batch* ring;
   uint64_t mask;
   uint64_t width;
-  int64_t* iterations;  // mark: per descriptor and shuffle, how many iterations had begun
+  int64_t* iterations;                       // mark: per descriptor and shuffle, how many iterations had begun
   alignas(kLine) Atomic<uint64_t> consumed;  // batches handed to the consumer
   alignas(kLine) Atomic<uint64_t> end;       // number of batches in all, once known; else ~0
   alignas(kLine) EventCount arrived;
@@ -102,7 +102,7 @@ inline int guarded_step(StepFn step, void* context, int32_t worker) {
 }
 
 struct Runner {
-  EventCount work;  // workers park here
+  EventCount work;   // workers park here
   EventCount quiet;  // joiners park here
   StopFlag stop;
   Atomic<int32_t> live;
@@ -145,15 +145,17 @@ struct Leaf {
 
 // Changes with the size of any shared struct: modules compare it at import (Cython checks cdef classes only).
 constexpr uint64_t layout_hash() {
-  const uint64_t sizes[] = {sizeof(Fault), sizeof(EventCount), sizeof(Turn),   sizeof(StopFlag),  sizeof(SlotStack), sizeof(Slab),
-                            sizeof(Batch), sizeof(Window),     sizeof(Runner), sizeof(FileEntry), sizeof(Leaf)};
+  const uint64_t sizes[] = {sizeof(Fault),     sizeof(EventCount), sizeof(Turn),  sizeof(StopFlag),
+                            sizeof(SlotStack), sizeof(Slab),       sizeof(Batch), sizeof(Window),
+                            sizeof(Runner),    sizeof(FileEntry),  sizeof(Leaf)};
   uint64_t h = 1469598103934665603u;
   for (uint64_t s : sizes) h = (h ^ s) * 1099511628211u;
   return h;
 }
 
 static_assert(offsetof(SlotStack, free) >= kLine, "the count of free slots stays off the head's line");
-static_assert(offsetof(Window, end) - offsetof(Window, consumed) >= kLine, "each side of the window writes its own line");
+static_assert(offsetof(Window, end) - offsetof(Window, consumed) >= kLine,
+              "each side of the window writes its own line");
 static_assert(alignof(Batch) == kLine && sizeof(Batch) % kLine == 0, "two workers finishing two batches share no line");
 
 }  // namespace queuecore

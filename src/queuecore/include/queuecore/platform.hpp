@@ -57,8 +57,8 @@ inline int futex_wait(void* word, uint32_t expected, int64_t deadline_ns) noexce
     t.tv_nsec = long(deadline_ns % 1000000000);
     p = &t;
   }
-  long rc = syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, p, nullptr,
-                    FUTEX_BITSET_MATCH_ANY);
+  long rc =
+      syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, p, nullptr, FUTEX_BITSET_MATCH_ANY);
   return rc == 0 ? 0 : errno;
 }
 
