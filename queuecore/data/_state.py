@@ -115,6 +115,7 @@ def unpack(
         raise ResumeMismatchError(
             f"the state has version {version!r}; this queuecore reads version {_VERSION}", stage=_STAGE
         )
+    plain: dict[str, Any] = {}
     try:
         # Through JSON and back: tuples that some store made of the lists compare equal again.
         plain = json.loads(json.dumps(dict(state)))

@@ -341,6 +341,8 @@ class Dataset:
 
     def _count(self, depth: int, needed: int | None) -> Count:
         """Return how many elements come out of the first `depth` steps."""
+        if needed == 0:  # nothing is asked of what is below, so nothing there can fail
+            return 0
         if depth == 0:
             return self._source.count(needed)
         return self._ops[depth - 1].count(needed, lambda below: self._count(depth - 1, below))

@@ -195,14 +195,23 @@ def test_unequal_elements_do_not_stack(tmp_path, number):
     got, error = run(threads(dataset(paths, 1).batch(4).batch(2), number))
     assert error is None  # the short one is alone in its batch
     assert values(got) == [[[0, 1, 2, 3], [4, 5, 6, 7]], [[8, 9]]]
-    _, error = run(threads(dataset(paths, 1).batch(4).batch(3), number))
-    assert isinstance(error, qc.errors.InvalidArgumentError)
+    for sizes in ((4, 3), (3, 2, 2)):
+        ds = dataset(paths, 1)
+        for size in sizes:
+            ds = ds.batch(size)
+        with iter(threads(ds, number)) as it:
+            got, error = pull(it)
+            assert isinstance(error, qc.errors.InvalidArgumentError)
+            # What comes before is whole elements of equal shape, or nothing; the rest is counted.
+            assert all(element.shape[-2] == sizes[0] for element in got)
+            assert it.stats()["dropped_records"] == 10 - sum(element.size for element in got)
 
 
 @pytest.mark.parametrize("number", THREADS)
 def test_the_first_error_wins_over_unequal_elements(tmp_path, number):
     paths = place(tmp_path, [bytes(range(10)), "missing"])
-    _, error = run(threads(dataset(paths, 1).batch(4).batch(3), number))
+    got, error = run(threads(dataset(paths, 1).batch(4).batch(3), number))
+    assert values(got) == [[[0, 1, 2, 3], [4, 5, 6, 7]]]
     assert isinstance(error, qc.errors.NotFoundError)
 
 

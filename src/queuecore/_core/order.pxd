@@ -132,7 +132,7 @@ cdef struct Order:
     Op* bottom_shuffle   # or NULL
     FileTable* table
     Fault fault          # why it ended early
-    bint faulted         # the source has met its fault
+    bint faulted         # a fault has been met: the first one counts
     Fault cut_fault
     int64_t dropped      # records of incomplete elements left out (drop_remainder)
     int64_t skip_left    # elements still to fast-forward

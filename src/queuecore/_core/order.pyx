@@ -318,6 +318,7 @@ cdef int _step_batch(Order* order, Op* op, int64_t max_rows, RunList* out) noexc
             out.closed = False
         if out.closed:
             if op.subs > 0 and op.open_sub != op.sub_rows:
+                out.closed = False
                 return _unequal(order, op)
             op.sub_rows = op.open_sub
             op.open_sub = 0
@@ -347,6 +348,7 @@ cdef int _unequal(Order* order, Op* op) noexcept nogil:
     order.fault.file = order.fault.offset = order.fault.record = -1
     order.fault.a = op.sub_rows
     order.fault.b = op.open_sub
+    order.faulted = True
     return PULL_FAULT
 
 
@@ -434,8 +436,8 @@ cdef int _pull_batch(Order* order, Op* op, int64_t max_rows, RunList* out) noexc
             op.giving = True
             op.held.subs = op.scratch.subs
         else:
-            if status == PULL_FAULT and order.faulted and not op.drop and op.subs > 0:
-                # Whole elements stand before the one that an error cut short: they are given, as a short batch.
+            if status == PULL_FAULT and not op.drop and op.subs > 0:
+                # Whole elements stand before the one that an error cut short, or that differs: they are given, as a short batch.
                 _drop_tail(order, op, &op.held, op.open_sub)
                 op.held.subs = op.subs
                 op.giving = op.held.rows > 0
