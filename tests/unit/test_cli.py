@@ -52,11 +52,12 @@ def run(*args, env=None, **options):
 
 
 def start(*args, **options):
-    # The default disposition: a test runner in the background ignores SIGINT, and its children would, too.
+    # The default dispositions: a test runner in the background ignores SIGINT, one under nohup SIGHUP, and so would its
+    # children.
     return subprocess.Popen(
         [*COMMAND, *map(str, args)],
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)],
         **options,
     )
 
