@@ -35,7 +35,9 @@ class Dataset:
     Every method returns a new dataset and leaves this one as it is. A dataset can be iterated over any number of
     times, also at the same time, and pickled.
 
-    Notes ----- Names, defaults and order are those of ``tf.data``. The order depends on the steps, the seeds and the
+    Notes
+    -----
+    Names, defaults and order are those of ``tf.data``. The order depends on the steps, the seeds and the
     files alone, never on the number of threads.
 
     A shuffle with ``reshuffle_each_iteration`` counts its passes, over all iterators of the dataset: that is how every
@@ -144,7 +146,9 @@ class Dataset:
         InvalidArgumentError
             If `batch_size` is less than 1 or no integer.
 
-        Notes ----- An error that comes in the middle of a batch delivers what is good before it as a shorter batch,
+        Notes
+        -----
+        An error that comes in the middle of a batch delivers what is good before it as a shorter batch,
         then raises. With `drop_remainder` that batch is left out, and counted in ``stats()["dropped_records"]``.
         tf.data discards it in both cases.
 
@@ -196,7 +200,9 @@ class Dataset:
         InvalidArgumentError
             If `buffer_size` is out of its range, or an argument isn't of its type.
 
-        Notes ----- The same seeds give TensorFlow's own order, bit for bit. ``shuffle`` before ``repeat`` keeps epochs
+        Notes
+        -----
+        The same seeds give TensorFlow's own order, bit for bit. ``shuffle`` before ``repeat`` keeps epochs
         apart; after it, they blend. The order is drawn on indices: a large window costs neither a large buffer nor a
         late first element if the records are large.
 
@@ -422,7 +428,9 @@ class FixedLengthRecordDataset(Dataset):
     DtypeError
         If `record` is no dtype, holds Python objects, or has fields that overlap.
 
-    Notes ----- Files are opened when their turn comes, and not here: a missing one, a directory, a cut one is an error
+    Notes
+    -----
+    Files are opened when their turn comes, and not here: a missing one, a directory, a cut one is an error
     in its place in the order, after all good records before it. It names the file, and where it applies the offset and
     the record. Those classes are `NotFoundError`, `PermissionDeniedError`, `NotAFileError`, `UnavailableError`,
     `TruncatedRecordError`, `SourceChangedError` (a file that shrank or was replaced while it was in use).

@@ -24,7 +24,9 @@ class Iterator(Stream):
     `Options.max_leases` batches gets copies from then on, and one `RuntimeWarning`; with ``on_hold="raise"``
     `SlotsExhaustedError`, after which it goes on once some are dropped.
 
-    Notes ----- Threads start with the first ``next()``, which waits, without the GIL, until an element is complete;
+    Notes
+    -----
+    Threads start with the first ``next()``, which waits, without the GIL, until an element is complete;
     Ctrl-C ends the wait. At the end it raises `StopIteration`, then and ever after. After an error the iterator is
     closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with
     the next element.
