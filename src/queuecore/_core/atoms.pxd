@@ -1,5 +1,7 @@
 # What exists once in the process, whatever number of extension modules there are: the table of system calls, the fork
-# generation, the count of native threads and the list of running runners. Only atoms.pyx touches that state.
+# generation, the count of native threads, the list of running runners and the buffers kept for the next one. Only atoms.pyx
+# touches that state.
+from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.platform cimport Runner, Syscalls, ThreadMain
 
@@ -17,3 +19,8 @@ cdef void registry_add(Runner* r) noexcept nogil
 cdef void registry_remove(Runner* r) noexcept nogil
 # Calls visit on every registered runner while the registry's turn is held: visit must not wait.
 cdef void registry_visit(void (*visit)(Runner*) noexcept nogil) noexcept nogil
+# Page-aligned memory of any content, NULL when there is none. A buffer given back stays mapped for whoever wants one of that size
+# next (an epoch loop makes the same pipeline again and again, and first touch costs more than filling it), a few of them, up to
+# 64 MiB in all; the kernel may take their pages when memory is short.
+cdef void* buffer_take(size_t nbytes) noexcept nogil
+cdef void buffer_give(void* p, size_t nbytes) noexcept nogil

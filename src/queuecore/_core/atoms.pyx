@@ -1,18 +1,31 @@
 """State of the native core that exists once per process."""
+from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint64_t
 from queuecore._core.platform cimport (
-    Atomic, Runner, Syscalls, ThreadMain, Turn, kAcquire, kRealSyscalls, kRelaxed, kRelease, layout_hash, monotonic_ns,
-    thread_start)
+    Atomic, Runner, Syscalls, ThreadMain, Turn, disown_pages, kAcquire, kRealSyscalls, kRelaxed, kRelease, layout_hash, map_pages,
+    monotonic_ns, thread_start, unmap_pages)
 from queuecore._core.parking cimport turn_give, turn_take
 
 cdef extern from "pthread.h" nogil:
     int pthread_atfork(void (*prepare)() noexcept, void (*parent)() noexcept, void (*child)() noexcept)
+
+cdef enum:
+    KEPT_MOST = 8
+    KEPT_BYTES = 64 << 20
+
+cdef struct Kept:
+    void* p
+    size_t nbytes
 
 cdef Syscalls _table = kRealSyscalls
 cdef Atomic[uint64_t] _generation
 cdef Atomic[int32_t] _threads
 cdef Turn _registry_turn
 cdef Runner* _registry = NULL
+cdef Turn _kept_turn
+cdef Kept[KEPT_MOST] _kept  # the oldest first
+cdef int _kept_count = 0
+cdef size_t _kept_bytes = 0
 
 
 cdef int check_layout(uint64_t hash) except -1:
@@ -33,11 +46,15 @@ cdef uint64_t fork_generation() noexcept nogil:
 
 cdef void _in_child() noexcept nogil:
     # The child has one thread. Whoever held the registry's turn doesn't exist here, and neither do the runners' threads.
-    global _registry
+    global _registry, _kept_count, _kept_bytes
     _generation.fetch_add(1, kRelaxed)  # relaxed: one thread
     _threads.store(0, kRelaxed)
     _registry_turn.word.store(0, kRelaxed)
     _registry = NULL
+    # The list of buffers may be half changed. They stay mapped, as pages shared with the parent.
+    _kept_turn.word.store(0, kRelaxed)
+    _kept_count = 0
+    _kept_bytes = 0
 
 
 cdef int native_thread_start(ThreadMain main, void* arg, const char* name) noexcept nogil:
@@ -91,6 +108,52 @@ cdef void registry_visit(void (*visit)(Runner*) noexcept nogil) noexcept nogil:
         visit(r)
         r = r.next
     turn_give(&_registry_turn)
+
+
+cdef Kept _kept_remove(int i) noexcept nogil:
+    global _kept_count, _kept_bytes
+    cdef Kept found = _kept[i]
+    _kept_count -= 1
+    _kept_bytes -= found.nbytes
+    while i < _kept_count:
+        _kept[i] = _kept[i + 1]
+        i += 1
+    return found
+
+
+cdef void* buffer_take(size_t nbytes) noexcept nogil:
+    cdef void* p = NULL
+    cdef int i
+    turn_take(&_kept_turn)
+    for i in range(_kept_count - 1, -1, -1):
+        if _kept[i].nbytes == nbytes:
+            p = _kept_remove(i).p
+            break
+    turn_give(&_kept_turn)
+    return p if p != NULL else map_pages(nbytes)
+
+
+cdef void buffer_give(void* p, size_t nbytes) noexcept nogil:
+    global _kept_count, _kept_bytes
+    cdef Kept[KEPT_MOST] old
+    cdef int i, n = 0
+    if p == NULL:
+        return
+    if nbytes > KEPT_BYTES:
+        unmap_pages(p, nbytes)
+        return
+    disown_pages(p, nbytes)
+    turn_take(&_kept_turn)
+    while _kept_count == KEPT_MOST or _kept_bytes + nbytes > KEPT_BYTES:
+        old[n] = _kept_remove(0)
+        n += 1
+    _kept[_kept_count].p = p
+    _kept[_kept_count].nbytes = nbytes
+    _kept_count += 1
+    _kept_bytes += nbytes
+    turn_give(&_kept_turn)
+    for i in range(n):
+        unmap_pages(old[i].p, old[i].nbytes)
 
 
 def clock_ns():

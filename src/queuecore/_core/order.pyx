@@ -607,9 +607,12 @@ cdef void _restart(Op* op) noexcept nogil:
             s.count -= 1
             _id_give(s, s.ring[(s.start + s.count) % op.size])
         s.start = 0
-        if s.next_from >= 0:  # the next pass is being read already
+        if s.next_from >= 0 and s.failed_at < 0:  # the next pass is being read already
+            while s.ahead_out < s.next_from:
+                _ahead_drop(s)
             s.next_from = -1
             return
+        s.next_from = -1
         while s.ahead_out < s.ahead_in:
             _ahead_drop(s)
         s.pass_from = s.ahead_in
@@ -1026,7 +1029,8 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
                 if status == PULL_END and s.next_from < 0 and _comes_again(order, op):
                     s.next_from = s.pass_from = s.ahead_in
                     _restart(op.up)
-                    continue
+                    if n == 0:  # a load is of one pass, so that what fails in it concerns no other
+                        continue
                 break
             continue
         id = _id_take(s)

@@ -8,7 +8,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
-from queuecore._core.atoms cimport check_layout, fork_generation, registry_remove
+from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
@@ -21,7 +21,7 @@ from queuecore._core.parking cimport (
     event_cancel, event_has_waiters, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
     Batch, Fault, FileEntry, Leaf, Runner, Slab, Turn, Window, alloc_lines, cpu_pause, iovec, kAcqRel, kAcquire,
-    kRelaxed, layout_hash, map_pages, monotonic_ns, unmap_pages)
+    kRelaxed, layout_hash, monotonic_ns)
 from queuecore._core.runtime cimport (
     STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_fault, stop_requested,
     wait_out_exit)
@@ -476,6 +476,8 @@ cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
     turn_give(p.turn)  # the unit is somebody else's from here on
     if tell:
         event_notify_all(&p.runner.work)
+        if p.config.help:
+            event_notify_all(&p.window.arrived)
 
 
 cdef void _give_back(Pipe* p, Unit* u) noexcept nogil:
@@ -557,7 +559,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
         slab_free(p.slab)
     if p.window != NULL:
         window_free(p.window)
-    unmap_pages(p.store, p.store_bytes)
+    buffer_give(p.store, p.store_bytes)
     order_free(p.order)
     table_drop(p.table)
     layout_clear(&p.layout)
@@ -660,7 +662,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
     if c.store_rows > 0:
         p.store_stride = (c_record(p) + 63) // 64 * 64
         p.store_bytes = <size_t>(p.order.bottom_shuffle.shuffle.capacity * p.store_stride)
-        p.store = <unsigned char*>map_pages(p.store_bytes)
+        p.store = <unsigned char*>buffer_take(p.store_bytes)
         if p.store == NULL:
             _pipe_free(p)
             return NULL

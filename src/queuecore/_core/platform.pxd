@@ -33,6 +33,7 @@ cdef extern from "queuecore/platform.hpp" namespace "queuecore" nogil:
     void* alloc_lines(size_t nbytes) noexcept
     void* map_pages(size_t nbytes) noexcept
     void unmap_pages(void* p, size_t nbytes) noexcept
+    void disown_pages(void* p, size_t nbytes) noexcept
 
 cdef extern from "sys/uio.h" nogil:
     cdef struct iovec:

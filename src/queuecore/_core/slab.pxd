@@ -9,8 +9,9 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.stdlib cimport free
+from queuecore._core.atoms cimport buffer_give, buffer_take
 from queuecore._core.platform cimport (
-    Atomic, Slab, SlotStack, alloc_lines, kAcquire, kRelaxed, kRelease, map_pages, unmap_pages)
+    Atomic, Slab, SlotStack, alloc_lines, kAcquire, kRelaxed, kRelease)
 
 
 cdef inline void slots_push(SlotStack* s, uint32_t slot) noexcept nogil:
@@ -56,7 +57,7 @@ cdef inline bint slab_init(Slab* slab, uint32_t slots, size_t slot_bytes) noexce
     slab.stack.next = <Atomic[uint32_t]*>alloc_lines(slots * sizeof(uint32_t))
     if slab.stack.next == NULL:
         return False
-    slab.base = <unsigned char*>map_pages(slab.mapped_bytes)
+    slab.base = <unsigned char*>buffer_take(slab.mapped_bytes)
     if slab.base == NULL:
         free(slab.stack.next)
         slab.stack.next = NULL
@@ -68,7 +69,7 @@ cdef inline bint slab_init(Slab* slab, uint32_t slots, size_t slot_bytes) noexce
 
 
 cdef inline void slab_free(Slab* slab) noexcept nogil:
-    unmap_pages(slab.base, slab.mapped_bytes)
+    buffer_give(slab.base, slab.mapped_bytes)
     free(slab.stack.next)
     slab.base = NULL
     slab.stack.next = NULL

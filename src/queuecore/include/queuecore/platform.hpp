@@ -141,4 +141,7 @@ inline void unmap_pages(void* p, std::size_t nbytes) noexcept {
   if (p != nullptr) munmap(p, nbytes);
 }
 
+// Keeps the range, but the kernel may take its pages, and with them the content, until they are written again.
+inline void disown_pages(void* p, std::size_t nbytes) noexcept { madvise(p, nbytes, MADV_FREE); }
+
 }  // namespace queuecore
