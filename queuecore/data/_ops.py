@@ -155,7 +155,9 @@ class Batch(Op):
         return ["batch", self.batch_size, self.drop_remainder]
 
     def count(self, needed: int | None, below: Below) -> Count:
-        total = below(None if needed is None else needed * self.batch_size)
+        # The last one may be short: one record is enough for it.
+        least = self.batch_size if self.drop_remainder else 1
+        total = below(None if needed is None else (needed - 1) * self.batch_size + least)
         if isinstance(total, float):
             return total
         return total // self.batch_size if self.drop_remainder else -(-total // self.batch_size)

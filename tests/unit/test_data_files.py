@@ -113,6 +113,7 @@ def test_len_is_the_number_of_elements(tmp_path_factory, ops):
     frame=st.sampled_from([{}, {"header": 3}, {"hop": 7}, {"hop": 2}]),
 )
 @example(ops=[("skip", 1), ("take", 0)], sizes=[1], frame={})
+@example(ops=[("batch", 2, False), ("take", 1)], sizes=[5], frame={})
 def test_len_fails_where_iterating_fails(tmp_path_factory, ops, sizes, frame):
     # A shuffle reads ahead: it may meet an error that len() doesn't need to reach, but not the other way round.
     contents = [bytes(size) for size in sizes]
