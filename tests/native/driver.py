@@ -26,10 +26,10 @@ def window() -> dict[str, object]:
     """Producers fill batches out of order, one consumer takes them in order."""
     from queuecore._core import _testing
 
+    runs = [_testing.stress_window(threads, rounds(2000), seed) for threads in (1, 2, 4) for seed in (1, 2)]
     return {
-        f"{threads} threads, seed {seed}": _testing.stress_window(threads, rounds(2000), seed)
-        for threads in (1, 2, 4)
-        for seed in (1, 2)
+        "errors": [run["errors"] for run in runs],
+        "lost": [run["planned"] - run["rows"] for run in runs],
     }
 
 
@@ -37,18 +37,21 @@ def parking() -> dict[str, object]:
     """Threads wait for each other: a lost wake-up ends in the watchdog."""
     from queuecore._core import _testing
 
-    for threads in (2, 4):
-        _testing.stress_parking(threads, rounds(5000))
-    return {}
+    return {"lost": [_testing.stress_parking(threads, rounds(5000)) for threads in (2, 4)]}
 
 
 def slots() -> dict[str, object]:
     """Threads take and give back the slots of one slab."""
     from queuecore._core import _testing
 
-    for threads in (2, 4):
-        _testing.stress_slots(threads, rounds(20000))
-    return {}
+    return {"clashes": [_testing.stress_slots(threads, rounds(20000)) for threads in (2, 4)]}
+
+
+def buffers() -> dict[str, object]:
+    """Threads take and give back buffers, of which a few are kept."""
+    from queuecore._core import _testing
+
+    return {"clashes": [_testing.stress_buffers(threads, rounds(2000)) for threads in (2, 4)]}
 
 
 def race() -> dict[str, object]:
@@ -148,7 +151,7 @@ def early_end() -> dict[str, object]:
 
 
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
-    job.__name__: job for job in (window, parking, slots, pipeline, early_end, race, overflow, shift)
+    job.__name__: job for job in (window, parking, slots, buffers, pipeline, early_end, race, overflow, shift)
 }
 
 

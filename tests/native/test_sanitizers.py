@@ -104,9 +104,13 @@ def found(job: str) -> dict:
 
 
 @needs_hooks
-@pytest.mark.parametrize("job", ["window", "parking", "slots"])
+@pytest.mark.parametrize("job", ["window", "parking", "slots", "buffers"])
 def test_native_threads(job):
-    found(job)
+    result = found(job)
+    assert result
+    for counts in result.values():  # of what must not happen
+        assert counts
+        assert set(counts) == {0}
 
 
 def test_whole_pipelines_give_the_same_batches_with_any_number_of_threads():

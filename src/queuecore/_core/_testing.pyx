@@ -4,10 +4,12 @@ Three kinds: faults put in place of system calls, the atoms driven hard by nativ
 purpose, so that a sanitizer job which finds nothing is known to be able to find something.
 """
 from libc.errno cimport EAGAIN, EINTR
+from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
-from queuecore._core.atoms cimport check_layout, live_threads as native_live_threads, registry_remove, syscalls
+from queuecore._core.atoms cimport (
+    buffer_give, buffer_take, check_layout, live_threads as native_live_threads, registry_remove, syscalls)
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
@@ -264,6 +266,7 @@ cdef int _window_step(void* context, int32_t worker) noexcept nogil:
     if n > job.rows - row:
         n = job.rows - row
     b.rows += n
+    job.made += n
     if b.rows == job.rows or _random(&job.random) % 16 == 0:  # closes full, or short
         job.open = NULL
         window_done(job.window, b, k, job.rows - b.rows + 1)
@@ -315,9 +318,9 @@ def stress_window(int threads, int64_t batches, uint64_t seed=1):
     Returns
     -------
     dict
-        ``batches``, ``rows`` (delivered) and ``errors`` (rows with a wrong value: must be 0).
+        ``batches``, ``planned`` and ``rows`` (delivered: must be as many), ``errors`` (rows with a wrong value: must be 0).
     """
-    cdef int64_t errors, delivered = 0
+    cdef int64_t errors, planned, delivered = 0
     cdef int32_t started = 0
     cdef Job* job
     with nogil:
@@ -327,8 +330,9 @@ def stress_window(int threads, int64_t batches, uint64_t seed=1):
         job.random = seed * 2 + 1
         runner_start(job.runner, threads, "qc-test", _no_reference, &started)
         errors = _window_consume(job, &delivered)
+        planned = job.made
         _job_free(job)
-    return {"batches": batches, "rows": delivered, "errors": errors}
+    return {"batches": batches, "planned": planned, "rows": delivered, "errors": errors}
 
 
 def bench_handoff(int64_t batches, int threads):
@@ -444,6 +448,55 @@ def stress_slots(int threads, int64_t rounds):
         clashes = job.sum
         _job_free(job)
     return clashes
+
+
+cdef int _buffers_step(void* context, int32_t worker) noexcept nogil:
+    # Buffers of five sizes, of which the largest are never kept and the others push each other out.
+    cdef Job* job = <Job*>context
+    cdef uint64_t random = <uint64_t>worker * 7919 + 1
+    cdef int64_t* mine
+    cdef int64_t _i, clashes = 0
+    cdef size_t nbytes
+    for _i in range(job.rounds):
+        nbytes = <size_t>1 << (12 + 4 * (_random(&random) % 5))  # 4 KiB to 256 MiB: only pages that are touched exist
+        mine = <int64_t*>buffer_take(nbytes)
+        if mine == NULL:
+            clashes += 1
+            continue
+        mine[0] = worker
+        mine[nbytes // 8 - 1] = worker
+        cpu_pause()
+        if mine[0] != worker or mine[nbytes // 8 - 1] != worker:  # somebody else got the same buffer
+            clashes += 1
+        buffer_give(mine, nbytes)
+    turn_take(job.turn)
+    job.sum += clashes
+    turn_give(job.turn)
+    return STEP_DONE
+
+
+def stress_buffers(int threads, int64_t rounds):
+    """Buffers taken and given back by native threads. Returns how often one had two holders, or none was to be had: 0."""
+    cdef Job* job
+    cdef int64_t clashes
+    cdef int32_t started = 0
+    with nogil:
+        job = _job_new(_buffers_step, 1, 8)
+        job.rounds = rounds
+        runner_start(job.runner, threads, "qc-test", _no_reference, &started)
+        runner_join(job.runner, -1)
+        clashes = job.sum
+        _job_free(job)
+    return clashes
+
+
+def buffer_address(size_t nbytes):
+    """Where a buffer of that size lies that is taken now and given back at once."""
+    cdef void* p = buffer_take(nbytes)
+    if p == NULL:
+        raise MemoryError
+    buffer_give(p, nbytes)
+    return <size_t>p
 
 
 # Bugs on purpose

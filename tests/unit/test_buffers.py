@@ -1,0 +1,47 @@
+"""Buffers that stay mapped for the next one who wants that size."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+_testing = pytest.importorskip("queuecore._core._testing", reason="this build has no test hooks (QUEUECORE_TESTING=1)")
+
+
+def mapped(address: int) -> bool:
+    """Whether an address is part of this process's memory."""
+    with open("/proc/self/maps", encoding="ascii") as file:
+        for line in file:
+            low, _, high = line.partition(" ")[0].partition("-")
+            if int(low, 16) <= address < int(high, 16):
+                return True
+    return False
+
+
+def test_the_next_one_of_that_size_gets_it_again():
+    first = _testing.buffer_address(12 << 20)
+    assert mapped(first)
+    other = _testing.buffer_address(8 << 20)
+    assert other != first
+    assert _testing.buffer_address(12 << 20) == first
+
+
+def test_the_oldest_leave_when_there_are_too_many_bytes():
+    old = _testing.buffer_address(30 << 20)
+    _testing.buffer_address(31 << 20)
+    assert mapped(old)
+    _testing.buffer_address(32 << 20)
+    assert not mapped(old)
+
+
+def test_a_large_one_is_given_back_at_once():
+    assert not mapped(_testing.buffer_address((64 << 20) + 4096))
+
+
+def test_a_forked_child_shares_none_with_its_parent():
+    parent = _testing.buffer_address(5 << 20)
+    child = os.fork()
+    if child == 0:
+        os._exit(_testing.buffer_address(5 << 20) == parent)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
