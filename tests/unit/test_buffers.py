@@ -39,6 +39,7 @@ def test_a_large_one_is_given_back_at_once():
     assert not mapped(_testing.buffer_address((64 << 20) + 4096))
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on, where there are threads
 def test_a_forked_child_shares_none_with_its_parent():
     parent = _testing.buffer_address(5 << 20)
     child = os.fork()

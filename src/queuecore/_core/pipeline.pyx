@@ -1240,8 +1240,8 @@ cdef class Stream:
 
     @property
     def closed(self):
-        """Whether the iterator can give no more elements: closed, ended by an error, or past its end."""
-        return self.state != STATE_RUNNING
+        """Whether the iterator can give no more elements: closed, ended by an error, past its end, or in a forked child."""
+        return self.state != STATE_RUNNING or self.generation != fork_generation()
 
     def stats(self):
         """Counters of this iterator, as a dict of int."""
