@@ -154,6 +154,8 @@ cdef int order_forward(Order* order, int64_t budget) noexcept nogil
 cdef void order_cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil
 # Ends fast-forwarding: a stored shuffle begins to load.
 cdef bint order_begin(Order* order) noexcept nogil
+# Free rows of the store.
+cdef int64_t order_room(const Order* order) noexcept nogil
 # Rows to load next: appends runs and the row of each record. Returns the number of rows; *first: index of the first, for
 # order_loaded. A negative first marks survivors of a fast-forward.
 cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint32_t* ids, int64_t* first) noexcept nogil

@@ -999,6 +999,11 @@ cdef bint _comes_again(Order* order, const Op* op) noexcept nogil:
     return False
 
 
+cdef int64_t order_room(const Order* order) noexcept nogil:
+    cdef const Shuffle* s = order.bottom_shuffle.shuffle
+    return s.free_count + s.capacity - s.fresh
+
+
 cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint32_t* ids, int64_t* first) noexcept nogil:
     cdef Op* op = order.bottom_shuffle
     cdef Shuffle* s = op.shuffle

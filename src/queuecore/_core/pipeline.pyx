@@ -16,7 +16,7 @@ from queuecore._core.errors cimport (
 from queuecore._core.order cimport (
     OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op,
     OpSpec, Order, Run, RunList, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
-    order_plan_load, order_pull, order_release)
+    order_plan_load, order_pull, order_release, order_room)
 from queuecore._core.parking cimport (
     event_cancel, event_has_waiters, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
@@ -299,7 +299,8 @@ cdef void _finish_order(Pipe* p, int status) noexcept nogil:
     window_finish(p.window, end)
 
 
-cdef void _plan_rows(Pipe* p, Unit* u) noexcept nogil:
+cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
+    # False: nothing can be planned now.
     cdef Segment* s = NULL
     cdef RunList* list_
     cdef Batch* b
@@ -307,6 +308,7 @@ cdef void _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     cdef int64_t before, most, used = 0
     cdef Run* last
     cdef int status
+    u.kind = UNIT_ROWS
     u.segment_count = 0
     u.segment_at = 0
     u.rows = 0
@@ -359,6 +361,7 @@ cdef void _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     # The first units are small, so that the first batch doesn't wait for what comes after it.
     if u.rows > 0 and p.ramp_rows < p.config.unit_rows:
         p.ramp_rows = 2 * p.ramp_rows if 2 * p.ramp_rows < p.config.unit_rows else p.config.unit_rows
+    return u.segment_count > 0
 
 
 cdef void _no_memory(Pipe* p) noexcept nogil:
@@ -371,6 +374,10 @@ cdef void _no_memory(Pipe* p) noexcept nogil:
 
 
 cdef bint _plan_load(Pipe* p, Unit* u) noexcept nogil:
+    # False: nothing is left to load, or no row of the store is free.
+    if p.end_status != PULL_OK:
+        return False
+    u.kind = UNIT_LOAD
     u.runs.count = 0
     u.runs.rows = 0
     u.good = 0
@@ -440,14 +447,12 @@ cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
             u.file = f
             rc = CLAIM_UNIT
     if rc != CLAIM_UNIT and p.begun:
-        u.kind = UNIT_ROWS
-        _plan_rows(p, u)
-        if u.segment_count > 0:
+        # Rows of the store that are free are filled first: at the end of an epoch that is the next one's window, which else would
+        # fill only once this one's is empty. A consumer that helps waits for its batch, and makes that.
+        if not helper and p.store != NULL and order_room(p.order) >= p.config.load_rows and _plan_load(p, u):
             rc = CLAIM_UNIT
-        elif p.store != NULL and p.end_status == PULL_OK:
-            u.kind = UNIT_LOAD
-            if _plan_load(p, u):
-                rc = CLAIM_UNIT
+        elif _plan_rows(p, u) or (p.store != NULL and _plan_load(p, u)):
+            rc = CLAIM_UNIT
     if rc != CLAIM_UNIT:
         u.next = p.free_units
         p.free_units = u
