@@ -515,8 +515,6 @@ cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noe
     cdef int status
     if not s.seeded:
         _seed_iteration(s)
-    if s.survivors_loaded < s.survivors_count:
-        return PULL_WAIT
     while given < max_rows:
         status = _enter(order, op)
         if status != PULL_OK:
@@ -867,6 +865,9 @@ cdef void order_free(Order* order) noexcept nogil:
 
 
 cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil:
+    # Not even a restart before the survivors are loaded: it would give their rows away while they are on their way in.
+    if order.bottom_shuffle != NULL and order.bottom_shuffle.shuffle.survivors_loaded < order.bottom_shuffle.shuffle.survivors_count:
+        return PULL_WAIT
     return _pull(order, order.top, max_rows, out)
 
 
