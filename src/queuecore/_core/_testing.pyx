@@ -240,6 +240,21 @@ cdef void _job_free(Job* job) noexcept nogil:
     free(job)
 
 
+cdef int64_t _sum_of(StepFn step, int threads, int64_t rounds):
+    # Runs a step that ends by itself in so many threads; what they added up.
+    cdef Job* job
+    cdef int64_t total
+    cdef int32_t started = 0
+    with nogil:
+        job = _job_new(step, 1, 8)
+        job.rounds = rounds
+        runner_start(job.runner, threads, "qc-test", _no_reference, &started)
+        runner_join(job.runner, -1)
+        total = job.sum
+        _job_free(job)
+    return total
+
+
 cdef int _window_step(void* context, int32_t worker) noexcept nogil:
     # Plans a random part of the open batch, as the pipeline's planner does, and fills it with k and row.
     cdef Job* job = <Job*>context
@@ -400,19 +415,9 @@ def stress_parking(int threads, int64_t rounds):
     int
         The sum of what was put less the sum of what was taken: 0.
     """
-    cdef Job* job
-    cdef int64_t left
-    cdef int32_t started = 0
     if threads < 2 or threads % 2:
         raise ValueError("threads must be even")
-    with nogil:
-        job = _job_new(_parking_step, 2, 1)
-        job.rounds = rounds
-        runner_start(job.runner, threads, "qc-test", _no_reference, &started)
-        runner_join(job.runner, -1)
-        left = job.sum
-        _job_free(job)
-    return left
+    return _sum_of(_parking_step, threads, rounds)
 
 
 cdef int _slots_step(void* context, int32_t worker) noexcept nogil:
@@ -437,17 +442,7 @@ cdef int _slots_step(void* context, int32_t worker) noexcept nogil:
 
 def stress_slots(int threads, int64_t rounds):
     """Slots taken and given back by native threads. Returns how often two threads held the same one: 0."""
-    cdef Job* job
-    cdef int64_t clashes
-    cdef int32_t started = 0
-    with nogil:
-        job = _job_new(_slots_step, 1, 8)
-        job.rounds = rounds
-        runner_start(job.runner, threads, "qc-test", _no_reference, &started)
-        runner_join(job.runner, -1)
-        clashes = job.sum
-        _job_free(job)
-    return clashes
+    return _sum_of(_slots_step, threads, rounds)
 
 
 cdef int _buffers_step(void* context, int32_t worker) noexcept nogil:
@@ -477,17 +472,7 @@ cdef int _buffers_step(void* context, int32_t worker) noexcept nogil:
 
 def stress_buffers(int threads, int64_t rounds):
     """Buffers taken and given back by native threads. Returns how often one had two holders, or none was to be had: 0."""
-    cdef Job* job
-    cdef int64_t clashes
-    cdef int32_t started = 0
-    with nogil:
-        job = _job_new(_buffers_step, 1, 8)
-        job.rounds = rounds
-        runner_start(job.runner, threads, "qc-test", _no_reference, &started)
-        runner_join(job.runner, -1)
-        clashes = job.sum
-        _job_free(job)
-    return clashes
+    return _sum_of(_buffers_step, threads, rounds)
 
 
 def buffer_address(size_t nbytes):
