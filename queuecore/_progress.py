@@ -123,7 +123,7 @@ class Progress:
             self._bar.update(count)
             return
         now = time.monotonic()
-        if now >= self._next_line:
+        if now >= self._next_line and self._done != self._total:  # the last state is for close()
             self._next_line = now + self._interval
             self._line(now)
 

@@ -243,7 +243,7 @@ def test_values_survive_all_of_it_together(tmp_path, contents):
 
 @pytest.mark.parametrize("number", THREADS)
 def test_a_pass_ends_while_a_saved_window_is_still_being_read(tmp_path, contents, number):
-    # take() ends a pass with rows left in the window: at that place the window is to be loaded, and nobody will ask for it.
+    # take() ends a pass with rows left in the window: a state of that place has them loaded, and nobody asks for them.
     paths = write_files(tmp_path, contents)
     ops = [("shuffle", 20, 1, False), ("take", 8), ("batch", 4, False), ("repeat", 3)]
     expected, _ = run(apply(dataset(paths, 100), ops))
