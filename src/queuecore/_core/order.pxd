@@ -7,10 +7,10 @@
 #   I1  What is pulled depends on counts, seeds and the operators alone, never on how the pulls were cut or timed.
 #   I2  Operators of rows == 1 give records; the others give elements of up to `rows` records and say where each one closes.
 #
-# Order of a shuffle: TensorFlow's (tf.data's ShuffleDataset: a circular buffer, one draw an element); random numbers: Philox4x32-10
-# (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC'11).
+# Order of a shuffle: TensorFlow's (tf.data's ShuffleDataset: a circular buffer, one draw an element).
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from queuecore._core.platform cimport Fault
+from queuecore._core.random cimport Philox
 from queuecore._core.sources cimport FileTable
 
 cdef enum:
@@ -31,7 +31,6 @@ cdef enum:
 
 cdef enum:
     SCRATCH_RUNS = 1024
-    DRAWS = 256
 
 cdef struct Run:
     int64_t ordinal      # first record; out of a stored shuffle: the row of the store
@@ -44,12 +43,6 @@ cdef struct RunList:
     bint closed          # the element that was open ends with the last row
     int64_t rows
     int64_t subs         # of the element that closed: elements it is made of; 0: records
-
-cdef struct Philox:
-    uint32_t key[2]
-    uint32_t counter[4]
-    uint32_t draws[DRAWS]
-    int32_t used         # of draws; DRAWS: all
 
 cdef struct Element:     # runs kept until they are given
     Run* runs
