@@ -54,6 +54,33 @@ def buffers() -> dict[str, object]:
     return {"clashes": [_testing.stress_buffers(threads, rounds(2000)) for threads in (2, 4)]}
 
 
+def fifo() -> dict[str, object]:
+    """Rows through a lock-free ring: single takers, takers under the turn, a seal while rows are pushed."""
+    from queuecore._core import _testing
+
+    found: dict[str, list[int]] = {}
+    for seal_at in (0, rounds(1000)):
+        for threads in ((1, 1, 0), (2, 2, 0), (3, 0, 2), (2, 1, 2)):
+            for capacity, start in ((1, 0), (3, (1 << 63) - rounds(500)), (8, (8 << 40) - rounds(500)), (50, 0)):
+                run = _testing.stress_fifo(*threads, rounds(1000), capacity, start, seal_at)
+                taken = run.pop("popped")
+                if seal_at == 0:
+                    run["refused"] = threads[0] * rounds(1000) - taken
+                for name, count in run.items():
+                    found.setdefault(name, []).append(count)
+    return found
+
+
+def values() -> dict[str, object]:
+    """Pointers through the other rings, in batches."""
+    from queuecore._core import _testing
+
+    return {
+        "spsc": [_testing.stress_pairs("spsc", 1, rounds(10000), capacity, (1 << 64) - 100) for capacity in (5, 64)],
+        "fast": [_testing.stress_pairs("fast", pairs, rounds(10000), 8, (1 << 64) - 100) for pairs in (1, 2, 3)],
+    }
+
+
 def race() -> dict[str, object]:
     """Plain memory, written by several threads: a data race on purpose."""
     from queuecore._core import _testing
@@ -151,7 +178,7 @@ def early_end() -> dict[str, object]:
 
 
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
-    job.__name__: job for job in (window, parking, slots, buffers, pipeline, early_end, race, overflow, shift)
+    job.__name__: job for job in (window, parking, slots, buffers, fifo, values, pipeline, early_end, race, overflow, shift)
 }
 
 

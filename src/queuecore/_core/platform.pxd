@@ -10,6 +10,11 @@ cdef extern from "queuecore/atomic.hpp" namespace "queuecore" nogil:
     const MemoryOrder kAcqRel
     const MemoryOrder kSeqCst
     void fence(MemoryOrder) noexcept
+    MemoryOrder order(int edge, MemoryOrder wanted) noexcept
+
+    cppclass Plain[T]:
+        T get() noexcept
+        void set(T) noexcept
 
     cppclass Atomic[T]:
         T load(MemoryOrder) noexcept
@@ -82,6 +87,34 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
     cppclass StopFlag:
         Atomic[uint32_t] state
         Fault first
+
+    cppclass FifoRing:
+        Atomic[uint64_t]* cells
+        uint64_t mask
+        uint64_t room
+        int32_t shift
+        Atomic[uint64_t] tail
+        Atomic[uint64_t] head_seen
+        Atomic[uint64_t] head
+
+    cppclass FastCell:
+        Atomic[uint64_t] sequence
+        Plain[uint64_t] value
+
+    cppclass FastRing:
+        FastCell* cells
+        uint64_t mask
+        Atomic[uint64_t] tail
+        Atomic[uint64_t] head
+
+    cppclass SpscRing:
+        Plain[uint64_t]* cells
+        uint64_t mask
+        uint64_t capacity
+        Atomic[uint64_t] tail
+        uint64_t head_seen
+        Atomic[uint64_t] head
+        uint64_t tail_seen
 
     cppclass SlotStack:
         Atomic[uint64_t] head
