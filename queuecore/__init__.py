@@ -1,6 +1,7 @@
 """Native, GIL-free input for training loops: from file bytes to ready batches.
 
-`queuecore.data` streams records from files; `queuecore.errors` is the tree of exceptions.
+`queuecore.data` streams records from files; the queue classes hand elements over between threads, in the manner of
+TensorFlow 1; `queuecore.errors` is the tree of exceptions.
 """
 
 from queuecore._core import require_compiled
@@ -10,7 +11,24 @@ require_compiled()
 
 from queuecore import data, errors  # noqa: E402
 from queuecore._seeds import set_random_seed  # noqa: E402
+from queuecore.queues import (  # noqa: E402
+    FIFOQueue,
+    PaddingFIFOQueue,
+    PriorityQueue,
+    QueueBase,
+    RandomShuffleQueue,
+)
 
-__all__ = ["__version__", "data", "errors", "set_random_seed"]
+__all__ = [
+    "FIFOQueue",
+    "PaddingFIFOQueue",
+    "PriorityQueue",
+    "QueueBase",
+    "RandomShuffleQueue",
+    "__version__",
+    "data",
+    "errors",
+    "set_random_seed",
+]
 
 __version__ = "0.1.0"

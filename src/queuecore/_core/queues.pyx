@@ -1,0 +1,939 @@
+"""Queues: elements that lie in slots, handed over in the order of their arrival."""
+cimport cython
+cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy
+from queuecore._core.atoms cimport check_layout, fork_generation
+from queuecore._core.handoff cimport (
+    HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY,
+    STORE_RANDOM, Hand, Op, close_wait, get_leave, get_rejoin, get_try, get_wait, hand_cancel, hand_free, hand_init, hand_size, put_leave, put_try,
+    put_wait)
+from queuecore._core.platform cimport alloc_lines, kAcquire, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.pool cimport (
+    POOL_SLOTS, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row)
+from queuecore._core.random cimport Philox, philox_seed
+from queuecore._core.runtime cimport wait_out_exit
+
+import numpy as np
+
+from queuecore import errors as _errors
+
+cnp.import_array()
+check_layout(layout_hash())
+
+cdef extern from *:
+    """
+    // A writable C-ordered array over `data` whose first axis has its own stride; it keeps `base` alive.
+    static PyObject* qc_rows(PyObject* descr, int nd, npy_intp* dims, npy_intp* strides, void* data, PyObject* base) {
+      Py_INCREF(descr);  // taken over by NewFromDescr, also when it fails
+      PyObject* array = PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr), nd, dims, strides, data,
+                                             NPY_ARRAY_WRITEABLE, nullptr);
+      if (array == nullptr) return nullptr;
+      Py_INCREF(base);  // taken over by SetBaseObject, also when it fails
+      if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), base) != 0) Py_CLEAR(array);
+      return array;
+    }
+    // A new array; 0 dimensions: still an array.
+    static PyObject* qc_empty(PyObject* descr, int nd, npy_intp* dims) {
+      Py_INCREF(descr);
+      return PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr), nd, dims, nullptr, nullptr, 0, nullptr);
+    }
+    // Takes over the reference: an array of 0 dimensions becomes a scalar.
+    static PyObject* qc_scalar(PyObject* array) {
+      Py_INCREF(array);
+      return PyArray_Return(reinterpret_cast<PyArrayObject*>(array));
+    }
+    """
+    object qc_rows(object descr, int nd, cnp.npy_intp* dims, cnp.npy_intp* strides, void* data, object base)
+    object qc_empty(object descr, int nd, cnp.npy_intp* dims)
+    object qc_scalar(object array)
+
+cdef enum:
+    MAX_DIMS = 32
+    FIRST_SLOTS = 1024
+    BLOCK_ROWS = 4096       # filled ahead of a long enqueue_many
+    SLICE_NS = 50000000     # a Python thread looks for signals this often
+    COPY_BYTES = 64 << 10   # from here a copy lets other Python threads run
+
+cdef enum:
+    PART_FIXED = 0          # bytes of one size, in the slot
+    PART_VARYING = 1        # a Varying in the slot
+    PART_OBJECT = 2         # a reference, in the list of objects
+
+cdef struct Varying:
+    void* data              # keeps its room from element to element
+    int64_t room
+    int64_t nbytes
+    int32_t ndim
+    cnp.npy_intp dims[MAX_DIMS]
+
+cdef struct Part:
+    int32_t kind
+    int32_t ndim
+    int64_t offset          # in the slot
+    int64_t nbytes          # of a row
+    cnp.npy_intp dims[MAX_DIMS]
+
+
+cdef inline int64_t _deadline(object timeout) except -2:
+    # Monotonic, or -1: none.
+    cdef double seconds
+    if timeout is None:
+        return -1
+    seconds = timeout
+    if not seconds >= 0:
+        raise _errors.InvalidArgumentError(f"timeout must be None or a number of seconds not below 0, not {timeout!r}")
+    if seconds > 1e9:
+        return -1
+    return monotonic_ns() + <int64_t>(seconds * 1e9)
+
+
+cdef inline int64_t _slice_end(int64_t deadline) noexcept nogil:
+    cdef int64_t until = monotonic_ns() + SLICE_NS
+    return until if deadline < 0 or until < deadline else deadline
+
+
+@cython.final
+cdef class NativeQueue:
+    """Elements of some components, in a store of one kind. The queue classes of :mod:`queuecore.queues` are names for it.
+
+    Parameters
+    ----------
+    kind : str
+        The class's name, for messages and for the store: "RandomShuffleQueue", "PriorityQueue", or a FIFO.
+    name : str
+        For messages.
+    capacity : int
+        In elements; below 0: unbounded.
+    min_after_dequeue : int
+        Elements that stay in while it is open.
+    parts : list of tuple
+        Per component its dtype, its shape (a tuple, in which -1 varies; None: all of it) and whether it holds references.
+    names : tuple of str or None
+        Of the components: elements are then dicts.
+    convert : callable
+        ``convert(i, value, many)`` returns component i as a C-contiguous array of its dtype, checked; of a component that holds
+        references the object, or a list of them.
+    pad : bool
+        Gathers fill varying shapes up to the largest.
+    seeds : tuple of int
+        The generator's pair.
+    start : int, default 0
+        Where the counters begin (for tests).
+    """
+    cdef Hand* hand
+    cdef SlotPool* pool
+    cdef Philox* random
+    cdef Part* parts
+    cdef int part_count
+    cdef bint has_objects, has_varying, pad
+    cdef list dtypes
+    cdef readonly tuple names
+    cdef public object described  # what a shared queue of this name must agree with
+    cdef list objects         # by slot: the references of its element
+    cdef object convert
+    cdef object failure
+    cdef uint64_t generation, start
+    cdef int64_t copied_rows
+    cdef readonly str kind
+    cdef readonly str name
+    cdef object __weakref__
+
+    def __cinit__(self, *_, **__):
+        self.generation = fork_generation()
+
+    def __init__(self, str kind, str name, int64_t capacity, int64_t min_after_dequeue, list parts, tuple names, convert, *,
+                 bint pad=False, tuple seeds=(0, 0), uint64_t start=0):
+        cdef int i, j
+        cdef Part* part
+        cdef int64_t offset = 0
+        cdef int store = STORE_FIFO
+        if self.hand != NULL:
+            raise TypeError("a queue can't be initialised twice")
+        self.kind = kind
+        self.name = name
+        self.names = names
+        self.convert = convert
+        self.pad = pad
+        self.start = start
+        self.dtypes = []
+        self.objects = []
+        self.part_count = len(parts)
+        self.parts = <Part*>calloc(self.part_count, sizeof(Part))
+        self.hand = <Hand*>alloc_lines(sizeof(Hand))
+        self.pool = <SlotPool*>alloc_lines(sizeof(SlotPool))
+        self.random = <Philox*>calloc(1, sizeof(Philox))
+        if self.parts == NULL or self.hand == NULL or self.pool == NULL or self.random == NULL:
+            raise MemoryError
+        for i, (dtype, shape, reference) in enumerate(parts):
+            part = &self.parts[i]
+            self.dtypes.append(dtype)
+            part.kind = PART_OBJECT if reference else (PART_VARYING if shape is None or -1 in shape else PART_FIXED)
+            part.ndim = 0 if shape is None else len(shape)
+            if part.ndim > MAX_DIMS:
+                raise _errors.InvalidArgumentError(f"component {i} has {part.ndim} dimensions; at most {MAX_DIMS} are possible")
+            part.offset = offset
+            part.nbytes = dtype.itemsize
+            for j in range(part.ndim):
+                part.dims[j] = shape[j]
+                if shape[j] > 0 and part.nbytes > (<int64_t>1 << 46) // shape[j]:
+                    raise _errors.InvalidArgumentError(f"component {i} of shape {shape} is too large")
+                part.nbytes *= shape[j]
+            if part.kind == PART_OBJECT:
+                self.has_objects = True
+            elif part.kind == PART_VARYING:
+                self.has_varying = True
+                offset += (sizeof(Varying) + 63) // 64 * 64
+            else:
+                offset += (part.nbytes + 63) // 64 * 64
+        if kind == "RandomShuffleQueue":
+            store = STORE_RANDOM
+        elif kind == "PriorityQueue":
+            store = STORE_PRIORITY
+        philox_seed(self.random, seeds[0], seeds[1])
+        if capacity >= POOL_SLOTS:
+            raise _errors.InvalidArgumentError(f"capacity must be below {POOL_SLOTS}, or negative for a queue without bound")
+        pool_init(self.pool, <uint32_t>(capacity if 0 < capacity < FIRST_SLOTS else FIRST_SLOTS), offset, self.has_varying)
+        if not hand_init(self.hand, store, capacity, min_after_dequeue, start):
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef uint32_t slot
+        cdef int i
+        cdef Varying* v
+        if self.pool != NULL:
+            if self.has_varying:
+                for slot in range(0 if self.pool.chunk_count == 0 else self.pool.first << (self.pool.chunk_count - 1)):
+                    for i in range(self.part_count):
+                        if self.parts[i].kind == PART_VARYING:
+                            v = <Varying*>(pool_row(self.pool, slot) + self.parts[i].offset)
+                            free(v.data)
+            pool_free(self.pool)
+            free(self.pool)
+        if self.hand != NULL:
+            hand_free(self.hand)
+            free(self.hand)
+        free(self.random)
+        free(self.parts)
+
+    # Elements into slots
+
+    cdef int _refuse(self) except -1:
+        if self.generation != fork_generation():
+            raise _errors.ForkedPipelineError(
+                f"{self.kind} {self.name!r} was made before os.fork(): other threads may have been inside it. Make a queue in the child")
+        return 0
+
+    cdef uint32_t _slot(self) except? 0xffffffff:
+        cdef uint32_t slot = 0
+        cdef bint well = True
+        while not pool_pop(self.pool, &slot):
+            with nogil:
+                well = pool_grow(self.pool)
+            if not well:
+                raise _errors.ResourceExhaustedError(f"no memory for another element of {self.kind} {self.name!r}")
+        if self.has_objects and slot >= <uint32_t>len(self.objects):
+            self.objects.extend([None] * (<Py_ssize_t>slot + 1 - len(self.objects)))
+        return slot
+
+    cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept:
+        # From the last to the first: then the next ones come out in the same order again, and lie side by side.
+        cdef int64_t i
+        cdef object gone
+        for i in range(n - 1, -1, -1):
+            if self.has_objects:
+                gone = self.objects[<Py_ssize_t>tokens[i]]
+                self.objects[<Py_ssize_t>tokens[i]] = None
+            pool_push(self.pool, tokens[i])
+            gone = None  # may run anything: the slot is somebody else's already
+
+    cpdef list components_of(self, values):
+        """Return the components of an element: what stands for one alone, a list or tuple of them, or a dict by name."""
+        if self.names is None:
+            if type(values) is list:
+                return values
+            if isinstance(values, (list, tuple)):
+                return list(values)
+            if isinstance(values, dict):
+                raise _errors.InvalidArgumentError(f"{self.kind} {self.name!r} has no names, so its elements can't be dicts")
+            return [values]
+        if not isinstance(values, dict):
+            raise _errors.InvalidArgumentError(
+                f"{self.kind} {self.name!r} has names: an element is a dict with the keys {list(self.names)}")
+        if len(values) != self.part_count or any([label not in values for label in self.names]):
+            raise _errors.InvalidArgumentError(
+                f"{self.kind} {self.name!r}: expected the keys {list(self.names)}, got {list(values)}")
+        return [values[label] for label in self.names]
+
+    cdef list _prepare(self, list values, bint many, int64_t* n):
+        # Components that can be copied as they are; *n: rows.
+        cdef list ready = []
+        cdef int i, j
+        cdef int64_t rows = -1, own
+        cdef Part* part
+        cdef object value
+        cdef cnp.ndarray array
+        cdef bint fits
+        if len(values) != self.part_count:
+            raise _errors.InvalidArgumentError(
+                f"{self.kind} {self.name!r} has {self.part_count} components, and {len(values)} were given")
+        for i in range(self.part_count):
+            part = &self.parts[i]
+            value = values[i]
+            fits = False
+            if part.kind == PART_FIXED and cnp.PyArray_CheckExact(value):
+                array = <cnp.ndarray>value
+                fits = (<object>array.descr is self.dtypes[i] and cnp.PyArray_IS_C_CONTIGUOUS(array)
+                        and cnp.PyArray_NDIM(array) == part.ndim + many)
+                if fits:
+                    for j in range(part.ndim):
+                        if cnp.PyArray_DIM(array, j + many) != part.dims[j]:
+                            fits = False
+            if not fits:
+                value = self.convert(i, value, many)
+            ready.append(value)
+            if many:
+                own = len(value)
+                if rows < 0:
+                    rows = own
+                elif own != rows:
+                    raise _errors.InvalidArgumentError(
+                        f"component {i} of {self.kind} {self.name!r} has {own} rows where component 0 has {rows}")
+        n[0] = rows
+        return ready
+
+    cdef int _fill(self, uint32_t slot, list ready, int64_t row) except -1:
+        # row < 0: the components are those of one element.
+        cdef int i, j
+        cdef Part* part
+        cdef Varying* v
+        cdef unsigned char* place = pool_row(self.pool, slot)
+        cdef const unsigned char* source
+        cdef int64_t nbytes
+        cdef void* data
+        cdef cnp.ndarray array
+        cdef list references = None
+        cdef object value
+        for i in range(self.part_count):
+            part = &self.parts[i]
+            if part.kind == PART_OBJECT:
+                value = ready[i]
+                if references is None:
+                    references = []
+                references.append(value if row < 0 else value[row])
+                continue
+            array = <cnp.ndarray>ready[i]
+            source = <const unsigned char*>cnp.PyArray_DATA(array)
+            if part.kind == PART_FIXED:
+                nbytes = part.nbytes
+                data = place + part.offset
+            else:
+                v = <Varying*>(place + part.offset)
+                nbytes = cnp.PyArray_NBYTES(array)
+                if row >= 0:
+                    nbytes = nbytes // cnp.PyArray_DIM(array, 0)
+                if nbytes > v.room:
+                    data = realloc(v.data, nbytes)
+                    if data == NULL:
+                        raise MemoryError
+                    v.data = data
+                    v.room = nbytes
+                v.nbytes = nbytes
+                v.ndim = cnp.PyArray_NDIM(array) - (row >= 0)
+                for j in range(v.ndim):
+                    v.dims[j] = cnp.PyArray_DIM(array, j + (row >= 0))
+                data = v.data
+            if row > 0:
+                source += row * nbytes
+            if nbytes < COPY_BYTES:
+                memcpy(data, source, nbytes)
+            else:
+                with nogil:
+                    memcpy(data, source, nbytes)
+        if references is not None:
+            self.objects[<Py_ssize_t>slot] = references
+        return 0
+
+    cdef inline int64_t _key(self, uint32_t slot) noexcept:
+        # Of a PriorityQueue: its first component.
+        return (<int64_t*>pool_row(self.pool, slot))[0] if self.hand.store == STORE_PRIORITY else 0
+
+    # Putting
+
+    def enqueue(self, values, timeout=None):
+        """Put one element."""
+        cdef int64_t n = 0, key
+        cdef uint32_t slot
+        cdef int rc
+        cdef list ready
+        self._refuse()
+        ready = self._prepare(self.components_of(values), False, &n)
+        slot = self._slot()
+        try:
+            self._fill(slot, ready, -1)
+            key = self._key(slot)
+            if self.hand.store == STORE_FIFO:
+                rc = put_try(self.hand, slot, key)
+            else:
+                with nogil:
+                    rc = put_try(self.hand, slot, key)
+            if rc == HAND_DONE:
+                return
+        except BaseException:
+            self._release(&slot, 1)
+            raise
+        self._put(&slot, 1, timeout)
+
+    def enqueue_many(self, values, timeout=None):
+        """Put the rows of the components, in one piece."""
+        cdef int64_t n = 0, at = 0, count, deadline
+        cdef Op op
+        cdef list ready
+        self._refuse()
+        ready = self._prepare(self.components_of(values), True, &n)
+        deadline = _deadline(timeout)
+        if n == 0:
+            return
+        count = n
+        if self.hand.capacity >= 0 and count > self.hand.capacity:
+            count = self.hand.capacity
+        if count > BLOCK_ROWS:
+            count = BLOCK_ROWS
+        op.tokens = <uint32_t*>malloc(count * sizeof(uint32_t))
+        op.keys = <int64_t*>malloc(count * sizeof(int64_t))
+        try:
+            if op.tokens == NULL or op.keys == NULL:
+                raise MemoryError
+            while at < n:
+                if count > n - at:
+                    count = n - at
+                op.n = op.done = 0
+                while op.n < count:
+                    op.tokens[op.n] = self._slot()
+                    op.n += 1
+                    self._fill(op.tokens[op.n - 1], ready, at + op.n - 1)
+                    (<int64_t*>op.keys)[op.n - 1] = self._key(op.tokens[op.n - 1])
+                self._wait_put(&op, deadline, at, n)
+                at += count
+        finally:
+            with nogil:
+                put_leave(self.hand, &op)
+            if op.tokens != NULL:
+                self._release(op.tokens + op.done, op.n - op.done)
+            free(op.tokens)
+            free(<void*>op.keys)
+
+    cdef int _put(self, uint32_t* tokens, int64_t n, object timeout) except -1:
+        # Puts filled slots; those that stay behind are free again.
+        cdef Op op
+        cdef int64_t i
+        cdef int64_t* keys = <int64_t*>malloc(n * sizeof(int64_t))
+        op.tokens = tokens
+        op.n = n
+        op.keys = keys
+        try:
+            if keys == NULL:
+                raise MemoryError
+            for i in range(n):
+                keys[i] = self._key(tokens[i])
+            self._wait_put(&op, _deadline(timeout), 0, n)
+        finally:
+            with nogil:
+                put_leave(self.hand, &op)
+            self._release(tokens + op.done, n - op.done)
+            free(keys)
+        return 0
+
+    cdef int _wait_put(self, Op* op, int64_t deadline, int64_t before, int64_t total) except -1:
+        cdef int rc
+        cdef int64_t until
+        while True:
+            until = _slice_end(deadline)
+            with nogil:
+                rc = put_wait(self.hand, op, until)
+            if rc == HAND_DONE:
+                return 0
+            if rc == HAND_NO_MEMORY:
+                raise _errors.ResourceExhaustedError(f"no memory for more elements of {self.kind} {self.name!r}")
+            if rc != HAND_SLICE:
+                raise self._closed_for_putting(rc)
+            self._look_up()
+            if deadline >= 0 and monotonic_ns() >= deadline:
+                raise _errors.DeadlineExceededError(
+                    f"{self.kind} {self.name!r} had no room in time" if total == 1 else
+                    f"{self.kind} {self.name!r} had no room in time; {before + op.done} of {total} rows are in it")
+
+    cdef int _look_up(self) except -1:
+        # Between two slices of waiting.
+        PyErr_CheckSignals()
+        wait_out_exit()
+        return 0
+
+    cdef object _closed_for_putting(self, int rc):
+        cdef object error
+        if rc == HAND_CANCELLED:
+            error = _errors.CancelledError(f"the wait to put into {self.kind} {self.name!r} was cancelled when it was closed")
+        else:
+            error = _errors.CancelledError(f"{self.kind} {self.name!r} is closed")
+        return self._with_cause(error)
+
+    cdef object _with_cause(self, object error):
+        if self.failure is not None:
+            error.args = (f"{error.args[0]}, since what fills it failed: {self.failure!r}",)
+            error.__cause__ = self.failure
+        return error
+
+    # Getting
+
+    def dequeue(self, timeout=None, list out=None):
+        """Take one element: its component, a list of them, or a dict."""
+        cdef uint32_t slot = 0
+        cdef int rc
+        cdef Op op
+        self._refuse()
+        if self.hand.store == STORE_FIFO:
+            rc = get_try(self.hand, self.random, &slot)
+        else:
+            with nogil:
+                rc = get_try(self.hand, self.random, &slot)
+        if rc != HAND_DONE:
+            op.tokens = &slot
+            op.n = 1
+            self._get(&op, timeout)
+        try:
+            if out is None:
+                parts = [self._component(i, slot) for i in range(self.part_count)]
+            else:
+                self._copy_out(&slot, 1, out, False)
+                parts = out
+        except BaseException:
+            self._give_back(&slot, 1)
+            raise
+        self._release(&slot, 1)
+        return self._shaped(parts)
+
+    def dequeue_many(self, int64_t n, bint up_to, timeout=None, list out=None):
+        """Take n elements (up_to: fewer, if it is closed and has fewer), stacked."""
+        cdef Op op
+        cdef int64_t got
+        self._refuse()
+        self._stackable("dequeue_up_to" if up_to else "dequeue_many")
+        if n < 0:
+            raise _errors.InvalidArgumentError(f"the number of elements must not be negative: {n}")
+        if self.hand.store == STORE_PRIORITY and self.hand.capacity >= 0 and n > self.hand.capacity:
+            raise _errors.InvalidArgumentError(
+                f"PriorityQueue {self.name!r} has room for {self.hand.capacity} elements, so {n} will never be there at once")
+        op.n = n
+        op.up_to = up_to
+        op.tokens = <uint32_t*>malloc((n if n else 1) * sizeof(uint32_t))
+        if op.tokens == NULL:
+            raise MemoryError
+        try:
+            if n > 0:
+                self._get(&op, timeout)
+            got = op.done
+            try:
+                if out is None:
+                    parts = [self._stack(i, op.tokens, got) for i in range(self.part_count)]
+                else:
+                    self._copy_out(op.tokens, got, out, True)
+                    parts = [a[:got] for a in out]
+            except BaseException:
+                self._give_back(op.tokens, got)
+                raise
+            self._release(op.tokens, got)
+        finally:
+            free(op.tokens)
+        return self._shaped(parts)
+
+    cdef int _get(self, Op* op, object timeout) except -1:
+        # Gathers; whatever ends it early gives back what it had.
+        cdef int64_t deadline = _deadline(timeout), until, wanted = op.n
+        cdef int rc = HAND_SLICE
+        cdef bint late = False, well = True
+        try:
+            while rc == HAND_SLICE and not late:
+                until = _slice_end(deadline)
+                with nogil:
+                    rc = get_wait(self.hand, self.random, op, until)
+                if rc == HAND_SLICE:
+                    self._look_up()
+                    late = deadline >= 0 and monotonic_ns() >= deadline
+        finally:
+            with nogil:
+                well = get_leave(self.hand, op, rc != HAND_DONE)
+            if not well:
+                raise MemoryError
+        if rc == HAND_DONE:
+            return 0
+        if late:
+            raise _errors.DeadlineExceededError(f"{self.kind} {self.name!r} had too few elements in time (requested {wanted})")
+        raise self._with_cause(_errors.OutOfRangeError(
+            f"{self.kind} {self.name!r} is closed and has insufficient elements (requested {wanted}, current size {self.size()})"))
+
+    cdef int _give_back(self, uint32_t* tokens, int64_t n) except -1:
+        # Elements that were taken and could not be handed out.
+        cdef Op op
+        cdef int64_t* keys = NULL
+        cdef int64_t i
+        cdef bint well
+        if n == 0:
+            return 0
+        op.tokens = tokens
+        op.n = op.done = n
+        if self.hand.store == STORE_PRIORITY:
+            keys = <int64_t*>malloc(n * sizeof(int64_t))
+            if keys == NULL:
+                raise MemoryError
+            for i in range(n):
+                keys[i] = self._key(tokens[i])
+            op.keys = keys
+        with nogil:
+            well = get_rejoin(self.hand, &op)
+        free(keys)
+        if not well:
+            raise MemoryError
+        return 0
+
+    cdef int _stackable(self, str what) except -1:
+        if self.has_varying and not self.pad:
+            raise _errors.InvalidArgumentError(
+                f"{what} of {self.kind} {self.name!r} needs elements of one shape: give the queue its shapes")
+        return 0
+
+    cdef object _component(self, int i, uint32_t slot):
+        cdef Part* part = &self.parts[i]
+        cdef Varying* v
+        cdef const void* source
+        cdef int64_t nbytes
+        cdef object array
+        if part.kind == PART_OBJECT:
+            return (<list>self.objects[<Py_ssize_t>slot])[self._reference(i)]
+        if part.kind == PART_FIXED:
+            array = qc_empty(self.dtypes[i], part.ndim, part.dims)
+            source = pool_row(self.pool, slot) + part.offset
+            nbytes = part.nbytes
+        else:
+            v = <Varying*>(pool_row(self.pool, slot) + part.offset)
+            array = qc_empty(self.dtypes[i], v.ndim, v.dims)
+            source = v.data
+            nbytes = v.nbytes
+        self._copy(cnp.PyArray_DATA(array), source, nbytes)
+        return qc_scalar(array) if cnp.PyArray_NDIM(array) == 0 else array
+
+    cdef int _reference(self, int i) noexcept:
+        # Which of the element's references component i is.
+        cdef int j, n = 0
+        for j in range(i):
+            if self.parts[j].kind == PART_OBJECT:
+                n += 1
+        return n
+
+    cdef void _copy(self, void* target, const void* source, int64_t nbytes) noexcept:
+        if nbytes < COPY_BYTES:
+            memcpy(target, source, nbytes)
+        else:
+            with nogil:
+                memcpy(target, source, nbytes)
+
+    cdef object _stack(self, int i, const uint32_t* tokens, int64_t n):
+        cdef Part* part = &self.parts[i]
+        cdef cnp.npy_intp dims[MAX_DIMS + 1]
+        cdef int64_t k
+        cdef int j
+        cdef object array
+        dims[0] = n
+        if part.kind == PART_FIXED:
+            for j in range(part.ndim):
+                dims[j + 1] = part.dims[j]
+            array = qc_empty(self.dtypes[i], part.ndim + 1, dims)
+            self._copy_rows(part, tokens, n, <unsigned char*>cnp.PyArray_DATA(array))
+            return array
+        # References, or shapes that vary: up to the largest, filled with zeros, empty strings, or None.
+        rows = [self._component(i, tokens[k]) for k in range(n)]
+        shape = [part.dims[j] if part.dims[j] >= 0 else max([row.shape[j] for row in rows], default=0) for j in range(part.ndim)]
+        if part.kind == PART_VARYING:
+            array = np.zeros([n, *shape], self.dtypes[i])
+        else:
+            array = np.full([n, *shape], {"S": b"", "U": ""}.get(self.dtypes[i].kind), dtype=object)
+        for k in range(n):
+            if part.ndim == 0:
+                array[k] = rows[k]
+            else:
+                array[k][tuple([slice(side) for side in rows[k].shape])] = rows[k]
+        return array
+
+    cdef void _copy_rows(self, const Part* part, const uint32_t* tokens, int64_t n, unsigned char* target) noexcept:
+        cdef int64_t k
+        if n * part.nbytes < COPY_BYTES:
+            for k in range(n):
+                memcpy(target + k * part.nbytes, pool_row(self.pool, tokens[k]) + part.offset, part.nbytes)
+        else:
+            with nogil:
+                for k in range(n):
+                    memcpy(target + k * part.nbytes, pool_row(self.pool, tokens[k]) + part.offset, part.nbytes)
+
+    cdef int _copy_out(self, const uint32_t* tokens, int64_t n, list out, bint many) except -1:
+        # Into arrays of the caller's, which are C-contiguous, of the right dtype and shape (checked before).
+        cdef int i
+        for i in range(self.part_count):
+            if self.parts[i].kind == PART_FIXED:
+                self._copy_rows(&self.parts[i], tokens, n, <unsigned char*>cnp.PyArray_DATA(out[i]))
+            elif many:
+                (<object>out[i])[:n] = self._stack(i, tokens, n)
+            else:
+                (<object>out[i])[...] = self._component(i, tokens[0])
+        return 0
+
+    cdef object _shaped(self, list parts):
+        if self.names is not None:
+            return dict(zip(self.names, parts))
+        return parts[0] if self.part_count == 1 else parts
+
+    # Without copies
+
+    def reserve(self, int64_t n, timeout=None):
+        """Room for n elements, to be filled in place: a :class:`Reservation`."""
+        cdef Reservation r
+        self._refuse()
+        self._placeable("reserve", n)
+        r = Reservation.__new__(Reservation)
+        r.queue = self
+        r.timeout = timeout
+        r.slots = _slots(self, n)
+        while r.slots.n < n:
+            r.slots.tokens[r.slots.n] = self._slot()
+            r.slots.n += 1
+        r.arrays = self._views(r.slots.tokens, n, r.slots)
+        if r.arrays is None:  # they do not lie side by side: filled in a block of its own, and copied when it is committed
+            r.arrays = [np.empty((n, *[self.parts[i].dims[j] for j in range(self.parts[i].ndim)]), self.dtypes[i])
+                        for i in range(self.part_count)]
+            r.staged = True
+        return r
+
+    def lease(self, int64_t n, timeout=None):
+        """The next n elements, where they lie: a :class:`Lease`."""
+        cdef Lease lease
+        cdef Op op
+        self._refuse()
+        self._placeable("lease", n)
+        lease = Lease.__new__(Lease)
+        lease.queue = self
+        lease.slots = _slots(self, n)
+        op.tokens = lease.slots.tokens
+        op.n = n
+        self._get(&op, timeout)
+        lease.slots.n = n
+        lease.arrays = self._views(op.tokens, n, lease.slots)
+        if lease.arrays is None:
+            lease.arrays = [self._stack(i, op.tokens, n) for i in range(self.part_count)]
+            self.copied_rows += n
+            lease.slots.give_back()
+        return lease
+
+    cdef int _placeable(self, str what, int64_t n) except -1:
+        if self.has_varying or self.has_objects:
+            raise _errors.InvalidArgumentError(
+                f"{what} of {self.kind} {self.name!r} needs components of a fixed shape and size")
+        if n < 1:
+            raise _errors.InvalidArgumentError(f"{what}: the number of elements must be at least 1, not {n}")
+        return 0
+
+    cdef list _views(self, const uint32_t* tokens, int64_t n, object base):
+        # None: the slots do not lie at equal distances.
+        cdef cnp.npy_intp dims[MAX_DIMS + 1]
+        cdef cnp.npy_intp strides[MAX_DIMS + 1]
+        cdef int64_t k, step = self.pool.slot_bytes
+        cdef int i, j
+        cdef Part* part
+        cdef list views = []
+        if n > 1:
+            step = pool_row(self.pool, tokens[1]) - pool_row(self.pool, tokens[0])
+            for k in range(2, n):
+                if pool_row(self.pool, tokens[k]) - pool_row(self.pool, tokens[k - 1]) != step:
+                    return None
+        for i in range(self.part_count):
+            part = &self.parts[i]
+            dims[0] = n
+            strides[0] = step
+            strides[part.ndim] = self.dtypes[i].itemsize if part.ndim else step
+            for j in range(part.ndim):
+                dims[j + 1] = part.dims[j]
+            for j in range(part.ndim - 1, 0, -1):
+                strides[j] = strides[j + 1] * part.dims[j]
+            views.append(qc_rows(self.dtypes[i], part.ndim + 1, dims, strides, pool_row(self.pool, tokens[0]) + part.offset, base))
+        return views
+
+    # The rest
+
+    def size(self):
+        """Elements in the queue; may have changed by the time it is read."""
+        self._refuse()
+        return hand_size(self.hand)
+
+    def is_closed(self):
+        """Whether it is closed."""
+        self._refuse()
+        return self.hand.closed.load(kAcquire) != 0
+
+    def close(self, bint cancel, timeout=None):
+        """Close, behind the puts that wait, or at once."""
+        cdef Op op
+        cdef int rc = HAND_SLICE
+        cdef int64_t deadline, until
+        self._refuse()
+        deadline = _deadline(timeout)
+        if cancel:
+            with nogil:
+                hand_cancel(self.hand)
+            return
+        if self.hand.closed.load(kAcquire):
+            return
+        try:
+            while rc == HAND_SLICE:
+                until = _slice_end(deadline)
+                with nogil:
+                    rc = close_wait(self.hand, &op, until)
+                if rc == HAND_SLICE:
+                    self._look_up()
+                    if deadline >= 0 and monotonic_ns() >= deadline:
+                        raise _errors.DeadlineExceededError(
+                            f"{self.kind} {self.name!r} could not be closed in time: puts wait for room before it")
+        finally:
+            with nogil:
+                put_leave(self.hand, &op)
+        if rc == HAND_CANCELLED:
+            raise self._closed_for_putting(rc)
+
+    def fail(self, error):
+        """Close at once, because what fills the queue failed with this error: who comes to the end hears of it."""
+        self._refuse()
+        if self.failure is None:
+            self.failure = error
+        with nogil:
+            hand_cancel(self.hand)
+
+    def stats(self):
+        """Counters, as a dict."""
+        cdef Hand* h = self.hand
+        self._refuse()
+        size = hand_size(h)
+        admitted = ((h.tickets.load(kAcquire) >> 1) - self.start - h.undone.load(kRelaxed)) & (~<uint64_t>0 >> 1)
+        return {
+            "size": size,
+            "high_water": h.high_water.load(kRelaxed),
+            "enqueued": admitted,
+            "dequeued": admitted - size,
+            "waiting_enqueues": h.side[SIDE_PUT].waiting.load(kRelaxed),
+            "waiting_dequeues": h.side[SIDE_GET].waiting.load(kRelaxed),
+            "blocked_enqueue_ns": h.side[SIDE_PUT].blocked_ns.load(kRelaxed),
+            "blocked_dequeue_ns": h.side[SIDE_GET].blocked_ns.load(kRelaxed),
+            "copied_rows": self.copied_rows,
+        }
+
+
+@cython.final
+cdef class _Slots:
+    # Slots that are nobody's but their holder's, given back when it is gone. The base object of views: it must not refer to them, for the
+    # collector does not see through arrays.
+    cdef NativeQueue queue
+    cdef uint32_t* tokens
+    cdef int64_t n
+
+    cdef void give_back(self) noexcept:
+        cdef int64_t n = self.n
+        self.n = 0
+        if n and self.queue.generation == fork_generation():
+            self.queue._release(self.tokens, n)
+
+    def __dealloc__(self):
+        if self.tokens != NULL:
+            self.give_back()
+            free(self.tokens)
+
+
+cdef _Slots _slots(NativeQueue queue, int64_t n):
+    cdef _Slots slots = _Slots.__new__(_Slots)
+    slots.queue = queue
+    slots.tokens = <uint32_t*>malloc(n * sizeof(uint32_t))
+    if slots.tokens == NULL:
+        raise MemoryError
+    return slots
+
+
+cdef object _named(NativeQueue queue, list rows):
+    return rows if queue.names is None else dict(zip(queue.names, rows))
+
+
+@cython.final
+cdef class Reservation:
+    """Room in a queue: arrays to fill, then `commit`, or `cancel`. Forgotten, it gives the room back."""
+    cdef NativeQueue queue
+    cdef _Slots slots
+    cdef bint staged, over
+    cdef object timeout
+    cdef list arrays
+
+    @property
+    def rows(self):
+        """The arrays to fill: a list, or a dict of a queue with names."""
+        return _named(self.queue, self.arrays)
+
+    def commit(self, timeout=None):
+        """Put the elements, as enqueue_many does."""
+        cdef NativeQueue q = self.queue
+        cdef int64_t k, n = self.slots.n
+        if self.over:
+            raise _errors.FailedPreconditionError("this reservation is committed or cancelled already")
+        q._refuse()
+        if self.staged:
+            for k in range(n):
+                q._fill(self.slots.tokens[k], self.arrays, k)
+            q.copied_rows += n
+        self.over = True
+        self.slots.n = 0  # from here on the slots are the queue's, or free
+        q._put(self.slots.tokens, n, timeout)
+
+    def cancel(self):
+        """Give the room back. Idempotent."""
+        self.over = True
+        self.slots.give_back()
+
+    def __enter__(self):
+        return self.rows
+
+    def __exit__(self, kind, error, trace):
+        if self.over:
+            return
+        if kind is None:
+            self.commit(self.timeout)
+        else:
+            self.cancel()
+
+
+@cython.final
+cdef class Lease:
+    """Elements taken from a queue, as views of the memory where they lie, until `release`, or until the last view is gone."""
+    cdef NativeQueue queue
+    cdef _Slots slots
+    cdef list arrays
+
+    @property
+    def rows(self):
+        """The views: a list, or a dict of a queue with names."""
+        if self.arrays is None:
+            raise _errors.FailedPreconditionError("this lease is released")
+        return _named(self.queue, self.arrays)
+
+    def release(self):
+        """Give the memory back: views of it that are kept will show other elements. Idempotent."""
+        self.arrays = None
+        self.slots.give_back()
+
+    def __enter__(self):
+        return self.rows
+
+    def __exit__(self, kind, error, trace):
+        self.release()
