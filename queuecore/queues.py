@@ -33,9 +33,10 @@ class _Component:
 
     def __init__(self, label: str, dtype: Any, shape: Shape | None) -> None:
         try:
-            self.dtype = np.dtype(dtype).newbyteorder("=")
+            given = np.dtype(dtype)
         except TypeError as error:
             raise DtypeError(f"{label}: {dtype!r} is no dtype") from error
+        self.dtype = given if given.isnative else given.newbyteorder("=")
         if self.dtype.kind not in "biufcSUO" or self.dtype.subdtype is not None:
             raise DtypeError(f"{label}: a queue can't hold {self.dtype}")
         # Of any length, or any object: kept as a reference.

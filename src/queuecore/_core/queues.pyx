@@ -262,7 +262,7 @@ cdef class NativeQueue:
         if not isinstance(values, dict):
             raise _errors.InvalidArgumentError(
                 f"{self.kind} {self.name!r} has names: an element is a dict with the keys {list(self.names)}")
-        if len(values) != self.part_count or any([label not in values for label in self.names]):
+        if len(values) != self.part_count or not values.keys() >= set(self.names):
             raise _errors.InvalidArgumentError(
                 f"{self.kind} {self.name!r}: expected the keys {list(self.names)}, got {list(values)}")
         return [values[label] for label in self.names]
@@ -285,7 +285,7 @@ cdef class NativeQueue:
             fits = False
             if part.kind == PART_FIXED and cnp.PyArray_CheckExact(value):
                 array = <cnp.ndarray>value
-                fits = (<object>array.descr is self.dtypes[i] and cnp.PyArray_IS_C_CONTIGUOUS(array)
+                fits = (cnp.PyArray_EquivTypes(array.descr, <cnp.dtype>self.dtypes[i]) and cnp.PyArray_IS_C_CONTIGUOUS(array)
                         and cnp.PyArray_NDIM(array) == part.ndim + many)
                 if fits:
                     for j in range(part.ndim):
@@ -503,16 +503,12 @@ cdef class NativeQueue:
             op.n = 1
             self._get(&op, timeout)
         try:
-            if out is None:
-                parts = [self._component(i, slot) for i in range(self.part_count)]
-            else:
-                self._copy_out(&slot, 1, out, False)
-                parts = out
+            element = self._element(slot) if out is None else self._copy_out(&slot, 1, out, False)
         except BaseException:
             self._give_back(&slot, 1)
             raise
         self._release(&slot, 1)
-        return self._shaped(parts)
+        return element
 
     def dequeue_many(self, int64_t n, bint up_to, timeout=None, list out=None):
         """Take n elements (up_to: fewer, if it is closed and has fewer), stacked."""
@@ -535,18 +531,14 @@ cdef class NativeQueue:
                 self._get(&op, timeout)
             got = op.done
             try:
-                if out is None:
-                    parts = [self._stack(i, op.tokens, got) for i in range(self.part_count)]
-                else:
-                    self._copy_out(op.tokens, got, out, True)
-                    parts = [a[:got] for a in out]
+                batch = self._batch(op.tokens, got) if out is None else self._copy_out(op.tokens, got, out, True)
             except BaseException:
                 self._give_back(op.tokens, got)
                 raise
             self._release(op.tokens, got)
         finally:
             free(op.tokens)
-        return self._shaped(parts)
+        return batch
 
     cdef int _get(self, Op* op, object timeout) except -1:
         # Gathers; whatever ends it early gives back what it had.
@@ -675,7 +667,7 @@ cdef class NativeQueue:
                 for k in range(n):
                     memcpy(target + k * part.nbytes, pool_row(self.pool, tokens[k]) + part.offset, part.nbytes)
 
-    cdef int _copy_out(self, const uint32_t* tokens, int64_t n, list out, bint many) except -1:
+    cdef object _copy_out(self, const uint32_t* tokens, int64_t n, list out, bint many):
         # Into arrays of the caller's, which are C-contiguous, of the right dtype and shape (checked before).
         cdef int i
         for i in range(self.part_count):
@@ -685,7 +677,25 @@ cdef class NativeQueue:
                 (<object>out[i])[:n] = self._stack(i, tokens, n)
             else:
                 (<object>out[i])[...] = self._component(i, tokens[0])
-        return 0
+        return self._shaped([array[:n] for array in out] if many else out)
+
+    cdef object _element(self, uint32_t slot):
+        # Loops and not comprehensions: those would make a function each time.
+        cdef list parts
+        cdef int i
+        if self.part_count == 1 and self.names is None:
+            return self._component(0, slot)
+        parts = []
+        for i in range(self.part_count):
+            parts.append(self._component(i, slot))
+        return self._shaped(parts)
+
+    cdef object _batch(self, const uint32_t* tokens, int64_t n):
+        cdef list parts = []
+        cdef int i
+        for i in range(self.part_count):
+            parts.append(self._stack(i, tokens, n))
+        return self._shaped(parts)
 
     cdef object _shaped(self, list parts):
         if self.names is not None:
@@ -717,6 +727,7 @@ cdef class NativeQueue:
         """The next n elements, where they lie: a :class:`Lease`."""
         cdef Lease lease
         cdef Op op
+        cdef int i
         self._refuse()
         self._placeable("lease", n)
         lease = Lease.__new__(Lease)
@@ -728,7 +739,9 @@ cdef class NativeQueue:
         lease.slots.n = n
         lease.arrays = self._views(op.tokens, n, lease.slots)
         if lease.arrays is None:
-            lease.arrays = [self._stack(i, op.tokens, n) for i in range(self.part_count)]
+            lease.arrays = []
+            for i in range(self.part_count):
+                lease.arrays.append(self._stack(i, op.tokens, n))
             self.copied_rows += n
             lease.slots.give_back()
         return lease
