@@ -1,29 +1,32 @@
 # The hand-off in arrival order: what every queue is made of. It moves tokens (slot numbers); it knows nothing of elements.
 #
 # Each side has a *line*: operations that could not run at once, in the order of their arrival. Only the head of a line acts
-# (TensorFlow's rule: strict order of arrival, and whoever waits for much holds up those behind). The head owns the side's *turn*; while
-# nobody does, single operations go past the line without any lock.
+# (TensorFlow's rule: strict order of arrival, and whoever waits for much holds up those behind). While a line is not empty it owns the
+# side's *turn*; while nobody does, single operations go past it without any lock. Whoever changes something lets those in line act, for
+# them (hand_settle): a thread is woken when its operation is over, and not to find out whether it may begin.
 #
-# put_try, get_try: any thread, never wait. put_wait, get_wait, close_wait: any thread, wait a slice at a time; the caller comes again
-# with the same operation until it is done, or leaves by put_leave, get_leave, close_leave. hand_cancel: any thread, never waits.
+# put_try, get_try: any thread, never wait; hand_settle follows. hand_wait: any thread, a slice of time; the caller comes again with the
+# same operation until it is over, or leaves by hand_leave. hand_cancel: any thread, never waits.
 #   I1  tickets - returned = rows that count against the capacity. A ticket is taken before its row is pushed and returned when the row
 #       is claimed. tickets - pushed = rows on their way: their threads are between two instructions, and wait for nothing.
-#   I2  A side's turn has one owner: the head of the line, a single operation that took it in passing, or nobody while rows stand at the
-#       front (`parked`). Only its owner touches the front rows, a gather, or pushes several rows as one.
+#   I2  A side's turn is taken exactly while its line is not empty or rows stand at its front. Operations in line, front rows and what
+#       is under the turn are touched only with the side's lock held.
 #   I3  The turn of the getting side lies in the same word as what a pop changes (the ring's head, or under the bag's lock), that of the
 #       putting side in the word that gives tickets out. So nobody acts past a turn that was taken before.
 #   I4  The seal is the last entry of the store. What was pushed before it is delivered; nothing is pushed after it.
-# Progress: put_try and get_try of a FIFO store are lock-free while no turn is owned; of a bag they hold its lock for a few
-# instructions. Everything that waits is blocking.
-# Sources: the wait lists of TensorFlow's queues (their behaviour); ring.pxd and parking.pxd name theirs.
+#   I5  Whoever makes a change that an operation in line may wait for looks for lines afterwards; whoever joins a line looks for
+#       changes afterwards (a Dekker pair, L1 and L2). Whoever finds a side's lock taken leaves word (`dirty`), and its holder looks
+#       again after giving it back (L3 and L4).
+# Progress: put_try and get_try of a FIFO store are lock-free while no line exists; of a bag they hold its lock for a few
+# instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
+# Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Hendler, Incze,
+# Shavit, Tzafrir, SPAA 2010); ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
-from queuecore._core.parking cimport (
-    event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
+from queuecore._core.parking cimport turn_give, turn_take, turn_try
 from queuecore._core.platform cimport (
-    Atomic, EventCount, Turn, alloc_lines, cpu_pause, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst,
-    monotonic_ns)
+    Atomic, Turn, alloc_lines, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst, monotonic_ns)
 from queuecore._core.random cimport Philox, philox_next
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_free, fifo_init, fifo_pop, fifo_push, fifo_seal,
@@ -47,37 +50,46 @@ cdef enum:
     SIDE_PUT = 0
     SIDE_GET = 1
     SPINS = 64          # pauses before parking: a little more than a hand-over between two running threads takes
+    WAKES = 32          # threads woken after one hold of a lock
 
 ctypedef void* RingPtr
 
 cdef extern from *:
     """
     namespace queuecore {
-    struct Waiter {
-      Waiter* next = nullptr;
-      Waiter* prev = nullptr;
-      Atomic<uint32_t> owner{0};  // 1: it is the head and owns the turn
-      bool lined = false;
+    // Rows at the front of a store, given back by an operation that gathered them.
+    struct FrontRun {
+      FrontRun* next;
+      int64_t at, n;
+      uint32_t tokens[1];
     };
 
     // One operation, on the stack of its thread.
     struct Op {
-      Waiter w;
+      Op* next = nullptr;
+      Op* prev = nullptr;
+      Atomic<uint32_t> over{0};  // 1: `result` is there, and a thread in line need not wait on
+      bool lined = false;        // under the side's lock
+      bool joined = false;
+      bool early = false;        // it came while the queue was open
+      bool up_to = false;
+      bool closes = false;
+      bool more = false;         // rows come in several pieces, and this isn't the last
+      int result = 0;
       uint32_t* tokens = nullptr;
+      FrontRun* run = nullptr;   // of which `tokens` are part
       const int64_t* keys = nullptr;
       int64_t n = 0;
       int64_t done = 0;
-      bool up_to = false;
-      int64_t since = 0;  // when it began to wait; 0: not yet
     };
 
     struct alignas(kLine) Side {
-      Turn lock;  // guards the line
-      Waiter* first;
-      Waiter* last;
-      Atomic<int32_t> waiting;
-      int32_t parked;      // the turn is taken, and nobody owns it: rows stand at the front
-      EventCount changed;  // the owner parks here
+      Turn lock;
+      Op* first;
+      Op* last;
+      bool turn;                         // the line has the side's turn
+      Atomic<uint32_t> dirty;            // somebody found the lock taken
+      alignas(kLine) Atomic<int32_t> waiting;  // operations in line
       Atomic<int64_t> blocked_ns;
     };
 
@@ -98,15 +110,13 @@ cdef extern from *:
       int32_t store;
       Side side[2];
       Atomic<int64_t> high_water;
-      // Rows at the front, given back by gathers. The owner of the getting side's turn has them; the last one is the next.
-      uint32_t* front;
-      int64_t front_count, front_room;
+      FrontRun* front;     // under the getting side's lock
       // FIFO: pushes go to the last ring, pops come from an earlier one until that is drained.
       alignas(kLine) Atomic<void*> head_ring;
       alignas(kLine) Atomic<void*> tail_ring;
       void* rings[24];
-      int32_t ring_count;  // the owner of the putting side's turn
-      int32_t head_index;  // the owner of the getting side's turn
+      int32_t ring_count;  // under the putting side's lock
+      int32_t head_index;  // under the getting side's lock
       int64_t ring_rows;   // of the last one
       // Bags, under their lock
       Turn lock;
@@ -117,28 +127,36 @@ cdef extern from *:
     };
     }  // namespace queuecore
     """
-    cppclass Waiter "queuecore::Waiter":
-        Waiter* next
-        Waiter* prev
-        Atomic[uint32_t] owner
-        bint lined
+    cppclass FrontRun "queuecore::FrontRun":
+        FrontRun* next
+        int64_t at
+        int64_t n
+        uint32_t tokens[1]
 
     cppclass Op "queuecore::Op":
-        Waiter w
+        Op* next
+        Op* prev
+        Atomic[uint32_t] over
+        bint lined
+        bint joined
+        bint early
+        bint up_to
+        bint closes
+        bint more
+        int result
         uint32_t* tokens
+        FrontRun* run
         const int64_t* keys
         int64_t n
         int64_t done
-        bint up_to
-        int64_t since
 
     cppclass Side "queuecore::Side":
         Turn lock
-        Waiter* first
-        Waiter* last
+        Op* first
+        Op* last
+        bint turn
+        Atomic[uint32_t] dirty
         Atomic[int32_t] waiting
-        int32_t parked
-        EventCount changed
         Atomic[int64_t] blocked_ns
 
     cppclass BagRow "queuecore::BagRow":
@@ -157,9 +175,7 @@ cdef extern from *:
         int32_t store
         Side side[2]
         Atomic[int64_t] high_water
-        uint32_t* front
-        int64_t front_count
-        int64_t front_room
+        FrontRun* front
         Atomic[RingPtr] head_ring
         Atomic[RingPtr] tail_ring
         void* rings[24]
@@ -290,7 +306,7 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
 
 
 cdef inline bint _store_grow(Hand* h) noexcept nogil:
-    # By the owner of the putting side's turn, with no row on its way. False: no memory, or no token is left.
+    # With the putting side's lock and turn, and no row on its way; rare, so that it may ask for memory there. False: none is left.
     cdef FifoRing* ring
     cdef void* old
     cdef BagRow* bag
@@ -323,27 +339,18 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
 
 
 cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
-    # Rows that were taken go back, as if they came new. By the owner of the getting side's turn.
-    cdef BagRow* more = NULL
-    cdef BagRow* old
-    cdef int64_t i, room = 0
-    while True:
-        turn_take(&h.lock)
-        if h.count + op.done <= h.room:
-            break
-        if more != NULL and h.count + op.done <= room:
-            memcpy(more, h.bag, h.count * sizeof(BagRow))
-            old = h.bag
-            h.bag = more
-            h.room = room
-            more = old
-            break
-        room = 2 * (h.count + op.done)
-        turn_give(&h.lock)
-        free(more)
-        more = <BagRow*>malloc(room * sizeof(BagRow))
+    # Rows that were taken go back, as if they came new. More than the capacity may be in it then: the rare case that asks for memory
+    # with a lock held. False: there was none.
+    cdef BagRow* more
+    cdef int64_t i
+    turn_take(&h.lock)
+    if h.count + op.done > h.room:
+        more = <BagRow*>realloc(h.bag, (h.count + op.done) * sizeof(BagRow))
         if more == NULL:
+            turn_give(&h.lock)
             return False
+        h.bag = more
+        h.room = h.count + op.done
     for i in range(op.done):
         h.bag[h.count].token = op.tokens[i]
         h.bag[h.count].key = 0 if op.keys == NULL else op.keys[i]
@@ -353,99 +360,6 @@ cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
         if h.store == STORE_PRIORITY:
             _heap_up(h.bag, h.count - 1)
     turn_give(&h.lock)
-    free(more)
-    return True
-
-
-# The turns and the lines
-
-cdef inline bint _turn_take_side(Hand* h, int side) noexcept nogil:
-    cdef uint64_t x
-    cdef bint free_
-    if side == SIDE_PUT:
-        x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
-        while not x & 1:
-            # H1 acquire: pairs with H2; the owner sees what the last one did
-            if h.tickets.compare_exchange_weak(x, x | 1, kAcquire, kRelaxed):
-                return True
-        return False
-    if h.store == STORE_FIFO:  # a ring that was left behind keeps its turn taken
-        return fifo_turn_take(<FifoRing*>h.head_ring.load(kAcquire))
-    turn_take(&h.lock)
-    free_ = not h.get_turn
-    h.get_turn = 1
-    turn_give(&h.lock)
-    return free_
-
-
-cdef inline void _turn_give_side(Hand* h, int side) noexcept nogil:
-    if side == SIDE_PUT:
-        h.tickets.fetch_sub(1, kRelease)  # H2 release: pairs with H1 and H3
-    elif h.store == STORE_FIFO:
-        fifo_turn_give(<FifoRing*>h.head_ring.load(kRelaxed))  # relaxed: only the owner changes it
-    else:
-        turn_take(&h.lock)
-        h.get_turn = 0
-        turn_give(&h.lock)
-
-
-cdef inline void _join(Hand* h, int which, Waiter* w) noexcept nogil:
-    cdef Side* s = &h.side[which]
-    turn_take(&s.lock)
-    w.prev = s.last
-    w.next = NULL
-    if s.last != NULL:
-        s.last.next = w
-    else:
-        s.first = w
-    s.last = w
-    w.lined = True
-    s.waiting.fetch_add(1, kRelaxed)  # relaxed: a statistic
-    if s.first == w and (s.parked or _turn_take_side(h, which)):
-        s.parked = 0
-        w.owner.store(1, kRelaxed)  # relaxed: only this thread reads it before somebody else writes
-    turn_give(&s.lock)
-
-
-cdef inline void _leave(Hand* h, int which, Op* op) noexcept nogil:
-    cdef Side* s = &h.side[which]
-    cdef Waiter* w = &op.w
-    cdef void* wake = NULL
-    if not w.lined:
-        return
-    turn_take(&s.lock)
-    if w.prev != NULL:
-        w.prev.next = w.next
-    else:
-        s.first = w.next
-    if w.next != NULL:
-        w.next.prev = w.prev
-    else:
-        s.last = w.prev
-    w.lined = False
-    s.waiting.fetch_sub(1, kRelaxed)
-    if w.owner.load(kRelaxed):  # relaxed: written under this lock
-        if s.first != NULL:
-            s.first.owner.store(1, kRelease)  # H4 release: pairs with H5; the next owner sees what this one did
-            wake = &s.first.owner
-        elif which == SIDE_GET and h.front_count > 0:
-            s.parked = 1
-        else:
-            _turn_give_side(h, which)
-    turn_give(&s.lock)
-    if wake != NULL:  # its thread may be gone by now: then nobody sleeps at that address
-        futex_wake(wake, 1)
-    if op.since != 0:
-        s.blocked_ns.fetch_add(monotonic_ns() - op.since, kRelaxed)  # relaxed: a statistic
-
-
-cdef inline bint _owns(Op* op, int64_t until) noexcept nogil:
-    # Waits for the turn, up to `until`.
-    while not op.w.owner.load(kAcquire):  # H5 acquire: pairs with H4
-        if op.since == 0:
-            op.since = monotonic_ns()
-        if futex_wait(&op.w.owner, 0, until) != 0 and monotonic_ns() >= until:
-            return op.w.owner.load(kAcquire) != 0
     return True
 
 
@@ -469,7 +383,7 @@ cdef inline void _note_depth(Hand* h, int64_t depth) noexcept nogil:
             return
 
 
-# Putting
+# One row
 
 cdef inline int _admit(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     # Pushes a row that has its ticket.
@@ -478,8 +392,6 @@ cdef inline int _admit(Hand* h, uint32_t token, int64_t key) noexcept nogil:
         h.undone.fetch_add(1, kRelaxed)  # relaxed: a statistic
         h.returned.fetch_add(1, kRelease)
     h.pushed.fetch_add(1, kRelease)  # H12 release: pairs with H13
-    if rc == RING_OK:
-        event_notify_all(&h.side[SIDE_GET].changed)
     return rc
 
 
@@ -496,39 +408,77 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
         used = _used(x, h.returned.load(kAcquire))  # H14 acquire: pairs with H15; the place is free
         if h.capacity >= 0 and used >= h.capacity:
             return HAND_BUSY
-        # H3 acquire: pairs with H2; the ring that an owner put in place
+        # H3 acquire: pairs with H2; the ring that a grower put in place
         if h.tickets.compare_exchange_weak(x, x + 2, kAcquire, kRelaxed):
             break
     rc = _admit(h, token, key)
     if rc == RING_OK:
         _note_depth(h, used + 1)
         return HAND_DONE
-    return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY  # full: an unbounded queue must grow, by the owner of the turn
+    return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY  # full: an unbounded queue must grow, under the turn
 
 
-cdef inline void _quiet(Hand* h) noexcept nogil:
-    # Until no row is on its way; their threads are between two instructions. By the owner of the turn: no new ticket is given.
-    cdef int spins = 0
-    cdef uint64_t pushed
-    while True:
-        pushed = h.pushed.load(kAcquire)  # H13 acquire: pairs with H12
-        if _used(h.tickets.load(kRelaxed), pushed) == 0:  # relaxed: only the owner changes it now
-            return
-        spins += 1
-        if spins < 1000:
-            cpu_pause()
-        else:  # such a thread was taken off its core: nobody wakes this one, it looks again each millisecond
-            futex_wait(&h.pushed, <uint32_t>pushed, monotonic_ns() + 1000000)
+cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil:
+    cdef int rc = _store_pop(h, random, token, False)
+    if rc == RING_OK:
+        h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
+        return HAND_DONE
+    return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY
 
 
-cdef inline int _put_rows(Hand* h, Op* op) noexcept nogil:
+# Operations in line, with their side's lock and turn
+
+cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
+    cdef uint64_t x
+    if which == SIDE_PUT:
+        x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
+        while not x & 1:
+            # H1 acquire: pairs with H2
+            if h.tickets.compare_exchange_weak(x, x | 1, kAcquire, kRelaxed):
+                return True
+        return False
+    if h.store == STORE_FIFO:
+        return fifo_turn_take(<FifoRing*>h.head_ring.load(kAcquire))
+    turn_take(&h.lock)
+    h.get_turn = 1
+    turn_give(&h.lock)
+    return True
+
+
+cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
+    if which == SIDE_PUT:
+        h.tickets.fetch_sub(1, kRelease)  # H2 release: pairs with H1 and H3
+    elif h.store == STORE_FIFO:
+        fifo_turn_give(<FifoRing*>h.head_ring.load(kRelaxed))  # relaxed: written under this side's lock
+    else:
+        turn_take(&h.lock)
+        h.get_turn = 0
+        turn_give(&h.lock)
+
+
+cdef inline bint _quiet(Hand* h) noexcept nogil:
+    # Whether no row is on its way. The turn is taken, so no ticket is given out; who pushes such a row settles afterwards.
+    cdef uint64_t pushed = h.pushed.load(kAcquire)  # H13 acquire: pairs with H12
+    return _used(h.tickets.load(kRelaxed), pushed) == 0  # relaxed: it changes only under the turn
+
+
+cdef inline void _mark_closed(Hand* h) noexcept nogil:
+    h.closed.store(1, kSeqCst)  # H10 seq_cst: Dekker pair with H11, and before the seal, so that most puts need not find that
+    _store_seal(h)
+
+
+cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
     cdef int64_t used
     cdef int rc
-    if op.n > 1:
-        _quiet(h)
+    if h.closed.load(kAcquire):
+        return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
+    if op.closes:
+        _mark_closed(h)
+        moved[0] = True
+        return HAND_DONE
+    if op.n > 1 and not _quiet(h):  # else a row that is on its way could come between these
+        return HAND_BUSY
     while op.done < op.n:
-        if h.closed.load(kAcquire):
-            return HAND_CLOSED
         used = hand_size(h)
         if h.capacity >= 0 and used >= h.capacity:
             return HAND_BUSY
@@ -537,93 +487,37 @@ cdef inline int _put_rows(Hand* h, Op* op) noexcept nogil:
         if rc == RING_OK:
             _note_depth(h, used + 1)
             op.done += 1
+            moved[0] = True
         elif rc == RING_SEALED:
-            return HAND_CLOSED
-        else:
-            _quiet(h)
-            if not _store_grow(h):
-                return HAND_NO_MEMORY
+            return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED
+        elif not _quiet(h):
+            return HAND_BUSY
+        elif not _store_grow(h):
+            return HAND_NO_MEMORY
     return HAND_DONE
 
 
-cdef inline int _closed_how(Hand* h, Op* op) noexcept nogil:
-    return HAND_CANCELLED if op.since != 0 and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
-
-
-cdef inline int put_wait(Hand* h, Op* op, int64_t until) noexcept nogil:
-    # Puts op.n rows, in one piece as far as there is room. On HAND_SLICE: once more; on all else, put_leave.
-    cdef EventCount* changed = &h.side[SIDE_PUT].changed
-    cdef uint32_t epoch
-    cdef int rc, _spin
-    if not op.w.lined:
-        _join(h, SIDE_PUT, &op.w)
-    if not _owns(op, until):
-        return HAND_SLICE
-    while True:
-        rc = _put_rows(h, op)
-        for _spin in range(SPINS):  # ends with room, or when parking costs less
-            if rc != HAND_BUSY:
-                break
-            cpu_pause()
-            rc = _put_rows(h, op)
-        if rc == HAND_BUSY:
-            if op.since == 0:
-                op.since = monotonic_ns()
-            epoch = event_prepare(changed)
-            rc = _put_rows(h, op)
-            if rc != HAND_BUSY:
-                event_cancel(changed, epoch)
-            elif event_wait(changed, epoch, until) != 0 and monotonic_ns() >= until:
-                return HAND_SLICE
-            else:
-                continue
-        return _closed_how(h, op) if rc == HAND_CLOSED else rc
-
-
-cdef inline void put_leave(Hand* h, Op* op) noexcept nogil:
-    _leave(h, SIDE_PUT, op)
-
-
-# Getting
-
-cdef inline void _claimed(Hand* h) noexcept nogil:
-    h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
-    event_notify_all(&h.side[SIDE_PUT].changed)
-
-
-cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil:
-    cdef int rc = _store_pop(h, random, token, False)
-    if rc == RING_OK:
-        _claimed(h)
-        return HAND_DONE
-    return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY
-
-
-cdef inline int64_t _bag_ready(Hand* h, bint* sealed) noexcept nogil:
-    cdef int64_t n
-    turn_take(&h.lock)
-    n = h.count
-    sealed[0] = h.sealed
-    turn_give(&h.lock)
-    return n
-
-
-cdef inline int _get_rows(Hand* h, Philox* random, Op* op) noexcept nogil:
+cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept nogil:
+    cdef FrontRun* run
     cdef int rc
-    cdef int64_t ready
-    cdef bint sealed = False
-    if h.store == STORE_PRIORITY and op.n > 1:  # all at once, so that they come sorted; nobody else takes any: the turn is this one's
-        ready = _bag_ready(h, &sealed)
-        if ready < op.n:
-            if not sealed:
-                return HAND_BUSY
-            if not op.up_to or ready == 0:
-                return HAND_CLOSED
-            op.n = ready
+    if h.store == STORE_PRIORITY and op.n > 1:  # all at once, so that they come sorted; nobody else takes any meanwhile
+        turn_take(&h.lock)
+        rc = HAND_DONE
+        if h.count < op.n:
+            rc = HAND_BUSY if not h.sealed else (HAND_CLOSED if not op.up_to or h.count == 0 else HAND_DONE)
+            if rc == HAND_DONE:
+                op.n = h.count
+        turn_give(&h.lock)
+        if rc != HAND_DONE:
+            return rc
     while op.done < op.n:
-        if h.front_count > 0:
-            h.front_count -= 1
-            op.tokens[op.done] = h.front[h.front_count]
+        run = h.front
+        if run != NULL:
+            op.tokens[op.done] = run.tokens[run.at]
+            run.at += 1
+            if run.at == run.n:
+                h.front = run.next
+                free(run)
         else:
             rc = _store_pop(h, random, &op.tokens[op.done], True)
             if rc == RING_SEALED:
@@ -631,96 +525,201 @@ cdef inline int _get_rows(Hand* h, Philox* random, Op* op) noexcept nogil:
             if rc != RING_OK:
                 return HAND_BUSY
         op.done += 1
-        _claimed(h)
+        h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
+        moved[0] = True
     return HAND_DONE
 
 
-cdef inline int get_wait(Hand* h, Philox* random, Op* op, int64_t until) noexcept nogil:
-    # Gathers op.n rows into op.tokens (op.up_to: fewer, of a closed queue). On HAND_SLICE: once more; on all else, get_leave.
-    cdef EventCount* changed = &h.side[SIDE_GET].changed
-    cdef uint32_t epoch
-    cdef int rc, _spin
-    if not op.w.lined:
-        _join(h, SIDE_GET, &op.w)
-    if not _owns(op, until):
-        return HAND_SLICE
+cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
+    # What a gather has goes to the front again, in its order; in a bag: back into it.
+    if op.done == 0:
+        return
+    if h.store == STORE_FIFO:
+        op.run.at = 0
+        op.run.n = op.done
+        op.run.next = h.front
+        h.front = op.run
+        op.run = NULL
+    elif not _bag_return(h, op):
+        return  # no memory: the rows stay with the operation, whose thread says so
+    h.returned.fetch_sub(op.done, kRelease)
+    op.done = 0
+
+
+cdef inline void _unlink(Side* s, Op* op) noexcept nogil:
+    if op.prev != NULL:
+        op.prev.next = op.next
+    else:
+        s.first = op.next
+    if op.next != NULL:
+        op.next.prev = op.prev
+    else:
+        s.last = op.prev
+    op.lined = False
+    s.waiting.fetch_sub(1, kRelaxed)  # relaxed: too many only makes others look
+
+
+cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint* moved) noexcept nogil:
+    # Lets the heads of a line act, one after the other. Returns the number of operations that are over, whose threads may sleep.
+    cdef Side* s = &h.side[which]
+    cdef Op* op
+    cdef int rc, n = 0
+    if s.first != NULL and not s.turn:
+        s.turn = _turn_take_side(h, which)
+    while s.first != NULL and n < WAKES:
+        op = s.first
+        if op.over.load(kAcquire):  # L6 acquire: pairs with L7; it waits for its next piece
+            break
+        rc = _run_put(h, op, moved) if which == SIDE_PUT else _run_get(h, random, op, moved)
+        if rc == HAND_BUSY:
+            break
+        if which == SIDE_GET and rc == HAND_CLOSED:
+            _give_back(h, op)
+        op.result = rc
+        wakes[n] = &op.over
+        n += 1
+        if rc == HAND_DONE and op.more:
+            op.over.store(1, kRelease)  # L5, as below
+            break
+        _unlink(s, op)
+        op.over.store(1, kRelease)  # L5 release: pairs with L8; the result, and what was gathered
+        moved[0] = True
+    if s.first == NULL and s.turn and not (which == SIDE_GET and h.front != NULL):
+        _turn_give_side(h, which)
+        s.turn = False
+    elif n == WAKES:
+        s.dirty.store(1, kSeqCst)
+    return n
+
+
+cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
+    # Whether anything moved.
+    cdef Side* s = &h.side[which]
+    cdef void* wakes[WAKES]
+    cdef bint moved = False
+    cdef int i, n
     while True:
-        rc = _get_rows(h, random, op)
-        for _spin in range(SPINS):  # ends with a row, or when parking costs less
-            if rc != HAND_BUSY:
-                return rc
-            cpu_pause()
-            rc = _get_rows(h, random, op)
-        if op.since == 0:
-            op.since = monotonic_ns()
-        epoch = event_prepare(changed)
-        rc = _get_rows(h, random, op)
-        if rc != HAND_BUSY:
-            event_cancel(changed, epoch)
-            return rc
-        if event_wait(changed, epoch, until) != 0 and monotonic_ns() >= until:
-            return HAND_SLICE
+        # L3 seq_cst store, then fence: pairs with L4. Either the lock is free, or its holder sees this after giving it back.
+        fence(kSeqCst)
+        if not s.dirty.load(kRelaxed) or not turn_try(&s.lock):
+            return moved
+        s.dirty.store(0, kRelaxed)  # relaxed: a change that came before it is seen below, by the lock or by L1
+        fence(kSeqCst)
+        n = _run_line(h, which, random, wakes, &moved)
+        turn_give(&s.lock)
+        for i in range(n):  # its thread may be gone by now: then nobody sleeps at that address
+            futex_wake(wakes[i], 1)
+        # L4: once more from L3's fence on: what came while the lock was held
 
 
-cdef inline bint get_leave(Hand* h, Op* op, bint give_back) noexcept nogil:
-    # give_back: rows that it has go to the front again, in their order (in a bag: back into it). False: there was no memory for that.
-    cdef int64_t i
-    cdef uint32_t* front
-    cdef bint well = True
-    if give_back and op.done > 0:
-        if h.store == STORE_FIFO:
-            if h.front_count + op.done > h.front_room:
-                front = <uint32_t*>realloc(h.front, (h.front_count + op.done) * sizeof(uint32_t))
-                if front != NULL:
-                    h.front = front
-                    h.front_room = h.front_count + op.done
-                else:
-                    well = False
-            if well:
-                for i in range(op.done):
-                    h.front[h.front_count + i] = op.tokens[op.done - 1 - i]
-                h.front_count += op.done
+cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
+    # After a change: those in line act, on both sides, until nothing moves any more.
+    cdef bint moved = True
+    while moved:
+        moved = False
+        fence(kSeqCst)  # L1: the change, then the look for lines; pairs with L2
+        if h.side[SIDE_GET].waiting.load(kRelaxed):
+            h.side[SIDE_GET].dirty.store(1, kSeqCst)  # L3
+            moved = _flush(h, SIDE_GET, random)
+        if h.side[SIDE_PUT].waiting.load(kRelaxed):
+            h.side[SIDE_PUT].dirty.store(1, kSeqCst)  # L3
+            moved = _flush(h, SIDE_PUT, random) or moved
+
+
+cdef inline bint hand_unsettled(Hand* h) noexcept nogil:
+    fence(kSeqCst)  # L1
+    return h.side[SIDE_GET].waiting.load(kRelaxed) != 0 or h.side[SIDE_PUT].waiting.load(kRelaxed) != 0
+
+
+# Waiting
+
+cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t until) noexcept nogil:
+    # Joins the line, and waits until the operation is over, at most up to `until`: HAND_SLICE then.
+    cdef Side* s = &h.side[which]
+    cdef int64_t since
+    cdef int _spin
+    if not op.joined:
+        op.joined = True
+        turn_take(&s.lock)
+        op.prev = s.last
+        if s.last != NULL:
+            s.last.next = op
         else:
-            well = _bag_return(h, op)
-        if well:
-            h.returned.fetch_sub(op.done, kRelease)
-    _leave(h, SIDE_GET, op)
-    return well
+            s.first = op
+        s.last = op
+        op.lined = True
+        op.early = not h.closed.load(kAcquire)
+        s.waiting.fetch_add(1, kSeqCst)  # L2 seq_cst: in line, then the look for changes; pairs with L1
+        turn_give(&s.lock)
+        hand_settle(h, random)
+    for _spin in range(SPINS):  # ends with the operation, or when parking costs less
+        if op.over.load(kAcquire):  # L8 acquire: pairs with L5
+            return op.result
+        cpu_pause()
+    since = monotonic_ns()
+    while not op.over.load(kAcquire):  # L8
+        if futex_wait(&op.over, 0, until) != 0 and monotonic_ns() >= until:
+            break
+    s.blocked_ns.fetch_add(monotonic_ns() - since, kRelaxed)  # relaxed: a statistic
+    return op.result if op.over.load(kAcquire) else HAND_SLICE  # L8
 
 
-cdef inline bint get_rejoin(Hand* h, Op* op) noexcept nogil:
-    # Puts rows back that were taken by an operation that has left already. Waits for the turn.
-    _join(h, SIDE_GET, &op.w)
-    while not _owns(op, -1):
-        pass
-    return get_leave(h, op, True)
+cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint more) noexcept nogil:
+    # The next piece of an operation that stays at the head of the putting line.
+    op.n = n
+    op.done = 0
+    op.more = more
+    op.over.store(0, kRelease)  # L7 release: pairs with L6
+    hand_settle(h, random)
 
 
-# Closing
+cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept nogil:
+    # Out of the line, whether the operation is over or not. What it had gathered and not delivered is the queue's again. Returns the
+    # result, if it was over by then, else HAND_SLICE.
+    cdef Side* s = &h.side[which]
+    cdef int rc = HAND_SLICE
+    if not op.joined:
+        return rc
+    if op.over.load(kAcquire) and not op.lined:  # L8; written before L5
+        return op.result
+    turn_take(&s.lock)
+    if not op.lined:
+        rc = op.result
+    else:
+        _unlink(s, op)
+        if which == SIDE_GET:
+            _give_back(h, op)
+    if s.first == NULL and s.turn and not (which == SIDE_GET and h.front != NULL):
+        _turn_give_side(h, which)
+        s.turn = False
+    turn_give(&s.lock)
+    h.side[which].dirty.store(1, kSeqCst)  # L3: for who found the lock taken, and for those behind
+    _flush(h, which, random)
+    hand_settle(h, random)
+    return rc
 
-cdef inline void _close(Hand* h) noexcept nogil:
-    h.closed.store(1, kSeqCst)  # H10 seq_cst: Dekker pair with H11, and before the seal, so that most puts need not find that
-    _store_seal(h)
-    event_notify_all(&h.side[SIDE_GET].changed)
-    event_notify_all(&h.side[SIDE_PUT].changed)
+
+cdef inline void hand_return(Hand* h, Philox* random, Op* op) noexcept nogil:
+    # Rows go back that were taken by an operation that is over.
+    cdef Side* s = &h.side[SIDE_GET]
+    turn_take(&s.lock)
+    if not s.turn:
+        s.turn = _turn_take_side(h, SIDE_GET)
+    _give_back(h, op)
+    if s.first == NULL and h.front == NULL:
+        _turn_give_side(h, SIDE_GET)
+        s.turn = False
+    turn_give(&s.lock)
+    s.dirty.store(1, kSeqCst)
+    _flush(h, SIDE_GET, random)
+    hand_settle(h, random)
 
 
-cdef inline int close_wait(Hand* h, Op* op, int64_t until) noexcept nogil:
-    # Closes behind the puts that are in line. On HAND_SLICE: once more; on all else, put_leave.
-    if not op.w.lined:
-        _join(h, SIDE_PUT, &op.w)
-    if not _owns(op, until):
-        return HAND_SLICE
-    if h.closed.load(kAcquire):
-        return _closed_how(h, op)
-    _close(h)
-    return HAND_DONE
-
-
-cdef inline void hand_cancel(Hand* h) noexcept nogil:
-    # Closes at once. Who is in line for putting finds out, one after the other.
+cdef inline void hand_cancel(Hand* h, Philox* random) noexcept nogil:
+    # Closes at once; puts in line are over.
     h.cancelled.store(1, kRelease)
-    _close(h)
+    _mark_closed(h)
+    hand_settle(h, random)
 
 
 # Making and ending it
@@ -756,9 +755,13 @@ cdef inline bint hand_init(Hand* h, int store, int64_t capacity, int64_t least, 
 
 
 cdef inline void hand_free(Hand* h) noexcept nogil:
+    cdef FrontRun* run
     cdef int32_t i
     for i in range(h.ring_count):
         fifo_free(<FifoRing*>h.rings[i])
         free(h.rings[i])
     free(h.bag)
-    free(h.front)
+    while h.front != NULL:
+        run = h.front
+        h.front = run.next
+        free(run)

@@ -7,9 +7,9 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 from queuecore._core.atoms cimport check_layout, fork_generation
 from queuecore._core.handoff cimport (
-    HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY,
-    STORE_RANDOM, Hand, Op, close_wait, get_leave, get_rejoin, get_try, get_wait, hand_cancel, hand_free, hand_init, hand_size, put_leave, put_try,
-    put_wait)
+    HAND_CANCELLED, HAND_CLOSED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
+    FrontRun, Hand, Op, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_return, hand_settle, hand_size,
+    hand_unsettled, hand_wait, put_try)
 from queuecore._core.platform cimport alloc_lines, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.pool cimport (
     POOL_SLOTS, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row)
@@ -88,6 +88,14 @@ cdef inline int64_t _deadline(object timeout) except -2:
     if seconds > 1e9:
         return -1
     return monotonic_ns() + <int64_t>(seconds * 1e9)
+
+
+cdef FrontRun* _run(int64_t n) except NULL:
+    # Room for n tokens, in the form in which they may be given back.
+    cdef FrontRun* run = <FrontRun*>malloc(sizeof(FrontRun) + n * sizeof(uint32_t))
+    if run == NULL:
+        raise MemoryError
+    return run
 
 
 cdef inline int64_t _slice_end(int64_t deadline) noexcept nogil:
@@ -374,11 +382,16 @@ cdef class NativeQueue:
         try:
             self._fill(slot, ready, -1)
             key = self._key(slot)
+            # Of a FIFO without letting go of the GIL: nothing here waits, not even those in line are let act by waiting.
             if self.hand.store == STORE_FIFO:
                 rc = put_try(self.hand, slot, key)
+                if rc == HAND_DONE and hand_unsettled(self.hand):
+                    hand_settle(self.hand, self.random)
             else:
                 with nogil:
                     rc = put_try(self.hand, slot, key)
+                    if rc == HAND_DONE:
+                        hand_settle(self.hand, self.random)
             if rc == HAND_DONE:
                 return
         except BaseException:
@@ -388,7 +401,7 @@ cdef class NativeQueue:
 
     def enqueue_many(self, values, timeout=None):
         """Put the rows of the components, in one piece."""
-        cdef int64_t n = 0, at = 0, count, deadline
+        cdef int64_t n = 0, at = 0, count, filled = 0, deadline
         cdef Op op
         cdef list ready
         self._refuse()
@@ -409,19 +422,26 @@ cdef class NativeQueue:
             while at < n:
                 if count > n - at:
                     count = n - at
-                op.n = op.done = 0
-                while op.n < count:
-                    op.tokens[op.n] = self._slot()
-                    op.n += 1
-                    self._fill(op.tokens[op.n - 1], ready, at + op.n - 1)
-                    (<int64_t*>op.keys)[op.n - 1] = self._key(op.tokens[op.n - 1])
+                filled = 0
+                while filled < count:
+                    op.tokens[filled] = self._slot()
+                    filled += 1
+                    self._fill(op.tokens[filled - 1], ready, at + filled - 1)
+                    (<int64_t*>op.keys)[filled - 1] = self._key(op.tokens[filled - 1])
+                if at == 0:
+                    op.n = count
+                    op.more = count < n
+                else:
+                    with nogil:
+                        hand_refill(self.hand, self.random, &op, count, at + count < n)
                 self._wait_put(&op, deadline, at, n)
                 at += count
+                filled = 0  # all of them are the queue's
         finally:
             with nogil:
-                put_leave(self.hand, &op)
-            if op.tokens != NULL:
-                self._release(op.tokens + op.done, op.n - op.done)
+                hand_leave(self.hand, SIDE_PUT, self.random, &op)
+            if filled > 0:
+                self._release(op.tokens + op.done, filled - op.done)
             free(op.tokens)
             free(<void*>op.keys)
 
@@ -441,29 +461,38 @@ cdef class NativeQueue:
             self._wait_put(&op, _deadline(timeout), 0, n)
         finally:
             with nogil:
-                put_leave(self.hand, &op)
+                hand_leave(self.hand, SIDE_PUT, self.random, &op)
             self._release(tokens + op.done, n - op.done)
             free(keys)
         return 0
 
     cdef int _wait_put(self, Op* op, int64_t deadline, int64_t before, int64_t total) except -1:
-        cdef int rc
+        cdef int rc = self._wait(SIDE_PUT, op, deadline)
+        if rc == HAND_DONE:
+            return 0
+        if rc == HAND_NO_MEMORY:
+            raise _errors.ResourceExhaustedError(f"no memory for more elements of {self.kind} {self.name!r}")
+        if rc != HAND_SLICE:
+            raise self._closed_for_putting(rc)
+        raise _errors.DeadlineExceededError(
+            f"{self.kind} {self.name!r} had no room in time" if total == 1 else
+            f"{self.kind} {self.name!r} had no room in time; {before + op.done} of {total} rows are in it")
+
+    cdef int _wait(self, int which, Op* op, int64_t deadline) except -1:
+        # The result; HAND_SLICE: the time ran out, and the operation is out of its line.
+        cdef int rc = HAND_SLICE
         cdef int64_t until
-        while True:
+        while rc == HAND_SLICE:
             until = _slice_end(deadline)
             with nogil:
-                rc = put_wait(self.hand, op, until)
-            if rc == HAND_DONE:
-                return 0
-            if rc == HAND_NO_MEMORY:
-                raise _errors.ResourceExhaustedError(f"no memory for more elements of {self.kind} {self.name!r}")
-            if rc != HAND_SLICE:
-                raise self._closed_for_putting(rc)
-            self._look_up()
-            if deadline >= 0 and monotonic_ns() >= deadline:
-                raise _errors.DeadlineExceededError(
-                    f"{self.kind} {self.name!r} had no room in time" if total == 1 else
-                    f"{self.kind} {self.name!r} had no room in time; {before + op.done} of {total} rows are in it")
+                rc = hand_wait(self.hand, which, self.random, op, until)
+            if rc == HAND_SLICE:
+                self._look_up()
+                if deadline >= 0 and monotonic_ns() >= deadline:
+                    with nogil:
+                        rc = hand_leave(self.hand, which, self.random, op)
+                    return rc
+        return rc
 
     cdef int _look_up(self) except -1:
         # Between two slices of waiting.
@@ -493,19 +522,33 @@ cdef class NativeQueue:
         cdef int rc
         cdef Op op
         self._refuse()
-        if self.hand.store == STORE_FIFO:
+        if self.hand.store == STORE_FIFO:  # as in enqueue
             rc = get_try(self.hand, self.random, &slot)
+            if rc == HAND_DONE and hand_unsettled(self.hand):
+                hand_settle(self.hand, self.random)
         else:
             with nogil:
                 rc = get_try(self.hand, self.random, &slot)
+                if rc == HAND_DONE:
+                    hand_settle(self.hand, self.random)
         if rc != HAND_DONE:
-            op.tokens = &slot
             op.n = 1
-            self._get(&op, timeout)
+            op.run = _run(1)
+            op.tokens = op.run.tokens
+            try:
+                self._get(&op, timeout)
+                slot = op.tokens[0]
+            finally:
+                free(op.run)
         try:
             element = self._element(slot) if out is None else self._copy_out(&slot, 1, out, False)
         except BaseException:
-            self._give_back(&slot, 1)
+            op.run = _run(1)
+            op.tokens = op.run.tokens
+            op.tokens[0] = slot
+            op.done = 1
+            self._return(&op)
+            free(op.run)
             raise
         self._release(&slot, 1)
         return element
@@ -523,9 +566,8 @@ cdef class NativeQueue:
                 f"PriorityQueue {self.name!r} has room for {self.hand.capacity} elements, so {n} will never be there at once")
         op.n = n
         op.up_to = up_to
-        op.tokens = <uint32_t*>malloc((n if n else 1) * sizeof(uint32_t))
-        if op.tokens == NULL:
-            raise MemoryError
+        op.run = _run(n)
+        op.tokens = op.run.tokens
         try:
             if n > 0:
                 self._get(&op, timeout)
@@ -533,60 +575,50 @@ cdef class NativeQueue:
             try:
                 batch = self._batch(op.tokens, got) if out is None else self._copy_out(op.tokens, got, out, True)
             except BaseException:
-                self._give_back(op.tokens, got)
+                self._return(&op)
                 raise
             self._release(op.tokens, got)
         finally:
-            free(op.tokens)
+            free(op.run)
         return batch
 
     cdef int _get(self, Op* op, object timeout) except -1:
         # Gathers; whatever ends it early gives back what it had.
-        cdef int64_t deadline = _deadline(timeout), until, wanted = op.n
-        cdef int rc = HAND_SLICE
-        cdef bint late = False, well = True
+        cdef int64_t wanted = op.n
+        cdef int rc
         try:
-            while rc == HAND_SLICE and not late:
-                until = _slice_end(deadline)
-                with nogil:
-                    rc = get_wait(self.hand, self.random, op, until)
-                if rc == HAND_SLICE:
-                    self._look_up()
-                    late = deadline >= 0 and monotonic_ns() >= deadline
-        finally:
+            rc = self._wait(SIDE_GET, op, _deadline(timeout))
+        except BaseException:
             with nogil:
-                well = get_leave(self.hand, op, rc != HAND_DONE)
-            if not well:
-                raise MemoryError
+                hand_leave(self.hand, SIDE_GET, self.random, op)
+            self._return(op)  # it was over by then
+            raise
         if rc == HAND_DONE:
             return 0
-        if late:
+        if op.done > 0:
+            self._release(op.tokens, op.done)
+            raise MemoryError(f"{op.done} elements of {self.kind} {self.name!r} are lost: no memory to give them back")
+        if rc == HAND_SLICE:
             raise _errors.DeadlineExceededError(f"{self.kind} {self.name!r} had too few elements in time (requested {wanted})")
         raise self._with_cause(_errors.OutOfRangeError(
             f"{self.kind} {self.name!r} is closed and has insufficient elements (requested {wanted}, current size {self.size()})"))
 
-    cdef int _give_back(self, uint32_t* tokens, int64_t n) except -1:
-        # Elements that were taken and could not be handed out.
-        cdef Op op
+    cdef int _return(self, Op* op) except -1:
+        # Elements that were taken and can't be handed out.
         cdef int64_t* keys = NULL
         cdef int64_t i
-        cdef bint well
-        if n == 0:
+        if op.done == 0:
             return 0
-        op.tokens = tokens
-        op.n = op.done = n
         if self.hand.store == STORE_PRIORITY:
-            keys = <int64_t*>malloc(n * sizeof(int64_t))
+            keys = <int64_t*>malloc(op.done * sizeof(int64_t))
             if keys == NULL:
                 raise MemoryError
-            for i in range(n):
-                keys[i] = self._key(tokens[i])
+            for i in range(op.done):
+                keys[i] = self._key(op.tokens[i])
             op.keys = keys
         with nogil:
-            well = get_rejoin(self.hand, &op)
+            hand_return(self.hand, self.random, op)
         free(keys)
-        if not well:
-            raise MemoryError
         return 0
 
     cdef int _stackable(self, str what) except -1:
@@ -733,15 +765,20 @@ cdef class NativeQueue:
         lease = Lease.__new__(Lease)
         lease.queue = self
         lease.slots = _slots(self, n)
-        op.tokens = lease.slots.tokens
         op.n = n
-        self._get(&op, timeout)
-        lease.slots.n = n
-        lease.arrays = self._views(op.tokens, n, lease.slots)
+        op.run = _run(n)
+        op.tokens = op.run.tokens
+        try:
+            self._get(&op, timeout)
+            memcpy(lease.slots.tokens, op.tokens, n * sizeof(uint32_t))
+            lease.slots.n = n
+        finally:
+            free(op.run)
+        lease.arrays = self._views(lease.slots.tokens, n, lease.slots)
         if lease.arrays is None:
             lease.arrays = []
             for i in range(self.part_count):
-                lease.arrays.append(self._stack(i, op.tokens, n))
+                lease.arrays.append(self._stack(i, lease.slots.tokens, n))
             self.copied_rows += n
             lease.slots.give_back()
         return lease
@@ -794,31 +831,23 @@ cdef class NativeQueue:
     def close(self, bint cancel, timeout=None):
         """Close, behind the puts that wait, or at once."""
         cdef Op op
-        cdef int rc = HAND_SLICE
-        cdef int64_t deadline, until
+        cdef int rc
         self._refuse()
-        deadline = _deadline(timeout)
         if cancel:
             with nogil:
-                hand_cancel(self.hand)
+                hand_cancel(self.hand, self.random)
             return
-        if self.hand.closed.load(kAcquire):
-            return
+        op.closes = True
         try:
-            while rc == HAND_SLICE:
-                until = _slice_end(deadline)
-                with nogil:
-                    rc = close_wait(self.hand, &op, until)
-                if rc == HAND_SLICE:
-                    self._look_up()
-                    if deadline >= 0 and monotonic_ns() >= deadline:
-                        raise _errors.DeadlineExceededError(
-                            f"{self.kind} {self.name!r} could not be closed in time: puts wait for room before it")
+            rc = self._wait(SIDE_PUT, &op, _deadline(timeout))
         finally:
             with nogil:
-                put_leave(self.hand, &op)
+                hand_leave(self.hand, SIDE_PUT, self.random, &op)
         if rc == HAND_CANCELLED:
             raise self._closed_for_putting(rc)
+        if rc == HAND_SLICE:
+            raise _errors.DeadlineExceededError(
+                f"{self.kind} {self.name!r} could not be closed in time: puts wait for room before it")
 
     def fail(self, error):
         """Close at once, because what fills the queue failed with this error: who comes to the end hears of it."""
@@ -826,7 +855,7 @@ cdef class NativeQueue:
         if self.failure is None:
             self.failure = error
         with nogil:
-            hand_cancel(self.hand)
+            hand_cancel(self.hand, self.random)
 
     def stats(self):
         """Counters, as a dict."""
