@@ -5,10 +5,13 @@ against TensorFlow.
 """
 
 import math
+import random
+import types
 
 import numpy as np
 import pytest
 from helpers.oracle import seed_pair
+from helpers.planted import BUGS, HIDDEN
 from helpers.queue_driver import (
     FIFO,
     PADDING,
@@ -23,6 +26,7 @@ from helpers.queue_driver import (
     result_of,
 )
 from helpers.queue_model import ModelError, QueueModel
+from helpers.slow_queues import variant
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -271,3 +275,23 @@ def test_an_unbounded_queue_never_blocks_an_enqueue(module, kind):
     driver.start("dequeue_many", 1000)
     driver.finish()
 
+
+@pytest.mark.parametrize("bug", BUGS + HIDDEN, ids=lambda b: b.__name__)
+def test_planted_bugs_are_caught(bug):
+    # A module whose FIFOQueue has that bug.
+    module = types.SimpleNamespace(FIFOQueue=variant(FIFO, bug))
+    names = ["enqueue", "enqueue_many", "enqueue_many", "dequeue", "dequeue_many", "dequeue_up_to", "close"]
+    for seed in range(100):
+        rng = random.Random(seed)
+        setup = Setup(FIFO, rng.randint(1, 4))
+        steps = [(rng.choice(names), rng.randrange(5)) for _ in range(15)]
+        steps = [(name, n > 2) if name == "close" else (name, n) for name, n in steps]
+        # What should have happened and did not is waited for only shortly.
+        driver = Driver(setup, setup.queue(module), patience=0.1)
+        try:
+            for name, argument in history(steps, FIFO):
+                driver.start(name, argument, timeout=rng.choice([None, None, 0]))
+            driver.finish()
+        except AssertionError:
+            return
+    pytest.fail(f"{bug.__name__} was never caught")
