@@ -84,6 +84,8 @@ class Values:
 
     kind: str
     made: int = 0
+    # Whether priorities may be equal.
+    ties: bool = True
 
     def row(self, key: int = 0, width: int = 2) -> list[np.ndarray]:
         return [part[0] for part in self.rows(1, key, width)]
@@ -92,7 +94,9 @@ class Values:
         """So many rows; `key` makes priorities, `width` is that of a padding queue's second component."""
         numbers = np.arange(self.made, self.made + count)
         self.made += count
-        keys = (key * 7 + 3 * numbers) % 5 - 2 if self.kind == PRIORITY else numbers
+        keys = numbers
+        if self.kind == PRIORITY:
+            keys = (key * 7 + 3 * numbers) % 5 - 2 if self.ties else numbers * 389 % 997 - 500
         width = width if self.kind == PADDING else 2
         return [keys.astype(np.int64), (numbers[:, None] + np.arange(width) / 8).astype(np.float32)]
 
@@ -312,9 +316,9 @@ def record(queue: Any, programs: Sequence[Sequence[Step]], *, cancel: bool, pati
     return recorder.history()
 
 
-def history(steps: list[tuple[Any, ...]], kind: str) -> Iterator[tuple[str, Any]]:
+def history(steps: list[tuple[Any, ...]], kind: str, *, ties: bool = True) -> Iterator[tuple[str, Any]]:
     """Put elements into steps such as ("enqueue_many", rows, key, width) and ("dequeue_many", n)."""
-    values = Values(kind)
+    values = Values(kind, ties=ties)
     for name, *arguments in steps:
         if name == "enqueue":
             yield name, values.row(*arguments)

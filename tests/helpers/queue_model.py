@@ -18,6 +18,7 @@ a close times out                             it is withdrawn                it 
 PriorityQueue.dequeue_up_to at the end        the sorted remainder           OutOfRangeError, remainder lost
 PriorityQueue.dequeue_many(n > capacity)      InvalidArgumentError           waits for ever
 too many components                           InvalidArgumentError           the surplus is dropped
+padding five or more dimensions               done                           UnimplementedError
 ============================================= ============================== ==================================
 """
 
@@ -232,7 +233,7 @@ class QueueModel:
         if len({len(c) for c in batch}) != 1:
             raise ModelError("InvalidArgumentError", "components of different numbers of rows")
         self._check_shapes([c.shape[1:] for c in batch])
-        return [tuple(c[i] for c in batch) for i in range(len(batch[0]))]
+        return [tuple(c[i, ...] for c in batch) for i in range(len(batch[0]))]
 
     # ---- the algorithm ----------------------------------------------------------------------------------------------
 
@@ -356,16 +357,15 @@ class QueueModel:
         assert self.shapes is not None
         batch = []
         for i, (dtype, shape) in enumerate(zip(self.dtypes, self.shapes, strict=True)):
-            if None in shape and len(shape) > 4:
+            if None in shape and len(shape) > 4 and self.tensorflow:
                 raise ModelError("UnimplementedError", f"component {i} has rank {len(shape)}")
             column = [row[i] for row in rows]
             full = tuple(max((c.shape[k] for c in column), default=0) if n is None else n for k, n in enumerate(shape))
             padded = np.zeros((len(rows), *full), dtype)
             if dtype == object:
                 padded.fill(b"")
-            for row, c in zip(padded, column, strict=True) if full else ():
-                row[tuple(map(slice, c.shape))] = c
-            if not full:
-                padded[:] = column
+            for k, c in enumerate(column):
+                # The [()] takes an object out of its array of no dimensions.
+                padded[(k, *map(slice, c.shape))] = c[()]
             batch.append(padded)
         return batch

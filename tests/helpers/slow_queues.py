@@ -70,8 +70,10 @@ def _convert(value: Any, dtype: np.dtype, where: str, batch: bool) -> np.ndarray
         column = np.empty(len(value), object)
         column[:] = value
         return column
+    text = dtype.kind in "SU"
     try:
-        array = np.asarray(value)
+        # NumPy's own strings lose the zeros at their end.
+        array = np.array(value, object) if text and not isinstance(value, np.ndarray) else np.asarray(value)
     except ValueError as error:
         raise InvalidArgumentError(f"{where}: expected an array of {dtype}, got {value!r}") from error
     if array.size == 0 and not isinstance(value, np.ndarray):
@@ -79,12 +81,10 @@ def _convert(value: Any, dtype: np.dtype, where: str, batch: bool) -> np.ndarray
         array = array.astype(dtype)
     have, want = array.dtype.kind, dtype.kind
     wrong = DtypeError(f"{where}: expected {dtype}, got {array.dtype}")
-    if want in "SU":
-        if have == "O":
-            have = array.dtype.kind if not array.size else np.asarray(array.ravel().tolist()).dtype.kind
-        if have not in "SU":
+    if text:
+        flat = array.ravel().tolist()
+        if not all(isinstance(v, (bytes, str)) for v in flat):
             raise wrong
-        flat = [v if isinstance(v, (bytes, str)) else bytes(v) for v in array.ravel().tolist()]
         flat = [v.encode() if want == "S" and isinstance(v, str) else v for v in flat]
         flat = [v.decode() if want == "U" and isinstance(v, bytes) else v for v in flat]
         result = np.empty(len(flat), _stored(dtype))
@@ -266,7 +266,7 @@ class _Queue:
         self._do("close", cancel_pending_enqueues, timeout)
 
     def _fail(self, error: BaseException) -> None:
-        self._core.cause = error
+        self._core.cause = self._core.cause or error
         self._do("close", True)
 
     def size(self) -> int:
