@@ -5,14 +5,14 @@ The rules are those of `QueueModel`, seen from outside, where the order of arriv
 
 * a put or a row of a put_many goes in when there is room and no close has happened; the rows of one put_many have no
   other row between them, though gets may come between;
-* a get takes the first row; a get_many takes its rows one by one with no other get between them, holding them unseen, and
-  puts them back to the front if it fails;
+* a get takes the first row; a get_many takes its rows one by one with no other get between them, holding them unseen,
+  and puts them back to the front if it fails;
 * a put fails with "closed" only when closed; a get fails with "end" only when closed and without enough rows;
 * what times out has no effect, but for the rows that a put_many had in;
 * a close that doesn't cancel waits until no put_many is half in; one that cancels may come in between.
 
-`check` runs necessary conditions that are quick for any length, then, for short histories, the complete search of Wing and
-Gong with Lowe's memory of states seen. Values must be unique and hashable.
+`check` runs necessary conditions that are quick for any length, then, for short histories, the complete search of Wing
+and Gong with Lowe's memory of states seen. Values must be unique and hashable.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def check(history: History, capacity: float = math.inf, *, search_limit: int = 4
     return wrong
 
 
-# ---- necessary conditions ---------------------------------------------------------------------------------------------
+# ---- necessary conditions --------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -138,7 +138,9 @@ def _check_closes(history: History, values: dict[Any, _Value]) -> None:
     for call in history:
         if call.name in GETS and (call.result == END or (call.result == OK and len(call.values) < call.wanted)):
             there = sum(
-                v.put.result == OK and v.put.returned < call.invoked and (v.get is None or v.get.invoked > call.returned)
+                v.put.result == OK
+                and v.put.returned < call.invoked
+                and (v.get is None or v.get.invoked > call.returned)
                 for v in values.values()
             )
             if there >= (1 if call.name == GET_UP_TO else call.wanted):
@@ -146,8 +148,8 @@ def _check_closes(history: History, values: dict[Any, _Value]) -> None:
 
 
 def _check_order(values: dict[Any, _Value]) -> None:
-    # If put(a) was over before put(b) began, and b came out before the get of a began, a was overtaken. Walk through the
-    # values by the begin of their puts; `overtaken` is the latest begin of a get among those put before.
+    # If put(a) was over before put(b) began, and b came out before the get of a began, a was overtaken. Walk through
+    # the values by the begin of their puts; `latest` is the latest begin of a get among those put before.
     by_invoked = sorted(values.items(), key=lambda item: item[1].put.invoked)
     by_returned = sorted((i for i in values.items() if i[1].put.result == OK), key=lambda item: item[1].put.returned)
     latest, who, done = -math.inf, None, 0
@@ -248,7 +250,7 @@ def _check_batches(values: dict[Any, _Value]) -> None:
                 raise _Wrong(f"a row of another put came out between the rows of {batch[0].put}")
 
 
-# ---- the complete search ----------------------------------------------------------------------------------------------
+# ---- the complete search ---------------------------------------------------------------------------------------------
 
 # A state: which calls are over, what the put_many and the get_many that are under way have done, the rows inside, and
 # whether it is closed. A call in a state is (its index, rows moved so far); None if there is none.

@@ -223,9 +223,13 @@ class Driver:
         )
 
 
-# ---- histories of real threads, for helpers.linearize -------------------------------------------------------------------
+# ---- histories of real threads, for helpers.linearize ----------------------------------------------------------------
 
-RESULTS = {"CancelledError": linearize.CLOSED, "OutOfRangeError": linearize.END, "DeadlineExceededError": linearize.TIMEOUT}
+RESULTS = {
+    "CancelledError": linearize.CLOSED,
+    "OutOfRangeError": linearize.END,
+    "DeadlineExceededError": linearize.TIMEOUT,
+}
 
 # One operation of a thread: its name in helpers.linearize, the values to put or the number to get, and its timeout.
 Step = tuple[str, Any, float | None]

@@ -31,7 +31,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from helpers.oracle import Philox
 
 FIFO, SHUFFLE, PADDING, PRIORITY = KINDS = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
@@ -362,7 +361,7 @@ class QueueModel:
             column = [row[i] for row in rows]
             full = tuple(max((c.shape[k] for c in column), default=0) if n is None else n for k, n in enumerate(shape))
             padded = np.zeros((len(rows), *full), dtype)
-            if dtype == object:
+            if dtype.kind == "O":
                 padded.fill(b"")
             for k, c in enumerate(column):
                 # The [()] takes an object out of its array of no dimensions.

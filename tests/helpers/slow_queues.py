@@ -58,7 +58,7 @@ def _stored(dtype: np.dtype) -> np.dtype:
 
 
 def _convert(value: Any, dtype: np.dtype, where: str, batch: bool) -> np.ndarray:
-    if dtype == object:
+    if dtype.kind == "O":
         if isinstance(value, np.ndarray):
             return value.astype(object)
         if not batch:
@@ -95,7 +95,7 @@ def _convert(value: Any, dtype: np.dtype, where: str, batch: bool) -> np.ndarray
     if want in "iu" and array.size:
         limits = np.iinfo(dtype)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
-            raise InvalidArgumentError(f"{where}: expected {dtype}, got {array.min()}..{array.max()}, which doesn't fit")
+            raise InvalidArgumentError(f"{where}: expected {dtype}, got {array.min()}..{array.max()}")
     with np.errstate(over="ignore"):
         return array.astype(dtype)
 

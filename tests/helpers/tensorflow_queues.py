@@ -1,4 +1,4 @@
-"""Plays histories on TensorFlow's own queues: a program of its own, for some of TensorFlow's answers are to hang or abort.
+"""Plays histories on TensorFlow's own queues: a program of its own, for TensorFlow may answer with a hang or an abort.
 
 It reads a JSON list of histories and writes one of answers. A step is [name, argument, whether it has a timeout, which
 operations are over after it]: the last is what the model says, and only tells for what to wait and for what to look a
@@ -77,7 +77,8 @@ class Player:
         except self.tf.errors.OpError as error:
             self.answers[number] = [number, type(error).__name__, None]
             return
-        parts = None if value is None else [[p.dtype.str, p.shape, p.reshape(-1).tolist()] for p in map(np.asarray, value)]
+        arrays = None if value is None else list(map(np.asarray, value))
+        parts = arrays and [[a.dtype.str, a.shape, a.reshape(-1).tolist()] for a in arrays]
         self.answers[number] = [number, None, parts]
 
     def play(self, steps: list[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The judge of concurrent histories is judged: by hand-made histories, by a right queue, and by queues with a bug each."""
+"""The judge of concurrent histories is judged: by hand-made ones, by a right queue, and by queues with a bug each."""
 
 import math
 import random
@@ -28,7 +28,7 @@ from helpers.queue_driver import record
 from helpers.queue_model import FIFO, QueueModel
 from helpers.slow_queues import FIFOQueue, variant
 
-# ---- by hand: (name, values, invoked, returned, result, wanted) -------------------------------------------------------
+# ---- by hand: (name, values, invoked, returned, result, wanted) ------------------------------------------------------
 
 
 def call(name, values=(), invoked=0, returned=math.inf, result=OK, wanted=1):
@@ -48,7 +48,10 @@ RIGHT = {
     ),
     "a put that waits for room": (1, [call(PUT, [1], 0, 1), call(PUT, [2], 2, 5), call(GET, [1], 3, 4)]),
     "a put that never returns": (1, [call(PUT, [1], 0, 1), call(PUT, [2], 2)]),
-    "a get_many of more than there is room for": (1, [call(GET_MANY, [1, 2], 0, 9, OK, 2), call(PUT_MANY, [1, 2], 1, 8)]),
+    "a get_many of more than there is room for": (
+        1,
+        [call(GET_MANY, [1, 2], 0, 9, OK, 2), call(PUT_MANY, [1, 2], 1, 8)],
+    ),
     "a failed get_many gives back": (
         2,
         [
@@ -185,7 +188,7 @@ def test_the_search_sees_more(name):
     assert check(history, capacity) is not None
 
 
-# ---- histories without threads: the model, its calls begun and returned at random moments -----------------------------
+# ---- histories without threads: the model, its calls begun and returned at random moments ----------------------------
 
 
 def simulate(rng, model, threads=4, length=5):
@@ -217,7 +220,7 @@ def simulate(rng, model, threads=4, length=5):
             wanted = count
         names = {PUT: "enqueue", PUT_MANY: "enqueue_many", GET: "dequeue", GET_MANY: "dequeue_many"}
         names |= {GET_UP_TO: "dequeue_up_to", CLOSE: "close", CANCEL: "close"}
-        argument = {PUT: [values and values[0]], PUT_MANY: [np.array(values, int)], GET: None, CLOSE: False, CANCEL: True}
+        argument = {PUT: [values and values[0]], PUT_MANY: [np.array(values, int)], CLOSE: False, CANCEL: True}
         waiting[model.start(names[name], argument.get(name, wanted))] = (thread, name, values, wanted, clock)
 
     while any(todo):
@@ -239,7 +242,8 @@ def simulate(rng, model, threads=4, length=5):
         while todo[-1] and clock < 10_000:
             clock += 1
             collect()
-    calls += [Call(name, invoked, math.inf, None, values, wanted) for _, name, values, wanted, invoked in waiting.values()]
+    for _, name, values, wanted, invoked in waiting.values():
+        calls.append(Call(name, invoked, math.inf, None, values, wanted))
     return calls
 
 
@@ -265,7 +269,7 @@ def test_planted_bugs_are_caught(bug):
     assert caught >= 3
 
 
-# ---- histories of real threads ----------------------------------------------------------------------------------------
+# ---- histories of real threads ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture

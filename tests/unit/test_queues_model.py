@@ -30,7 +30,7 @@ from helpers.slow_queues import variant
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-# ---- the model --------------------------------------------------------------------------------------------------------
+# ---- the model -------------------------------------------------------------------------------------------------------
 
 
 def ints(capacity, kind=FIFO, **options):
@@ -135,7 +135,7 @@ def test_the_model_pads_and_sorts():
     assert order.outcomes[order.start("dequeue_many", 10)].error == "InvalidArgumentError"
 
 
-# ---- one thread -------------------------------------------------------------------------------------------------------
+# ---- one thread ------------------------------------------------------------------------------------------------------
 
 counts = st.integers(0, 5)
 one_op = st.one_of(
@@ -180,7 +180,7 @@ def test_histories_of_one_thread(module, kind, data):
         assert (queue.size(), queue.is_closed()) == (model.size(), model.is_closed()), f"step {i}, {name}"
 
 
-# ---- many threads -----------------------------------------------------------------------------------------------------
+# ---- many threads ----------------------------------------------------------------------------------------------------
 
 TIMEOUT = 0.1
 
@@ -207,11 +207,11 @@ def test_histories_with_timeouts(module, kind, data):
     setup = data.draw(setups(kind).filter(lambda s: s.shaped and s.capacity > 0))
     before, after = data.draw(st.lists(one_op, max_size=8)), data.draw(st.lists(one_op | closes, max_size=3))
     timed = data.draw(one_op | closes)
-    steps = [(s, o) for s, o in zip([*before, timed, *after], [None] * len(before) + [TIMEOUT] + [None] * 3, strict=False)]
+    timeouts = [None] * len(before) + [TIMEOUT] + [None] * len(after)
     driver = Driver(setup, setup.queue(module))
     number = None
     try:
-        for (name, argument), (_, timeout) in zip(history([s for s, _ in steps], kind), steps, strict=True):
+        for (name, argument), timeout in zip(history([*before, timed, *after], kind), timeouts, strict=True):
             if not deadlocks(setup, name, argument):
                 started = driver.start(name, argument, timeout)
                 number = started if timeout else number

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 import pytest
 from helpers import tensorflow_queues
-from helpers.queue_driver import PRIORITY, SHUFFLE, Setup, assert_outcome, history
+from helpers.queue_driver import SHUFFLE, Setup, assert_outcome, history
 from helpers.queue_model import KINDS, Outcome
 
 PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
@@ -22,7 +22,7 @@ PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
 )
 
 pytestmark = [
-    pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, and QUEUECORE_TENSORFLOW_PYTHON names no Python with it"),
+    pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON"),
     pytest.mark.watchdog(600),
 ]
 
@@ -108,7 +108,7 @@ def test_the_model_is_tensorflows_algorithm(kind, threads):
 def test_the_histories_are_worth_playing():
     # They block, end and time out: else equality would say little.
     for kind in KINDS:
-        errors = [o.error for s in range(25) for _, over, _, _ in random_history(s, kind, True)[1] for o in over.values()]
+        steps = [step for seed in range(25) for step in random_history(seed, kind, True)[1]]
+        errors = [outcome.error for _, over, _, _ in steps for outcome in over.values()]
         assert {None, "CancelledError", "OutOfRangeError", "DeadlineExceededError"} <= set(errors)
         assert errors.count(None) > len(errors) / 4
-    assert PRIORITY in KINDS
