@@ -256,7 +256,7 @@ def _check_batches(values: dict[Any, _Value]) -> None:
 # whether it is closed. A call in a state is (its index, rows moved so far); None if there is none.
 
 
-def explained(history: History, capacity: float = math.inf, budget: int = 500_000) -> bool:
+def explained(history: History, capacity: float = math.inf, budget: int = 200_000) -> bool:
     """Whether some order of steps, each within its call, explains the whole history.
 
     The search gives up after so many states, and holds the history for explained.

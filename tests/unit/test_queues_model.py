@@ -186,7 +186,7 @@ TIMEOUT = 0.1
 
 
 @pytest.mark.parametrize(("module", "kind"), implementations())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_histories_that_block(module, kind, data):
     setup = data.draw(setups(kind).filter(lambda s: s.shaped))
@@ -223,6 +223,84 @@ def test_histories_with_timeouts(module, kind, data):
         # Too slow a machine: nothing is known of the order of events, so nothing can be wrong.
         event("late")
         driver.queue.close(True)
+
+
+# Facts of TensorFlow's queues as steps; the model says what they come to. Everything not over at the end is cancelled.
+SCENARIOS = {
+    "three go in, the fourth dequeue blocks": [("enqueue_many", 3), *[("dequeue",)] * 4],
+    "two batches through two places": [("enqueue_many", 4), ("enqueue_many", 4), *[("dequeue_many", 2)] * 4],
+    "two gathers": [("dequeue_many", 3), ("dequeue_many", 3), *[("enqueue", i) for i in range(6)]],
+    "a small dequeue behind a big one": [("dequeue_many", 3), ("dequeue",), ("enqueue_many", 2), ("enqueue_many", 2)],
+    "a gather of more than there is room for": [("enqueue_many", 9), ("dequeue_many", 2), ("dequeue_up_to", 2)] * 2,
+    "batches of no rows pass by": [
+        ("enqueue_many", 3),
+        ("enqueue_many", 0),
+        ("dequeue_many", 0),
+        ("dequeue_many", 2),
+        ("dequeue_many", 2),
+        ("dequeue_many", 0),
+        ("close", False),
+        ("enqueue_many", 0),
+        ("dequeue_up_to", 0),
+    ],
+    "a close waits, and those after it are refused": [
+        ("enqueue_many", 4),
+        ("close", False),
+        ("enqueue", 1),
+        ("close", False),
+        ("dequeue_many", 2),
+        ("dequeue_many", 2),
+        ("dequeue",),
+    ],
+    "a cancelling close ends enqueues and closes": [
+        ("enqueue_many", 4),
+        ("enqueue", 1),
+        ("close", False),
+        ("close", True),
+        ("dequeue_many", 3),
+        ("dequeue_many", 2),
+        ("dequeue",),
+    ],
+    "a close gives back what a gather held": [
+        ("enqueue", 1),
+        ("dequeue_many", 2),
+        ("enqueue", 2),
+        ("dequeue_many", 2),
+        ("enqueue", 3),
+        ("dequeue",),
+        ("close", False),
+        ("dequeue",),
+    ],
+    "a close completes a dequeue_up_to": [
+        ("dequeue_up_to", 2),
+        ("enqueue", 1),
+        ("dequeue_up_to", 2),
+        ("close", False),
+        ("dequeue_up_to", 2),
+    ],
+    "a dequeue_up_to drains what a close waits for": [
+        ("enqueue_many", 5),
+        ("close", False),
+        ("dequeue_up_to", 2),
+        ("dequeue_up_to", 2),
+        ("dequeue_up_to", 2),
+    ],
+    "a close ends all waits": [("dequeue",), ("dequeue_many", 2), ("dequeue_up_to", 2)] * 3 + [("close", False)],
+    "a close again and again": [("close", False), ("close", True), ("close", False), ("enqueue", 1), ("dequeue",)],
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(("module", "kind"), implementations())
+def test_scenarios(module, kind, name):
+    for capacity, least in ((2, 0), (2, 1), (3, 0), (3, 2)):
+        if least and kind != SHUFFLE:
+            continue
+        setup = Setup(kind, capacity, least)
+        driver = Driver(setup, setup.queue(module))
+        for step in history(SCENARIOS[name], kind):
+            driver.start(*step)
+        driver.finish()
 
 
 @pytest.mark.parametrize(("module", "kind"), implementations())
