@@ -1,0 +1,212 @@
+"""Histories of real threads on one queue, judged by `helpers.linearize`."""
+
+import math
+import random
+import sys
+import threading
+
+import numpy as np
+import pytest
+from helpers.linearize import CANCEL, CLOSE, END, GET, GET_MANY, GET_UP_TO, OK, PUT, PUT_MANY, check
+from helpers.process import PATIENCE
+from helpers.queue_driver import FIFO, PADDING, PRIORITY, SHUFFLE, Recorder, implementations, record, result_of
+
+# A padding queue with nothing to pad is a FIFO queue.
+FIFOS = implementations((FIFO, PADDING))
+
+pytestmark = pytest.mark.watchdog(180)
+
+
+@pytest.fixture(autouse=True)
+def hasty():
+    """Switch threads as often as possible."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def scalars(module, kind, capacity, least=0):
+    """A queue of int64 scalars (and, in a priority queue, an int64 priority before each)."""
+    make = getattr(module, kind)
+    if kind == SHUFFLE:
+        return make(capacity, least, [np.int64], [()], seed=1)
+    return make(capacity, [np.int64], [()])
+
+
+class Program:
+    """Random steps whose values are all different."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.put = 0
+
+    def values(self, count):
+        self.put += count
+        return range(self.put - count, self.put)
+
+    def steps(self, length, names, *, timeouts=(None,), most=4):
+        return [self.step(self.rng.choice(names), self.rng.choice(timeouts), most) for _ in range(length)]
+
+    def step(self, name, timeout, most):
+        count = 1 if name == PUT else self.rng.randint(0, most)
+        return name, self.values(count) if name in (PUT, PUT_MANY) else count, timeout
+
+
+def judge(history, capacity):
+    wrong = check(history, capacity if capacity > 0 else math.inf)
+    assert wrong is None, f"{wrong}, with capacity {capacity}, in:\n" + "\n".join(
+        str(c) for c in sorted(history, key=lambda c: c.invoked)[:60]
+    )
+
+
+@pytest.mark.parametrize(("module", "kind"), FIFOS)
+def test_short_histories_in_full(module, kind):
+    names = [PUT, PUT, PUT_MANY, GET, GET, GET_MANY, GET_UP_TO]
+    for seed in range(400):
+        rng = random.Random(seed)
+        capacity, make = rng.randint(1, 4), Program(rng)
+        programs = [make.steps(5, names, timeouts=(None, None, 0, 0.001)) for _ in range(4)]
+        if seed % 2:
+            programs[0][rng.randrange(5)] = (rng.choice([CLOSE, CANCEL]), None, rng.choice([None, 0.001]))
+        judge(record(scalars(module, kind, capacity), programs, cancel=rng.random() < 0.5), capacity)
+
+
+@pytest.mark.parametrize("timeouts", [(None,), (None, 0, 0.0005, 0.01)], ids=["patient", "timeouts"])
+@pytest.mark.parametrize(("module", "kind"), FIFOS)
+def test_long_histories(module, kind, timeouts):
+    for seed in range(5):
+        rng = random.Random(seed)
+        capacity, make = rng.choice([1, 2, 7, 64, -1]), Program(rng)
+        puts = [make.steps(100, [PUT, PUT_MANY], timeouts=timeouts, most=9) for _ in range(4)]
+        gets = [make.steps(100, [GET, GET_MANY, GET_UP_TO], timeouts=timeouts, most=9) for _ in range(4)]
+        judge(record(scalars(module, kind, capacity), puts + gets, cancel=False), capacity)
+
+
+@pytest.mark.parametrize(("module", "kind"), FIFOS)
+def test_one_place_and_sixteen_threads_on_each_side(module, kind):
+    make = Program(random.Random(5))
+    puts = [make.steps(60, [PUT]) for _ in range(16)]
+    gets = [[(GET, 1, None)] * 60 for _ in range(16)]
+    history = record(scalars(module, kind, 1), puts + gets, cancel=False)
+    judge(history, 1)
+    assert sum(c.name == GET and c.result == OK for c in history) == 16 * 60
+
+
+@pytest.mark.parametrize(("module", "kind"), FIFOS)
+def test_batches_and_single_elements_on_both_sides(module, kind):
+    # As many rows on each side, so that all of it ends without a close.
+    make = Program(random.Random(6))
+    puts = [make.steps(40, [PUT]), make.steps(40, [PUT])]
+    puts += [[(PUT_MANY, make.values(size), None) for _ in range(40 // size)] for size in (10, 4)]
+    gets = [[(GET, 1, None)] * 40, [(GET_MANY, 8, None)] * 5, [(GET_UP_TO, 5, None)] * 8, [(GET_MANY, 20, None)] * 2]
+    history = record(scalars(module, kind, 3), puts + gets, cancel=False)
+    judge(history, 3)
+    assert all(c.result == OK for c in history if c.result != END)
+    assert sum(len(c.values) for c in history if c.name in (GET, GET_MANY, GET_UP_TO)) == 160
+
+
+@pytest.mark.parametrize("waiting", ["nobody", "dequeues", "enqueues"])
+@pytest.mark.parametrize("cancel", [False, True], ids=["wait", "cancel"])
+@pytest.mark.parametrize(("module", "kind"), implementations())
+def test_sixty_four_threads_close_at_once(module, kind, cancel, waiting):
+    queue = scalars(module, kind, 2)
+    element = [np.int64(1), np.int64(2)] if kind == PRIORITY else np.int64(1)
+    waits, closes = [], []
+    barrier = threading.Barrier(65)
+
+    def close():
+        barrier.wait()
+        closes.append(result_of(queue.close, cancel))
+
+    def wait():
+        waits.append(result_of(*((queue.dequeue,) if waiting == "dequeues" else (queue.enqueue, element))))
+
+    if waiting == "enqueues":
+        queue.enqueue(element)
+        queue.enqueue(element)
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(0 if waiting == "nobody" else 8)]
+    threads += [threading.Thread(target=close, daemon=True) for _ in range(64)]
+    for thread in threads:
+        thread.start()
+    barrier.wait()
+    if waiting == "enqueues" and not cancel:
+        # Those in line before the first close get their place.
+        while queue.size() or not queue.is_closed():
+            result_of(queue.dequeue, timeout=0.01)
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), queue.stats()
+    assert queue.is_closed()
+    assert {r.error for r in closes} == {None}
+    assert result_of(queue.enqueue, element, timeout=0).error == "CancelledError"
+    if waiting == "dequeues":
+        assert {r.error for r in waits} == {"OutOfRangeError"}
+    if waiting == "enqueues":
+        assert {r.error for r in waits} <= {"CancelledError", None}
+        assert queue.size() == (2 if cancel else 0)
+
+
+@pytest.mark.parametrize(("module", "kind"), implementations((SHUFFLE, PRIORITY)))
+def test_unordered_kinds_lose_and_repeat_nothing(module, kind):
+    for seed in range(4):
+        make = Program(random.Random(seed))
+        queue = scalars(module, kind, 8, seed)
+        recorder = Recorder(Prioritised(queue) if kind == PRIORITY else queue)
+        puts = [make.steps(50, [PUT, PUT_MANY], timeouts=(None, 0.001)) for _ in range(4)]
+        gets = [make.steps(50, [GET, GET_MANY, GET_UP_TO], timeouts=(0, 0.001, 0.01)) for _ in range(4)]
+
+        def work(program, recorder=recorder):
+            for step in program:
+                recorder.call(step)
+
+        threads = [threading.Thread(target=work, args=(p,), daemon=True) for p in puts + gets]
+        for thread in threads:
+            thread.start()
+        while any(t.is_alive() for t in threads[:4]):
+            recorder.call((GET_UP_TO, 8 - seed, 0.001))
+        for thread in threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), queue.stats()
+        queue.close(True)
+        while recorder.call((GET, 1, PATIENCE)).result == OK:
+            pass
+        put, maybe, got = [], [], []
+        for call in recorder.history():
+            assert call.result in RESULTS, call
+            if call.name in (PUT, PUT_MANY):
+                (put if call.result == OK else maybe).extend(call.values)
+            elif call.result == OK:
+                got.extend(call.values)
+        assert len(got) == len(set(got))
+        assert set(put) <= set(got) <= set(put) | set(maybe)
+
+
+RESULTS = (OK, END, "timeout")
+
+
+class Prioritised:
+    """A priority queue that looks like a queue of scalars; a value's last digit is its priority."""
+
+    def __init__(self, queue):
+        self.queue = queue
+
+    def enqueue(self, value, **options):
+        self.queue.enqueue([value % 10, value], **options)
+
+    def enqueue_many(self, values, **options):
+        self.queue.enqueue_many([values % 10, values], **options)
+
+    def dequeue(self, **options):
+        return self.queue.dequeue(**options)[1]
+
+    def dequeue_many(self, n, **options):
+        return self._sorted(self.queue.dequeue_many(n, **options))
+
+    def dequeue_up_to(self, n, **options):
+        return self._sorted(self.queue.dequeue_up_to(n, **options))
+
+    def _sorted(self, batch):
+        keys, values = batch
+        assert keys.tolist() == sorted(keys.tolist()) == (values % 10).tolist()
+        return values

@@ -1,0 +1,114 @@
+"""The model of the queues against TensorFlow itself, in a child process.
+
+It needs a Python with TensorFlow: the one that runs the tests, or the one that QUEUECORE_TENSORFLOW_PYTHON names.
+"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import tensorflow_queues
+from helpers.queue_driver import SHUFFLE, Setup, assert_outcome, history
+from helpers.queue_model import KINDS, Outcome
+
+PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
+    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
+)
+
+pytestmark = [
+    pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON"),
+    pytest.mark.watchdog(600),
+]
+
+SEEDS = int(os.environ.get("QUEUECORE_TENSORFLOW_HISTORIES", "25"))
+OPS = ["enqueue", "enqueue_many", "dequeue", "dequeue_many", "dequeue_up_to", "close"]
+
+
+def arguments(rng, name):
+    if name == "close":
+        return [rng.random() < 0.4]
+    if name in ("dequeue_many", "dequeue_up_to"):
+        return [rng.randint(-1, 5) if rng.random() < 0.2 else rng.randint(1, 5)]
+    if name == "enqueue_many":
+        return [rng.randint(0, 5), 0, rng.randint(0, 4)]
+    return [0, rng.randint(0, 4)] if name == "enqueue" else []
+
+
+def random_history(seed, kind, threads):
+    """A setup, what the model says after each step, and the steps as TensorFlow gets them."""
+    rng = random.Random(seed)
+    capacity = rng.choice([0, 1, 2, 3, 5, -1]) if kind != SHUFFLE else rng.choice([1, 2, 3, 5, -1])
+    least = rng.randrange(capacity if capacity > 0 else 5) if kind == SHUFFLE else 0
+    setup = Setup(kind, capacity, least, seed=rng.randrange(2**31))
+    weights = [5, 5, 5, 4, 4, 0.6]
+    plan = [(name, *arguments(rng, name)) for name in rng.choices(OPS, weights, k=14)]
+    plan += [("close", False), ("close", True)][rng.randrange(2) :]
+    plan += [("dequeue_up_to", 3)] * 2 + [("dequeue",)] * 3
+    model = setup.model(tensorflow=True)
+    steps, expected = [], []
+    for name, argument in history(plan, kind, ties=False):
+        # A close can't time out there, so in one thread only one that finds nothing in its way is made.
+        timed = name != "close" and (not threads or rng.random() < 0.15)
+        before = set(model.outcomes)
+        number = model.start(name, argument)
+        if timed:
+            model.expire(number)
+        over = sorted(set(model.outcomes) - before)
+        expected.append((name, {n: model.outcomes[n] for n in over}, model.size(), model.is_closed()))
+        if name in ("enqueue", "enqueue_many"):
+            argument = [(a.dtype.str, a.shape, a.reshape(-1).tolist()) for a in map(np.asarray, argument)]
+        steps.append((name, argument, timed, over))
+    return setup, expected, steps
+
+
+def play(histories):
+    """TensorFlow's answers."""
+    told = [
+        {
+            "setup": {k: getattr(setup, k) for k in ("kind", "capacity", "min_after_dequeue", "seed", "shapes")},
+            "steps": steps,
+        }
+        for setup, _, steps in histories
+    ]
+    done = subprocess.run(
+        [PYTHON, "-P", tensorflow_queues.__file__],
+        input=json.dumps(told),
+        capture_output=True,
+        text=True,
+        timeout=570,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(tensorflow_queues.__file__).parent.parent)},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["one-thread", "many"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_model_is_tensorflows_algorithm(kind, threads):
+    histories = [random_history(seed, kind, threads) for seed in range(SEEDS)]
+    for seed, ((setup, expected, steps), answer) in enumerate(zip(histories, play(histories), strict=True)):
+        for number, ((name, outcomes, size, closed), (over, got_size, got_closed)) in enumerate(
+            zip(expected, answer, strict=True)
+        ):
+            where = f"history {seed} of {setup}, step {number}, {name}: " + str([(s[0], s[2]) for s in steps])
+            assert sorted(n for n, _, _ in over) == sorted(outcomes), where
+            for n, error, parts in over:
+                value = parts and [np.array(data, dtype).reshape(shape) for dtype, shape, data in parts]
+                assert_outcome(Outcome(value, error), outcomes[n], where)
+            assert (got_size, got_closed) == (size, closed), where
+
+
+def test_the_histories_are_worth_playing():
+    # They block, end and time out: else equality would say little.
+    for kind in KINDS:
+        steps = [step for seed in range(25) for step in random_history(seed, kind, True)[1]]
+        errors = [outcome.error for _, over, _, _ in steps for outcome in over.values()]
+        assert {None, "CancelledError", "OutOfRangeError", "DeadlineExceededError"} <= set(errors)
+        assert errors.count(None) > len(errors) / 4
