@@ -72,7 +72,9 @@ class _Component:
                 raise InvalidArgumentError(
                     f"{self.label}: expected integers that fit {self.dtype}, got {array.min()} to {array.max()}"
                 )
-        elif source == "S" and target == "S" or source == "U" and target == "U":
+        elif source in "SU" and source + target in ("SS", "UU", "US"):
+            if target == "S" and source == "U":
+                array = np.char.encode(array, "utf-8")
             if array.dtype.itemsize > self.dtype.itemsize:
                 raise InvalidArgumentError(f"{self.label}: expected at most {self.dtype}, got {array.dtype}")
         elif source == target or (source in "iu" and target in "fc") or (source == "f" and target == "c"):

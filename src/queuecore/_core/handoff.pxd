@@ -19,8 +19,8 @@
 #       again after giving it back (L3 and L4).
 # Progress: put_try and get_try of a FIFO store are lock-free while no line exists; of a bag they hold its lock for a few
 # instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
-# Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Hendler, Incze,
-# Shavit, Tzafrir, SPAA 2010); ring.pxd and parking.pxd name theirs.
+# Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Shavit and
+# others, SPAA 2010); ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
@@ -351,7 +351,7 @@ cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
             return False
         h.bag = more
         h.room = h.count + op.done
-    for i in range(op.done):
+    for i in range(op.done - 1, -1, -1):  # TensorFlow's order: the last taken first
         h.bag[h.count].token = op.tokens[i]
         h.bag[h.count].key = 0 if op.keys == NULL else op.keys[i]
         h.bag[h.count].number = h.arrivals
@@ -497,19 +497,42 @@ cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
     return HAND_DONE
 
 
+cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
+    # What a gather has goes to the front again, in its order; in a bag: back into it.
+    if op.done == 0:
+        return
+    if h.store == STORE_FIFO:
+        op.run.at = 0
+        op.run.n = op.done
+        op.run.next = h.front
+        h.front = op.run
+        op.run = NULL
+    elif not _bag_return(h, op):
+        return  # no memory: the rows stay with the operation, whose thread says so
+    h.returned.fetch_sub(op.done, kRelease)
+    op.done = 0
+
+
 cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept nogil:
     cdef FrontRun* run
+    cdef int64_t count, gathered = op.done
     cdef int rc
-    if h.store == STORE_PRIORITY and op.n > 1:  # all at once, so that they come sorted; nobody else takes any meanwhile
+    cdef bint sealed
+    if h.store != STORE_FIFO and op.n > 1:
         turn_take(&h.lock)
-        rc = HAND_DONE
-        if h.count < op.n:
-            rc = HAND_BUSY if not h.sealed else (HAND_CLOSED if not op.up_to or h.count == 0 else HAND_DONE)
-            if rc == HAND_DONE:
-                op.n = h.count
+        count = h.count
+        sealed = h.sealed
         turn_give(&h.lock)
-        if rc != HAND_DONE:
-            return rc
+        if count < op.n - op.done:  # nobody else takes any meanwhile, and a sealed bag gets no more
+            if sealed:
+                # TensorFlow's way, which decides a shuffle's order: what was gathered goes back, and what there is is drawn anew.
+                _give_back(h, op)
+                count += gathered
+                if op.done > 0 or not op.up_to or count == 0:
+                    return HAND_CLOSED
+                op.n = count
+            elif h.store == STORE_PRIORITY:  # all at once, so that they come sorted
+                return HAND_BUSY
     while op.done < op.n:
         run = h.front
         if run != NULL:
@@ -528,22 +551,6 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
         h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
         moved[0] = True
     return HAND_DONE
-
-
-cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
-    # What a gather has goes to the front again, in its order; in a bag: back into it.
-    if op.done == 0:
-        return
-    if h.store == STORE_FIFO:
-        op.run.at = 0
-        op.run.n = op.done
-        op.run.next = h.front
-        h.front = op.run
-        op.run = NULL
-    elif not _bag_return(h, op):
-        return  # no memory: the rows stay with the operation, whose thread says so
-    h.returned.fetch_sub(op.done, kRelease)
-    op.done = 0
 
 
 cdef inline void _unlink(Side* s, Op* op) noexcept nogil:

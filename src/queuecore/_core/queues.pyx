@@ -7,7 +7,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 from queuecore._core.atoms cimport check_layout, fork_generation
 from queuecore._core.handoff cimport (
-    HAND_CANCELLED, HAND_CLOSED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
+    HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
     FrontRun, Hand, Op, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_return, hand_settle, hand_size,
     hand_unsettled, hand_wait, put_try)
 from queuecore._core.platform cimport alloc_lines, kAcquire, kRelaxed, layout_hash, monotonic_ns
@@ -53,7 +53,8 @@ cdef extern from *:
 cdef enum:
     MAX_DIMS = 32
     FIRST_SLOTS = 1024
-    BLOCK_ROWS = 4096       # filled ahead of a long enqueue_many
+    BLOCK_ROWS = 4096       # filled ahead of a long enqueue_many, at most
+    BLOCK_BYTES = 16 << 20
     SLICE_NS = 50000000     # a Python thread looks for signals this often
     COPY_BYTES = 64 << 10   # from here a copy lets other Python threads run
 
@@ -409,11 +410,10 @@ cdef class NativeQueue:
         deadline = _deadline(timeout)
         if n == 0:
             return
-        count = n
-        if self.hand.capacity >= 0 and count > self.hand.capacity:
-            count = self.hand.capacity
-        if count > BLOCK_ROWS:
-            count = BLOCK_ROWS
+        # As many as may be are filled before, so that whoever makes room can let them in at once.
+        count = n if n < BLOCK_ROWS else BLOCK_ROWS
+        if self.pool.slot_bytes > 0 and count > <int64_t>(BLOCK_BYTES // self.pool.slot_bytes):
+            count = BLOCK_BYTES // self.pool.slot_bytes + 1
         op.tokens = <uint32_t*>malloc(count * sizeof(uint32_t))
         op.keys = <int64_t*>malloc(count * sizeof(int64_t))
         try:
@@ -561,7 +561,7 @@ cdef class NativeQueue:
         self._stackable("dequeue_up_to" if up_to else "dequeue_many")
         if n < 0:
             raise _errors.InvalidArgumentError(f"the number of elements must not be negative: {n}")
-        if self.hand.store == STORE_PRIORITY and self.hand.capacity >= 0 and n > self.hand.capacity:
+        if self.hand.store == STORE_PRIORITY and not up_to and self.hand.capacity >= 0 and n > self.hand.capacity:
             raise _errors.InvalidArgumentError(
                 f"PriorityQueue {self.name!r} has room for {self.hand.capacity} elements, so {n} will never be there at once")
         op.n = n
