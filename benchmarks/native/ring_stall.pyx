@@ -1,0 +1,84 @@
+# cython: language_level=3, cdivision=True
+# distutils: language = c++
+"""Two producers and two consumers, with one producer asleep in the middle of a push, or absent.
+
+Compiled with ring_naps.hpp in place of the plain atomics: the first producer sleeps a millisecond in every push, right
+before the step that ends what others could have to wait for.
+"""
+
+from queuecore._core.ring cimport R5, V2
+# For its functions, which the loops call by their names in C++.
+from ring_ours cimport fifo_start  # noqa: F401
+
+cdef extern from "ring_loops.hpp" namespace "rings" nogil:
+    cdef cppclass Setting:
+        double seconds
+        int[2] cpus
+
+cdef extern from *:
+    """
+    #include "ring_ours.hpp"
+
+    // Asleep until the slice is over, then no more: so that joining the threads does not take long.
+    static double bench_awake_from = 0;
+    static int bench_edge = 0;
+    static int bench_naps = 0;
+
+    static void queuecore::nap() noexcept {
+      if (rings::now() >= bench_awake_from) return;
+      bench_naps++;
+      rings::sleep(1e-3);
+    }
+    static void bench_first_one_naps(int producer) {
+      if (producer == 0) queuecore::nap_before = bench_edge;
+    }
+
+    // Throws when tokens are lost, and when there was nothing to see.
+    template <class Ring>
+    static double bench_stall(const rings::Setting& setting, int edge, bool absent) {
+      bench_edge = edge;
+      bench_naps = 0;
+      bench_awake_from = rings::now() + setting.seconds;
+      double rate =
+          rings::throughput<rings::Ours<Ring>, rings::Way::kSpin>(setting, 2, 2, absent, bench_first_one_naps);
+      if (!absent && bench_naps == 0) throw std::runtime_error("nobody slept: is that edge still in a push?");
+      return rate;
+    }
+    static double bench_stall_fifo(const rings::Setting& setting, int edge, bool absent) {
+      return bench_stall<queuecore::FifoRing>(setting, edge, absent);
+    }
+    static double bench_stall_fast(const rings::Setting& setting, int edge, bool absent) {
+      return bench_stall<queuecore::FastRing>(setting, edge, absent);
+    }
+    """
+    double bench_stall_fifo(const Setting&, int edge, bint absent) except + nogil
+    double bench_stall_fast(const Setting&, int edge, bint absent) except + nogil
+
+
+def measure(bint fifo, bint absent, double seconds, cpus):
+    """Return how many million tokens a second the others get through.
+
+    Parameters
+    ----------
+    fifo : bool
+        The lock-free ring (the producer sleeps between filling its cell and moving the tail), else the fast one (between
+        taking its index and publishing the cell).
+    absent : bool
+        Leave the producer out that would sleep.
+    seconds : float
+        How long.
+    cpus : (int, int)
+        The two processors that its threads are bound to, in turn.
+
+    Raises
+    ------
+    RuntimeError
+        If not all tokens arrived, or the producer never slept.
+    """
+    cdef Setting setting
+    cdef double figure
+    setting.seconds = seconds
+    setting.cpus[0], setting.cpus[1] = cpus
+    with nogil:
+        figure = bench_stall_fifo(setting, R5, absent) if fifo else bench_stall_fast(setting, V2, absent)
+    return figure
