@@ -26,6 +26,7 @@ cdef extern from "queuecore/schedule.hpp" namespace "queuecore::schedule" nogil:
     void wrong(int what) noexcept
     int what() noexcept
     void arm(bint on) noexcept
+    const int kMembarrier
     void mutate(int edge, MemoryOrder weakened) noexcept
     void suspend(int fibre, uint64_t at) noexcept
     uint64_t suspended_at() noexcept
@@ -34,7 +35,8 @@ cdef extern from "queuecore/schedule.hpp" namespace "queuecore::schedule" nogil:
 EDGES = {
     "R1": R1, "R2": R2, "R3": R3, "R4": R4, "R5": R5, "R6": R6, "R7": R7, "R8": R8, "R9": R9, "R10": R10, "R11": R11, "R12": R12,
     "V1": V1, "V2": V2, "V3": V3, "V4": V4, "W1": W1, "W2": W2, "W3": W3, "W4": W4, "P1": P1, "P3": P3, "N1": N1, "N2": N2,
-    "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4, "B5": B5, "B6": B6, "B7": B7}
+    "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4, "B5": B5, "B6": B6, "B7": B7,
+    "membarrier": kMembarrier}
 
 VERDICTS = ("fine", "wrong", "race", "all asleep", "endless")
 
@@ -368,13 +370,14 @@ cdef void _window(void* context, int me) noexcept nogil:
 
 
 cdef void _crowd(void* context, int me) noexcept nogil:
-    # Fibre 0 makes one call, within which it may be suspended; 1 and 2 push, 3 and 4 pop, each until it has succeeded `want` times.
+    # Fibre 0 makes one call, within which it may be suspended; 1 and 2 push, 3 and 4 pop, each until it has succeeded `want` times since
+    # then, or has tried 20 times as often.
     cdef Trial* t = <Trial*>context
     cdef uint32_t token = 0
     cdef uint32_t[4] tokens
     cdef uint64_t value = 0
     cdef int rc
-    cdef int64_t calls, good = 0
+    cdef int64_t calls = 0, good = 0
     if me == 0:
         if t.kind == 5:
             fifo_turn_take(t.a)
@@ -398,21 +401,21 @@ cdef void _crowd(void* context, int me) noexcept nogil:
         arm(False)
         if t.kind == 4:
             fifo_turn_give(t.a)
+        t.answer[0] = 1
         return
-    for calls in range(20 * t.want):
-        if good == t.want:
-            break
+    while calls < 20 * t.want and good < t.want and not t.answer[0]:
         if t.kind >= 6:
             rc = fast_push(t.fast, 1) if me < 3 else fast_pop(t.fast, &value)
         elif me < 3:
             rc = fifo_push(t.a, 1)
         else:
             rc = fifo_pop(t.a, &token, False)
-        t.calls += 1
-        if rc == RING_OK:
-            good += 1
-            t.good += 1
-        else:
+        if suspended_at():
+            calls += 1
+            t.calls += 1
+            good += rc == RING_OK
+            t.good += rc == RING_OK
+        if rc != RING_OK:
             cpu_pause()
 
 
@@ -528,23 +531,29 @@ cdef int _try(int which, uint64_t seed, int* check) noexcept nogil:
     return verdict
 
 
-def explore(str scenario, uint64_t first, uint64_t count, str edge="", bint only_order=False):
-    """Run a scenario under the schedules of the seeds from ``first`` on; with an edge, that one is relaxed.
+def explore(str scenario, uint64_t first, uint64_t count, relaxed=(), unordered=()):
+    """Run a scenario under the schedules of the seeds from ``first`` on, with the orders of some edges weakened.
 
     Parameters
     ----------
-    only_order : bool
-        The edge loses its place in the one order of all seq_cst operations, and stays acquire and release.
+    relaxed : sequence of str
+        Edges that become relaxed.
+    unordered : sequence of str
+        Edges that lose their place in the one order of all seq_cst operations, and stay acquire and release.
 
     Returns
     -------
     tuple or None
         Of the first schedule that went wrong: seed, verdict, and which check of the scenario failed. None: all were fine.
     """
-    cdef int which = SCENARIOS.index(scenario), verdict = 0, check = 0, mutated = EDGES[edge] if edge else 0
+    cdef int which = SCENARIOS.index(scenario), verdict = 0, check = 0
     cdef uint64_t seed = first
+    mutate(0, kRelaxed)
+    for edge in unordered:
+        mutate(EDGES[edge], kAcqRel)
+    for edge in relaxed:
+        mutate(EDGES[edge], kRelaxed)
     with nogil:
-        mutate(mutated, kAcqRel if only_order else kRelaxed)
         while seed < first + count:
             verdict = _try(which, seed, &check)
             if verdict != 0:
@@ -561,7 +570,7 @@ def suspended(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled
     """Suspend a thread for good before the at-th atomic operation of one call, and let four others push and pop.
 
     The ring holds four, and ``filled`` at the start. Returns the verdict, the labels of the operation (None: the call has fewer), and how
-    many calls the others made, and succeeded with.
+    many calls the others made since then, and succeeded with.
     """
     cdef Trial t
     cdef int verdict

@@ -88,8 +88,8 @@ struct Machine {
   uint64_t stay = 0;  // of 8
   int frozen = -1;
   uint64_t thaw = 0;
-  int mutated = 0;
-  MemoryOrder weakened = kRelaxed;
+  uint64_t mutated = 0;  // labels, bit by bit, and what order each has instead of its own
+  MemoryOrder weakened[64] = {};
   int stop = -1;  // the fibre that is suspended, at which of its operations, and which labels that had
   uint64_t stop_at = 0, stopped = 0;
   Known shared;  // of seq_cst operations
@@ -205,10 +205,11 @@ inline void fence(MemoryOrder o) noexcept {
   f.now.clock[machine.me]++;
 }
 
-// A fence in every thread, wherever it is.
+// A fence in every thread, wherever it is. It has no order to weaken: the label stands for leaving it out.
+constexpr int kMembarrier = 63;
 inline void membarrier() noexcept {
   step();
-  if (!machine.running) return;
+  if (!machine.running || machine.mutated >> kMembarrier) return;
   for (int i = 0; i < machine.fibres; i++) machine.shared.join_view(machine.fibre[i].now);
   for (int i = 0; i < machine.fibres; i++) machine.fibre[i].now.join_view(machine.shared);
 }
@@ -331,10 +332,10 @@ inline int run(uint64_t seed, int fibres, void (*entry)(void*, int), void* conte
   return m.verdict;
 }
 
-// In all runs from now on that edge has a weaker order; 0: none.
+// In all runs from now on that edge has a weaker order; 0: all have their own again.
 inline void mutate(int edge, MemoryOrder weakened) noexcept {
-  machine.mutated = edge;
-  machine.weakened = weakened;
+  machine.mutated = edge == 0 ? 0 : machine.mutated | uint64_t(1) << edge;
+  machine.weakened[edge] = weakened;
 }
 
 // In all runs from now on that fibre stops for good before its nth operation; -1: none.
@@ -352,7 +353,7 @@ inline int what() noexcept { return machine.what; }
 inline MemoryOrder order(int edge, MemoryOrder wanted) noexcept {
   if (!schedule::machine.running) return wanted;
   schedule::machine.fibre[schedule::machine.me].edges |= uint64_t(1) << edge;
-  return edge == schedule::machine.mutated ? schedule::machine.weakened : wanted;
+  return schedule::machine.mutated >> edge & 1 ? schedule::machine.weakened[edge] : wanted;
 }
 
 inline void fence(MemoryOrder o) noexcept { schedule::fence(o); }
