@@ -1,12 +1,12 @@
 """Rings and blocking queues, beside those that a distribution packages.
 
-Everything moves tokens of 8 bytes through a queue with room for 1,024, on two cores: thread i of either side is bound to
-core i mod 2, producers and consumers the other way round, so 2P2C and 4P4C have more threads than cores, on purpose. After
-a failed try everybody makes 16 pauses, and gives its core away now and then. "Blocking" is a ring with two event counts
-here, and what a peer offers there.
+Everything moves tokens of 8 bytes through a queue with room for 1,024, on two cores: producer i is bound to core i mod
+2, consumer i to the other one, so that 2P2C and 4P4C have more threads than cores, on purpose. After a failed try
+everybody makes 16 pauses, and gives its core away now and then. "Blocking" is a ring with two event counts, and what a
+peer has to wait with.
 
-A slice is short, and counts and adds up all tokens on both sides. In each round every contender of a row has one slice. A
-ratio is that of two slices of the same round.
+A slice is short, and counts and adds up all tokens on both sides. In each round every contender of a row has one slice;
+a ratio is that of two slices of the same round.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings += findings_of(row, raw[row])
     for name, target in STALL_TARGETS.items():
         both = zip(raw[STALL][f"{name}, asleep"], raw[STALL][f"{name}, absent"], strict=True)
-        findings.append(harness.finding(f"{STALL}: {name}, asleep / absent", "ratio", [a / b for a, b in both], **target))
+        ratios = [asleep / gone for asleep, gone in both]
+        findings.append(harness.finding(f"{STALL}: {name}, asleep / absent", "ratio", ratios, **target))
 
     return harness.report(
         "rings",
@@ -128,12 +129,12 @@ def run(options: harness.Options) -> dict[str, Any]:
             "peers": versions(present) if options.peers else {},
         },
         notes=[
-            "ck_ring and rte_ring have room for 1,023; moodycamel's for 1,024 of each producer, and its producers spin for room "
-            "in the blocking rows too",
-            "FifoRing has no push of several: a batch is 32 pushes, and one pop; a batch of FastRing and rte_ring goes through "
-            "whole or not at all, with the others as much as fits",
-            "asleep: the producer sleeps a millisecond in every push, between filling its cell and moving the tail (FifoRing), "
-            "or between taking its index and publishing the cell (FastRing)",
+            "ck_ring and rte_ring have room for 1,023, moodycamel for 1,024 of each producer",
+            "moodycamel's producers spin for room in the blocking rows too: it has nothing to wait with there",
+            "a batch of FifoRing is 32 pushes and one pop: it has no push of several",
+            "a batch goes through whole or not at all in FastRing and rte_ring, with the others as much as fits",
+            "asleep: a millisecond in every push, between filling the cell and moving the tail (FifoRing), or between "
+            "taking an index and publishing the cell (FastRing)",
         ],
         absent=absent,
     )

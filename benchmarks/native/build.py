@@ -28,7 +28,7 @@ FLAGS = ["-std=c++17", "-O3", "-march=native", "-g0", "-pthread", "-fvisibility=
 MODULES: dict[str, list[str]] = {
     "bench_native": [],
     "ring_native": ["ring_loops.hpp", "ring_ours.hpp", "ring_ours.pxd", "ring_peers.hpp"],
-    "ring_stall": ["ring_loops.hpp", "ring_ours.hpp", "ring_ours.pxd", "ring_naps.hpp"],
+    "ring_stall": ["ring_loops.hpp", "ring_ours.hpp", "ring_ours.pxd"],
 }
 
 
@@ -168,8 +168,6 @@ def _compile(modules: list[str]) -> None:
                     extension.define_macros.append((peer.macro, "1"))
                     extension.include_dirs += peer.folders
                     extension.libraries += peer.libraries
-        if module == "ring_stall":
-            extension.define_macros.append(("QUEUECORE_SCHEDULE", '"ring_naps.hpp"'))
         extensions.append(extension)
     setup(
         name="benchmarks",

@@ -209,8 +209,10 @@ void consume(Q& queue, Shared& shared, Tally& tally) {
     Backoff wait;
     uint64_t got[kBatch] = {};
     auto some = [&]() -> std::size_t {
-      if constexpr (way == Way::kSpin) return end.try_pop(got[0]);
-      else return end.pop_n(got, kBatch);
+      if constexpr (way == Way::kSpin)
+        return end.try_pop(got[0]);
+      else
+        return end.pop_n(got, kBatch);
     };
     for (bool over = false;;) {
       if (std::size_t n = some()) {

@@ -7,8 +7,8 @@ our rings' adapters in ring_ours.pxd, those of the peers in ring_peers.hpp.
 """
 
 from libcpp.vector cimport vector
-# For its functions, which the loops call by their names in C++.
-from ring_ours cimport fifo_start  # noqa: F401
+# For all of its functions: the loops call them by their names in C++.
+cimport ring_ours  # no-cython-lint
 
 cdef extern from "ring_loops.hpp" namespace "rings" nogil:
     cdef cppclass Setting:

@@ -7,13 +7,13 @@
 #include "queuecore/layout.hpp"
 #include "ring_loops.hpp"
 
-#define RINGS_CALLS(Ring)                                                \
-  static bool our_init(queuecore::Ring*, uint32_t);                      \
-  static void our_free(queuecore::Ring*);                                \
-  static bool our_push(queuecore::Ring*, uint64_t);                      \
-  static bool our_pop(queuecore::Ring*, uint64_t*);                      \
+#define RINGS_CALLS(Ring)                                                  \
+  static bool our_init(queuecore::Ring*, uint32_t);                        \
+  static void our_free(queuecore::Ring*);                                  \
+  static bool our_push(queuecore::Ring*, uint64_t);                        \
+  static bool our_pop(queuecore::Ring*, uint64_t*);                        \
   static uint32_t our_push_n(queuecore::Ring*, const uint64_t*, uint32_t); \
-  static uint32_t our_pop_n(queuecore::Ring*, uint64_t*, uint32_t);      \
+  static uint32_t our_pop_n(queuecore::Ring*, uint64_t*, uint32_t);        \
   static void our_wait(queuecore::Ring*, uint64_t*, bool, queuecore::EventCount*, queuecore::EventCount*);
 RINGS_CALLS(FifoRing)
 RINGS_CALLS(FastRing)
@@ -26,11 +26,13 @@ template <class Ring>
 class Ours {
  public:
   static constexpr bool kSingle = std::is_same_v<Ring, queuecore::SpscRing>;
-  static constexpr const char* kName = kSingle                                        ? "queuecore SpscRing"
+  static constexpr const char* kName = kSingle                                     ? "queuecore SpscRing"
                                        : std::is_same_v<Ring, queuecore::FastRing> ? "queuecore FastRing"
-                                                                                      : "queuecore FifoRing";
+                                                                                   : "queuecore FifoRing";
   Ours(std::size_t capacity, int) {
     if (!our_init(&ring_, uint32_t(capacity))) throw std::bad_alloc();
+    static const bool light = queuecore::membarrier_register();  // as atoms does, if the kernel can
+    not_empty_.light = not_full_.light = light;
   }
   Ours(const Ours&) = delete;
   Ours& operator=(const Ours&) = delete;

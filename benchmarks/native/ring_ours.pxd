@@ -1,4 +1,5 @@
-# Our rings as the loops of ring_loops.hpp want them. C++ sees these functions as overloads of the names in quotes.
+# Our rings as the loops of ring_loops.hpp want them. C++ sees these functions by the names in quotes, as overloads; it declares
+# them in ring_ours.hpp. Here the compiler finds both in one translation unit, and can inline them.
 from libc.stdint cimport uint32_t, uint64_t
 from libcpp cimport bool as cbool
 from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait

@@ -230,14 +230,18 @@ class Ck {
   Ck(std::size_t capacity, int) : cells_(capacity) { ck_ring_init(&ring_, unsigned(capacity)); }
   bool try_push(uint64_t token) {
     auto* value = reinterpret_cast<void*>(token);
-    if constexpr (single) return ck_ring_enqueue_spsc(&ring_, cells_.data(), value);
-    else return ck_ring_enqueue_mpmc(&ring_, cells_.data(), value);
+    if constexpr (single)
+      return ck_ring_enqueue_spsc(&ring_, cells_.data(), value);
+    else
+      return ck_ring_enqueue_mpmc(&ring_, cells_.data(), value);
   }
   bool try_pop(uint64_t& token) {
     void* value = nullptr;
     bool got;
-    if constexpr (single) got = ck_ring_dequeue_spsc(&ring_, cells_.data(), &value);
-    else got = ck_ring_dequeue_mpmc(&ring_, cells_.data(), &value);
+    if constexpr (single)
+      got = ck_ring_dequeue_spsc(&ring_, cells_.data(), &value);
+    else
+      got = ck_ring_dequeue_mpmc(&ring_, cells_.data(), &value);
     token = reinterpret_cast<uint64_t>(value);
     return got;
   }
@@ -266,7 +270,8 @@ class Rte {
                      : sync == Sync::kRts   ? RING_F_MP_RTS_ENQ | RING_F_MC_RTS_DEQ
                                             : RING_F_MP_HTS_ENQ | RING_F_MC_HTS_DEQ;
     void* memory = nullptr;
-    if (posix_memalign(&memory, 4096, std::size_t(rte_ring_get_memsize(unsigned(capacity)))) != 0) throw std::bad_alloc();
+    if (posix_memalign(&memory, 4096, std::size_t(rte_ring_get_memsize(unsigned(capacity)))) != 0)
+      throw std::bad_alloc();
     ring_ = static_cast<rte_ring*>(memory);
     if (rte_ring_init(ring_, "bench", unsigned(capacity), flags) != 0) throw std::runtime_error("rte_ring_init");
   }

@@ -2,13 +2,13 @@
 # distutils: language = c++
 """Two producers and two consumers, with one producer asleep in the middle of a push, or absent.
 
-Compiled with ring_naps.hpp in place of the plain atomics: the first producer sleeps a millisecond in every push, right
-before the step that ends what others could have to wait for.
+The first producer sleeps a millisecond in every push, right before the step that ends what others could have to wait for.
+The rings name each of their steps where they ask for its memory order, so that is where it can be made to sleep.
 """
 
 from queuecore._core.ring cimport R5, V2
-# For its functions, which the loops call by their names in C++.
-from ring_ours cimport fifo_start  # noqa: F401
+# For all of its functions: the loops call them by their names in C++.
+cimport ring_ours  # no-cython-lint
 
 cdef extern from "ring_loops.hpp" namespace "rings" nogil:
     cdef cppclass Setting:
@@ -19,18 +19,29 @@ cdef extern from *:
     """
     #include "ring_ours.hpp"
 
-    // Asleep until the slice is over, then no more: so that joining the threads does not take long.
     static double bench_awake_from = 0;
     static int bench_edge = 0;
     static int bench_naps = 0;
+    static thread_local bool bench_sleepy = false;
 
-    static void queuecore::nap() noexcept {
+    static void bench_nap() {
+      // When the slice is over it naps no more: else joining it would take long.
       if (rings::now() >= bench_awake_from) return;
       bench_naps++;
       rings::sleep(1e-3);
     }
+
+    namespace queuecore {
+    [[gnu::always_inline]] inline MemoryOrder bench_order(int edge, MemoryOrder wanted) {
+      if (__builtin_expect(bench_sleepy && edge == bench_edge, 0)) bench_nap();
+      return wanted;
+    }
+    }  // namespace queuecore
+    // From here on, which is in all that Cython wrote.
+    #define order(edge, wanted) bench_order(edge, wanted)
+
     static void bench_first_one_naps(int producer) {
-      if (producer == 0) queuecore::nap_before = bench_edge;
+      bench_sleepy = producer == 0;
     }
 
     // Throws when tokens are lost, and when there was nothing to see.
