@@ -5,7 +5,7 @@ Metadata and the settings of every tool are in pyproject.toml. Switches are envi
 QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma list that the compiler accepts
 QUEUECORE_DEBUG            no optimisation, full debug information, assertions on
 QUEUECORE_COVERAGE         gcov counters, with lines that name the .pyx
-QUEUECORE_TESTING          also build ``_testing``, the hooks that only tests use
+QUEUECORE_TESTING          also build ``_testing``, the hooks that only tests use, and ``_schedule``, the seeded scheduler
 QUEUECORE_NO_EXTENSIONS    install the Python files only; ``build_ext --inplace`` then builds the rest
 """
 
@@ -31,6 +31,7 @@ from setuptools.command.build_py import build_py as _build_py
 PACKAGE = "queuecore._core"
 # Relative, with the project root as working directory: setuptools refuses absolute paths in `depends`.
 SRC = Path("src/queuecore")
+TEST_ONLY = ("_testing", "_schedule")
 SANITIZERS = ("address", "thread", "undefined")
 
 DIRECTIVES = {
@@ -103,10 +104,10 @@ def extensions() -> list[Extension]:
     headers = sorted(path.as_posix() for path in (SRC / "include").rglob("*.hpp"))
     modules = []
     for pyx in sorted((SRC / "_core").glob("*.pyx")):
-        if pyx.stem == "_testing" and not switch("TESTING"):
+        if pyx.stem in TEST_ONLY and not switch("TESTING"):
             continue
         include_dirs = [(SRC / "include").as_posix()]
-        macros = []
+        macros = [("QUEUECORE_SCHEDULE", "1")] if pyx.stem == "_schedule" else []
         if cimports_numpy(pyx):
             import numpy
 

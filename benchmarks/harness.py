@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import importlib
 import json
 import os
 import platform
@@ -66,14 +67,12 @@ def pin(count: int = 2) -> list[int]:
     return cpus
 
 
-def native() -> Any:
-    """Return the compiled yardsticks, built if need be."""
+def native(module: str = "bench_native") -> Any:
+    """Return a compiled module of ``native/``, the yardsticks unless another is named; built if need be."""
     import build
 
-    build.build()
-    import bench_native
-
-    return bench_native
+    build.build(module)
+    return importlib.import_module(module)
 
 
 @contextlib.contextmanager

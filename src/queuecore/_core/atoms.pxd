@@ -12,6 +12,8 @@ cdef int check_layout(uint64_t hash) except -1
 cdef Syscalls* syscalls() noexcept nogil
 # Changes in a forked child: native threads do not exist there, so objects made before must not be used.
 cdef uint64_t fork_generation() noexcept nogil
+# Whether event counts may be `light` (parking.pxd): the kernel has agreed to membarrier(), or never will.
+cdef bint light_notify() noexcept nogil
 cdef int native_thread_start(ThreadMain main, void* arg, const char* name) noexcept nogil
 cdef void native_thread_ended() noexcept nogil
 cdef int32_t live_threads() noexcept nogil

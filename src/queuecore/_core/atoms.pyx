@@ -3,7 +3,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint64_t
 from queuecore._core.platform cimport (
     Atomic, Runner, Syscalls, ThreadMain, Turn, disown_pages, kAcquire, kRealSyscalls, kRelaxed, kRelease, layout_hash, map_pages,
-    monotonic_ns, thread_start, unmap_pages)
+    membarrier_register, monotonic_ns, thread_start, unmap_pages)
 from queuecore._core.parking cimport turn_give, turn_take
 
 cdef extern from "pthread.h" nogil:
@@ -18,6 +18,7 @@ cdef struct Kept:
     size_t nbytes
 
 cdef Syscalls _table = kRealSyscalls
+cdef bint _light = membarrier_register()
 cdef Atomic[uint64_t] _generation
 cdef Atomic[int32_t] _threads
 cdef Turn _registry_turn
@@ -40,13 +41,18 @@ cdef Syscalls* syscalls() noexcept nogil:
     return &_table
 
 
+cdef bint light_notify() noexcept nogil:
+    return _light
+
+
 cdef uint64_t fork_generation() noexcept nogil:
     return _generation.load(kRelaxed)  # relaxed: written only in a forked child, while it has one thread
 
 
 cdef void _in_child() noexcept nogil:
     # The child has one thread. Whoever held the registry's turn doesn't exist here, and neither do the runners' threads.
-    global _registry, _kept_count, _kept_bytes
+    global _light, _registry, _kept_count, _kept_bytes
+    _light = membarrier_register()
     _generation.fetch_add(1, kRelaxed)  # relaxed: one thread
     _threads.store(0, kRelaxed)
     _registry_turn.word.store(0, kRelaxed)

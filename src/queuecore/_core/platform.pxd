@@ -10,6 +10,7 @@ cdef extern from "queuecore/atomic.hpp" namespace "queuecore" nogil:
     const MemoryOrder kAcqRel
     const MemoryOrder kSeqCst
     void fence(MemoryOrder) noexcept
+    void compiler_fence() noexcept
     MemoryOrder order(int edge, MemoryOrder wanted) noexcept
 
     cppclass Plain[T]:
@@ -33,6 +34,8 @@ cdef extern from "queuecore/platform.hpp" namespace "queuecore" nogil:
     int64_t monotonic_ns() noexcept
     int futex_wait(void* word, uint32_t expected, int64_t deadline_ns) noexcept
     void futex_wake(void* word, uint32_t n) noexcept
+    void membarrier() noexcept
+    bint membarrier_register() noexcept
     int usable_cpus() noexcept
     int thread_start(ThreadMain main, void* arg, const char* name) noexcept
     void* alloc_lines(size_t nbytes) noexcept
@@ -80,6 +83,7 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
 
     cppclass EventCount:
         Atomic[uint64_t] word
+        uint32_t light
 
     cppclass Turn:
         Atomic[uint32_t] word

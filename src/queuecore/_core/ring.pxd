@@ -13,7 +13,8 @@
 #   I6  head_seen holds a value that head once had: too small at worst, and then head itself is asked.
 # Progress: every operation is lock-free; fifo_turn_take, fifo_turn_give and fifo_size are wait-free. A thread that stops anywhere in
 # one of them holds back nobody (a holder of the turn holds back the pops of all others: that is what the turn is for).
-# Linearizable: each answer is that of one seq_cst operation, marked below, so that answers of several rings agree on one order too.
+# Linearizable: OK, FULL and EMPTY are the answers of one seq_cst operation each, marked below, so that the answers of several rings
+# agree on one order too. SEALED stays true. TURN may come late, by the time that a turn_give takes to be seen.
 # Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring (hours, for two
 # cells, at full speed) could then be taken for another one. Indices are 63 bits wide.
 # Source: the idea of lap and value in one word, published by CAS, with a tail that is helped along, is Nikolaev's (NCQ, in "A
@@ -23,6 +24,8 @@
 # everybody at that cell. Only for the inside of a stage, which such a thread would hold up anyway.
 #   I7  sequence == i: the cell is free for push i. == i + 1: it holds push i. == i + size: pop i is done with it.
 #   I8  Only who moved tail (head) from i writes the value and sequence of a push (pop) of i.
+# A refusal may come from a call of somebody else that is half done: the wake-up that comes when the value behind it is published is
+# then spent on nothing. So who parks on a FastRing passes a wake-up on to its own side after each success.
 # Source: Vyukov's bounded MPMC queue (2010).
 #
 # SpscRing, values of 64 bits. One thread pushes, one pops; wait-free.
@@ -47,28 +50,28 @@ cdef enum:
     RING_MOST = TOKEN_MASK
     BACKOFF_PAUSES = 16
 
-# Labels of edges. The seeded scheduler's build weakens them one by one (tests/native/test_orders.py).
+# Labels of edges: the seeded scheduler's build weakens them one by one (tests/native/test_orders.py). Unique in the whole core.
 cdef enum:
     R1 = 1
-    R2
-    R3
-    R4
-    R5
-    R6
-    R7
-    R8
-    R9
-    R10
-    R11
-    R12
-    V1
-    V2
-    V3
-    V4
-    W1
-    W2
-    W3
-    W4
+    R2 = 2
+    R3 = 3
+    R4 = 4
+    R5 = 5
+    R6 = 6
+    R7 = 7
+    R8 = 8
+    R9 = 9
+    R10 = 10
+    R11 = 11
+    R12 = 12
+    V1 = 13
+    V2 = 14
+    V3 = 15
+    V4 = 16
+    W1 = 17
+    W2 = 18
+    W3 = 19
+    W4 = 20
 
 
 cdef inline void ring_backoff() noexcept nogil:
@@ -179,8 +182,8 @@ cdef inline bint fifo_seal(FifoRing* r) noexcept nogil:
 cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint owner) noexcept nogil:
     # Takes up to n (at least 1) tokens that follow each other: their number, or RING_EMPTY, RING_SEALED (and drained) or RING_TURN.
     # `owner`: the caller holds the turn. What is in `tokens` beyond the number returned is rubbish.
-    # R7 seq_cst: pairs with R9. Who saw head at h sees every pop below it, and the pushes that those who popped had seen.
-    cdef uint64_t h = r.head.load(order(R7, kSeqCst))
+    # R7 acquire: pairs with R9. Who saw head at h sees every pop below it, and the pushes that those who popped had seen.
+    cdef uint64_t h = r.head.load(order(R7, kAcquire))
     cdef uint64_t x
     cdef int64_t ahead = -1
     cdef uint32_t k
@@ -200,10 +203,10 @@ cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint ow
         if k == 0:
             if ahead <= 0:
                 return RING_SEALED if ahead == 0 else RING_EMPTY
-            h = r.head.load(order(R7, kSeqCst))  # R7, as above
+            h = r.head.load(order(R7, kAcquire))  # R7, as above
             continue
         # R9 seq_cst: pairs with R7 and R3. R7 on failure. Linearizes here: OK.
-        if r.head.compare_exchange_weak(h, h + 2 * <uint64_t>k, order(R9, kSeqCst), order(R7, kSeqCst)):
+        if r.head.compare_exchange_weak(h, h + 2 * <uint64_t>k, order(R9, kSeqCst), order(R7, kAcquire)):
             return <int>k
 
 

@@ -11,7 +11,12 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from queuecore._core.atoms cimport buffer_give, buffer_take
 from queuecore._core.platform cimport (
-    Atomic, Slab, SlotStack, alloc_lines, kAcquire, kRelaxed, kRelease)
+    Atomic, Slab, SlotStack, alloc_lines, kAcquire, kRelaxed, kRelease, order)
+
+# Labels of edges, as in ring.pxd.
+cdef enum:
+    S1 = 29
+    S2 = 30
 
 
 cdef inline void slots_push(SlotStack* s, uint32_t slot) noexcept nogil:
@@ -21,13 +26,13 @@ cdef inline void slots_push(SlotStack* s, uint32_t slot) noexcept nogil:
         s.next[slot].store(<uint32_t>head, kRelaxed)  # relaxed: published by S1
         top = ((head >> 32) + 1) << 32 | <uint64_t>(slot + 1)
         # S1 release: pairs with S2; publishes next[slot] and the last reads of the slot's bytes. Linearizes here.
-        if s.head.compare_exchange_weak(head, top, kRelease, kRelaxed):
+        if s.head.compare_exchange_weak(head, top, order(S1, kRelease), kRelaxed):
             break
     s.free.fetch_add(1, kRelaxed)  # relaxed: a statistic and a hint, it guards nothing
 
 
 cdef inline bint slots_pop(SlotStack* s, uint32_t* slot) noexcept nogil:
-    cdef uint64_t head = s.head.load(kAcquire)  # S2 acquire: pairs with S1; next[] of the top is visible
+    cdef uint64_t head = s.head.load(order(S2, kAcquire))  # S2 acquire: pairs with S1; next[] of the top is visible
     cdef uint64_t below
     cdef uint32_t top
     while True:
@@ -36,7 +41,7 @@ cdef inline bint slots_pop(SlotStack* s, uint32_t* slot) noexcept nogil:
             return False
         below = ((head >> 32) + 1) << 32 | s.next[top - 1].load(kRelaxed)  # relaxed: ordered by S2, checked by the tag
         # S2 acquire, on success and on failure: pairs with S1. Linearizes here.
-        if s.head.compare_exchange_weak(head, below, kAcquire, kAcquire):
+        if s.head.compare_exchange_weak(head, below, order(S2, kAcquire), order(S2, kAcquire)):
             s.free.fetch_sub(1, kRelaxed)
             slot[0] = top - 1
             return True

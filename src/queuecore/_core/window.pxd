@@ -9,8 +9,18 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from queuecore._core.platform cimport (
-    Batch, Window, alloc_lines, kAcqRel, kAcquire, kLine, kRelaxed, kRelease)
+    Batch, Window, alloc_lines, kAcqRel, kAcquire, kLine, kRelaxed, kRelease, order)
 from queuecore._core.parking cimport event_notify_all
+
+# Labels of edges, as in ring.pxd.
+cdef enum:
+    B1 = 31
+    B2 = 32
+    B3 = 33
+    B4 = 34
+    B5 = 35
+    B6 = 36
+    B7 = 37
 
 
 cdef inline bint window_init(Window* w, int64_t width, int64_t marks) noexcept nogil:
@@ -36,7 +46,7 @@ cdef inline Batch* window_batch(Window* w, uint64_t k) noexcept nogil:
 
 cdef inline bint window_has_room(Window* w, uint64_t k) noexcept nogil:
     # B1 acquire: pairs with B2; the consumer has read the descriptor of batch k - size for the last time.
-    return k - w.consumed.load(kAcquire) < w.width
+    return k - w.consumed.load(order(B1, kAcquire)) < w.width
 
 
 cdef inline void window_open(Window* w, uint64_t k, uint32_t slot, int64_t rows) noexcept nogil:
@@ -49,25 +59,25 @@ cdef inline void window_open(Window* w, uint64_t k, uint32_t slot, int64_t rows)
 
 cdef inline void window_done(Window* w, Batch* b, uint64_t k, int64_t rows) noexcept nogil:
     # B4 acq_rel: release, this worker's rows are in place; acquire, the last one publishes everybody's.
-    if b.missing.fetch_sub(rows, kAcqRel) == rows:
+    if b.missing.fetch_sub(rows, order(B4, kAcqRel)) == rows:
         # B3 release: pairs with B5; the batch's rows and its descriptor. Linearizes here.
-        b.ready.store(k + 1, kRelease)
+        b.ready.store(k + 1, order(B3, kRelease))
         event_notify_all(&w.arrived)
 
 
 cdef inline bint window_ready(Window* w, uint64_t k) noexcept nogil:
-    return window_batch(w, k).ready.load(kAcquire) == k + 1  # B5 acquire: pairs with B3
+    return window_batch(w, k).ready.load(order(B5, kAcquire)) == k + 1  # B5 acquire: pairs with B3
 
 
 cdef inline void window_take(Window* w, uint64_t k) noexcept nogil:
-    w.consumed.store(k + 1, kRelease)  # B2 release: pairs with B1
+    w.consumed.store(k + 1, order(B2, kRelease))  # B2 release: pairs with B1
 
 
 cdef inline void window_finish(Window* w, uint64_t end) noexcept nogil:
     # B6 release: pairs with B7; why the stream ends was written before.
-    w.end.store(end, kRelease)
+    w.end.store(end, order(B6, kRelease))
     event_notify_all(&w.arrived)
 
 
 cdef inline bint window_ended(Window* w, uint64_t k) noexcept nogil:
-    return k >= w.end.load(kAcquire)  # B7 acquire: pairs with B6
+    return k >= w.end.load(order(B7, kAcquire))  # B7 acquire: pairs with B6

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <cstdint>
 
+#ifdef QUEUECORE_SCHEDULE
+#include "queuecore/schedule.hpp"
+#endif
+
 namespace queuecore {
 
-#ifdef QUEUECORE_SCHEDULE
-#include QUEUECORE_SCHEDULE
-#else
+#ifndef QUEUECORE_SCHEDULE
 template <class T>
 using Atomic = std::atomic<T>;
 
@@ -23,6 +25,7 @@ constexpr MemoryOrder kAcqRel = std::memory_order_acq_rel;
 constexpr MemoryOrder kSeqCst = std::memory_order_seq_cst;
 
 inline void fence(MemoryOrder order) noexcept { std::atomic_thread_fence(order); }
+inline void compiler_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 // Memory that the atomics beside it guard: the scheduler's checks each access for a race.
 template <class T>

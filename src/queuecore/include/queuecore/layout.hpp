@@ -29,6 +29,7 @@ struct Fault {
 // parking.pxd. Low 32 bits: epoch (the futex word). High 32 bits: number of waiters (may be too high, never too low).
 struct alignas(kLine) EventCount {
   Atomic<uint64_t> word;
+  uint32_t light;  // waiters use membarrier(), so that notifiers need no fence; written before others know of it
 };
 static_assert(sizeof(EventCount) == kLine, "an event count has its lines to itself");
 

@@ -1,0 +1,144 @@
+"""Rings and blocking queues, beside those that a distribution packages.
+
+Everything moves tokens of 8 bytes through a queue with room for 1,024, on two cores: producer i is bound to core i mod
+2, consumer i to the other one, so that 2P2C and 4P4C have more threads than cores, on purpose. After a failed try
+everybody makes 16 pauses, and gives its core away now and then. "Blocking" is a ring with two event counts, and what a
+peer has to wait with.
+
+A slice is short, and counts and adds up all tokens on both sides. In each round every contender of a row has one slice;
+a ratio is that of two slices of the same round.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import harness  # noqa: E402
+
+FAST, FIFO, SPSC = "queuecore FastRing", "queuecore FifoRing", "queuecore SpscRing"
+OURS = (FAST, FIFO, SPSC)
+BLOCKING = ("1P1C blocking, MPMC", "2P2C blocking", "4P4C blocking")
+STALL = "2P2C spinning, one producer"
+
+# (row, ours, the one peer it is about, or None for the best): the target of the ratio.
+TARGETS: dict[tuple[str, str, str | None], dict[str, float]] = {
+    ("pair, MPMC", FAST, None): {"at_most": 1.1},
+    ("pair, MPMC", FIFO, None): {"at_most": 1.5},
+    **{(row, FAST, None): {"at_least": 1.5} for row in BLOCKING},
+    **{(row, FIFO, None): {"at_least": 0.65} for row in BLOCKING},
+    ("batches of 32, 1P1C, MPMC", FAST, "rte_ring, HTS"): {"at_least": 1.0},
+}
+STALL_TARGETS = {FIFO: {"at_least": 0.95}, FAST: {}}
+
+LEFT_OUT = {
+    f"{name} (4P4C spinning)": "its calls wait for other threads without giving the core away, here for seconds"
+    for name in ("rte_ring, mp/mc", "ck_ring, mpmc")
+}
+
+
+def unit_of(row: str) -> str:
+    """Return the unit of a row's figures. Those that are times are better when they are small."""
+    if row.startswith("pair"):
+        return "ns/pair"
+    if row.startswith("batches of 32, 1 thread"):
+        return "ns/token"
+    return "us" if row.startswith("round trip") else "M tokens/s"
+
+
+def best_of(row: str, raw: dict[str, list[float]], names: list[str]) -> str:
+    """Return the name with the best median."""
+    medians = {name: harness.spread(raw[name])["median"] for name in names}
+    return (max if unit_of(row) == "M tokens/s" else min)(names, key=medians.__getitem__)
+
+
+def findings_of(row: str, raw: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """Return the figures of a row, then the ratios of ours to the best peer, and to those that a target names."""
+    findings = [harness.finding(f"{row}: {name}", unit_of(row), values) for name, values in raw.items()]
+    peers = [name for name in raw if name not in OURS]
+    if not peers:
+        return findings
+    best = best_of(row, raw, peers)
+    pairs = [(mine, None) for mine in OURS if mine in raw]
+    pairs += [(mine, peer) for at, mine, peer in TARGETS if at == row and peer in raw and mine in raw]
+    for mine, peer in pairs:
+        ratios = [a / b for a, b in zip(raw[mine], raw[peer or best], strict=True)]
+        title = f"{row}: {mine} / {'best, ' if peer is None else ''}{peer or best}"
+        findings.append(harness.finding(title, "ratio", ratios, **TARGETS.get((row, mine, peer), {})))
+    return findings
+
+
+def versions(packages: dict[str, str]) -> dict[str, str]:
+    """Return the versions of Debian packages, by peer, where there is somebody to ask."""
+    known = {}
+    for name, package in packages.items():
+        try:
+            asked = subprocess.run(["dpkg-query", "-W", "-f${Version}", package], capture_output=True, text=True)
+        except OSError:
+            continue
+        known[name] = f"{package} {asked.stdout}" if asked.returncode == 0 else "not from a Debian package"
+    return known
+
+
+def run(options: harness.Options) -> dict[str, Any]:
+    """Measure every row."""
+    native, stall = harness.native("ring_native"), harness.native("ring_stall")
+    import build
+
+    cpus = harness.pin()
+    rounds, seconds = (5, 0.01) if options.quick else (21, 0.05)
+    absent = build.absent_peers() if options.peers else {}
+    present = {name: peer.package for name, peer in build.peers().items() if name not in absent}
+
+    rows: dict[str, list[tuple[str, Any]]] = {}
+    for number, (row, name) in enumerate(native.contenders()):
+        if options.peers or name in OURS:
+            measure = lambda number=number: native.measure(number, seconds, cpus)  # noqa: E731
+            rows.setdefault(row, []).append((name, measure))
+            absent |= {key: why for key, why in LEFT_OUT.items() if key.startswith(f"{name} (")}
+    for name in STALL_TARGETS:
+        for gone in (False, True):
+            measure = lambda fifo=name == FIFO, gone=gone: stall.measure(fifo, gone, seconds, cpus)  # noqa: E731
+            rows.setdefault(STALL, []).append((f"{name}, {'absent' if gone else 'asleep'}", measure))
+
+    findings: list[dict[str, Any]] = []
+    raw: dict[str, Any] = {}
+    for row, contenders in rows.items():
+        print(f"  {row}", file=sys.stderr, flush=True)
+        raw[row] = harness.rotate(contenders, rounds)
+        findings += findings_of(row, raw[row])
+    for name, target in STALL_TARGETS.items():
+        both = zip(raw[STALL][f"{name}, asleep"], raw[STALL][f"{name}, absent"], strict=True)
+        ratios = [asleep / gone for asleep, gone in both]
+        findings.append(harness.finding(f"{STALL}: {name}, asleep / absent", "ratio", ratios, **target))
+
+    return harness.report(
+        "rings",
+        "rings and blocking queues of 1,024 tokens, on two cores",
+        findings,
+        raw,
+        parameters={
+            "capacity": 1024,
+            "slice_seconds": seconds,
+            "rounds": rounds,
+            "pauses_after_a_failed_try": 16,
+            "peers": versions(present) if options.peers else {},
+        },
+        notes=[
+            "ck_ring and rte_ring have room for 1,023, moodycamel for 1,024 of each producer",
+            "moodycamel's producers spin for room in the blocking rows too: it has nothing to wait with there",
+            "a batch of FifoRing is 32 pushes and one pop: it has no push of several",
+            "a batch goes through whole or not at all in FastRing and rte_ring, with the others as much as fits",
+            "asleep: a millisecond in every push, between filling the cell and moving the tail (FifoRing), or between "
+            "taking an index and publishing the cell (FastRing)",
+        ],
+        absent=absent,
+    )
+
+
+if __name__ == "__main__":
+    harness.main(run)

@@ -1,0 +1,597 @@
+"""The rings, parking, slab and window under the seeded scheduler (schedule.hpp); only for tests.
+
+The same .pxd files as everywhere, compiled with atomics whose memory is weak. A scenario is a function that a few fibres run, with
+checks of what must never be seen. ``explore`` runs it under many schedules, with the order of one edge weakened if asked to.
+"""
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+from queuecore._core.parking cimport (
+    N1, N2, P1, P3, T1, T2, T3, event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
+from queuecore._core.platform cimport (
+    Atomic, Batch, EventCount, FastRing, FifoRing, MemoryOrder, Plain, SlotStack, SpscRing, Turn, Window, alloc_lines, cpu_pause,
+    kAcqRel, kRelaxed)
+from queuecore._core.ring cimport (
+    R1, R10, R11, R12, R2, R3, R4, R5, R6, R7, R8, R9, RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, V1, V2, V3, V4, W1, W2,
+    W3, W4, fast_free, fast_init, fast_pop, fast_pop_many, fast_push, fast_push_many, fifo_free, fifo_init, fifo_pop, fifo_pop_many,
+    fifo_push, fifo_seal, fifo_turn_give, fifo_turn_take, spsc_free, spsc_init, spsc_pop_many, spsc_push_many)
+from queuecore._core.slab cimport S1, S2, slots_pop, slots_push
+from queuecore._core.window cimport (
+    B1, B2, B3, B4, B5, B6, B7, window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init,
+    window_open, window_ready, window_take)
+
+cdef extern from "queuecore/schedule.hpp" namespace "queuecore::schedule" nogil:
+    int _run "queuecore::schedule::run"(uint64_t seed, int fibres, void (*entry)(void*, int) noexcept, void* context,
+                                        uint64_t most) noexcept
+    void wrong(int what) noexcept
+    int what() noexcept
+    void arm(bint on) noexcept
+    const int kMembarrier
+    void mutate(int edge, MemoryOrder weakened) noexcept
+    void suspend(int fibre, uint64_t at) noexcept
+    uint64_t suspended_at() noexcept
+    uint64_t random(uint64_t below) noexcept
+
+EDGES = {
+    "R1": R1, "R2": R2, "R3": R3, "R4": R4, "R5": R5, "R6": R6, "R7": R7, "R8": R8, "R9": R9, "R10": R10, "R11": R11, "R12": R12,
+    "V1": V1, "V2": V2, "V3": V3, "V4": V4, "W1": W1, "W2": W2, "W3": W3, "W4": W4, "P1": P1, "P3": P3, "N1": N1, "N2": N2,
+    "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4, "B5": B5, "B6": B6, "B7": B7,
+    "membarrier": kMembarrier}
+
+VERDICTS = ("fine", "wrong", "race", "all asleep", "endless")
+
+cdef enum:
+    MOST_ROWS = 64
+
+# All that the scenarios share. What is not Plain or atomic belongs to one fibre, or is the test's own book-keeping, which the fibres, being
+# one thread, may share.
+cdef struct Trial:
+    FifoRing* a
+    FifoRing* b
+    FastRing* fast
+    SpscRing* spsc
+    EventCount* filled
+    EventCount* drained
+    Turn* turn
+    SlotStack* slots
+    Window* window
+    Plain[int64_t]* rows
+    int32_t kind
+    int64_t pushed, popped, calls, good, want
+    int64_t[MOST_ROWS] seen
+    int64_t[8] answer
+    uint64_t start
+
+ctypedef void (*Scenario)(void*, int) noexcept nogil
+
+
+cdef void _took(Trial* t, int64_t* last, uint32_t token) noexcept nogil:
+    # A consumer looks at what a token names. Tokens are 8 * producer + number, their rows hold the token + 1.
+    if t.rows[token].get() != <int64_t>token + 1:
+        wrong(1)
+    if t.seen[token]:
+        wrong(2)
+    t.seen[token] += 1
+    if last[token // 8] >= <int64_t>token:
+        wrong(3)
+    last[token // 8] = token
+    t.popped += 1
+
+
+cdef void _flow(void* context, int me) noexcept nogil:
+    # Two push, two pop, one by one or several at a time; the ring is small.
+    cdef Trial* t = <Trial*>context
+    cdef uint32_t token
+    cdef uint32_t[4] tokens
+    cdef int64_t[8] last
+    cdef int i, rc
+    if me < 2:
+        for i in range(4):
+            token = 8 * me + i
+            t.rows[token].set(token + 1)
+            while fifo_push(t.a, token) != RING_OK:
+                cpu_pause()
+        return
+    for i in range(8):
+        last[i] = -1
+    while t.popped < 8:
+        rc = fifo_pop_many(t.a, tokens, 1 + 2 * (me - 2), False)
+        if rc <= 0:
+            cpu_pause()
+        for i in range(rc):
+            _took(t, last, tokens[i])
+
+
+cdef void _own(void* context, int me) noexcept nogil:
+    # Each pushes, then pops. There is room for one token of each, so no push finds the ring full; and nobody has popped more than it has
+    # pushed, so no pop finds it empty.
+    cdef Trial* t = <Trial*>context
+    cdef uint32_t token = 0
+    cdef int32_t _i
+    for _i in range(3):
+        if fifo_push(t.a, <uint32_t>me) != RING_OK:
+            wrong(1)
+        if fifo_pop(t.a, &token, False) != RING_OK:
+            wrong(2)
+
+
+cdef void _both_empty(void* context, int me) noexcept nogil:
+    # Each pushes into one ring and looks into the other: one of them comes second.
+    cdef Trial* t = <Trial*>context
+    cdef uint32_t token = 0
+    fifo_push(t.a if me == 0 else t.b, 1)
+    t.answer[me] = fifo_pop(t.b if me == 0 else t.a, &token, False)
+
+
+cdef void _both_full(void* context, int me) noexcept nogil:
+    # Each pops from one full ring and pushes into the other: one of them comes second.
+    cdef Trial* t = <Trial*>context
+    cdef uint32_t token = 0
+    cdef int rc = fifo_pop(t.a if me == 0 else t.b, &token, False)
+    t.answer[me] = fifo_push(t.b if me == 0 else t.a, 1)
+    if rc != RING_OK:
+        wrong(1)
+
+
+cdef void _seal(void* context, int me) noexcept nogil:
+    # One seals while two push and one pops. Who is told SEALED sees what was written before the seal.
+    cdef Trial* t = <Trial*>context
+    cdef uint32_t token
+    cdef int64_t[8] last
+    cdef int rc, i
+    if me == 0:
+        t.rows[63].set(7)
+        for i in range(<int>random(8)):
+            cpu_pause()
+        if not fifo_seal(t.a) or fifo_seal(t.a):
+            wrong(4)
+    elif me < 3:
+        for i in range(8):
+            token = 8 * me + i
+            t.rows[token].set(token + 1)
+            rc = RING_FULL
+            while rc == RING_FULL:
+                rc = fifo_push(t.a, token)
+                if rc == RING_FULL:
+                    cpu_pause()
+            if rc == RING_SEALED:
+                if t.rows[63].get() != 7:
+                    wrong(5)
+                if fifo_push(t.a, token) != RING_SEALED:
+                    wrong(6)
+                return
+            t.pushed += 1
+    else:
+        for i in range(8):
+            last[i] = -1
+        while True:
+            rc = fifo_pop(t.a, &token, False)
+            if rc == RING_SEALED:
+                if t.rows[63].get() != 7:
+                    wrong(7)
+                if fifo_pop(t.a, &token, False) != RING_SEALED:
+                    wrong(8)
+                return
+            if rc == RING_OK:
+                _took(t, last, token)
+            else:
+                cpu_pause()
+
+
+cdef void _turns(void* context, int me) noexcept nogil:
+    # Three take the turn and pop two tokens that must follow each other; a fourth pops without. What the holder writes belongs to it.
+    cdef Trial* t = <Trial*>context
+    cdef uint32_t first = 0, second = 0
+    cdef int rc
+    if me == 3:
+        while t.popped < 12:
+            rc = fifo_pop(t.a, &first, False)
+            if rc == RING_OK:
+                t.popped += 1
+                return
+            if rc == RING_EMPTY:
+                return
+            cpu_pause()
+        return
+    while True:
+        while not fifo_turn_take(t.a):
+            cpu_pause()
+        t.rows[0].set(t.rows[0].get() + 1)
+        rc = fifo_pop(t.a, &first, True)
+        if rc == RING_OK:
+            t.popped += 1
+            rc = fifo_pop(t.a, &second, True)
+        if rc == RING_OK:
+            t.popped += 1
+            if second != first + 1:
+                wrong(1)
+        t.rows[0].set(t.rows[0].get() + 1)
+        fifo_turn_give(t.a)
+        if rc != RING_OK:
+            return
+
+
+cdef bint _park_push(Trial* t, uint32_t token) noexcept nogil:
+    return fifo_push(t.a, token) == RING_OK if t.kind == 0 else fast_push(t.fast, token)
+
+
+cdef bint _park_pop(Trial* t, uint32_t* token) noexcept nogil:
+    cdef uint64_t value = 0
+    cdef bint done
+    if t.kind == 0:
+        return fifo_pop(t.a, token, False) == RING_OK
+    done = fast_pop(t.fast, &value)
+    token[0] = <uint32_t>value
+    return done
+
+
+cdef void _park(void* context, int me) noexcept nogil:
+    # Two push three tokens each, two pop three each, through a ring that holds two; whoever can't go on sleeps.
+    cdef Trial* t = <Trial*>context
+    cdef EventCount* mine = t.drained if me < 2 else t.filled
+    cdef EventCount* theirs = t.filled if me < 2 else t.drained
+    cdef uint32_t token = 0, epoch
+    cdef int64_t _i
+    cdef bint done
+    for _i in range(3):
+        done = _park_push(t, token) if me < 2 else _park_pop(t, &token)
+        while not done:
+            epoch = event_prepare(mine)
+            done = _park_push(t, token) if me < 2 else _park_pop(t, &token)
+            if done:
+                event_cancel(mine, epoch)
+            else:
+                event_wait(mine, epoch, -1)
+                done = _park_push(t, token) if me < 2 else _park_pop(t, &token)
+        event_notify(theirs, 1)
+        if t.kind != 0:
+            event_notify(mine, 1)  # ring.pxd says why
+
+
+cdef void _fast(void* context, int me) noexcept nogil:
+    # Two push, two pop, in batches of one and two.
+    cdef Trial* t = <Trial*>context
+    cdef uint64_t[2] batch
+    cdef int64_t[8] last
+    cdef int i, n = 1 + (me & 1), k
+    if me < 2:
+        for i in range(4 // n):
+            for k in range(n):
+                batch[k] = 8 * me + i * n + k
+                t.rows[batch[k]].set(<int64_t>batch[k] + 1)
+            while not fast_push_many(t.fast, batch, n):
+                cpu_pause()
+        return
+    for i in range(8):
+        last[i] = -1
+    for i in range(4 // n):
+        while not fast_pop_many(t.fast, batch, n):
+            cpu_pause()
+        for k in range(n):
+            _took(t, last, <uint32_t>batch[k])
+
+
+cdef void _spsc(void* context, int me) noexcept nogil:
+    # One pushes, one pops, up to two at a time. Rows are used again: what the popper wrote is seen by the pusher's next token.
+    cdef Trial* t = <Trial*>context
+    cdef uint64_t[2] batch
+    cdef int64_t[8] last
+    cdef uint32_t done = 0, n, k
+    last[0] = -1
+    while done < 8:
+        if me == 0:
+            for k in range(2):
+                batch[k] = done + k
+            n = 2 if done < 7 else 1
+            for k in range(n):
+                t.rows[done + k].set(done + k + 1)
+            # What is refused is written again with the next batch: only the pusher knows of it.
+            n = spsc_push_many(t.spsc, batch, n)
+        else:
+            n = spsc_pop_many(t.spsc, batch, 2)
+            for k in range(n):
+                _took(t, last, <uint32_t>batch[k])
+        done += n
+        if n == 0:
+            cpu_pause()
+
+
+cdef void _mutex(void* context, int me) noexcept nogil:
+    cdef Trial* t = <Trial*>context
+    cdef int _i
+    for _i in range(3):
+        turn_take(t.turn)
+        t.rows[0].set(t.rows[0].get() + 1)
+        turn_give(t.turn)
+
+
+cdef void _slots(void* context, int me) noexcept nogil:
+    # Three threads, two slots: who has one writes to it, and reads what the last one wrote.
+    cdef Trial* t = <Trial*>context
+    cdef uint32_t slot = 0
+    cdef int _i
+    for _i in range(3):
+        while not slots_pop(t.slots, &slot):
+            cpu_pause()
+        t.rows[slot].set(t.rows[slot].get() + 1)
+        slots_push(t.slots, slot)
+
+
+cdef void _window(void* context, int me) noexcept nogil:
+    # Fibre 0 consumes four batches of two rows through a window of two descriptors; 1 and 2 fill one row of each; 1 also plans.
+    cdef Trial* t = <Trial*>context
+    cdef Window* w = t.window
+    cdef uint64_t k
+    cdef uint32_t epoch
+    cdef int i
+    if me == 0:
+        k = 0
+        while not window_ended(w, k):
+            if not window_ready(w, k):
+                epoch = event_prepare(&w.arrived)
+                if window_ready(w, k) or window_ended(w, k):
+                    event_cancel(&w.arrived, epoch)
+                else:
+                    event_wait(&w.arrived, epoch, -1)
+                continue
+            for i in range(2):
+                if t.rows[2 * (k % 2) + i].get() != <int64_t>k:
+                    wrong(1)
+            if window_batch(w, k).rows != 2:
+                wrong(2)
+            window_take(w, k)
+            k += 1
+        if k != 4 or t.rows[9].get() != 4:
+            wrong(3)
+        return
+    for k in range(4):
+        if me == 1:
+            while not window_has_room(w, k):
+                cpu_pause()
+            turn_take(t.turn)
+            window_open(w, k, 0, 2)
+            window_batch(w, k).rows = 2
+            t.rows[8].set(<int64_t>k + 1)
+            turn_give(t.turn)
+        while True:  # the planner's turn hands a batch to the other worker
+            turn_take(t.turn)
+            i = t.rows[8].get() > <int64_t>k
+            turn_give(t.turn)
+            if i:
+                break
+            cpu_pause()
+        t.rows[2 * (k % 2) + me - 1].set(<int64_t>k)
+        window_done(w, window_batch(w, k), k, 1)
+        if me == 1:
+            window_done(w, window_batch(w, k), k, 1)
+    if me == 1:
+        t.rows[9].set(4)
+        window_finish(w, 4)
+
+
+cdef void _crowd(void* context, int me) noexcept nogil:
+    # Fibre 0 makes one call, within which it may be suspended; 1 and 2 push, 3 and 4 pop, each until it has succeeded `want` times since
+    # then, or has tried 20 times as often.
+    cdef Trial* t = <Trial*>context
+    cdef uint32_t token = 0
+    cdef uint32_t[4] tokens
+    cdef uint64_t value = 0
+    cdef int rc
+    cdef int64_t calls = 0, good = 0
+    if me == 0:
+        if t.kind == 5:
+            fifo_turn_take(t.a)
+        arm(True)
+        if t.kind == 0:
+            fifo_push(t.a, 1)
+        elif t.kind == 1:
+            fifo_pop(t.a, &token, False)
+        elif t.kind == 2:
+            fifo_pop_many(t.a, tokens, 3, False)
+        elif t.kind == 3:
+            fifo_seal(t.a)
+        elif t.kind == 4:
+            fifo_turn_take(t.a)
+        elif t.kind == 5:
+            fifo_turn_give(t.a)
+        elif t.kind == 6:
+            fast_push(t.fast, 1)
+        elif t.kind == 7:
+            fast_pop(t.fast, &value)
+        arm(False)
+        if t.kind == 4:
+            fifo_turn_give(t.a)
+        t.answer[0] = 1
+        return
+    while calls < 20 * t.want and good < t.want and not t.answer[0]:
+        if t.kind >= 6:
+            rc = fast_push(t.fast, 1) if me < 3 else fast_pop(t.fast, &value)
+        elif me < 3:
+            rc = fifo_push(t.a, 1)
+        else:
+            rc = fifo_pop(t.a, &token, False)
+        if suspended_at():
+            calls += 1
+            t.calls += 1
+            good += rc == RING_OK
+            t.good += rc == RING_OK
+        if rc != RING_OK:
+            cpu_pause()
+
+
+cdef uint64_t _start_of(uint64_t seed) noexcept nogil:
+    # Shortly before some wrap of the indices of a ring of four cells, or 0.
+    if seed % 4 == 0:
+        return 0
+    if seed % 4 == 1:
+        return (<uint64_t>1 << 63) - seed % 7
+    return (<uint64_t>4 << 40) - seed % 7 if seed % 4 == 2 else (<uint64_t>1 << 32) - seed % 7
+
+
+cdef void _set_up(Trial* t, uint64_t seed, uint32_t capacity, bint light) noexcept nogil:
+    cdef uint32_t i
+    cdef uint64_t start = _start_of(seed)
+    t.a = <FifoRing*>alloc_lines(sizeof(FifoRing))
+    t.b = <FifoRing*>alloc_lines(sizeof(FifoRing))
+    t.fast = <FastRing*>alloc_lines(sizeof(FastRing))
+    t.spsc = <SpscRing*>alloc_lines(sizeof(SpscRing))
+    t.filled = <EventCount*>alloc_lines(sizeof(EventCount))
+    t.drained = <EventCount*>alloc_lines(sizeof(EventCount))
+    t.filled.light = t.drained.light = light
+    t.turn = <Turn*>alloc_lines(sizeof(Turn))
+    t.slots = <SlotStack*>alloc_lines(sizeof(SlotStack))
+    t.slots.next = <Atomic[uint32_t]*>alloc_lines(2 * sizeof(uint32_t))
+    t.window = <Window*>alloc_lines(sizeof(Window))
+    t.window.arrived.light = light
+    t.rows = <Plain[int64_t]*>calloc(MOST_ROWS, sizeof(int64_t))
+    fifo_init(t.a, capacity, start)
+    fifo_init(t.b, capacity, start)
+    fast_init(t.fast, 2, start)
+    spsc_init(t.spsc, 3, start)
+    window_init(t.window, 2, 1)
+    for i in range(2):
+        slots_push(t.slots, i)
+
+
+cdef void _tear_down(Trial* t) noexcept nogil:
+    fifo_free(t.a)
+    fifo_free(t.b)
+    fast_free(t.fast)
+    spsc_free(t.spsc)
+    window_free(t.window)
+    free(t.slots.next)
+    free(t.a)
+    free(t.b)
+    free(t.fast)
+    free(t.spsc)
+    free(t.filled)
+    free(t.drained)
+    free(t.turn)
+    free(t.slots)
+    free(t.window)
+    free(t.rows)
+
+
+cdef enum:
+    FLOW
+    OWN
+    BOTH_EMPTY
+    BOTH_FULL
+    SEALING
+    TURNS
+    PARK_FIFO
+    PARK_FAST
+    PARK_LIGHT
+    FAST
+    SPSC
+    MUTEX
+    SLOTS
+    WINDOW
+
+SCENARIOS = ("flow", "own", "both_empty", "both_full", "seal", "turns", "park_fifo", "park_fast", "park_light", "fast", "spsc", "mutex",
+             "slots", "window")
+
+cdef int[14] _fibres = [4, 3, 2, 2, 4, 4, 4, 4, 4, 4, 2, 3, 3, 3]
+cdef uint32_t[14] _capacities = [2, 3, 1, 1, 2, 12, 2, 2, 2, 2, 2, 2, 2, 2]
+cdef Scenario[14] _scenarios = [_flow, _own, _both_empty, _both_full, _seal, _turns, _park, _park, _park, _fast, _spsc, _mutex, _slots,
+                                _window]
+
+
+cdef int _try(int which, uint64_t seed, int* check) noexcept nogil:
+    # One schedule of one scenario: its verdict, after a look at what it left behind.
+    cdef Trial t
+    cdef int verdict
+    cdef int64_t i
+    memset(&t, 0, sizeof(t))
+    _set_up(&t, seed, _capacities[which], which == PARK_LIGHT)
+    t.kind = 0 if which == PARK_FIFO else 1
+    if which == BOTH_FULL:
+        fifo_push(t.a, 0)
+        fifo_push(t.b, 0)
+    if which == TURNS:
+        for i in range(12):
+            fifo_push(t.a, <uint32_t>i)
+    verdict = _run(seed, _fibres[which], _scenarios[which], &t, 20000)
+    check[0] = what()
+    if verdict == 0:
+        if which == BOTH_EMPTY and t.answer[0] == RING_EMPTY and t.answer[1] == RING_EMPTY:
+            check[0] = 20
+        elif which == BOTH_FULL and t.answer[0] == RING_FULL and t.answer[1] == RING_FULL:
+            check[0] = 21
+        elif which == SEALING and t.pushed != t.popped:
+            check[0] = 22
+        elif which == TURNS and t.popped != 12:
+            check[0] = 23
+        elif which == MUTEX and t.rows[0].get() != 9:
+            check[0] = 24
+        elif which == SLOTS and t.rows[0].get() + t.rows[1].get() != 9:
+            check[0] = 25
+        verdict = 1 if check[0] else 0
+    _tear_down(&t)
+    return verdict
+
+
+def explore(str scenario, uint64_t first, uint64_t count, relaxed=(), unordered=()):
+    """Run a scenario under the schedules of the seeds from ``first`` on, with the orders of some edges weakened.
+
+    Parameters
+    ----------
+    relaxed : sequence of str
+        Edges that become relaxed.
+    unordered : sequence of str
+        Edges that lose their place in the one order of all seq_cst operations, and stay acquire and release.
+
+    Returns
+    -------
+    tuple or None
+        Of the first schedule that went wrong: seed, verdict, and which check of the scenario failed. None: all were fine.
+    """
+    cdef int which = SCENARIOS.index(scenario), verdict = 0, check = 0
+    cdef uint64_t seed = first
+    mutate(0, kRelaxed)
+    for edge in unordered:
+        mutate(EDGES[edge], kAcqRel)
+    for edge in relaxed:
+        mutate(EDGES[edge], kRelaxed)
+    with nogil:
+        while seed < first + count:
+            verdict = _try(which, seed, &check)
+            if verdict != 0:
+                break
+            seed += 1
+        mutate(0, kRelaxed)
+    return None if verdict == 0 else (seed, VERDICTS[verdict], check)
+
+
+CALLS = ("push", "pop", "pop_many", "seal", "turn_take", "turn_give", "fast_push", "fast_pop")
+
+
+def suspended(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled):
+    """Suspend a thread for good before the at-th atomic operation of one call, and let four others push and pop.
+
+    The ring holds four, and ``filled`` at the start. Returns the verdict, the labels of the operation (None: the call has fewer), and how
+    many calls the others made since then, and succeeded with.
+    """
+    cdef Trial t
+    cdef int verdict
+    cdef uint64_t labels
+    cdef int32_t _i
+    memset(&t, 0, sizeof(t))
+    t.kind = CALLS.index(call)
+    t.want = want
+    with nogil:
+        _set_up(&t, seed, 4, False)
+        fast_free(t.fast)
+        fast_init(t.fast, 4, _start_of(seed))
+        for _i in range(filled):
+            fifo_push(t.a, 1)
+            fast_push(t.fast, 1)
+        suspend(0, at)
+        verdict = _run(seed, 5, _crowd, &t, <uint64_t>want * 2000)
+        suspend(-1, 0)
+        labels = suspended_at()
+        _tear_down(&t)
+    names = None
+    if labels:
+        names = sorted(name for name, edge in EDGES.items() if labels >> <int>edge & 1)
+    return VERDICTS[verdict], names, t.calls, t.good

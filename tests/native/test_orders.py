@@ -1,0 +1,143 @@
+"""Every memory order of the rings, parking, slab and window: under the seeded scheduler, whole and weakened edge by edge.
+
+The scheduler (schedule.hpp) runs the same .pxd code on fibres, with atomics that may return any old value which the orders allow, and
+reports races on what the atomics guard. So an edge whose weakening nobody notices here is one that has not been tested, or is
+not needed; those are listed with the argument.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+if os.environ.get("QUEUECORE_SANITIZED_TREE"):
+    pytest.skip("one thread on many stacks is nothing for a sanitizer", allow_module_level=True)
+_schedule = pytest.importorskip("queuecore._core._schedule", reason="this build has no scheduler (QUEUECORE_TESTING=1)")
+
+SEEDS = 10_000
+
+# Which scenario notices that an edge is relaxed.
+NOTICED = {
+    "R2": "seal",
+    "R3": "both_full",
+    "R4": "flow",
+    "R8": "flow",
+    "R9": "both_full",
+    "R10": "turns",
+    "R11": "turns",
+    "R12": "seal",
+    **dict.fromkeys(("V1", "V2", "V3", "V4"), "fast"),
+    **dict.fromkeys(("W1", "W2", "W3", "W4"), "spsc"),
+    "P3": "park_fast",
+    "N1": "park_fast",
+    "membarrier": "park_light",
+    "T1": "mutex",
+    "T2": "window",
+    "T3": "mutex",
+    **dict.fromkeys(("S1", "S2"), "slots"),
+    **dict.fromkeys(("B1", "B2", "B3", "B4", "B5", "B6", "B7"), "window"),
+}
+
+# These need R8 to be less than it is: a seq_cst load of a cell sees the last push into it, as the scheduler takes the order in which things
+# are executed for the order of all seq_cst operations. On a machine that lets the store of tail or head overtake the one before it,
+# which the scheduler does not model, nothing but these edges keeps a push or pop from being missed by who has seen a later one. With
+# R8 acquire and no more, the scheduler sees that they carry this alone.
+NOTICED_WITHOUT_ORDER_OF_R8 = ("R1", "R5", "R6", "R7", "R9")
+
+# What being seq_cst, more than acquire and release, is for.
+ORDERED = {"R3": "both_full", "R4": "both_empty", "R8": "both_empty", "R9": "both_full"}
+
+# Nothing in the model can show these.
+UNNOTICED = {
+    "P1": "The fence P3 (or the barrier in its place) follows at once: it orders the count before the look at the condition for every "
+    "notifier whose fence N1 comes later, and for an earlier one shows the waiter the change. Stays seq_cst so that the pair can be "
+    "read without that argument; on x86-64 a read-modify-write costs the same with any order.",
+    "N2": "Who reads the new epoch has counted itself after the notifier's fence N1, so that its own fence P3 shows it the change already.",
+}
+
+
+@pytest.mark.parametrize("scenario", _schedule.SCENARIOS)
+def test_no_schedule_goes_wrong(scenario):
+    assert _schedule.explore(scenario, 1, SEEDS) is None
+
+
+def test_every_edge_is_accounted_for():
+    assert {*NOTICED, *NOTICED_WITHOUT_ORDER_OF_R8, *UNNOTICED} == set(_schedule.EDGES)
+
+
+@pytest.mark.parametrize(("edge", "scenario"), NOTICED.items())
+def test_a_relaxed_edge_is_noticed(edge, scenario):
+    assert _schedule.explore(scenario, 1, SEEDS, relaxed=[edge]) is not None
+
+
+@pytest.mark.parametrize(("edge", "scenario"), ORDERED.items())
+def test_an_edge_that_leaves_the_one_order_is_noticed(edge, scenario):
+    seed, verdict, check = _schedule.explore(scenario, 1, SEEDS, unordered=[edge])
+    assert (verdict, check) == ("wrong", {"both_empty": 20, "both_full": 21}[scenario])
+
+
+@pytest.mark.parametrize("edge", NOTICED_WITHOUT_ORDER_OF_R8)
+def test_what_indices_pass_on(edge):
+    assert _schedule.explore("own", 1, SEEDS, unordered=["R8"]) is None
+    assert _schedule.explore("own", 1, SEEDS, unordered=["R8"], relaxed=[edge]) is not None
+
+
+@pytest.mark.parametrize("edge", UNNOTICED)
+def test_an_edge_that_nothing_can_show(edge):
+    for scenario in _schedule.SCENARIOS:
+        assert _schedule.explore(scenario, 1, SEEDS // 10, relaxed=[edge]) is None
+
+
+# ---- A thread that stops anywhere holds back nobody.
+
+# The operations of each call that have a label; each must have been the one before which the call was suspended.
+STEPS = {
+    "push": {"R1", "R2", "R3", "R4", "R5", "R6"},
+    "pop": {"R7", "R8", "R9"},
+    "pop_many": {"R7", "R8", "R9"},
+    "seal": {"R1", "R2", "R6", "R12"},
+    "turn_take": {"R10"},
+    "turn_give": {"R11"},
+}
+WANT = 1000
+
+
+def stops(call: str):
+    """Suspend a call before each of its operations, with an empty, a half full and a full ring; yield what came of it."""
+    for filled in (0, 2, 4):
+        for seed in range(12):
+            at = 1
+            while True:
+                verdict, labels, calls, good = _schedule.suspended(call, at, seed, WANT, filled)
+                if labels is None:
+                    break
+                yield set(labels), verdict, calls, good
+                at += 1
+
+
+@pytest.mark.parametrize("call", ["push", "pop", "pop_many", "seal", "turn_take"])
+def test_a_suspended_thread_holds_back_nobody(call):
+    seen: set[str] = set()
+    for labels, verdict, _, good in stops(call):
+        assert verdict == "fine"
+        # Who was half way through its call at that moment may find nothing more at the end.
+        assert good >= 4 * WANT - 12, f"suspended before {labels}"
+        seen |= labels
+    assert seen == STEPS[call]
+
+
+def test_who_holds_the_turn_holds_back_pops_but_not_their_answers():
+    for labels, verdict, calls, good in stops("turn_give"):
+        assert labels == STEPS["turn_give"]
+        assert verdict == "fine"
+        assert calls == 4 * 20 * WANT  # each was answered, nearly all with FULL or TURN
+        assert good <= 12
+
+
+@pytest.mark.parametrize(("call", "label"), [("fast_push", "V2"), ("fast_pop", "V4")])
+def test_the_fast_ring_is_not_lock_free(call, label):
+    # What the tests above would see if a ring were not.
+    held_back = [good for labels, _, _, good in stops(call) if label in labels]
+    assert held_back
+    assert max(held_back) <= 12
