@@ -71,6 +71,7 @@ cdef extern from *:
       Atomic<uint32_t> over{0};  // 1: `result` is there, and a thread in line need not wait on
       bool lined = false;        // under the side's lock
       bool joined = false;
+      bool parked = false;       // counted among those that wait
       bool early = false;        // it came while the queue was open
       bool up_to = false;
       bool closes = false;
@@ -90,6 +91,7 @@ cdef extern from *:
       bool turn;                         // the line has the side's turn
       Atomic<uint32_t> dirty;            // somebody found the lock taken
       alignas(kLine) Atomic<int32_t> waiting;  // operations in line
+      Atomic<int32_t> parked;            // threads that wait; a statistic
       Atomic<int64_t> blocked_ns;
     };
 
@@ -139,6 +141,7 @@ cdef extern from *:
         Atomic[uint32_t] over
         bint lined
         bint joined
+        bint parked
         bint early
         bint up_to
         bint closes
@@ -157,6 +160,7 @@ cdef extern from *:
         bint turn
         Atomic[uint32_t] dirty
         Atomic[int32_t] waiting
+        Atomic[int32_t] parked
         Atomic[int64_t] blocked_ns
 
     cppclass BagRow "queuecore::BagRow":
@@ -640,6 +644,12 @@ cdef inline bint hand_unsettled(Hand* h) noexcept nogil:
 
 # Waiting
 
+cdef inline void _unpark(Side* s, Op* op) noexcept nogil:
+    if op.parked:
+        op.parked = False
+        s.parked.fetch_sub(1, kRelaxed)
+
+
 cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t until) noexcept nogil:
     # Joins the line, and waits until the operation is over, at most up to `until`: HAND_SLICE then.
     cdef Side* s = &h.side[which]
@@ -661,14 +671,21 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t un
         hand_settle(h, random)
     for _spin in range(SPINS):  # ends with the operation, or when parking costs less
         if op.over.load(kAcquire):  # L8 acquire: pairs with L5
+            _unpark(s, op)
             return op.result
         cpu_pause()
+    if not op.parked:
+        op.parked = True
+        s.parked.fetch_add(1, kRelaxed)  # relaxed: a statistic
     since = monotonic_ns()
     while not op.over.load(kAcquire):  # L8
         if futex_wait(&op.over, 0, until) != 0 and monotonic_ns() >= until:
             break
     s.blocked_ns.fetch_add(monotonic_ns() - since, kRelaxed)  # relaxed: a statistic
-    return op.result if op.over.load(kAcquire) else HAND_SLICE  # L8
+    if not op.over.load(kAcquire):  # L8
+        return HAND_SLICE
+    _unpark(s, op)
+    return op.result
 
 
 cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint more) noexcept nogil:
@@ -685,6 +702,7 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept 
     # result, if it was over by then, else HAND_SLICE.
     cdef Side* s = &h.side[which]
     cdef int rc = HAND_SLICE
+    _unpark(s, op)
     if not op.joined:
         return rc
     if op.over.load(kAcquire) and not op.lined:  # L8; written before L5
