@@ -178,7 +178,8 @@ def early_end() -> dict[str, object]:
 
 
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
-    job.__name__: job for job in (window, parking, slots, buffers, fifo, values, pipeline, early_end, race, overflow, shift)
+    job.__name__: job
+    for job in (window, parking, slots, buffers, fifo, values, pipeline, early_end, race, overflow, shift)
 }
 
 

@@ -1,8 +1,8 @@
-"""Every memory order of the rings, parking, slab and window: under the seeded scheduler, whole and weakened edge by edge.
+"""Every memory order of the rings, parking, slab and window, whole and weakened, under the seeded scheduler.
 
-The scheduler (schedule.hpp) runs the same .pxd code on fibres, with atomics that may return any old value which the orders allow, and
-reports races on what the atomics guard. So an edge whose weakening nobody notices here is one that has not been tested, or is
-not needed; those are listed with the argument.
+The scheduler (schedule.hpp) runs the same .pxd code on fibres, with atomics that may return any old value which the
+orders allow, and reports races on what the atomics guard. So an edge whose weakening nobody notices here is one that
+has not been tested, or is not needed; those are listed with the argument.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ NOTICED = {
     **dict.fromkeys(("B1", "B2", "B3", "B4", "B5", "B6", "B7"), "window"),
 }
 
-# These need R8 to be less than it is: a seq_cst load of a cell sees the last push into it, as the scheduler takes the order in which things
-# are executed for the order of all seq_cst operations. On a machine that lets the store of tail or head overtake the one before it,
-# which the scheduler does not model, nothing but these edges keeps a push or pop from being missed by who has seen a later one. With
-# R8 acquire and no more, the scheduler sees that they carry this alone.
+# These need R8 to be less than it is: a seq_cst load of a cell sees the last push into it, as the scheduler takes the
+# order in which things are executed for the order of all seq_cst operations. On a machine that lets the store of tail
+# or head overtake the one before it, which the scheduler does not model, nothing but these edges keeps a push or pop
+# from being missed by who has seen a later one. With R8 acquire and no more, the scheduler sees that they carry this
+# alone.
 NOTICED_WITHOUT_ORDER_OF_R8 = ("R1", "R5", "R6", "R7", "R9")
 
 # What being seq_cst, more than acquire and release, is for.
@@ -50,10 +51,11 @@ ORDERED = {"R3": "both_full", "R4": "both_empty", "R8": "both_empty", "R9": "bot
 
 # Nothing in the model can show these.
 UNNOTICED = {
-    "P1": "The fence P3 (or the barrier in its place) follows at once: it orders the count before the look at the condition for every "
-    "notifier whose fence N1 comes later, and for an earlier one shows the waiter the change. Stays seq_cst so that the pair can be "
-    "read without that argument; on x86-64 a read-modify-write costs the same with any order.",
-    "N2": "Who reads the new epoch has counted itself after the notifier's fence N1, so that its own fence P3 shows it the change already.",
+    "P1": "The fence P3 (or the barrier in its place) follows at once: it orders the count before the look at the "
+    "condition for every notifier whose fence N1 comes later, and for an earlier one shows the waiter the change. "
+    "Stays seq_cst so that the pair can be read without that argument; any read-modify-write of x86-64 costs the same.",
+    "N2": "Who reads the new epoch has counted itself after the notifier's fence N1, so that its own fence P3 shows it "
+    "the change already.",
 }
 
 
@@ -104,7 +106,7 @@ WANT = 1000
 
 
 def stops(call: str):
-    """Suspend a call before each of its operations, with an empty, a half full and a full ring; yield what came of it."""
+    """Suspend a call before each of its operations, the ring empty, half full and full; yield what came of it."""
     for filled in (0, 2, 4):
         for seed in range(12):
             at = 1

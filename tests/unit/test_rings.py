@@ -16,7 +16,7 @@ tokens = st.integers(0, SEAL - 1)
 
 @st.composite
 def rings(draw):
-    """Return a capacity, and a start of the indices shortly before something wraps: 32 bits, 40 bits of laps, the word."""
+    """Return a capacity, and a start shortly before something wraps: 32 bits, 40 bits of laps, the word."""
     capacity = draw(st.integers(1, 9))
     size = 2
     while size < capacity + 1:

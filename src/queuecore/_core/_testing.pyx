@@ -13,17 +13,18 @@ from queuecore._core.atoms cimport (
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
-    Atomic, Batch, EventCount, FastRing, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn, Window, alloc_lines,
-    cpu_pause, iovec, kRelaxed, layout_hash, monotonic_ns)
+    Atomic, Batch, EventCount, FastRing, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn, Window,
+    alloc_lines, cpu_pause, iovec, kRelaxed, layout_hash, monotonic_ns)
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
-    fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size, fifo_turn_give,
-    fifo_turn_take, ring_backoff, spsc_free, spsc_init, spsc_pop, spsc_pop_many, spsc_push, spsc_push_many)
+    fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size,
+    fifo_turn_give, fifo_turn_take, ring_backoff, spsc_free, spsc_init, spsc_pop, spsc_pop_many, spsc_push,
+    spsc_push_many)
 from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.window cimport (
-    window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open, window_ready,
-    window_take)
+    window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open,
+    window_ready, window_take)
 
 check_layout(layout_hash())
 
@@ -694,7 +695,8 @@ cdef void _ring_consume(RingJob* job, int64_t* last) noexcept nogil:
 
 
 cdef void _ring_gather(RingJob* job, int64_t* last) noexcept nogil:
-    # Takes `gather` rows under one turn, in as many pops as it needs: no row of any producer may be missing between them.
+    # Takes `gather` rows under one turn, in as many pops as it needs: no row of any producer may be missing between
+    # them.
     cdef uint32_t[64] tokens
     cdef uint32_t have
     cdef int32_t i
@@ -756,15 +758,15 @@ cdef void _ring_run(RingJob* job, StepFn step, int32_t threads) noexcept nogil:
     free(job.runner)
 
 
-def stress_fifo(int producers, int singles, int gatherers, int64_t rounds, uint32_t capacity, uint64_t start=0, int64_t seal_at=0,
-                uint32_t gather=8):
-    """Rows through a ring and back through another, until it is sealed: by the last producer, or at the pop of that number.
+def stress_fifo(int producers, int singles, int gatherers, int64_t rounds, uint32_t capacity, uint64_t start=0,
+                int64_t seal_at=0, uint32_t gather=8):
+    """Rows through a ring and back through another, until the last producer, or the pop of that number, seals it.
 
     Returns
     -------
     dict
-        Counts of what must not happen: ``lost``, ``twice``, ``disorder`` (of one producer, at one consumer), ``gaps`` (within a turn),
-        ``late`` (pushes after the seal). And ``popped``, which is how many pushes were taken.
+        Counts of what must not happen: ``lost``, ``twice``, ``disorder`` (of one producer, at one consumer), ``gaps``
+        (within a turn), ``late`` (pushes after the seal). And ``popped``, which is how many pushes were taken.
     """
     cdef RingJob* job = <RingJob*>alloc_lines(sizeof(RingJob))
     cdef int64_t i, taken = 0, most = capacity + producers + 64 * gatherers
@@ -787,8 +789,8 @@ def stress_fifo(int producers, int singles, int gatherers, int64_t rounds, uint3
     try:
         return {
             "lost": job.lost.load(kRelaxed), "twice": job.twice.load(kRelaxed), "disorder": job.disorder.load(kRelaxed),
-            "gaps": job.gaps.load(kRelaxed), "late": job.late.load(kRelaxed), "uncounted": taken - job.popped.load(kRelaxed),
-            "popped": taken}
+            "gaps": job.gaps.load(kRelaxed), "late": job.late.load(kRelaxed),
+            "uncounted": taken - job.popped.load(kRelaxed), "popped": taken}
     finally:
         fifo_free(job.fifo)
         fifo_free(job.spare)

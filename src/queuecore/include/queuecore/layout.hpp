@@ -182,10 +182,9 @@ struct Leaf {
 
 // Changes with the size of any shared struct: modules compare it at import (Cython checks cdef classes only).
 constexpr uint64_t layout_hash() {
-  const uint64_t sizes[] = {sizeof(Fault),     sizeof(EventCount), sizeof(Turn),  sizeof(StopFlag),
-                            sizeof(SlotStack), sizeof(Slab),       sizeof(Batch), sizeof(Window),
-                            sizeof(Runner),    sizeof(FileEntry),  sizeof(Leaf),
-                            sizeof(FifoRing),  sizeof(FastRing),   sizeof(SpscRing)};
+  const uint64_t sizes[] = {sizeof(Fault), sizeof(EventCount), sizeof(Turn),     sizeof(StopFlag), sizeof(SlotStack),
+                            sizeof(Slab),  sizeof(Batch),      sizeof(Window),   sizeof(Runner),   sizeof(FileEntry),
+                            sizeof(Leaf),  sizeof(FifoRing),   sizeof(FastRing), sizeof(SpscRing)};
   uint64_t h = 1469598103934665603u;
   for (uint64_t s : sizes) h = (h ^ s) * 1099511628211u;
   return h;
