@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections import deque
 
 import pytest
@@ -176,3 +178,13 @@ def test_values_against_a_deque(kind, ring, calls):
             assert made.pop_many(n) is None
         else:
             assert made.pop_many(n) == [rows.popleft() for _ in range(min(n, len(rows)))]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only there is the barrier used")
+def test_parking_is_light_also_in_a_forked_child():
+    if not _testing.light_parking():
+        pytest.skip("this kernel has no membarrier, or refuses it")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if _testing.light_parking() and _testing.stress_blocking(1, 200, True) == 0 else 1)
+    assert os.waitpid(child, 0)[1] == 0

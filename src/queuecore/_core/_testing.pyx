@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 from queuecore._core.atoms cimport (
-    buffer_give, buffer_take, check_layout, live_threads as native_live_threads, registry_remove, syscalls)
+    buffer_give, buffer_take, check_layout, light_notify, live_threads as native_live_threads, registry_remove, syscalls)
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
@@ -629,6 +629,8 @@ cdef struct RingJob:
     FifoRing* spare  # rows that are free
     FastRing* fast
     SpscRing* spsc
+    EventCount* filled
+    EventCount* drained
     Row* rows
     int32_t producers, singles, gatherers
     int64_t rounds, seal_at
@@ -866,6 +868,62 @@ def stress_pairs(str kind, int pairs, int64_t rounds, uint32_t capacity, uint64_
     free(job.rows)
     free(job)
     return sum
+
+
+cdef int _blocking_step(void* context, int32_t worker) noexcept nogil:
+    # Even workers push into a ring of two, odd ones pop; whoever can't go on parks.
+    cdef RingJob* job = <RingJob*>context
+    cdef bint pusher = worker % 2 == 0
+    cdef EventCount* mine = job.drained if pusher else job.filled
+    cdef EventCount* theirs = job.filled if pusher else job.drained
+    cdef uint32_t token = 0, epoch
+    cdef int64_t number, sum = 0
+    cdef int rc
+    for number in range(job.rounds):
+        rc = fifo_push(job.fifo, <uint32_t>(number % 1000)) if pusher else fifo_pop(job.fifo, &token, False)
+        while rc != RING_OK:
+            epoch = event_prepare(mine)
+            rc = fifo_push(job.fifo, <uint32_t>(number % 1000)) if pusher else fifo_pop(job.fifo, &token, False)
+            if rc == RING_OK:
+                event_cancel(mine, epoch)
+            else:
+                event_wait(mine, epoch, -1)
+        event_notify(theirs, 1)
+        sum += number % 1000 if pusher else -<int64_t>token
+    job.popped.fetch_add(sum, kRelaxed)  # relaxed: read when the threads have ended
+    return STEP_DONE
+
+
+def stress_blocking(int pairs, int64_t rounds, bint light):
+    """Tokens through a ring of two, between native threads that park on both sides; hangs if a wake-up is lost.
+
+    Returns
+    -------
+    int
+        The sum of what was pushed less the sum of what was popped: 0.
+    """
+    cdef RingJob* job = <RingJob*>alloc_lines(sizeof(RingJob))
+    cdef int64_t sum
+    job.fifo = <FifoRing*>alloc_lines(sizeof(FifoRing))
+    job.filled = <EventCount*>alloc_lines(sizeof(EventCount))
+    job.drained = <EventCount*>alloc_lines(sizeof(EventCount))
+    job.filled.light = job.drained.light = light and light_notify()
+    fifo_init(job.fifo, 2, 0)
+    job.rounds = rounds
+    with nogil:
+        _ring_run(job, _blocking_step, 2 * pairs)
+    sum = job.popped.load(kRelaxed)
+    fifo_free(job.fifo)
+    free(job.fifo)
+    free(job.filled)
+    free(job.drained)
+    free(job)
+    return sum
+
+
+def light_parking():
+    """Whether event counts may be light here: the kernel has membarrier, and this build may use it."""
+    return bool(light_notify())
 
 
 # Bugs on purpose
