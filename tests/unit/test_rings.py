@@ -181,10 +181,11 @@ def test_values_against_a_deque(kind, ring, calls):
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only there is the barrier used")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on, where there are threads
 def test_parking_is_light_also_in_a_forked_child():
     if not _testing.light_parking():
         pytest.skip("this kernel has no membarrier, or refuses it")
     child = os.fork()
     if child == 0:
         os._exit(0 if _testing.light_parking() and _testing.stress_blocking(1, 200, True) == 0 else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
