@@ -91,6 +91,59 @@ def test_an_edge_that_nothing_can_show(edge):
         assert _schedule.explore(scenario, 1, SEEDS // 10, relaxed=[edge]) is None
 
 
+# ---- What is answered could have been answered one call after the other.
+
+
+def apply(capacity: int, state: tuple[tuple[int, ...], bool], name: str, tokens: tuple[int, ...], answer):
+    """Return the state after a call that gives this answer, or None if it can't be given."""
+    rows, sealed = state
+    if name == "seal":
+        return (rows, True) if answer is not sealed else None
+    if name == "push":
+        expected = "sealed" if sealed else "full" if len(rows) == capacity else "ok"
+        if answer != expected:
+            return None
+        return (rows + tokens, sealed) if answer == "ok" else state
+    if answer == "ok":  # pop_many takes what it likes, at least one
+        return (rows[len(tokens) :], sealed) if rows[: len(tokens)] == tokens else None
+    return state if not rows and answer == ("sealed" if sealed else "empty") else None
+
+
+def linearizable(capacity: int, calls: list) -> bool:
+    """Whether the calls, each at some moment between its begin and its end, are those of a queue."""
+    dead: set[tuple] = set()
+
+    def search(left: frozenset[int], state: tuple) -> bool:
+        if not left:
+            return True
+        if (left, state) in dead:
+            return False
+        first_end = min(calls[i][1] for i in left)
+        for i in left:
+            if calls[i][0] < first_end:
+                after = apply(capacity, state, *calls[i][2:])
+                if after is not None and search(left - {i}, after):
+                    return True
+        dead.add((left, state))
+        return False
+
+    return search(frozenset(range(len(calls))), ((), False))
+
+
+def test_histories_are_linearizable():
+    answers = set()
+    for seed in range(1, SEEDS):
+        capacity, calls = _schedule.history(seed)
+        assert linearizable(capacity, calls), (seed, calls)
+        answers |= {call[2:3] + call[4:] for call in calls}
+    assert answers >= {("push", "full"), ("push", "sealed"), ("pop", "empty"), ("pop", "sealed"), ("seal", False)}
+
+
+@pytest.mark.parametrize("edge", ["R2", "R3", "R4", "R8", "R9"])
+def test_histories_need_the_one_order(edge):
+    assert not all(linearizable(*_schedule.history(seed, [edge])) for seed in range(1, 5 * SEEDS))
+
+
 # ---- A thread that stops anywhere holds back nobody.
 
 # The operations of each call that have a label; each must have been the one before which the call was suspended.

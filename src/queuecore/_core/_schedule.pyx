@@ -41,10 +41,19 @@ EDGES = {
     "N1": N1, "N2": N2, "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4,
     "B5": B5, "B6": B6, "B7": B7, "membarrier": kMembarrier}
 
+ANSWERS = {RING_OK: "ok", RING_EMPTY: "empty", RING_FULL: "full", RING_SEALED: "sealed"}
 VERDICTS = ("fine", "wrong", "race", "all asleep", "endless")
 
 cdef enum:
     MOST_ROWS = 64
+
+cdef struct Call:
+    int what
+    int answer
+    uint32_t token
+    uint32_t[2] tokens
+    int64_t begin
+    int64_t end
 
 # All that the scenarios share. What is not Plain or atomic belongs to one fibre, or is the test's own book-keeping,
 # which the fibres, being one thread, may share.
@@ -63,7 +72,8 @@ cdef struct Trial:
     int64_t pushed, popped, calls, good, want
     int64_t[MOST_ROWS] seen
     int64_t[8] answer
-    uint64_t start
+    Call[9] calls_made
+    int64_t now
 
 ctypedef void (*Scenario)(void*, int) noexcept nogil
 
@@ -103,6 +113,29 @@ cdef void _flow(void* context, int me) noexcept nogil:
             cpu_pause()
         for i in range(rc):
             _took(t, last, tokens[i])
+
+
+cdef void _history(void* context, int me) noexcept nogil:
+    # Each makes three calls at random, and writes down when each began and ended and what it gave.
+    cdef Trial* t = <Trial*>context
+    cdef Call* call
+    cdef int i
+    for i in range(3):
+        call = &t.calls_made[3 * me + i]
+        call.what = <int>random(8)
+        call.token = 8 * me + i
+        call.begin = t.now
+        t.now += 1
+        if call.what < 4:
+            call.answer = fifo_push(t.a, call.token)
+        elif call.what < 6:
+            call.answer = fifo_pop(t.a, call.tokens, False)
+        elif call.what == 6:
+            call.answer = fifo_pop_many(t.a, call.tokens, 2, False)
+        else:
+            call.answer = fifo_seal(t.a)
+        call.end = t.now
+        t.now += 1
 
 
 cdef void _own(void* context, int me) noexcept nogil:
@@ -567,6 +600,32 @@ def explore(str scenario, uint64_t first, uint64_t count, relaxed=(), unordered=
             seed += 1
         mutate(0, kRelaxed)
     return None if verdict == 0 else (seed, VERDICTS[verdict], check)
+
+
+def history(uint64_t seed, unordered=()):
+    """Return what three threads did to a ring of one or two: (begin, end, call, its tokens, answer) of each call."""
+    cdef Trial t
+    cdef int i, k, verdict
+    memset(&t, 0, sizeof(t))
+    mutate(0, kRelaxed)
+    for edge in unordered:
+        mutate(EDGES[edge], kAcqRel)
+    _set_up(&t, seed, 1 + seed % 2, False)
+    verdict = _run(seed, 3, _history, &t, 20000)
+    _tear_down(&t)
+    mutate(0, kRelaxed)
+    if verdict != 0:
+        raise AssertionError(VERDICTS[verdict])
+    made = []
+    for i in range(9):
+        call = t.calls_made[i]
+        name = "push" if call.what < 4 else "seal" if call.what == 7 else "pop"
+        tokens = [call.token] if name == "push" else []
+        if name == "pop":
+            tokens = [call.tokens[k] for k in range(max(0, call.answer))]
+        answer = bool(call.answer) if name == "seal" else ANSWERS[min(call.answer, 1)]
+        made.append((call.begin, call.end, name, tuple(tokens), answer))
+    return 1 + seed % 2, made
 
 
 CALLS = ("push", "pop", "pop_many", "seal", "turn_take", "turn_give", "fast_push", "fast_pop")

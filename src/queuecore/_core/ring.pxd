@@ -149,8 +149,9 @@ cdef inline int _fifo_put(FifoRing* r, uint32_t token) noexcept nogil:
     # one.
     p = r.tail.load(order(R1, kAcquire))
     while True:
-        # R2 acquire: pairs with R12; who is told SEALED sees what was written before the seal. Linearizes here: SEALED.
-        x = _fifo_cell(r, p).load(order(R2, kAcquire))
+        # R2 seq_cst: pairs with R12; who is told SEALED sees what was written before the seal, and who was not sees no
+        # seal that was answered before this. Linearizes here: SEALED, and FULL, see R3.
+        x = _fifo_cell(r, p).load(order(R2, kSeqCst))
         ahead = _fifo_ahead(r, p, x)
         if ahead == 0 and <uint32_t>(x & TOKEN_MASK) == SEAL:
             return RING_SEALED
@@ -164,7 +165,8 @@ cdef inline int _fifo_put(FifoRing* r, uint32_t token) noexcept nogil:
             continue
         # Relaxed: I6. The seal needs no room: I2.
         if token != SEAL and <int64_t>(p - r.head_seen.load(kRelaxed)) >= <int64_t>r.room:
-            # R3 seq_cst: pairs with R9; a pop that was answered before this is seen. Linearizes here: FULL.
+            # R3 seq_cst: pairs with R9; a pop that was answered before this is seen. head only grows, so if there is no
+            # room now, there was none at R2, when p was the next index and there was no seal.
             h = r.head.load(order(R3, kSeqCst)) & ~<uint64_t>1
             r.head_seen.store(h, kRelaxed)  # relaxed: I6
             if <int64_t>(p - h) >= <int64_t>r.room:
