@@ -82,7 +82,7 @@ def values() -> dict[str, object]:
 
 
 def blocking() -> dict[str, object]:
-    """Threads wait for a lock-free ring; with the fence on the notifier's side, and with the barrier on the waiter's."""
+    """Threads wait for a lock-free ring: with the notifier's fence, and with the waiter's barrier."""
     from queuecore._core import _testing
 
     return {
