@@ -14,14 +14,14 @@
 #   I5  The turn is a bit of head's own word: a pop by anybody but its holder expects it clear, and so can't land once
 #       it was taken.
 #   I6  head_seen holds a value that head once had: too small at worst, and then head itself is asked.
-# Progress: every operation is lock-free; fifo_turn_take, fifo_turn_give and fifo_size are wait-free. A thread that
+# Progress: every operation is lock-free; fifo_turn_take and fifo_turn_give are one atomic operation each. A thread that
 # stops anywhere in one of them holds back nobody (a holder of the turn holds back the pops of all others: that is what
 # the turn is for).
-# Linearizable: OK, FULL and EMPTY are the answers of one seq_cst operation each, marked below, so that the answers of
-# several rings agree on one order too. SEALED stays true. TURN may come late, by the time that a turn_give takes to be
-# seen.
+# Linearizable: seq_cst operations, marked below, decide on OK, FULL, EMPTY and SEALED, so that the answers of several
+# rings agree on one order too. TURN may come late, by the time that a fifo_turn_give takes to be seen.
 # Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring
-# (hours, for two cells, at full speed) could then be taken for another one. Indices are 63 bits wide.
+# (hours, for two cells, at full speed) could then be taken for another one. Indices are 63 bits wide, and may wrap if
+# there are less than 2^24 cells; but nobody counts that far.
 # Source: the idea of lap and value in one word, published by CAS, with a tail that is helped along, is Nikolaev's (NCQ,
 # in "A Scalable, Portable, and Memory-Efficient Lock-Free FIFO Queue", DISC 2019); seal and turn are our own.
 #
