@@ -5,7 +5,7 @@ Metadata and the settings of every tool are in pyproject.toml. Switches are envi
 QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma list that the compiler accepts
 QUEUECORE_DEBUG            no optimisation, full debug information, assertions on
 QUEUECORE_COVERAGE         gcov counters, with lines that name the .pyx
-QUEUECORE_TESTING          also build ``_testing``, the hooks that only tests use, and ``_schedule``, the seeded scheduler
+QUEUECORE_TESTING          also build what only tests use: ``_testing``, hooks, and ``_schedule``, the seeded scheduler
 QUEUECORE_NO_EXTENSIONS    install the Python files only; ``build_ext --inplace`` then builds the rest
 """
 

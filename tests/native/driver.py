@@ -81,6 +81,16 @@ def values() -> dict[str, object]:
     }
 
 
+def blocking() -> dict[str, object]:
+    """Threads wait for a lock-free ring: with the notifier's fence, and with the waiter's barrier."""
+    from queuecore._core import _testing
+
+    return {
+        "light" if light else "fence": [_testing.stress_blocking(pairs, rounds(5000), light) for pairs in (1, 2)]
+        for light in (False, True)
+    }
+
+
 def race() -> dict[str, object]:
     """Plain memory, written by several threads: a data race on purpose."""
     from queuecore._core import _testing
@@ -179,7 +189,7 @@ def early_end() -> dict[str, object]:
 
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
-    for job in (window, parking, slots, buffers, fifo, values, pipeline, early_end, race, overflow, shift)
+    for job in (window, parking, slots, buffers, fifo, values, blocking, pipeline, early_end, race, overflow, shift)
 }
 
 

@@ -1,8 +1,8 @@
-"""Every memory order of the rings, parking, slab and window: under the seeded scheduler, whole and weakened edge by edge.
+"""Every memory order of the rings, parking, slab and window, whole and weakened, under the seeded scheduler.
 
-The scheduler (schedule.hpp) runs the same .pxd code on fibres, with atomics that may return any old value which the orders allow, and
-reports races on what the atomics guard. So an edge whose weakening nobody notices here is one that has not been tested, or is
-not needed; those are listed with the argument.
+The scheduler (schedule.hpp) runs the same .pxd code on fibres, with atomics that may return any old value which the
+orders allow, and reports races on what the atomics guard. So an edge whose weakening nobody notices here is one that
+has not been tested, or is not needed; those are listed with the argument.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ NOTICED = {
     **dict.fromkeys(("B1", "B2", "B3", "B4", "B5", "B6", "B7"), "window"),
 }
 
-# These need R8 to be less than it is: a seq_cst load of a cell sees the last push into it, as the scheduler takes the order in which things
-# are executed for the order of all seq_cst operations. On a machine that lets the store of tail or head overtake the one before it,
-# which the scheduler does not model, nothing but these edges keeps a push or pop from being missed by who has seen a later one. With
-# R8 acquire and no more, the scheduler sees that they carry this alone.
+# These need R8 to be less than it is: a seq_cst load of a cell sees the last push into it, as the scheduler takes the
+# order in which things are executed for the order of all seq_cst operations. On a machine that lets the store of tail
+# or head overtake the one before it, which the scheduler does not model, nothing but these edges keeps a push or pop
+# from being missed by who has seen a later one. With R8 acquire and no more, the scheduler sees that they carry this
+# alone.
 NOTICED_WITHOUT_ORDER_OF_R8 = ("R1", "R5", "R6", "R7", "R9")
 
 # What being seq_cst, more than acquire and release, is for.
@@ -50,10 +51,11 @@ ORDERED = {"R3": "both_full", "R4": "both_empty", "R8": "both_empty", "R9": "bot
 
 # Nothing in the model can show these.
 UNNOTICED = {
-    "P1": "The fence P3 (or the barrier in its place) follows at once: it orders the count before the look at the condition for every "
-    "notifier whose fence N1 comes later, and for an earlier one shows the waiter the change. Stays seq_cst so that the pair can be "
-    "read without that argument; on x86-64 a read-modify-write costs the same with any order.",
-    "N2": "Who reads the new epoch has counted itself after the notifier's fence N1, so that its own fence P3 shows it the change already.",
+    "P1": "The fence P3 (or the barrier in its place) follows at once: it orders the count before the look at the "
+    "condition for every notifier whose fence N1 comes later, and for an earlier one shows the waiter the change. "
+    "Stays seq_cst so that the pair can be read without that argument; any read-modify-write of x86-64 costs the same.",
+    "N2": "Who reads the new epoch has counted itself after the notifier's fence N1, so that its own fence P3 shows it "
+    "the change already.",
 }
 
 
@@ -89,6 +91,59 @@ def test_an_edge_that_nothing_can_show(edge):
         assert _schedule.explore(scenario, 1, SEEDS // 10, relaxed=[edge]) is None
 
 
+# ---- What is answered could have been answered one call after the other.
+
+
+def apply(capacity: int, state: tuple[tuple[int, ...], bool], name: str, tokens: tuple[int, ...], answer):
+    """Return the state after a call that gives this answer, or None if it can't be given."""
+    rows, sealed = state
+    if name == "seal":
+        return (rows, True) if answer is not sealed else None
+    if name == "push":
+        expected = "sealed" if sealed else "full" if len(rows) == capacity else "ok"
+        if answer != expected:
+            return None
+        return (rows + tokens, sealed) if answer == "ok" else state
+    if answer == "ok":  # pop_many takes what it likes, at least one
+        return (rows[len(tokens) :], sealed) if rows[: len(tokens)] == tokens else None
+    return state if not rows and answer == ("sealed" if sealed else "empty") else None
+
+
+def linearizable(capacity: int, calls: list) -> bool:
+    """Whether the calls, each at some moment between its begin and its end, are those of a queue."""
+    dead: set[tuple] = set()
+
+    def search(left: frozenset[int], state: tuple) -> bool:
+        if not left:
+            return True
+        if (left, state) in dead:
+            return False
+        first_end = min(calls[i][1] for i in left)
+        for i in left:
+            if calls[i][0] < first_end:
+                after = apply(capacity, state, *calls[i][2:])
+                if after is not None and search(left - {i}, after):
+                    return True
+        dead.add((left, state))
+        return False
+
+    return search(frozenset(range(len(calls))), ((), False))
+
+
+def test_histories_are_linearizable():
+    answers = set()
+    for seed in range(1, SEEDS):
+        capacity, calls = _schedule.history(seed)
+        assert linearizable(capacity, calls), (seed, calls)
+        answers |= {call[2:3] + call[4:] for call in calls}
+    assert answers >= {("push", "full"), ("push", "sealed"), ("pop", "empty"), ("pop", "sealed"), ("seal", False)}
+
+
+@pytest.mark.parametrize("edge", ["R2", "R3", "R4", "R8", "R9"])
+def test_histories_need_the_one_order(edge):
+    assert not all(linearizable(*_schedule.history(seed, [edge])) for seed in range(1, 5 * SEEDS))
+
+
 # ---- A thread that stops anywhere holds back nobody.
 
 # The operations of each call that have a label; each must have been the one before which the call was suspended.
@@ -104,7 +159,7 @@ WANT = 1000
 
 
 def stops(call: str):
-    """Suspend a call before each of its operations, with an empty, a half full and a full ring; yield what came of it."""
+    """Suspend a call before each of its operations, the ring empty, half full and full; yield what came of it."""
     for filled in (0, 2, 4):
         for seed in range(12):
             at = 1

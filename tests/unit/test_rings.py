@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections import deque
 
 import pytest
@@ -16,7 +18,7 @@ tokens = st.integers(0, SEAL - 1)
 
 @st.composite
 def rings(draw):
-    """Return a capacity, and a start of the indices shortly before a wrap: 32 bits, 40 bits of laps, the word."""
+    """Return a capacity, and a start shortly before something wraps: 32 bits, 40 bits of laps, the word."""
     capacity = draw(st.integers(1, 9))
     size = 2
     while size < capacity + 1:
@@ -176,3 +178,14 @@ def test_values_against_a_deque(kind, ring, calls):
             assert made.pop_many(n) is None
         else:
             assert made.pop_many(n) == [rows.popleft() for _ in range(min(n, len(rows)))]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only there is the barrier used")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on, where there are threads
+def test_parking_is_light_also_in_a_forked_child():
+    if not _testing.light_parking():
+        pytest.skip("this kernel has no membarrier, or refuses it")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if _testing.light_parking() and _testing.stress_blocking(1, 200, True) == 0 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,24 +1,27 @@
 """The rings, parking, slab and window under the seeded scheduler (schedule.hpp); only for tests.
 
-The same .pxd files as everywhere, compiled with atomics whose memory is weak. A scenario is a function that a few fibres run, with
-checks of what must never be seen. ``explore`` runs it under many schedules, with the order of one edge weakened if asked to.
+The same .pxd files as everywhere, compiled with atomics whose memory is weak. A scenario is a function that a few
+fibres run, with checks of what must never be seen. ``explore`` runs it under many schedules, with the order of some
+edges weakened if asked to.
 """
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from queuecore._core.parking cimport (
-    N1, N2, P1, P3, T1, T2, T3, event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
+    N1, N2, P1, P3, T1, T2, T3, event_cancel, event_notify, event_prepare, event_wait, turn_give,
+    turn_take)
 from queuecore._core.platform cimport (
-    Atomic, Batch, EventCount, FastRing, FifoRing, MemoryOrder, Plain, SlotStack, SpscRing, Turn, Window, alloc_lines, cpu_pause,
-    kAcqRel, kRelaxed)
+    Atomic, EventCount, FastRing, FifoRing, MemoryOrder, Plain, SlotStack, SpscRing, Turn, Window, alloc_lines,
+    cpu_pause, kAcqRel, kRelaxed)
 from queuecore._core.ring cimport (
-    R1, R10, R11, R12, R2, R3, R4, R5, R6, R7, R8, R9, RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, V1, V2, V3, V4, W1, W2,
-    W3, W4, fast_free, fast_init, fast_pop, fast_pop_many, fast_push, fast_push_many, fifo_free, fifo_init, fifo_pop, fifo_pop_many,
-    fifo_push, fifo_seal, fifo_turn_give, fifo_turn_take, spsc_free, spsc_init, spsc_pop_many, spsc_push_many)
+    R1, R10, R11, R12, R2, R3, R4, R5, R6, R7, R8, R9, RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, V1, V2,
+    V3, V4, W1, W2, W3, W4, fast_free, fast_init, fast_pop, fast_pop_many, fast_push, fast_push_many, fifo_free,
+    fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_turn_give, fifo_turn_take, spsc_free, spsc_init,
+    spsc_pop_many, spsc_push_many)
 from queuecore._core.slab cimport S1, S2, slots_pop, slots_push
 from queuecore._core.window cimport (
-    B1, B2, B3, B4, B5, B6, B7, window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init,
-    window_open, window_ready, window_take)
+    B1, B2, B3, B4, B5, B6, B7, window_batch, window_done, window_ended, window_finish, window_free, window_has_room,
+    window_init, window_open, window_ready, window_take)
 
 cdef extern from "queuecore/schedule.hpp" namespace "queuecore::schedule" nogil:
     int _run "queuecore::schedule::run"(uint64_t seed, int fibres, void (*entry)(void*, int) noexcept, void* context,
@@ -33,18 +36,27 @@ cdef extern from "queuecore/schedule.hpp" namespace "queuecore::schedule" nogil:
     uint64_t random(uint64_t below) noexcept
 
 EDGES = {
-    "R1": R1, "R2": R2, "R3": R3, "R4": R4, "R5": R5, "R6": R6, "R7": R7, "R8": R8, "R9": R9, "R10": R10, "R11": R11, "R12": R12,
-    "V1": V1, "V2": V2, "V3": V3, "V4": V4, "W1": W1, "W2": W2, "W3": W3, "W4": W4, "P1": P1, "P3": P3, "N1": N1, "N2": N2,
-    "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4, "B5": B5, "B6": B6, "B7": B7,
-    "membarrier": kMembarrier}
+    "R1": R1, "R2": R2, "R3": R3, "R4": R4, "R5": R5, "R6": R6, "R7": R7, "R8": R8, "R9": R9, "R10": R10, "R11": R11,
+    "R12": R12, "V1": V1, "V2": V2, "V3": V3, "V4": V4, "W1": W1, "W2": W2, "W3": W3, "W4": W4, "P1": P1, "P3": P3,
+    "N1": N1, "N2": N2, "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4,
+    "B5": B5, "B6": B6, "B7": B7, "membarrier": kMembarrier}
 
+ANSWERS = {RING_OK: "ok", RING_EMPTY: "empty", RING_FULL: "full", RING_SEALED: "sealed"}
 VERDICTS = ("fine", "wrong", "race", "all asleep", "endless")
 
 cdef enum:
     MOST_ROWS = 64
 
-# All that the scenarios share. What is not Plain or atomic belongs to one fibre, or is the test's own book-keeping, which the fibres, being
-# one thread, may share.
+cdef struct Call:
+    int what
+    int answer
+    uint32_t token
+    uint32_t[2] tokens
+    int64_t begin
+    int64_t end
+
+# All that the scenarios share. What is not Plain or atomic belongs to one fibre, or is the test's own book-keeping,
+# which the fibres, being one thread, may share.
 cdef struct Trial:
     FifoRing* a
     FifoRing* b
@@ -60,7 +72,8 @@ cdef struct Trial:
     int64_t pushed, popped, calls, good, want
     int64_t[MOST_ROWS] seen
     int64_t[8] answer
-    uint64_t start
+    Call[9] calls_made
+    int64_t now
 
 ctypedef void (*Scenario)(void*, int) noexcept nogil
 
@@ -102,9 +115,32 @@ cdef void _flow(void* context, int me) noexcept nogil:
             _took(t, last, tokens[i])
 
 
+cdef void _history(void* context, int me) noexcept nogil:
+    # Each makes three calls at random, and writes down when each began and ended and what it gave.
+    cdef Trial* t = <Trial*>context
+    cdef Call* call
+    cdef int i
+    for i in range(3):
+        call = &t.calls_made[3 * me + i]
+        call.what = <int>random(8)
+        call.token = 8 * me + i
+        call.begin = t.now
+        t.now += 1
+        if call.what < 4:
+            call.answer = fifo_push(t.a, call.token)
+        elif call.what < 6:
+            call.answer = fifo_pop(t.a, call.tokens, False)
+        elif call.what == 6:
+            call.answer = fifo_pop_many(t.a, call.tokens, 2, False)
+        else:
+            call.answer = fifo_seal(t.a)
+        call.end = t.now
+        t.now += 1
+
+
 cdef void _own(void* context, int me) noexcept nogil:
-    # Each pushes, then pops. There is room for one token of each, so no push finds the ring full; and nobody has popped more than it has
-    # pushed, so no pop finds it empty.
+    # Each pushes, then pops. There is room for one token of each, so no push finds the ring full; and nobody has popped
+    # more than it has pushed, so no pop finds it empty.
     cdef Trial* t = <Trial*>context
     cdef uint32_t token = 0
     cdef int32_t _i
@@ -138,10 +174,10 @@ cdef void _seal(void* context, int me) noexcept nogil:
     cdef Trial* t = <Trial*>context
     cdef uint32_t token
     cdef int64_t[8] last
-    cdef int rc, i
+    cdef int rc, i, _i
     if me == 0:
         t.rows[63].set(7)
-        for i in range(<int>random(8)):
+        for _i in range(<int>random(8)):
             cpu_pause()
         if not fifo_seal(t.a) or fifo_seal(t.a):
             wrong(4)
@@ -179,7 +215,8 @@ cdef void _seal(void* context, int me) noexcept nogil:
 
 
 cdef void _turns(void* context, int me) noexcept nogil:
-    # Three take the turn and pop two tokens that must follow each other; a fourth pops without. What the holder writes belongs to it.
+    # Three take the turn and pop two tokens that must follow each other; a fourth pops without. What the holder writes
+    # belongs to it.
     cdef Trial* t = <Trial*>context
     cdef uint32_t first = 0, second = 0
     cdef int rc
@@ -253,7 +290,7 @@ cdef void _fast(void* context, int me) noexcept nogil:
     cdef Trial* t = <Trial*>context
     cdef uint64_t[2] batch
     cdef int64_t[8] last
-    cdef int i, n = 1 + (me & 1), k
+    cdef int i, _i, n = 1 + (me & 1), k
     if me < 2:
         for i in range(4 // n):
             for k in range(n):
@@ -264,7 +301,7 @@ cdef void _fast(void* context, int me) noexcept nogil:
         return
     for i in range(8):
         last[i] = -1
-    for i in range(4 // n):
+    for _i in range(4 // n):
         while not fast_pop_many(t.fast, batch, n):
             cpu_pause()
         for k in range(n):
@@ -272,7 +309,8 @@ cdef void _fast(void* context, int me) noexcept nogil:
 
 
 cdef void _spsc(void* context, int me) noexcept nogil:
-    # One pushes, one pops, up to two at a time. Rows are used again: what the popper wrote is seen by the pusher's next token.
+    # One pushes, one pops, up to two at a time. Rows are used again: what the popper wrote is seen by the pusher's next
+    # token.
     cdef Trial* t = <Trial*>context
     cdef uint64_t[2] batch
     cdef int64_t[8] last
@@ -318,7 +356,8 @@ cdef void _slots(void* context, int me) noexcept nogil:
 
 
 cdef void _window(void* context, int me) noexcept nogil:
-    # Fibre 0 consumes four batches of two rows through a window of two descriptors; 1 and 2 fill one row of each; 1 also plans.
+    # Fibre 0 consumes four batches of two rows through a window of two descriptors; 1 and 2 fill one row of each; 1
+    # also plans.
     cdef Trial* t = <Trial*>context
     cdef Window* w = t.window
     cdef uint64_t k
@@ -370,8 +409,8 @@ cdef void _window(void* context, int me) noexcept nogil:
 
 
 cdef void _crowd(void* context, int me) noexcept nogil:
-    # Fibre 0 makes one call, within which it may be suspended; 1 and 2 push, 3 and 4 pop, each until it has succeeded `want` times since
-    # then, or has tried 20 times as often.
+    # Fibre 0 makes one call, within which it may be suspended; 1 and 2 push, 3 and 4 pop, each until it has succeeded
+    # `want` times since then, or has tried 20 times as often.
     cdef Trial* t = <Trial*>context
     cdef uint32_t token = 0
     cdef uint32_t[4] tokens
@@ -488,13 +527,13 @@ cdef enum:
     SLOTS
     WINDOW
 
-SCENARIOS = ("flow", "own", "both_empty", "both_full", "seal", "turns", "park_fifo", "park_fast", "park_light", "fast", "spsc", "mutex",
-             "slots", "window")
+SCENARIOS = ("flow", "own", "both_empty", "both_full", "seal", "turns", "park_fifo", "park_fast", "park_light", "fast",
+             "spsc", "mutex", "slots", "window")
 
 cdef int[14] _fibres = [4, 3, 2, 2, 4, 4, 4, 4, 4, 4, 2, 3, 3, 3]
 cdef uint32_t[14] _capacities = [2, 3, 1, 1, 2, 12, 2, 2, 2, 2, 2, 2, 2, 2]
-cdef Scenario[14] _scenarios = [_flow, _own, _both_empty, _both_full, _seal, _turns, _park, _park, _park, _fast, _spsc, _mutex, _slots,
-                                _window]
+cdef Scenario[14] _scenarios = [
+    _flow, _own, _both_empty, _both_full, _seal, _turns, _park, _park, _park, _fast, _spsc, _mutex, _slots, _window]
 
 
 cdef int _try(int which, uint64_t seed, int* check) noexcept nogil:
@@ -544,7 +583,7 @@ def explore(str scenario, uint64_t first, uint64_t count, relaxed=(), unordered=
     Returns
     -------
     tuple or None
-        Of the first schedule that went wrong: seed, verdict, and which check of the scenario failed. None: all were fine.
+        Of the first schedule that went wrong: seed, verdict, which check of the scenario failed. None: all were fine.
     """
     cdef int which = SCENARIOS.index(scenario), verdict = 0, check = 0
     cdef uint64_t seed = first
@@ -563,14 +602,40 @@ def explore(str scenario, uint64_t first, uint64_t count, relaxed=(), unordered=
     return None if verdict == 0 else (seed, VERDICTS[verdict], check)
 
 
+def history(uint64_t seed, unordered=()):
+    """Return what three threads did to a ring of one or two: (begin, end, call, its tokens, answer) of each call."""
+    cdef Trial t
+    cdef int i, k, verdict
+    memset(&t, 0, sizeof(t))
+    mutate(0, kRelaxed)
+    for edge in unordered:
+        mutate(EDGES[edge], kAcqRel)
+    _set_up(&t, seed, 1 + seed % 2, False)
+    verdict = _run(seed, 3, _history, &t, 20000)
+    _tear_down(&t)
+    mutate(0, kRelaxed)
+    if verdict != 0:
+        raise AssertionError(VERDICTS[verdict])
+    made = []
+    for i in range(9):
+        call = t.calls_made[i]
+        name = "push" if call.what < 4 else "seal" if call.what == 7 else "pop"
+        tokens = [call.token] if name == "push" else []
+        if name == "pop":
+            tokens = [call.tokens[k] for k in range(max(0, call.answer))]
+        answer = bool(call.answer) if name == "seal" else ANSWERS[min(call.answer, 1)]
+        made.append((call.begin, call.end, name, tuple(tokens), answer))
+    return 1 + seed % 2, made
+
+
 CALLS = ("push", "pop", "pop_many", "seal", "turn_take", "turn_give", "fast_push", "fast_pop")
 
 
 def suspended(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled):
     """Suspend a thread for good before the at-th atomic operation of one call, and let four others push and pop.
 
-    The ring holds four, and ``filled`` at the start. Returns the verdict, the labels of the operation (None: the call has fewer), and how
-    many calls the others made since then, and succeeded with.
+    The ring holds four, and ``filled`` at the start. Returns the verdict, the labels of the operation (None: the call
+    has fewer), and how many calls the others made since then, and succeeded with.
     """
     cdef Trial t
     cdef int verdict

@@ -9,21 +9,22 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 from queuecore._core.atoms cimport (
-    buffer_give, buffer_take, check_layout, live_threads as native_live_threads, registry_remove, syscalls)
+    buffer_give, buffer_take, check_layout, light_notify, live_threads as native_live_threads, registry_remove, syscalls)
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
-    Atomic, Batch, EventCount, FastRing, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn, Window, alloc_lines,
-    cpu_pause, iovec, kRelaxed, layout_hash, monotonic_ns)
+    Atomic, Batch, EventCount, FastRing, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn, Window,
+    alloc_lines, cpu_pause, iovec, kRelaxed, layout_hash, monotonic_ns)
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
-    fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size, fifo_turn_give,
-    fifo_turn_take, ring_backoff, spsc_free, spsc_init, spsc_pop, spsc_pop_many, spsc_push, spsc_push_many)
+    fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size,
+    fifo_turn_give, fifo_turn_take, ring_backoff, spsc_free, spsc_init, spsc_pop, spsc_pop_many, spsc_push,
+    spsc_push_many)
 from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.window cimport (
-    window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open, window_ready,
-    window_take)
+    window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open,
+    window_ready, window_take)
 
 check_layout(layout_hash())
 
@@ -628,6 +629,8 @@ cdef struct RingJob:
     FifoRing* spare  # rows that are free
     FastRing* fast
     SpscRing* spsc
+    EventCount* filled
+    EventCount* drained
     Row* rows
     int32_t producers, singles, gatherers
     int64_t rounds, seal_at
@@ -694,7 +697,8 @@ cdef void _ring_consume(RingJob* job, int64_t* last) noexcept nogil:
 
 
 cdef void _ring_gather(RingJob* job, int64_t* last) noexcept nogil:
-    # Takes `gather` rows under one turn, in as many pops as it needs: no row of any producer may be missing between them.
+    # Takes `gather` rows under one turn, in as many pops as it needs: no row of any producer may be missing between
+    # them.
     cdef uint32_t[64] tokens
     cdef uint32_t have
     cdef int32_t i
@@ -756,15 +760,15 @@ cdef void _ring_run(RingJob* job, StepFn step, int32_t threads) noexcept nogil:
     free(job.runner)
 
 
-def stress_fifo(int producers, int singles, int gatherers, int64_t rounds, uint32_t capacity, uint64_t start=0, int64_t seal_at=0,
-                uint32_t gather=8):
-    """Rows through a ring and back through another, until it is sealed: by the last producer, or at the pop of that number.
+def stress_fifo(int producers, int singles, int gatherers, int64_t rounds, uint32_t capacity, uint64_t start=0,
+                int64_t seal_at=0, uint32_t gather=8):
+    """Rows through a ring and back through another, until the last producer, or the pop of that number, seals it.
 
     Returns
     -------
     dict
-        Counts of what must not happen: ``lost``, ``twice``, ``disorder`` (of one producer, at one consumer), ``gaps`` (within a turn),
-        ``late`` (pushes after the seal). And ``popped``, which is how many pushes were taken.
+        Counts of what must not happen: ``lost``, ``twice``, ``disorder`` (of one producer, at one consumer), ``gaps``
+        (within a turn), ``late`` (pushes after the seal). And ``popped``, which is how many pushes were taken.
     """
     cdef RingJob* job = <RingJob*>alloc_lines(sizeof(RingJob))
     cdef int64_t i, taken = 0, most = capacity + producers + 64 * gatherers
@@ -787,8 +791,8 @@ def stress_fifo(int producers, int singles, int gatherers, int64_t rounds, uint3
     try:
         return {
             "lost": job.lost.load(kRelaxed), "twice": job.twice.load(kRelaxed), "disorder": job.disorder.load(kRelaxed),
-            "gaps": job.gaps.load(kRelaxed), "late": job.late.load(kRelaxed), "uncounted": taken - job.popped.load(kRelaxed),
-            "popped": taken}
+            "gaps": job.gaps.load(kRelaxed), "late": job.late.load(kRelaxed),
+            "uncounted": taken - job.popped.load(kRelaxed), "popped": taken}
     finally:
         fifo_free(job.fifo)
         fifo_free(job.spare)
@@ -864,6 +868,62 @@ def stress_pairs(str kind, int pairs, int64_t rounds, uint32_t capacity, uint64_
     free(job.rows)
     free(job)
     return sum
+
+
+cdef int _blocking_step(void* context, int32_t worker) noexcept nogil:
+    # Even workers push into a ring of two, odd ones pop; whoever can't go on parks.
+    cdef RingJob* job = <RingJob*>context
+    cdef bint pusher = worker % 2 == 0
+    cdef EventCount* mine = job.drained if pusher else job.filled
+    cdef EventCount* theirs = job.filled if pusher else job.drained
+    cdef uint32_t token = 0, epoch
+    cdef int64_t number, sum = 0
+    cdef int rc
+    for number in range(job.rounds):
+        rc = fifo_push(job.fifo, <uint32_t>(number % 1000)) if pusher else fifo_pop(job.fifo, &token, False)
+        while rc != RING_OK:
+            epoch = event_prepare(mine)
+            rc = fifo_push(job.fifo, <uint32_t>(number % 1000)) if pusher else fifo_pop(job.fifo, &token, False)
+            if rc == RING_OK:
+                event_cancel(mine, epoch)
+            else:
+                event_wait(mine, epoch, -1)
+        event_notify(theirs, 1)
+        sum += number % 1000 if pusher else -<int64_t>token
+    job.popped.fetch_add(sum, kRelaxed)  # relaxed: read when the threads have ended
+    return STEP_DONE
+
+
+def stress_blocking(int pairs, int64_t rounds, bint light):
+    """Tokens through a ring of two, between native threads that park on both sides; hangs if a wake-up is lost.
+
+    Returns
+    -------
+    int
+        The sum of what was pushed less the sum of what was popped: 0.
+    """
+    cdef RingJob* job = <RingJob*>alloc_lines(sizeof(RingJob))
+    cdef int64_t sum
+    job.fifo = <FifoRing*>alloc_lines(sizeof(FifoRing))
+    job.filled = <EventCount*>alloc_lines(sizeof(EventCount))
+    job.drained = <EventCount*>alloc_lines(sizeof(EventCount))
+    job.filled.light = job.drained.light = light and light_notify()
+    fifo_init(job.fifo, 2, 0)
+    job.rounds = rounds
+    with nogil:
+        _ring_run(job, _blocking_step, 2 * pairs)
+    sum = job.popped.load(kRelaxed)
+    fifo_free(job.fifo)
+    free(job.fifo)
+    free(job.filled)
+    free(job.drained)
+    free(job)
+    return sum
+
+
+def light_parking():
+    """Whether event counts may be light here: the kernel has membarrier, and this build may use it."""
+    return bool(light_notify())
 
 
 # Bugs on purpose

@@ -4,8 +4,8 @@
 # it need not. A notifier makes its change visible, then calls event_notify. Any thread may do either.
 #   I1  A waiter that is counted is woken by any notifier whose change it could have missed.
 #   I2  The count of waiters may be too high (a wake is then wasted), never too low (a wake would then be lost).
-# `light`, set before anybody else knows of the event count to what atoms' light_notify() says: notifying costs no fence, and waiting
-# a system call more.
+# `light`, set before anybody else knows of the event count to what atoms' light_notify() says: notifying costs no
+# fence, and waiting a system call more.
 # Waiting blocks; notifying is lock-free, with one system call when somebody waits and none otherwise.
 # Source: the "event count" of Reed and Kanodia (1979), with the waiter count in the futex word's other half.
 #
@@ -14,8 +14,8 @@
 from libc.errno cimport EAGAIN, EINTR, ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from queuecore._core.platform cimport (
-    EventCount, Turn, compiler_fence, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kRelaxed, kRelease, kSeqCst, membarrier,
-    order)
+    EventCount, Turn, compiler_fence, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kRelaxed, kRelease, kSeqCst,
+    membarrier, order)
 
 cdef enum:
     TURN_SPINS = 100
@@ -32,12 +32,13 @@ cdef enum:
 
 
 cdef inline uint32_t event_prepare(EventCount* e) noexcept nogil:
-    # P1 seq_cst, P3 seq_cst fence: the waiter's side of the Dekker pair with N1. Either the notifier sees this count, or the waiter's
-    # next look at its condition, a plain acquire, sees the notifier's change. Acquire/release would let both miss each other.
+    # P1 seq_cst, P3 seq_cst fence: the waiter's side of the Dekker pair with N1. Either the notifier sees this count,
+    # or the waiter's next look at its condition, a plain acquire, sees the notifier's change. Acquire/release would let
+    # both miss each other.
     cdef uint32_t epoch = <uint32_t>e.word.fetch_add(<uint64_t>1 << 32, order(P1, kSeqCst))
     if e.light:
-        # P3 for both sides: a full barrier in every thread. Where it hits a notifier before its look at the count, that look sees P1;
-        # where it hits it later, the change was made before the barrier, and the waiter's look sees it.
+        # P3 for both sides: a full barrier in every thread. Where it hits a notifier before its look at the count, that
+        # look sees P1; where it hits it later, the change was made before the barrier, and the waiter's look sees it.
         membarrier()
     else:
         fence(order(P3, kSeqCst))
@@ -64,8 +65,8 @@ cdef inline int event_wait(EventCount* e, uint32_t epoch, int64_t deadline_ns) n
 
 
 cdef inline bint event_has_waiters(EventCount* e) noexcept nogil:
-    # N1 seq_cst fence, then load: pairs with P1 and P3. The caller's change is ordered before this look at the count; where waiters
-    # use membarrier(), it is enough that the compiler keeps them in this order.
+    # N1 seq_cst fence, then load: pairs with P1 and P3. The caller's change is ordered before this look at the count;
+    # where waiters use membarrier(), it is enough that the compiler keeps them in this order.
     if e.light:
         compiler_fence()
     else:

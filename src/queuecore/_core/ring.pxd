@@ -1,40 +1,47 @@
-# Rings of tokens: bounded queues of small numbers that name slots. None of them ever waits; who has to, parks (parking.pxd).
+# Rings of tokens: bounded queues of small numbers that name slots. None of them ever waits; who has to, parks
+# (parking.pxd).
 #
 # FifoRing, tokens of 24 bits. Any thread may call anything but what a comment reserves to the holder of the turn.
-#   I1  The cell of index i (cell i mod size) holds lap(i) from the moment when push i is made until index i + size is pushed. Laps
-#       only grow, so a cell says by itself what it holds, and consumers never write one.
-#   I2  head <= number of pushes <= head + capacity, and capacity < size. So no cell is written before the last token in it was
-#       popped, and one cell is always left for the seal.
-#   I3  tail <= number of pushes <= tail + 1: who pushes index i has seen tail at i, and only who has seen cell i filled with a token
-#       moves tail from i to i + 1. Hence head may pass tail by one, and indices are compared as signed distances.
-#   I4  SEAL is pushed like a token, but tail never moves past it and it is never popped. No push gets beyond tail, so none
-#       succeeds after the seal; pops take what lies before it, then find it.
-#   I5  The turn is a bit of head's own word: a pop by anybody but its holder expects it clear, and so can't land once it was taken.
+#   I1  The cell of index i (cell i mod size) holds lap(i) from the moment when push i is made until index i + size is
+#       pushed. Laps only grow, so a cell says by itself what it holds, and consumers never write one.
+#   I2  head <= number of pushes <= head + capacity, and capacity < size. So no cell is written before the last token in
+#       it was popped, and one cell is always left for the seal.
+#   I3  tail <= number of pushes <= tail + 1: who pushes index i has seen tail at i, and only who has seen cell i filled
+#       with a token moves tail from i to i + 1. Hence head may pass tail by one, and indices are compared as signed
+#       distances.
+#   I4  SEAL is pushed like a token, but tail never moves past it and it is never popped. No push gets beyond tail, so
+#       none succeeds after the seal; pops take what lies before it, then find it.
+#   I5  The turn is a bit of head's own word: a pop by anybody but its holder expects it clear, and so can't land once
+#       it was taken.
 #   I6  head_seen holds a value that head once had: too small at worst, and then head itself is asked.
-# Progress: every operation is lock-free; fifo_turn_take, fifo_turn_give and fifo_size are wait-free. A thread that stops anywhere in
-# one of them holds back nobody (a holder of the turn holds back the pops of all others: that is what the turn is for).
-# Linearizable: OK, FULL and EMPTY are the answers of one seq_cst operation each, marked below, so that the answers of several rings
-# agree on one order too. SEALED stays true. TURN may come late, by the time that a turn_give takes to be seen.
-# Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring (hours, for two
-# cells, at full speed) could then be taken for another one. Indices are 63 bits wide.
-# Source: the idea of lap and value in one word, published by CAS, with a tail that is helped along, is Nikolaev's (NCQ, in "A
-# Scalable, Portable, and Memory-Efficient Lock-Free FIFO Queue", DISC 2019); seal and turn are our own.
+# Progress: every operation is lock-free; fifo_turn_take and fifo_turn_give are one atomic operation each. A thread that
+# stops anywhere in one of them holds back nobody (a holder of the turn holds back the pops of all others: that is what
+# the turn is for).
+# Linearizable: seq_cst operations, marked below, decide on OK, FULL, EMPTY and SEALED, so that the answers of several
+# rings agree on one order too. TURN may come late, by the time that a fifo_turn_give takes to be seen.
+# Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring
+# (hours, for two cells, at full speed) could then be taken for another one. Indices are 63 bits wide, and may wrap if
+# there are less than 2^24 cells; but nobody counts that far.
+# Source: the idea of lap and value in one word, published by CAS, with a tail that is helped along, is Nikolaev's (NCQ,
+# in "A Scalable, Portable, and Memory-Efficient Lock-Free FIFO Queue", DISC 2019); seal and turn are our own.
 #
-# FastRing, values of 64 bits. Any thread. NOT lock-free: a thread that stops between taking an index and publishing its cell holds up
-# everybody at that cell. Only for the inside of a stage, which such a thread would hold up anyway.
+# FastRing, values of 64 bits. Any thread. NOT lock-free: a thread that stops between taking an index and publishing its
+# cell holds up everybody at that cell. Only for the inside of a stage, which such a thread would hold up anyway.
 #   I7  sequence == i: the cell is free for push i. == i + 1: it holds push i. == i + size: pop i is done with it.
 #   I8  Only who moved tail (head) from i writes the value and sequence of a push (pop) of i.
-# A refusal may come from a call of somebody else that is half done: the wake-up that comes when the value behind it is published is
-# then spent on nothing. So who parks on a FastRing passes a wake-up on to its own side after each success.
+# A refusal may come from a call of somebody else that is half done: the wake-up that comes when the value behind it is
+# published is then spent on nothing. So who parks on a FastRing passes a wake-up on to its own side after each success.
 # Source: Vyukov's bounded MPMC queue (2010).
 #
 # SpscRing, values of 64 bits. One thread pushes, one pops; wait-free.
-#   I9  tail is written by the pusher alone, head by the popper alone; head_seen and tail_seen belong to the pusher and the popper.
+#   I9  tail is written by the pusher alone, head by the popper alone; head_seen and tail_seen belong to the pusher and
+#       the popper.
 # Source: Lamport's ring (1977), with each side's copy of the other's index.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from queuecore._core.platform cimport (
-    Atomic, FastCell, FastRing, FifoRing, Plain, SpscRing, alloc_lines, cpu_pause, kAcquire, kRelaxed, kRelease, kSeqCst, order)
+    Atomic, FastCell, FastRing, FifoRing, Plain, SpscRing, alloc_lines, cpu_pause, kAcquire, kRelaxed, kRelease,
+    kSeqCst, order)
 
 cdef enum:
     RING_OK = 1       # so that it is also the number of tokens that went through
@@ -50,7 +57,8 @@ cdef enum:
     RING_MOST = TOKEN_MASK
     BACKOFF_PAUSES = 16
 
-# Labels of edges: the seeded scheduler's build weakens them one by one (tests/native/test_orders.py). Unique in the whole core.
+# Labels of edges: the seeded scheduler's build weakens them one by one (tests/native/test_orders.py). Unique in the
+# whole core.
 cdef enum:
     R1 = 1
     R2 = 2
@@ -75,8 +83,8 @@ cdef enum:
 
 
 cdef inline void ring_backoff() noexcept nogil:
-    # After a try that failed, before the next: hammering the other side's lines slows that side down. 16 pauses doubled the
-    # throughput of each ring here, with one thread on each side.
+    # After a try that failed, before the next: hammering the other side's lines slows that side down. 16 pauses doubled
+    # the throughput of each ring here, with one thread on each side.
     cdef int _i
     for _i in range(BACKOFF_PAUSES):
         cpu_pause()
@@ -92,7 +100,8 @@ cdef inline uint64_t _size_for(uint64_t least) noexcept nogil:
 # ---- FifoRing
 
 cdef inline bint fifo_init(FifoRing* r, uint32_t capacity, uint64_t start) noexcept nogil:
-    # False: no memory, or a capacity that is 0 or above RING_MOST. Indices begin at `start` (for tests of their wrap; else 0).
+    # False: no memory, or a capacity that is 0 or above RING_MOST. Indices begin at `start` (for tests of their wrap;
+    # else 0).
     cdef uint64_t size, i
     if capacity == 0 or capacity > RING_MOST:
         return False
@@ -128,18 +137,21 @@ cdef inline uint64_t _fifo_lap(FifoRing* r, uint64_t p) noexcept nogil:
 
 
 cdef inline int64_t _fifo_ahead(FifoRing* r, uint64_t p, uint64_t x) noexcept nogil:
-    # < 0: index p is not pushed yet; 0: x is what was pushed; > 0: a later lap has been pushed over it, so p was popped.
+    # < 0: index p is not pushed yet; 0: x is what was pushed; > 0: a later lap has been pushed over it, so p was
+    # popped.
     return <int64_t>((x & ~<uint64_t>TOKEN_MASK) - _fifo_lap(r, p))
 
 
 cdef inline int _fifo_put(FifoRing* r, uint32_t token) noexcept nogil:
     cdef uint64_t p, x, h, expected
     cdef int64_t ahead
-    # R1 acquire: pairs with R5 and R6. Who saw tail at p sees every push below p, so that its own next pop can't miss one.
+    # R1 acquire: pairs with R5 and R6. Who saw tail at p sees every push below p, so that its own next pop can't miss
+    # one.
     p = r.tail.load(order(R1, kAcquire))
     while True:
-        # R2 acquire: pairs with R12; who is told SEALED sees what was written before the seal. Linearizes here: SEALED.
-        x = _fifo_cell(r, p).load(order(R2, kAcquire))
+        # R2 seq_cst: pairs with R12; who is told SEALED sees what was written before the seal, and who was not sees no
+        # seal that was answered before this. Linearizes here: SEALED, and FULL, see R3.
+        x = _fifo_cell(r, p).load(order(R2, kSeqCst))
         ahead = _fifo_ahead(r, p, x)
         if ahead == 0 and <uint32_t>(x & TOKEN_MASK) == SEAL:
             return RING_SEALED
@@ -153,13 +165,14 @@ cdef inline int _fifo_put(FifoRing* r, uint32_t token) noexcept nogil:
             continue
         # Relaxed: I6. The seal needs no room: I2.
         if token != SEAL and <int64_t>(p - r.head_seen.load(kRelaxed)) >= <int64_t>r.room:
-            # R3 seq_cst: pairs with R9; a pop that was answered before this is seen. Linearizes here: FULL.
+            # R3 seq_cst: pairs with R9; a pop that was answered before this is seen. head only grows, so if there is no
+            # room now, there was none at R2, when p was the next index and there was no seal.
             h = r.head.load(order(R3, kSeqCst)) & ~<uint64_t>1
             r.head_seen.store(h, kRelaxed)  # relaxed: I6
             if <int64_t>(p - h) >= <int64_t>r.room:
                 return RING_FULL
-        # R4 (R12 for the seal) seq_cst: pairs with R8 (and R2). Publishes the slot that the token names; in one order with R8 of all
-        # rings. Relaxed on failure: another push took the cell, R2 looks again. Linearizes here: OK.
+        # R4 (R12 for the seal) seq_cst: pairs with R8 (and R2). Publishes the slot that the token names; in one order
+        # with R8 of all rings. Relaxed on failure: another push took the cell, R2 looks again. Linearizes here: OK.
         if _fifo_cell(r, p).compare_exchange_strong(
                 x, _fifo_lap(r, p) | token, order(R12 if token == SEAL else R4, kSeqCst), kRelaxed):
             if token != SEAL:
@@ -180,9 +193,10 @@ cdef inline bint fifo_seal(FifoRing* r) noexcept nogil:
 
 
 cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint owner) noexcept nogil:
-    # Takes up to n (at least 1) tokens that follow each other: their number, or RING_EMPTY, RING_SEALED (and drained) or RING_TURN.
-    # `owner`: the caller holds the turn. What is in `tokens` beyond the number returned is rubbish.
-    # R7 acquire: pairs with R9. Who saw head at h sees every pop below it, and the pushes that those who popped had seen.
+    # Takes up to n (at least 1) tokens that follow each other: their number, or RING_EMPTY, RING_SEALED (and drained)
+    # or RING_TURN. `owner`: the caller holds the turn. What is in `tokens` beyond the number returned is rubbish.
+    # R7 acquire: pairs with R9. Who saw head at h sees every pop below it, and the pushes that those who popped had
+    # seen.
     cdef uint64_t h = r.head.load(order(R7, kAcquire))
     cdef uint64_t x
     cdef int64_t ahead = -1
@@ -192,8 +206,8 @@ cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint ow
             return RING_TURN  # linearizes at R7
         k = 0
         while k < n:
-            # R8 seq_cst: pairs with R4; the slot that the token names. A push that was answered before this is seen. Linearizes here,
-            # for the first cell: EMPTY, SEALED.
+            # R8 seq_cst: pairs with R4; the slot that the token names. A push that was answered before this is seen.
+            # Linearizes here, for the first cell: EMPTY, SEALED.
             x = _fifo_cell(r, h + 2 * <uint64_t>k).load(order(R8, kSeqCst))
             ahead = _fifo_ahead(r, h + 2 * <uint64_t>k, x)
             if ahead != 0 or <uint32_t>(x & TOKEN_MASK) == SEAL:
@@ -233,7 +247,8 @@ cdef inline uint32_t fifo_capacity(FifoRing* r) noexcept nogil:
 
 cdef inline uint32_t fifo_size(FifoRing* r) noexcept nogil:
     # Exact while nobody pushes or pops; else a number between 0 and the capacity that may never have been true.
-    cdef int64_t n = <int64_t>(r.tail.load(kRelaxed) - (r.head.load(kRelaxed) & ~<uint64_t>1)) // 2  # relaxed: it decides nothing
+    # Relaxed, both: it decides nothing.
+    cdef int64_t n = <int64_t>(r.tail.load(kRelaxed) - (r.head.load(kRelaxed) & ~<uint64_t>1)) // 2
     if n < 0:
         return 0
     return fifo_capacity(r) if n > <int64_t>fifo_capacity(r) else <uint32_t>n
@@ -262,7 +277,8 @@ cdef inline void fast_free(FastRing* r) noexcept nogil:
 
 
 cdef inline bint fast_push_many(FastRing* r, const uint64_t* values, uint32_t n) noexcept nogil:
-    # All n values, following each other, or none. False: no room, or a pop that is not finished. n is at most the number of cells.
+    # All n values, following each other, or none. False: no room, or a pop that is not finished. n is at most the
+    # number of cells.
     cdef uint64_t p = r.tail.load(kRelaxed)  # relaxed: the CAS checks it, V1 orders what matters
     cdef uint64_t q
     cdef int64_t ahead
@@ -360,7 +376,8 @@ cdef inline uint32_t spsc_push_many(SpscRing* r, const uint64_t* values, uint32_
     for i in range(n):
         r.cells[(t + i) & r.mask].set(values[i])
     if n != 0:
-        r.tail.store(t + n, order(W2, kRelease))  # W2 release: pairs with W3; publishes the values. Linearizes here.
+        # W2 release: pairs with W3; publishes the values. Linearizes here.
+        r.tail.store(t + n, order(W2, kRelease))
     return n
 
 
@@ -375,7 +392,8 @@ cdef inline uint32_t spsc_pop_many(SpscRing* r, uint64_t* values, uint32_t n) no
     for i in range(n):
         values[i] = r.cells[(h + i) & r.mask].get()
     if n != 0:
-        r.head.store(h + n, order(W4, kRelease))  # W4 release: pairs with W1; the values have been read. Linearizes here.
+        # W4 release: pairs with W1; the values have been read. Linearizes here.
+        r.head.store(h + n, order(W4, kRelease))
     return n
 
 

@@ -78,12 +78,13 @@ inline void futex_wake(void* word, uint32_t n) noexcept {
   syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, n > INT_MAX ? INT_MAX : int(n), nullptr, nullptr, 0);
 }
 
-// A full barrier in every thread of this process that runs now; only after membarrier_register() said that there is one.
+// A full barrier in every thread of this process that runs now; only after membarrier_register() said that there is
+// one.
 inline void membarrier() noexcept { syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
 #endif
 
-// Asks the kernel for membarrier(). False: do with fences. Elsewhere than on x86-64, where stores wait in one buffer that such a
-// barrier empties, nobody has checked our use of it; and the thread sanitizer knows nothing of it.
+// Asks the kernel for membarrier(). False: do with fences. Elsewhere than on x86-64, where stores wait in one buffer
+// that such a barrier empties, nobody has checked our use of it; and the thread sanitizer knows nothing of it.
 inline bool membarrier_register() noexcept {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
   return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;

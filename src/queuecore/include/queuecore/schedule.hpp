@@ -1,15 +1,17 @@
 // The seeded scheduler: atomics for tests, in one extension alone (QUEUECORE_SCHEDULE).
 //
-// Threads are fibres of one OS thread. Before each atomic operation a random number decides who goes on, so a seed is a schedule.
-// Memory is weak, as views make it: each place keeps all its stores in the order in which they were made, and a load may return any
-// of them that is not older than what its thread knows of. An acquiring load learns what the store's releasing thread
-// knew. A read-modify-write takes the newest store and passes on what that one carried. seq_cst: a load is not older than
-// the last seq_cst store, and fences exchange all that is known with one view that they share. What happens before what is
-// kept apart from that, in vector clocks: a fence orders atomics, and a payload still needs an edge.
-// Not modelled: stores that become visible in another order than they were made in, and loads that see a later store of their own
-// future. So a mutation that goes unnoticed here needs an argument.
-// Source: views as in Kang et al., "A Promising Semantics for Relaxed-Memory Concurrency" (POPL 2017), without promises; clocks as in
-// Flanagan and Freund, "FastTrack" (PLDI 2009).
+// Threads are fibres of one OS thread. Before each atomic operation a random number decides who goes on, so a seed is a
+// schedule.
+// Memory is weak, as views make it: each place keeps all its stores in the order in which they were made, and a load
+// may return any of them that is not older than what its thread knows of. An acquiring load learns what the store's
+// releasing thread knew. A read-modify-write takes the newest store and passes on what that one carried. seq_cst: a
+// load is not older than the last seq_cst store, and fences exchange all that is known with one view that they share.
+// What happens before what is kept apart from that, in vector clocks: a fence orders atomics, and a payload still needs
+// an edge.
+// Not modelled: stores that become visible in another order than they were made in, and loads that see a later store of
+// their own future. So a mutation that goes unnoticed here needs an argument.
+// Source: views as in Kang et al., "A Promising Semantics for Relaxed-Memory Concurrency" (POPL 2017), without
+// promises; clocks as in Flanagan and Freund, "FastTrack" (PLDI 2009).
 #pragma once
 
 #include <ucontext.h>
@@ -35,7 +37,8 @@ constexpr std::size_t kStack = 64 << 10;
 enum Verdict : int { kFine, kWrong, kRace, kAllAsleep, kEndless };
 enum State : int { kReady, kAsleep, kSuspended, kEnded };
 
-// What a thread knows, or a store carries: per fibre, up to when it has happened before; per place, the oldest store to be seen.
+// What a thread knows, or a store carries: per fibre, up to when it has happened before; per place, the oldest store to
+// be seen.
 struct Known {
   uint32_t clock[kFibres];
   uint32_t view[kPlaces];
@@ -66,11 +69,11 @@ struct Fibre {
   ucontext_t context;
   std::unique_ptr<char[]> stack;
   State state;
-  Known now;        // what it knows
-  Known acquired;   // what it would know after an acquiring fence
-  Known released;   // what its relaxed stores carry: what it knew at its last releasing fence
-  uint64_t edges;   // labels of the operation that comes next
-  uint64_t counted; // operations since it was armed
+  Known now;         // what it knows
+  Known acquired;    // what it would know after an acquiring fence
+  Known released;    // what its relaxed stores carry: what it knew at its last releasing fence
+  uint64_t edges;    // labels of the operation that comes next
+  uint64_t counted;  // operations since it was armed
   bool armed;
   const void* word;  // what it sleeps on
   bool timed;
