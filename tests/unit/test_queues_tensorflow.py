@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.watchdog(600),
 ]
 
-SEEDS = int(os.environ.get("QUEUECORE_TENSORFLOW_HISTORIES", "25"))
+SEEDS = int(os.environ.get("QUEUECORE_TENSORFLOW_HISTORIES", "6"))
 OPS = ["enqueue", "enqueue_many", "dequeue", "dequeue_many", "dequeue_up_to", "close"]
 
 
