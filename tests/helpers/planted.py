@@ -118,14 +118,14 @@ class EnqueuesInterleave(QueueModel):
 
 
 class DequeuesInterleave(QueueModel):
-    """A dequeue passes a dequeue_many that came first."""
+    """A dequeue takes a row out of the middle of what a dequeue_many gathers."""
 
     def _run(self, line: Any) -> bool:
         moved = super()._run(line)
         for attempt in list(self.dequeues)[1:] if line is self.dequeues else ():
             if attempt.name == "dequeue" and self.dequeues[0].held:
                 self.dequeues.remove(attempt)
-                self._finish(attempt.number, value=list(self.dequeues[0].held.pop(0)))
+                self._finish(attempt.number, value=list(self.dequeues[0].held.pop()))
                 moved = True
         return moved
 

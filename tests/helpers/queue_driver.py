@@ -112,11 +112,29 @@ def result_of(call: Any, *arguments: Any, **options: Any) -> Outcome:
     return Outcome(value=[np.asarray(v) for v in (value if isinstance(value, list) else [value])])
 
 
-def assert_outcome(got: Outcome, expected: Outcome, what: str) -> None:
+def assert_outcome(got: Outcome, expected: Outcome, what: str, *, in_order: bool = True) -> None:
+    """Compare what happened with what should have; without `in_order`, which elements they are doesn't matter."""
     assert (got.error, got.value is None) == (expected.error, expected.value is None), f"{what}: {got}, not {expected}"
     for g, e in zip(got.value or [], expected.value or [], strict=True):
         assert (g.dtype, g.shape) == (e.dtype, e.shape), f"{what}: {got}, not {expected}"
-        assert np.array_equal(g, e), f"{what}: {got}, not {expected}"
+        assert not in_order or np.array_equal(g, e), f"{what}: {got}, not {expected}"
+
+
+class Taken:
+    """What came out of a queue and out of its model: as sets they must be equal in the end, whatever the order."""
+
+    def __init__(self) -> None:
+        self.got: list[float] = []
+        self.expected: list[float] = []
+
+    def add(self, got: Outcome, expected: Outcome) -> None:
+        # The first of an element's second component tells it from all others; a row of no width has none.
+        for seen, outcome in ((self.got, got), (self.expected, expected)):
+            if outcome.value is not None:
+                seen.extend(np.atleast_2d(outcome.value[1])[:, :1].reshape(-1).tolist())
+
+    def check(self) -> None:
+        assert sorted(self.got) == sorted(self.expected)
 
 
 class Expired(Exception):
@@ -144,6 +162,7 @@ class Driver:
     patience: float = PATIENCE
     model: QueueModel = field(init=False)
     running: dict[int, Running] = field(default_factory=dict)
+    taken: Taken = field(default_factory=Taken)
 
     def __post_init__(self) -> None:
         self.model = self.setup.model()
@@ -198,7 +217,9 @@ class Driver:
         for number in over():
             running = self.running.pop(number)
             running.thread.join()
-            assert_outcome(running.outcome[0], self.model.outcomes[number], f"after {step}: {running.what}")
+            got, expected = running.outcome[0], self.model.outcomes[number]
+            assert_outcome(got, expected, f"after {step}: {running.what}", in_order=self.model.order_known)
+            self.taken.add(got, expected)
         seen = (self.queue.size(), self.queue.is_closed())
         assert seen == (self.model.size(), self.model.is_closed()), f"after {step}: size and closed are {seen}"
 
@@ -209,6 +230,7 @@ class Driver:
         while self.model.size():
             self.start("dequeue")
         self.start("dequeue")
+        self.taken.check()
 
     def _late(self) -> bool:
         now = time.monotonic()
@@ -343,6 +365,7 @@ __all__ = [
     "Recorder",
     "Setup",
     "Step",
+    "Taken",
     "Values",
     "assert_outcome",
     "history",

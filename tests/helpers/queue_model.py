@@ -113,6 +113,8 @@ class QueueModel:
         self.enqueues: deque[Attempt] = deque()
         self.dequeues: deque[Attempt] = deque()
         self.outcomes: dict[int, Outcome] = {}
+        # Whether the order of a shuffle still follows from its seed: see _withdraw.
+        self.order_known = True
         self.started = 0
 
     # ---- what anybody may see ---------------------------------------------------------------------------------------
@@ -172,6 +174,8 @@ class QueueModel:
                     line.remove(attempt)
                     # Rows that an enqueue_many has put in stay.
                     if not self.tensorflow:
+                        # TensorFlow loses these, so no order is right or wrong after a shuffle has given them back.
+                        self.order_known = self.order_known and not (self.kind == SHUFFLE and attempt.held)
                         self._restore(attempt)
                     self._finish(number, error=error)
                     self._flush()

@@ -1,5 +1,6 @@
 """Histories of real threads on one queue, judged by `helpers.linearize`."""
 
+import itertools
 import math
 import random
 import sys
@@ -10,6 +11,8 @@ import pytest
 from helpers.linearize import CANCEL, CLOSE, END, GET, GET_MANY, GET_UP_TO, OK, PUT, PUT_MANY, check
 from helpers.process import PATIENCE
 from helpers.queue_driver import FIFO, PADDING, PRIORITY, SHUFFLE, Recorder, implementations, record, result_of
+
+from queuecore.errors import OutOfRangeError
 
 # A padding queue with nothing to pad is a FIFO queue.
 FIFOS = implementations((FIFO, PADDING))
@@ -180,6 +183,65 @@ def test_unordered_kinds_lose_and_repeat_nothing(module, kind):
                 got.extend(call.values)
         assert len(got) == len(set(got))
         assert set(put) <= set(got) <= set(put) | set(maybe)
+
+
+@pytest.mark.parametrize("capacity", [1, 5])
+@pytest.mark.parametrize(("module", "kind"), implementations())
+def test_rows_come_out_whole(module, kind, capacity):
+    # Every byte of a row tells whose row it is; so does the text beside it, whose length varies.
+    dtypes, shapes = [np.uint16, bytes], [(1031,), ()]
+    make = getattr(module, kind)
+    queue = make(capacity, 0, dtypes, shapes, seed=1) if kind == SHUFFLE else make(capacity, dtypes, shapes)
+    per_thread, seen, lock = 60, [], threading.Lock()
+
+    def rows(first, count):
+        numbers = np.arange(first, first + count)
+        texts = [str(n).encode() * (n % 97) for n in numbers]
+        priorities = [numbers] if kind == PRIORITY else []
+        return [*priorities, np.repeat(numbers[:, None], 1031, 1).astype(np.uint16), np.array(texts, object)]
+
+    def produce(thread):
+        first, end = thread * per_thread, (thread + 1) * per_thread
+        while first < end:
+            count = min(first % 5, end - first)
+            if count:
+                queue.enqueue_many(rows(first, count))
+            else:
+                queue.enqueue([column[0] for column in rows(first, 1)])
+            first += count or 1
+
+    def consume(thread):
+        for i in itertools.count():
+            try:
+                if (i + thread) % 2:
+                    batch = queue.dequeue_up_to(1 + i % min(4, capacity))
+                else:
+                    batch = [np.asarray(column)[None] for column in queue.dequeue()]
+            except OutOfRangeError:
+                return
+            # Kept while others go on, and looked at only then: a row that is used again would show.
+            with lock:
+                seen.append(batch[-2:])
+
+    producers = [threading.Thread(target=produce, args=(t,), daemon=True) for t in range(4)]
+    consumers = [threading.Thread(target=consume, args=(t,), daemon=True) for t in range(4)]
+    for thread in (*producers, *consumers):
+        thread.start()
+    for thread in producers:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), queue.stats()
+    queue.close()
+    for thread in consumers:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), queue.stats()
+    numbers = []
+    for columns in seen:
+        for row, text in zip(*columns, strict=True):
+            number = int(row[0])
+            assert (row == number).all()
+            assert (text if isinstance(text, bytes) else text.item()) == str(number).encode() * (number % 97)
+            numbers.append(number)
+    assert sorted(numbers) == list(range(4 * per_thread))
 
 
 RESULTS = (OK, END, "timeout")
