@@ -1,6 +1,7 @@
 """Native, GIL-free input for training loops: from file bytes to ready batches.
 
-`queuecore.data` streams records from files; `queuecore.errors` is the tree of exceptions.
+`queuecore.data` streams records from files; `queuecore.stdqueue` has the standard library's queues of Python objects;
+`queuecore.errors` is the tree of exceptions.
 """
 
 from queuecore._core import require_compiled
@@ -8,9 +9,19 @@ from queuecore._core import require_compiled
 # First of all: what follows imports compiled modules, and an un-built tree should say what to do.
 require_compiled()
 
-from queuecore import data, errors  # noqa: E402
+from queuecore import data, errors, stdqueue  # noqa: E402
 from queuecore._seeds import set_random_seed  # noqa: E402
+from queuecore.stdqueue import LifoQueue, Queue, SimpleQueue  # noqa: E402
 
-__all__ = ["__version__", "data", "errors", "set_random_seed"]
+__all__ = [
+    "LifoQueue",
+    "Queue",
+    "SimpleQueue",
+    "__version__",
+    "data",
+    "errors",
+    "set_random_seed",
+    "stdqueue",
+]
 
 __version__ = "0.1.0"

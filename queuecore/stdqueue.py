@@ -1,4 +1,4 @@
-"""The standard library's `queue` module on native storage: the same names, arguments, exceptions and order, less waiting.
+"""The standard library's `queue` module on native storage: its names, arguments, exceptions and order, in less time.
 
 `Queue`, `LifoQueue`, `PriorityQueue` and `SimpleQueue` hold references to any Python objects. `put` and `get` move one
 reference when they need not wait. `Empty` and `Full` are the standard library's own classes, and so is `ShutDown` from
