@@ -669,7 +669,7 @@ def test_a_waiter_that_leaves_by_an_exception_passes_its_wake_on():
         left = 0
         for _ in range(200):
             q = Queue()
-            other = threading.Thread(target=q.get)
+            other = threading.Thread(target=q.get, daemon=True)
             disturber = threading.Thread(target=disturb)
             try:
                 disturber.start()
@@ -897,6 +897,32 @@ def test_threads_leave_together():
         seen = [task.end() for task in tasks]
         assert all(one is other for parts in seen for one, other in zip(parts, seen[0], strict=True))
         assert list(seen[0][0]) == list(range(100))
+
+
+def test_nothing_is_lost_when_a_collection_puts_while_the_queue_leaves():
+    class Circle:
+        def __init__(self, number):
+            self.circle, self.number = self, number
+
+        def __del__(self):
+            q.put(self.number)
+
+    threshold = gc.get_threshold()
+    try:
+        for first in range(1, 40):
+            q = Queue()
+            for number in range(10):
+                q.put(number)
+            # The collection comes after so many more allocations: at another place each time.
+            gc.collect()
+            gc.set_threshold(first)
+            Circle(10)
+            assert q.queue is q.queue
+            gc.set_threshold(*threshold)
+            gc.collect()
+            assert [q.get_nowait() for _ in range(11)] == list(range(11))
+    finally:
+        gc.set_threshold(*threshold)
 
 
 def test_hooks_of_a_set():

@@ -26,6 +26,7 @@ from queue import Empty, Full
 from types import GenericAlias
 
 cimport cython
+from cpython.dict cimport PyDict_Update
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport Py_LT, PyObject, PyObject_RichCompareBool
@@ -542,14 +543,16 @@ cdef class Queue(_Store):
         if self.derived:
             self.put(item, block=False)
         else:
-            self._put_slowly(item, False, None)
+            with cython.critical_section(self):
+                self._put_slowly(item, False, None)
 
     @cython.binding(False)
     def get_nowait(self):
         """Take the next object out of the queue, or raise `Empty` if there is none now."""
         if self.derived:
             return self.get(block=False)
-        return self._take(False, None)
+        with cython.critical_section(self):
+            return self._take(False, None)
 
     @cython.final
     cdef int _put_slowly(self, object item, object block, object timeout) except -1:
@@ -755,7 +758,7 @@ cdef class Queue(_Store):
             for i in range(self.count):
                 same = same and <PyObject*>content[i] == self.slots[(self.head + i) & self.mask]
             if same and not self.flags & F_PYTHON:
-                attributes.update(parts)
+                PyDict_Update(attributes, parts)
                 self.flags |= F_PYTHON
                 self._tell_all()
                 self._empty_out()
@@ -984,11 +987,11 @@ cdef traverseproc _traverse_attributes = (<PyTypeObject*>_Store).tp_traverse
 
 
 cdef int _traverse(PyObject* queue, visitproc visit, void* arg) noexcept:
-    cdef _Store store = <_Store>queue
+    # Casts, no variable: that would hold a reference, and this runs while references are being counted.
     cdef Py_ssize_t i
     cdef int rc
-    for i in range(store.count):
-        rc = visit(store.slots[(store.head + i) & store.mask], arg)
+    for i in range((<_Store>queue).count):
+        rc = visit((<_Store>queue).slots[((<_Store>queue).head + i) & (<_Store>queue).mask], arg)
         if rc != 0:
             return rc
     return _traverse_attributes(queue, visit, arg)
