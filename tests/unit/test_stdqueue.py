@@ -311,6 +311,19 @@ def test_a_cycle_through_a_queue_is_collected(kind, taken):
     assert [ref() for ref in refs] == [None, None]
 
 
+def test_a_cycle_with_the_class_of_the_queue_is_collected():
+    for kind in BOUNDED:
+        for hooks in ({}, {"_put": lambda self, item: kind._put(self, item)}):  # noqa: B023
+            sub = type("Sub", (kind,), hooks)
+            q = sub.made = sub()
+            q.put(sub)
+            q.myself = q
+            ref = weakref.ref(q)
+            del sub, q
+            gc.collect()
+            assert ref() is None
+
+
 def test_collections_while_a_queue_grows_and_shrinks():
     q = Queue()
     q.put(q)
@@ -815,6 +828,17 @@ def test_unfinished_tasks_and_is_shutdown_may_be_set():
     q.put(1)
 
 
+@pytest.mark.parametrize("wait", ["put", "join"])
+def test_a_second_init_starts_anew(wait):
+    q = Queue(1)
+    q.put(1)
+    task = Task({"put": lambda: q.put(2), "join": q.join}[wait])
+    asleep(task)
+    q.__init__(1)
+    task.end()
+    assert (q.qsize(), q.unfinished_tasks) == ((1, 1) if wait == "put" else (0, 0))
+
+
 def test_not_initialised():
     class Forgets(Queue):
         def __init__(self):
@@ -974,6 +998,19 @@ def test_a_hook_of_one_object(hook):
     q.put(1)
     assert [q.get(), q.get()] == [0, 1]
     assert calls
+
+
+def test_a_hook_that_is_set_before_init():
+    class Late(Queue):
+        def __init__(self):
+            self._put = lambda item: super(Late, self)._put(-item)
+            super().__init__()
+
+    q = Late()
+    for _ in range(2):
+        q.put(1)
+        assert q.get() == -1
+        q.__init__()
 
 
 def test_hooks_of_a_mixin():

@@ -26,7 +26,7 @@ from queue import Empty, Full
 from types import GenericAlias
 
 cimport cython
-from cpython.dict cimport PyDict_Update
+from cpython.dict cimport PyDict_Clear, PyDict_Update
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport Py_LT, PyObject, PyObject_RichCompareBool
@@ -54,6 +54,7 @@ cdef extern from *:
     static CYTHON_INLINE PyObject* qc_moved(PyObject* p) { return p; }
     """
     object qc_moved(PyObject* p)
+    object PyObject_GenericGetDict(object, void*)
     int PyObject_GenericSetAttr(object, object, object) except -1
 
 cdef extern from "Python.h":
@@ -457,6 +458,7 @@ cdef class Queue(_Store):
         self._empty_out()
         self.flags &= ~F_RAW
         self.unfinished = 0
+        self._tell_all()
         self.maxsize = maxsize
         if self._is_hooked():
             self.flags |= F_PYTHON
@@ -734,10 +736,9 @@ cdef class Queue(_Store):
 
     @cython.final
     cdef bint _is_hooked(self) except *:
-        if not self.derived:
-            return False
         cls = type(self)
-        return any([getattr(cls, name) is not getattr(Queue, name) for name in HOOKS])
+        own = (<object>self).__dict__
+        return any([name in own or getattr(cls, name) is not getattr(Queue, name) for name in HOOKS])
 
     @cython.final
     cdef int _leave(self) except -1:
@@ -1002,7 +1003,7 @@ cdef int _clear(PyObject* queue) noexcept:
     cdef object store = <object>queue
     (<_Store>store)._empty_out()
     (<_Store>store).maximum = None
-    store.__dict__.clear()
+    PyDict_Clear(PyObject_GenericGetDict(store, NULL))  # no attribute look-up: a class in the same cycle may be cleared already
     return 0
 
 
