@@ -104,9 +104,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     findings = [harness.finding(name, "ns/pair", raw[name]) for name in alone]
     for name in ("SimpleQueue", "Queue", "Queue(100)"):
         ratios = [ours / theirs for ours, theirs in zip(raw[name], raw["queue.SimpleQueue"], strict=True)]
-        findings.append(
-            harness.finding(f"{name}'s time, of queue.SimpleQueue's", "", ratios, at_most=SIMPLE_AT_MOST),
-        )
+        findings.append(harness.finding(f"{name}'s time, of queue.SimpleQueue's", "", ratios, at_most=SIMPLE_AT_MOST))
         ratios = [theirs / ours for ours, theirs in zip(raw[name], raw["queue.Queue"], strict=True)]
         findings.append(harness.finding(f"{name} faster than queue.Queue", "times", ratios, at_least=QUEUE_AT_LEAST))
     findings += [harness.finding(name, "M objects/s", [rate / 1e6 for rate in raw[name]]) for name in many]
@@ -115,13 +113,18 @@ def run(options: harness.Options) -> dict[str, Any]:
             four / one
             for one, four in zip(raw[f"{name}, 1 and 1 threads"], raw[f"{name}, 4 and 4 threads"], strict=True)
         ]
-        findings.append(harness.finding(f"{name}: 4 and 4 threads, of 1 and 1", "", ratios, at_least=KEPT_AT_LEAST))
+        target = None if name == "Queue(1)" else KEPT_AT_LEAST
+        findings.append(harness.finding(f"{name}: 4 and 4 threads, of 1 and 1", "", ratios, at_least=target))
     return harness.report(
         "stdqueue",
         "queues of Python objects beside the standard library's",
         findings,
         raw,
         parameters={"pairs": count, "objects": passed, "rounds": rounds},
+        notes=[
+            "Queue(1) has no target for threads: each object is a hand-over of the GIL there. Two threads in lock-step "
+            "spin and need no sleep; of more, all but one on each side sleep, as with queue.Queue."
+        ],
     )
 
 
