@@ -22,6 +22,7 @@ import harness  # noqa: E402
 BENCHMARKS = (
     "bench_handoff.py",
     "bench_rings.py",
+    "bench_stdqueue.py",
     "e2e/bench_fixed.py",
     "e2e/bench_start.py",
     "e2e/bench_epoch_gap.py",

@@ -1,7 +1,8 @@
 """Native, GIL-free input for training loops: from file bytes to ready batches.
 
-`queuecore.data` streams records from files; the queue classes hand elements over between threads, in the manner of
-TensorFlow 1; `queuecore.errors` is the tree of exceptions.
+`queuecore.data` streams records from files. The queue classes, `Coordinator` and `QueueRunner` hand elements over between
+threads, in the manner of TensorFlow 1; `queuecore.stdqueue` has the standard library's queues of Python objects.
+`queuecore.errors` is the tree of exceptions.
 """
 
 from queuecore._core import require_compiled
@@ -9,7 +10,7 @@ from queuecore._core import require_compiled
 # First of all: what follows imports compiled modules, and an un-built tree should say what to do.
 require_compiled()
 
-from queuecore import data, errors  # noqa: E402
+from queuecore import data, errors, stdqueue  # noqa: E402
 from queuecore._seeds import set_random_seed  # noqa: E402
 from queuecore.queues import (  # noqa: E402
     FIFOQueue,
@@ -18,17 +19,22 @@ from queuecore.queues import (  # noqa: E402
     QueueBase,
     RandomShuffleQueue,
 )
+from queuecore.stdqueue import LifoQueue, Queue, SimpleQueue  # noqa: E402
 
 __all__ = [
     "FIFOQueue",
+    "LifoQueue",
     "PaddingFIFOQueue",
     "PriorityQueue",
+    "Queue",
     "QueueBase",
     "RandomShuffleQueue",
+    "SimpleQueue",
     "__version__",
     "data",
     "errors",
     "set_random_seed",
+    "stdqueue",
 ]
 
 __version__ = "0.1.0"
