@@ -1,6 +1,7 @@
 """Native, GIL-free input for training loops: from file bytes to ready batches.
 
-`queuecore.data` streams records from files; `queuecore.errors` is the tree of exceptions.
+`queuecore.data` streams records from files. `Coordinator`, `LooperThread` and `QueueRunner` run the threads of a loader of one's
+own. `queuecore.errors` is the tree of exceptions.
 """
 
 from queuecore._core import require_compiled
@@ -10,7 +11,24 @@ require_compiled()
 
 from queuecore import data, errors  # noqa: E402
 from queuecore._seeds import set_random_seed  # noqa: E402
+from queuecore.runtime import (  # noqa: E402
+    Coordinator,
+    LooperThread,
+    QueueRunner,
+    add_queue_runner,
+    start_queue_runners,
+)
 
-__all__ = ["__version__", "data", "errors", "set_random_seed"]
+__all__ = [
+    "Coordinator",
+    "LooperThread",
+    "QueueRunner",
+    "__version__",
+    "add_queue_runner",
+    "data",
+    "errors",
+    "set_random_seed",
+    "start_queue_runners",
+]
 
 __version__ = "0.1.0"
