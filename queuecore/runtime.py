@@ -518,7 +518,8 @@ class QueueRunner:
     What ends a thread, and what follows:
 
     ================================== ===============================================================
-    the coordinator's stop             ``cancel_op``, which ends the enqueues that wait
+    the coordinator's stop             ``cancel_op``, which ends the enqueues that wait; if an error stopped it, the queue is
+                                       closed with that as cause
     an error of the closed types       the thread ends; with the last thread: ``close_op``
     any other error, with coordinator  it goes to the coordinator; the queue is closed with it as cause
     any other error, without           it is logged, kept in `exceptions_raised` and raised in the thread;
@@ -666,16 +667,16 @@ class QueueRunner:
         if not all(map(self._has_ended, self._threads)):
             return []
         self._exceptions = []
-        stop = StopEvent() if coord is None else coord._round.stop
-        ended = StopEvent(stop)
+        round_ = _Round() if coord is None else coord._round
+        ended = StopEvent(round_.stop)
         # Whoever takes the 0 is the last: pop() is atomic, and no lock can be left held in a forked child.
         left = list(range(len(self._ops)))
         threads = []
         for op in self._ops:
             name = getattr(op, "__name__", type(op).__name__)
-            threads.append(self._thread(name, daemon, self._run, op, coord, stop, ended, left))
+            threads.append(self._thread(name, daemon, self._run, op, coord, round_.stop, ended, left))
         if coord is not None:
-            threads.append(self._thread("close_on_stop", True, self._close_on_stop, stop, ended))
+            threads.append(self._thread("close_on_stop", True, self._close_on_stop, round_, ended))
             for thread in threads:
                 coord.register_thread(thread)
         self._threads = threads
@@ -755,18 +756,22 @@ class QueueRunner:
     def _fail_queue(self, error: BaseException) -> None:
         with suppress(AttributeError, TypeError):  # an exception may refuse attributes
             setattr(error, _FAILURE, True)
-        fail = getattr(self._queue, "_fail", None)
         with suppress(Exception):  # it would hide the first error
-            if fail is None:
-                self._cancel_op()
+            if hasattr(self._queue, "_fail"):
+                self._queue._fail(error)
             else:
-                fail(error)
-
-    def _close_on_stop(self, stop: StopEvent, ended: StopEvent) -> None:
-        ended.wait()
-        if stop.is_set():
-            with suppress(Exception):
                 self._cancel_op()
+
+    def _close_on_stop(self, round_: _Round, ended: StopEvent) -> None:
+        ended.wait()
+        if not round_.stop.is_set():
+            return
+        with suppress(Exception):
+            # Consumers learn why, whichever thread it was that failed.
+            if round_.errors and hasattr(self._queue, "_fail") and not self._is_closed():
+                self._fail_queue(round_.errors[0][0])
+        with suppress(Exception):
+            self._cancel_op()
 
 
 _collections: dict[str, list[QueueRunner]] = {}
