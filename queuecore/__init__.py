@@ -1,7 +1,7 @@
 """Native, GIL-free input for training loops: from file bytes to ready batches.
 
-`queuecore.data` streams records from files. `Coordinator`, `LooperThread` and `QueueRunner` run the threads of a loader of one's
-own. `queuecore.errors` is the tree of exceptions.
+`queuecore.data` streams records from files. `Coordinator`, `LooperThread` and `QueueRunner` run the threads of a loader
+of one's own. `queuecore.errors` is the tree of exceptions.
 """
 
 from queuecore._core import require_compiled

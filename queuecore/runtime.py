@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from queuecore._core.runtime import StopEvent
 from queuecore.errors import (
@@ -48,8 +48,9 @@ class _Thread(Protocol):
 
 
 class _Program(Protocol):
-    # An op that does its work in native threads. `start` returns when the stop has been heard, and raises when the program has
-    # ended otherwise: OutOfRangeError at the end of data, else its first error. It is called on a thread of the runner's.
+    # An op that does its work in native threads. `start` returns when the stop has been heard, and raises when the
+    # program has ended otherwise: OutOfRangeError at the end of data, else its first error. It is called on a thread of
+    # the runner's.
     def start(self, queue: Any, stop: StopEvent) -> object: ...
 
 
@@ -140,19 +141,19 @@ class Coordinator:
     Parameters
     ----------
     clean_stop_exception_types : tuple of exception classes, optional
-        Errors that are an orderly end: `request_stop` takes them for a plain stop, and `join` doesn't raise them. Default:
-        ``(OutOfRangeError,)``. A tuple given here replaces the default; ``()`` means that no error is clean.
+        Errors that are an orderly end: `request_stop` takes them for a plain stop, and `join` doesn't raise them.
+        Default: ``(OutOfRangeError,)``. A tuple given here replaces the default; ``()`` means that no error is clean.
 
     Notes
     -----
-    Every method may be called by any thread at any time, and `request_stop` and `should_stop` also by signal handlers. Waits
-    hold no GIL, hear a stop at once and Ctrl-C within 100 ms. A forked child has none of the threads; there the coordinator
-    goes on as a plain object.
+    Every method may be called by any thread at any time, and `request_stop` and `should_stop` also by signal handlers.
+    Waits hold no GIL and hear Ctrl-C within 100 ms; `wait_for_stop` returns as soon as the stop is requested. A forked
+    child has none of the threads; there the coordinator goes on as a plain object.
 
     As TensorFlow's, with these differences. The first *real* error wins, also after a plain stop; those after it are in
-    `exceptions`. A `CancelledError` that is reported after the stop is the stop's own doing and is left out, as is every error
-    that a queue raised from a failure which is known already. `request_stop` takes an exception anywhere, not only where
-    it is handled. Interrupts pass through `stop_on_exception` in the main thread.
+    `exceptions`. A `CancelledError` that is reported after the stop is the stop's own doing and is left out, as is
+    every error that a queue raised from a failure which is known already. `request_stop` takes an exception anywhere,
+    not only where it is handled. Interrupts pass through `stop_on_exception` in the main thread.
 
     Examples
     --------
@@ -211,8 +212,8 @@ class Coordinator:
         """
         error = _exception_of(ex)
         round_ = self._round
-        # Recorded before the stop is seen, so that whoever sees it sees the error too; and before the look at `joined`: a join
-        # that ends meanwhile either finds it or is found.
+        # Recorded before the stop is seen, so that whoever sees it sees the error too; and before the look at `joined`:
+        # a join that ends meanwhile either finds it or is found.
         real = error is not None and self._report(error, round_)
         round_.stop.set()
         if error is not None and real and round_.joined:
@@ -239,7 +240,8 @@ class Coordinator:
 
         Notes
         -----
-        A wait that the stop has ended stays ended, and threads of a `QueueRunner` that were told to stop go on stopping.
+        A wait that the stop has ended stays ended, and threads of a `QueueRunner` that were told to stop go on
+        stopping.
         """
         round_ = self._round
         if round_.stop.is_set():
@@ -298,14 +300,15 @@ class Coordinator:
         BaseException
             The first real error that was reported, the same object with its own traceback; by every further call too.
         FailedPreconditionError
-            If threads are left after the grace period, and no error was reported. It is a `RuntimeError`, and says where each
-            of them is.
+            If threads are left after the grace period, and no error was reported. It is a `RuntimeError`, and says
+            where each of them is.
 
         Notes
         -----
-        Wakes when the last thread ends. Ends without a stop if all threads end by themselves. Threads that were never
-        started count as ended. Forgets the threads registered. The calling thread can't wait for itself: if it is one of
-        them, it waits for the others and for the stop. Ctrl-C ends the wait.
+        Returns as soon as the last thread ends, or the grace period does. Ends without a stop if all threads end by
+        themselves. Threads that were never
+        started count as ended. Forgets the threads registered. The calling thread can't wait for itself: if it is one
+        of them, it waits for the others and for the stop. Ctrl-C ends the wait.
         """
         grace = max(0.0, _check_seconds(stop_grace_period_secs, "stop_grace_period_secs"))
         given = tuple(threads or ())
@@ -356,8 +359,8 @@ class Coordinator:
         Returns
         -------
         context manager
-            It swallows the exception, but for `KeyboardInterrupt` and `SystemExit` in the main thread: those are recorded and go
-            on.
+            It swallows the exception, but for `KeyboardInterrupt` and `SystemExit` in the main thread: those are
+            recorded and go on.
 
         Examples
         --------
@@ -382,8 +385,9 @@ class LooperThread(threading.Thread):
     coord : Coordinator
         Hears of every error; the thread registers with it.
     timer_interval_secs : float or None
-        Seconds from one call to the next, on the monotonic clock. The first call comes at once, the others at multiples of
-        the interval after it: a late call makes none of the later ones late. `None`: call after call without a pause.
+        Seconds from one call to the next, on the monotonic clock. The first call comes at once, the others at multiples
+        of the interval after it: a late call makes none of the later ones late. `None`: call after call without a
+        pause.
     target : callable, optional
         What `run_loop` calls.
     args : iterable, optional
@@ -497,8 +501,8 @@ class QueueRunner:
     queue : FIFOQueue or similar
         Anything with `name`, ``close(cancel_pending_enqueues)`` and ``is_closed()``.
     enqueue_ops : list of callables
-        Each gets a thread of its own that calls it over and over, without arguments; it enqueues by itself. ``[op] * 4``:
-        four threads.
+        Each gets a thread of its own that calls it over and over, without arguments; it enqueues by itself.
+        ``[op] * 4``: four threads.
     close_op : callable, optional
         Called when the last op has ended because the data has. Default: ``queue.close``.
     cancel_op : callable, optional
@@ -517,21 +521,22 @@ class QueueRunner:
     -----
     What ends a thread, and what follows:
 
-    ================================== ===============================================================
-    the coordinator's stop             ``cancel_op``, which ends the enqueues that wait; if an error stopped it, the queue is
-                                       closed with that as cause
-    an error of the closed types       the thread ends; with the last thread: ``close_op``
-    any other error, with coordinator  it goes to the coordinator; the queue is closed with it as cause
-    any other error, without           it is logged, kept in `exceptions_raised` and raised in the thread;
-                                       the queue is closed with it as cause
-    somebody else closes the queue     as any other error, but the queue gets no cause
-    ================================== ===============================================================
+    - The coordinator's stop: ``cancel_op``, which ends the enqueues that wait. If an error stopped it, the queue is
+    closed
+      with that as its cause.
+    - An error of the closed types: the thread ends. The last thread of all calls ``close_op``.
+    - Any other error, with a coordinator: it goes there, and the queue is closed with it as its cause.
+    - Any other error, without one: it is logged, kept in `exceptions_raised`, raised in the thread, and the queue is
+    closed
+      with it as its cause.
+    - Somebody else closes the queue: the enqueue's `CancelledError` is such an error, but no cause for the queue's end.
 
-    A queue that was closed with a cause delivers what is in it; from then on its consumers get that cause as the ``__cause__``
-    of their error. A runner whose op takes from such a queue passes the cause on: it doesn't take it for an end of data.
+    A queue that was closed with a cause delivers what is in it; from then on its consumers get that cause as the
+    ``__cause__`` of their error. A runner whose op takes from such a queue passes the cause on: it doesn't take it for
+    an end of data.
 
-    As TensorFlow's, but without a session. There, a failed runner without a coordinator leaves its consumers hanging, and
-    ``join()`` doesn't return after an ordinary end of data.
+    As TensorFlow's, but without a session. There, a failed runner without a coordinator leaves its consumers hanging,
+    and ``join()`` doesn't return after an ordinary end of data.
 
     Examples
     --------
@@ -586,8 +591,8 @@ class QueueRunner:
         self._closed_types = closed
         self._queue = queue
         self._ops = list(enqueue_ops)
-        self._close_op = queue.close if close_op is None else close_op
-        self._cancel_op = functools.partial(queue.close, cancel_pending_enqueues=True) if cancel_op is None else cancel_op
+        self._close_op = close_op or queue.close
+        self._cancel_op = cancel_op or functools.partial(queue.close, cancel_pending_enqueues=True)
         self._exceptions: list[BaseException] = []
         self._threads: list[threading.Thread] = []
         self._making = threading.Lock()
@@ -644,8 +649,8 @@ class QueueRunner:
         Returns
         -------
         list of threading.Thread
-            Named ``QueueRunnerThread-<queue>-<op>``, the one for the stop last, ``QueueRunnerThread-<queue>-close_on_stop``. Empty
-            while a thread of the last call has not ended yet.
+            Named ``QueueRunnerThread-<queue>-<op>``, the one for the stop last,
+            ``QueueRunnerThread-<queue>-close_on_stop``. Empty while a thread of the last call has not ended yet.
 
         Raises
         ------
@@ -654,8 +659,8 @@ class QueueRunner:
         """
         if coord is not None and not isinstance(coord, Coordinator):
             raise InvalidArgumentError(f"coord must be a Coordinator or None, not {coord!r}")
-        # Who finds it held comes second, as if the other's threads were there already. Never waited for, so neither a signal handler
-        # nor a forked child can hang on it.
+        # Who finds it held comes second, as if the other's threads were there already. Never waited for, so neither a
+        # signal handler nor a forked child can hang on it.
         if not self._making.acquire(blocking=False):
             return []
         try:
@@ -685,7 +690,8 @@ class QueueRunner:
         return list(threads)
 
     def _thread(self, name: str, daemon: bool, target: Callable[..., None], *args: Any) -> threading.Thread:
-        return threading.Thread(target=target, args=args, name=f"QueueRunnerThread-{self.name}-{name}", daemon=bool(daemon))
+        full = f"QueueRunnerThread-{self.name}-{name}"
+        return threading.Thread(target=target, args=args, name=full, daemon=bool(daemon))
 
     @staticmethod
     def _has_ended(thread: threading.Thread) -> bool:
@@ -695,7 +701,8 @@ class QueueRunner:
         for index, thread in enumerate(self._threads):
             try:
                 thread.start()
-            except BaseException as error:  # no more threads, or Ctrl-C: those that run must not go on without the others
+            except BaseException as error:
+                # No more threads, or Ctrl-C: those that run must not go on without the others.
                 self._fail_queue(error)
                 self._threads = self._threads[:index]
                 if coord is not None:
@@ -713,11 +720,13 @@ class QueueRunner:
         at_end = False
         try:
             try:
-                if hasattr(op, "start"):
-                    op.start(self._queue, stop)
+                start = getattr(op, "start", None)
+                if start is not None:
+                    start(self._queue, stop)
                 else:
+                    call = cast(Callable[[], object], op)
                     while not stop.is_set():
-                        op()
+                        call()
             except self._closed_types as error:
                 if _failure_behind(error) is not None:
                     raise
@@ -738,8 +747,8 @@ class QueueRunner:
         # A close on purpose is no failure, and its consumers' end of data is no error.
         closed = isinstance(failure, CancelledError) and self._is_closed()
         if coord is not None:
-            # Known to the coordinator before the queue wakes anybody, whose CancelledError would come first otherwise; and the
-            # queue has its cause before the stop, which would close it without one.
+            # Known to the coordinator before the queue wakes anybody, whose CancelledError would come first otherwise;
+            # and the queue has its cause before the stop, which would close it without one.
             if coord._report(failure) and not closed:
                 self._fail_queue(failure)
             coord.request_stop(failure)
@@ -825,8 +834,8 @@ def start_queue_runners(
 
     Notes
     -----
-    As TensorFlow's, without a session. There is one set of collections in the process, and no graph whose end would empty
-    them: so a runner that has run and whose queue is closed, which can never run again, is dropped.
+    As TensorFlow's, without a session. There is one set of collections in the process, and no graph whose end would
+    empty them: so a runner that has run and whose queue is closed, which can never run again, is dropped.
 
     Examples
     --------

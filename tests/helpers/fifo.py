@@ -1,4 +1,5 @@
-"""A small queue in Python with the rules that a QueueRunner relies on: order, capacity, both closes, failure with a cause."""
+"""A small queue in Python with the rules that a QueueRunner relies on: order, capacity, both closes, failure with a
+cause."""
 
 from __future__ import annotations
 

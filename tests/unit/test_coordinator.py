@@ -693,7 +693,8 @@ def test_looper_catches_up(coord):
     begun = time.monotonic()
     qc.LooperThread.loop(coord, 0.05, work)
     coord.join()
-    # The calls of 0.05 to 0.25 come right after the first one; without catching up the last would come at 0.45 or later.
+    # The calls of 0.05 to 0.25 come right after the first one; without catching up the last would come at 0.45 or
+    # later.
     assert times[5] - times[1] < 0.15 + MARGIN
     assert times[5] - begun >= 0.25
 

@@ -128,8 +128,9 @@ def test_given_ops_and_types(queue):
     runner = qc.QueueRunner(queue, [list], close, cancel, (CancelledError, OutOfRangeError))
     assert (runner.close_op, runner.cancel_op) == (close, cancel)
     assert runner.queue_closed_exception_types == (CancelledError, OutOfRangeError)
+    types = (DataLossError,)
     named = qc.QueueRunner(
-        queue=queue, enqueue_ops=(list,), close_op=close, cancel_op=cancel, queue_closed_exception_types=(DataLossError,)
+        queue=queue, enqueue_ops=(list,), close_op=close, cancel_op=cancel, queue_closed_exception_types=types
     )
     assert named.enqueue_ops == [list]
 
