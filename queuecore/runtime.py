@@ -306,9 +306,8 @@ class Coordinator:
         Notes
         -----
         Returns as soon as the last thread ends, or the grace period does. Ends without a stop if all threads end by
-        themselves. Threads that were never
-        started count as ended. Forgets the threads registered. The calling thread can't wait for itself: if it is one
-        of them, it waits for the others and for the stop. Ctrl-C ends the wait.
+        themselves. Threads that were never started count as ended. Forgets the threads registered. The calling thread
+        can't wait for itself: if it is one of them, it waits for the others and for the stop. Ctrl-C ends the wait.
         """
         grace = max(0.0, _check_seconds(stop_grace_period_secs, "stop_grace_period_secs"))
         given = tuple(threads or ())
@@ -524,7 +523,9 @@ class QueueRunner:
     - The coordinator's stop: ``cancel_op``, which ends the enqueues that wait. If an error stopped it, the queue is
     closed
       with that as its cause.
-    - An error of the closed types: the thread ends. The last thread of all calls ``close_op``.
+    - An error of the closed types: the thread ends. The last thread of all calls ``close_op``. `StopIteration` counts
+    as
+      an `OutOfRangeError`.
     - Any other error, with a coordinator: it goes there, and the queue is closed with it as its cause.
     - Any other error, without one: it is logged, kept in `exceptions_raised`, raised in the thread, and the queue is
     closed
@@ -551,10 +552,7 @@ class QueueRunner:
     ...         return self.closed
     >>> store, source = Store(), iter(range(3))
     >>> def enqueue():
-    ...     try:
-    ...         store.items.append(next(source))
-    ...     except StopIteration:
-    ...         raise qc.errors.OutOfRangeError("no more data") from None
+    ...     store.items.append(next(source))
     >>> coord = qc.Coordinator()
     >>> runner = qc.QueueRunner(store, [enqueue])
     >>> threads = runner.create_threads(coord, start=True)
@@ -714,19 +712,15 @@ class QueueRunner:
         return bool(self._threads) and all(map(self._has_ended, self._threads)) and self._is_closed()
 
     def _is_closed(self) -> bool:
-        return bool(self._queue.is_closed())
+        with suppress(Exception):
+            return bool(self._queue.is_closed())
+        return False
 
     def _run(self, op: _Op, coord: Coordinator | None, stop: StopEvent, ended: StopEvent, left: list[int]) -> None:
         at_end = False
         try:
             try:
-                start = getattr(op, "start", None)
-                if start is not None:
-                    start(self._queue, stop)
-                else:
-                    call = cast(Callable[[], object], op)
-                    while not stop.is_set():
-                        call()
+                self._work(op, stop)
             except self._closed_types as error:
                 if _failure_behind(error) is not None:
                     raise
@@ -739,6 +733,18 @@ class QueueRunner:
                     with suppress(Exception):
                         self._close_op()
                 ended.set()
+
+    def _work(self, op: _Op, stop: StopEvent) -> None:
+        try:
+            start = getattr(op, "start", None)
+            if start is not None:
+                start(self._queue, stop)
+            else:
+                call = cast(Callable[[], object], op)
+                while not stop.is_set():
+                    call()
+        except StopIteration as error:  # what next() says at the end; of a Python function TensorFlow takes it so, too
+            raise OutOfRangeError(f"an op of the QueueRunner of {self.name} has no more data") from error
 
     def _failed(self, error: BaseException, coord: Coordinator | None) -> None:
         failure = _failure_behind(error)

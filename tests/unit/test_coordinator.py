@@ -680,23 +680,30 @@ def test_looper_calls_at_once_and_then_at_multiples(coord):
     assert all(at >= 0.1 * index for index, at in enumerate(times))
 
 
-def test_looper_catches_up(coord):
-    times = []
+def test_looper_has_no_drift_and_catches_up(monkeypatch):
+    # On a clock of its own, where waits are exact and calls take as long as they are told.
+    class Clock:
+        now = 1000.0
+
+        def monotonic(self):
+            return self.now
+
+    class Coordinator(qc.Coordinator):
+        def wait_for_stop(self, timeout=None):
+            clock.now += max(timeout, 0)
+            return len(calls) == len(durations)
+
+    clock = Clock()
+    durations = [3, 0, 25, 0, 0, 3, 9, 10, 0]
+    calls = []
 
     def work():
-        times.append(time.monotonic())
-        if len(times) == 1:
-            coord.wait_for_stop(0.25)
-        if len(times) == 6:
-            coord.request_stop()
+        calls.append(clock.now - 1000)
+        clock.now += durations[len(calls) - 1]
 
-    begun = time.monotonic()
-    qc.LooperThread.loop(coord, 0.05, work)
-    coord.join()
-    # The calls of 0.05 to 0.25 come right after the first one; without catching up the last would come at 0.45 or
-    # later.
-    assert times[5] - times[1] < 0.15 + MARGIN
-    assert times[5] - begun >= 0.25
+    monkeypatch.setattr("queuecore.runtime.time", clock)
+    qc.LooperThread(Coordinator(), 10, work).run()
+    assert calls == [0, 10, 20, 45, 45, 50, 60, 70, 80]
 
 
 @pytest.mark.parametrize("interval", [None, 0])

@@ -349,6 +349,17 @@ def test_end_of_data_with_a_cause_of_the_users(queue, coord):
     assert not coord.should_stop()
 
 
+@pytest.mark.parametrize("types", [None, (OutOfRangeError, DataLossError), (DataLossError,)])
+def test_stop_iteration_is_the_end_of_data(queue, coord, types):
+    items = iter(range(3))
+    runner = qc.QueueRunner(queue, [lambda: queue.enqueue(next(items))], queue_closed_exception_types=types)
+    coord.join(runner.create_threads(coord, start=True))
+    got, error = rest(queue)
+    assert got == [0, 1, 2]
+    assert error.__cause__ is None
+    assert coord.should_stop() == (types == (DataLossError,))
+
+
 def test_an_end_that_is_not_of_the_closed_types_is_a_clean_stop(queue, coord):
     runner = qc.QueueRunner(queue, [source(queue, range(3))], queue_closed_exception_types=(CancelledError,))
     coord.join(runner.create_threads(coord, start=True))
