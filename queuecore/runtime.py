@@ -31,7 +31,7 @@ __all__ = ["Coordinator", "LooperThread", "QueueRunner", "add_queue_runner", "st
 
 _log = logging.getLogger("queuecore")
 
-# join() sleeps on a thread, and looks for the stop this often, in seconds.
+# join() sleeps on one thread after the other, and looks for the stop this often, in seconds: nothing can sleep on both.
 _SLICE = 0.05
 
 # Set on an exception that a queue was closed with: what that queue raises from it is no news, and no end of data.
@@ -305,16 +305,15 @@ class Coordinator:
 
         Notes
         -----
-        Returns as soon as the last thread ends, or the grace period does. Ends without a stop if all threads end by
-        themselves. Threads that were never started count as ended. Forgets the threads registered. The calling thread
-        can't wait for itself: if it is one of them, it waits for the others and for the stop. Ctrl-C ends the wait.
+        Returns as soon as the last thread ends; hears a stop within 100 ms, and counts from it. Ends without a stop if
+        all threads end by themselves. Threads that were never started count as ended. Forgets the threads registered.
+        The calling thread can't wait for itself: if it is one of them, it waits for the others and for the stop. Ctrl-C
+        ends the wait.
         """
         grace = max(0.0, _check_seconds(stop_grace_period_secs, "stop_grace_period_secs"))
         given = tuple(threads or ())
         round_ = self._round
         begun = time.monotonic_ns()
-        # No look for the stop comes later than the end of the grace period that it begins.
-        slice_ = min(_SLICE, max(grace, 0.001))
         me = threading.current_thread()
         while True:
             waited = dict.fromkeys((*tuple(self._registered), *given))
@@ -325,7 +324,7 @@ class Coordinator:
                 break
             other = next((one for one in alive if one is not me), None)
             if other is not None:
-                other.join(min(slice_, left))
+                other.join(min(_SLICE, left))
             elif stopped_at is not None:
                 break
             else:

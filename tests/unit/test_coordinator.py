@@ -372,6 +372,15 @@ def test_grace_counts_from_the_stop(coord):
         assert 0.5 <= time.monotonic() - begun < 0.5 + MARGIN
 
 
+def test_grace_counts_from_the_call_if_the_stop_was_before(coord):
+    coord.request_stop()
+    time.sleep(0.2)
+    with Held() as held:
+        begun = time.monotonic()
+        coord.join([held.thread], stop_grace_period_secs=0.1, ignore_live_threads=True)
+        assert time.monotonic() - begun >= 0.1
+
+
 def test_join_wakes_when_the_last_thread_ends_within_the_grace_period(coord):
     with running(coord.wait_for_stop, count=5) as threads:
         threading.Timer(0.1, coord.request_stop).start()

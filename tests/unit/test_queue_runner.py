@@ -264,6 +264,9 @@ def test_a_thread_that_cannot_start(full, coord, monkeypatch):
     assert str(error.__cause__) == "can't start new thread"
     with pytest.raises(RuntimeError, match="can't start"):
         coord.join()
+    again = runner.create_threads(coord, start=True)  # those that never started count for nothing
+    assert len(again) == 3
+    assert joined(again)
 
 
 # The table: ends of data
@@ -599,6 +602,34 @@ def test_a_queue_that_cannot_keep_a_cause_is_cancelled(coord):
     assert set(queue.closes) == {True}
 
 
+def test_a_cancelled_op_that_is_faster_than_the_one_that_failed(make_queue, coord):
+    # The failed op closes the queue, and before that returns, the op that waited has reported its CancelledError.
+    class Slow:
+        name = "slow"
+
+        def __init__(self):
+            self.inner = make_queue(1, "inner")
+            self.is_closed = self.inner.is_closed
+
+        def close(self, cancel_pending_enqueues=False):
+            self.inner.close(cancel_pending_enqueues)
+            threads[0].join(PATIENCE)
+
+    queue = Slow()
+    gate = threading.Event()
+
+    def fails():
+        gate.wait()
+        raise ValueError("the cause")
+
+    threads = qc.QueueRunner(queue, [source(queue.inner, range(2)), fails]).create_threads(coord, start=True)
+    assert soon(lambda: queue.inner.size() == 1)
+    gate.set()
+    with pytest.raises(ValueError, match="the cause"):
+        coord.join()
+    assert len(coord.exceptions) == 1
+
+
 def test_an_error_in_closing_does_not_hide_the_first(queue, coord, monkeypatch):
     def fails(error):
         raise TypeError("second")
@@ -634,6 +665,7 @@ def test_closed_by_somebody_else(full, coord, cancel):
     assert coord.should_stop()
     with pytest.raises(CancelledError):
         coord.join()
+    assert rest(full)[1].__cause__ is None  # nor later
 
 
 def test_closed_by_somebody_else_with_cancelled_as_a_closed_type(full, coord):
