@@ -676,7 +676,7 @@ class QueueRunner:
         threads = []
         for op in self._ops:
             name = getattr(op, "__name__", type(op).__name__)
-            threads.append(self._thread(name, daemon, self._run, op, coord, round_.stop, ended, left))
+            threads.append(self._thread(name, daemon, self._run, op, coord, round_, ended, left))
         if coord is not None:
             threads.append(self._thread("close_on_stop", True, self._close_on_stop, round_, ended))
             for thread in threads:
@@ -715,17 +715,17 @@ class QueueRunner:
             return bool(self._queue.is_closed())
         return False
 
-    def _run(self, op: _Op, coord: Coordinator | None, stop: StopEvent, ended: StopEvent, left: list[int]) -> None:
+    def _run(self, op: _Op, coord: Coordinator | None, round_: _Round, ended: StopEvent, left: list[int]) -> None:
         at_end = False
         try:
             try:
-                self._work(op, stop)
+                self._work(op, round_.stop)
             except self._closed_types as error:
                 if _failure_behind(error) is not None:
                     raise
                 at_end = True
         except BaseException as error:
-            self._failed(error, coord)
+            self._failed(error, coord, round_)
         finally:
             if left.pop() == 0:
                 if at_end:
@@ -745,12 +745,14 @@ class QueueRunner:
         except StopIteration as error:  # what next() says at the end; of a Python function TensorFlow takes it so, too
             raise OutOfRangeError(f"an op of the QueueRunner of {self.name} has no more data") from error
 
-    def _failed(self, error: BaseException, coord: Coordinator | None) -> None:
+    def _failed(self, error: BaseException, coord: Coordinator | None, round_: _Round) -> None:
         failure = _failure_behind(error)
         if failure is None:
             failure = error
         # A close on purpose is no failure, and its consumers' end of data is no error.
         closed = isinstance(failure, CancelledError) and self._is_closed()
+        if isinstance(failure, CancelledError) and round_.stop.is_set():
+            return  # the stop did it, even if it has been cleared since
         if coord is not None:
             # Known to the coordinator before the queue wakes anybody, whose CancelledError would come first otherwise;
             # and the queue has its cause before the stop, which would close it without one.

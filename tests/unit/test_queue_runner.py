@@ -416,12 +416,15 @@ def test_own_cancel_op(queue, coord):
     assert not queue.is_closed()
 
 
-def test_threads_that_were_stopped_do_not_go_on_after_a_clear(full, coord):
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_threads_that_were_stopped_do_not_go_on_after_a_clear(full, coord, cancelled):
     inside, go = threading.Event(), threading.Event()
 
     def op():
         inside.set()
         go.wait()
+        if cancelled:
+            raise CancelledError("by the stop, though that is over")
 
     runner = qc.QueueRunner(full, [op])
     threads = runner.create_threads(coord, start=True)
