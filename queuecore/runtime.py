@@ -130,8 +130,7 @@ class _StopOnException(AbstractContextManager[None]):
             return False
         self._coord.request_stop(error)
         return not (
-            isinstance(error, KeyboardInterrupt | SystemExit)
-            and threading.current_thread() is threading.main_thread()
+            isinstance(error, KeyboardInterrupt | SystemExit) and threading.current_thread() is threading.main_thread()
         )
 
 
@@ -520,15 +519,12 @@ class QueueRunner:
     What ends a thread, and what follows:
 
     - The coordinator's stop: ``cancel_op``, which ends the enqueues that wait. If an error stopped it, the queue is
-    closed
-      with that as its cause.
+      closed with that as its cause.
     - An error of the closed types: the thread ends. The last thread of all calls ``close_op``. `StopIteration` counts
-    as
-      an `OutOfRangeError`.
+      as an `OutOfRangeError`.
     - Any other error, with a coordinator: it goes there, and the queue is closed with it as its cause.
     - Any other error, without one: it is logged, kept in `exceptions_raised`, raised in the thread, and the queue is
-    closed
-      with it as its cause.
+      closed with it as its cause.
     - Somebody else closes the queue: the enqueue's `CancelledError` is such an error, but no cause for the queue's end.
 
     A queue that was closed with a cause delivers what is in it; from then on its consumers get that cause as the
@@ -700,8 +696,10 @@ class QueueRunner:
                 thread.start()
             except BaseException as error:
                 # No more threads, or Ctrl-C: those that run must not go on without the others.
-                self._fail_queue(error)
                 self._threads = self._threads[:index]
+                if coord is not None:
+                    coord._report(error)
+                self._fail_queue(error)
                 if coord is not None:
                     coord.request_stop(error)
                 raise
