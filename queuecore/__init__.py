@@ -19,21 +19,33 @@ from queuecore.queues import (  # noqa: E402
     QueueBase,
     RandomShuffleQueue,
 )
+from queuecore.runtime import (  # noqa: E402
+    Coordinator,
+    LooperThread,
+    QueueRunner,
+    add_queue_runner,
+    start_queue_runners,
+)
 from queuecore.stdqueue import LifoQueue, Queue, SimpleQueue  # noqa: E402
 
 __all__ = [
+    "Coordinator",
     "FIFOQueue",
     "LifoQueue",
+    "LooperThread",
     "PaddingFIFOQueue",
     "PriorityQueue",
     "Queue",
     "QueueBase",
+    "QueueRunner",
     "RandomShuffleQueue",
     "SimpleQueue",
     "__version__",
+    "add_queue_runner",
     "data",
     "errors",
     "set_random_seed",
+    "start_queue_runners",
     "stdqueue",
 ]
 

@@ -91,6 +91,28 @@ def blocking() -> dict[str, object]:
     }
 
 
+def stops() -> dict[str, object]:
+    """Python threads wait, without the GIL, for stops of their own and of a common parent, all requested at once."""
+    import threading
+
+    from queuecore._core.runtime import StopEvent
+
+    deaf = []
+    for turn in range(rounds(100)):
+        parent = StopEvent()
+        children = [StopEvent(parent) for _ in range(4)]
+        heard: list[bool] = []
+        waits = [threading.Thread(target=lambda one=one, h=heard: h.append(one.wait())) for one in [parent, *children]]
+        # In odd turns each child is stopped by itself, too, and the parent several times over.
+        sets = [threading.Thread(target=one.set) for one in ([*children, parent, parent] if turn % 2 else [parent])]
+        for thread in [*waits, *sets]:
+            thread.start()
+        for thread in [*waits, *sets]:
+            thread.join()
+        deaf.append(len(waits) - sum(heard))
+    return {"deaf": deaf}
+
+
 def race() -> dict[str, object]:
     """Plain memory, written by several threads: a data race on purpose."""
     from queuecore._core import _testing
@@ -189,7 +211,10 @@ def early_end() -> dict[str, object]:
 
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
-    for job in (window, parking, slots, buffers, fifo, values, blocking, pipeline, early_end, race, overflow, shift)
+    for job in (
+        *(window, parking, slots, buffers, fifo, values, blocking, stops),
+        *(pipeline, early_end, race, overflow, shift),
+    )
 }
 
 

@@ -1,5 +1,7 @@
 """What type checkers make of code that uses queuecore. It is checked, by `make types`, and never run."""
 
+import sys
+import threading
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -46,6 +48,27 @@ def iteration() -> None:
     again.load_state_dict(state)
 
 
+def threads() -> None:
+    """A coordinator and what runs under it."""
+    coord = qc.Coordinator((errors.OutOfRangeError,))
+    assert_type(coord.should_stop(), bool)
+    assert_type(coord.wait_for_stop(timeout=1), bool)
+    assert_type(coord.exceptions, tuple[BaseException, ...])
+    coord.register_thread(threading.Thread())
+    try:
+        with coord.stop_on_exception():
+            pass
+    except ValueError as error:
+        coord.request_stop(error)
+    coord.request_stop(sys.exc_info())
+    assert_type(qc.LooperThread.loop(coord, 0.5, print, args=(1,), kwargs={"end": ""}), qc.LooperThread)
+    runner = qc.QueueRunner(object(), [lambda: None] * 4, queue_closed_exception_types=(errors.OutOfRangeError,))
+    assert_type(runner.create_threads(coord, start=True), list[threading.Thread])
+    assert_type(runner.exceptions_raised, list[BaseException])
+    qc.add_queue_runner(runner)
+    coord.join(qc.start_queue_runners(coord=coord), stop_grace_period_secs=10)
+
+
 def failures() -> None:
     """Errors say where, and are the built-in ones too."""
     try:
@@ -70,3 +93,5 @@ def mistakes(ds: data.Dataset) -> None:
     ds.batch("128")  # type: ignore[arg-type]
     ds.repeats(2)  # type: ignore[attr-defined]
     iter(ds).close("1")  # type: ignore[arg-type]
+    qc.Coordinator().request_stop("why")  # type: ignore[arg-type]
+    qc.QueueRunner(object(), [1])  # type: ignore[list-item]

@@ -4,8 +4,13 @@
 #   I1  The step function and its context outlive every worker: a worker drops its reference last of all.
 #   I2  The first cause wins: a StopFlag is set once, and keeps the fault it was set with.
 #   I3  A stop ends every wait of the runner: workers sleep on `work` only, and a stop notifies it.
+#
+# StopEvent: the same for Python's threads, which wait for the stop itself. set, is_set, set_at: any thread, also in a signal handler, lock-free;
+# wait: any Python thread, blocking, without the GIL.
+#   I4  Set once, never cleared: who wants to begin anew makes a new one, so no wait can miss a stop that was taken back.
+#   I5  A child is set when it is set itself or its parent is. Both park on the parent's event count, so one wait hears both.
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from queuecore._core.platform cimport Fault, Runner, StopFlag, kAcquire, kRelaxed, kRelease
+from queuecore._core.platform cimport Atomic, EventCount, Fault, Runner, StopFlag, kAcquire, kRelaxed, kRelease
 
 cdef enum:
     STEP_WORKED = 0  # there may be more
@@ -47,3 +52,14 @@ cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil
 # Once the interpreter is exiting, a Python thread other than the main one stays here for good, without the GIL: what its program would
 # do with an error now is print a traceback into somebody's exit.
 cdef int wait_out_exit() except -1
+
+
+cdef class StopEvent:
+    cdef EventCount* changed  # the parent's, if there is one
+    cdef Atomic[int64_t] at   # monotonic nanosecond of the stop; 0: not stopped
+    cdef readonly StopEvent parent
+
+    # The monotonic nanosecond of the stop, its own or else the parent's; 0: not stopped.
+    cdef int64_t stopped_ns(self) noexcept nogil
+    # Until it is set, the absolute deadline passes (< 0: none) or a signal arrives. True: it is set.
+    cdef bint sleep(self, int64_t deadline_ns) noexcept nogil

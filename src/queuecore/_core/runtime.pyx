@@ -1,7 +1,11 @@
-"""The native runner and the guards around a process's end."""
+"""The native runner, the stop that Python's threads wait for, and the guards around a process's end."""
 import atexit
 import threading
 
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport EINTR, ETIMEDOUT
+from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
@@ -11,7 +15,10 @@ from queuecore._core.atoms cimport (
 from queuecore._core.errors cimport CODE_INTERNAL, STAGE_RUNNER, WHAT_THROWN
 from queuecore._core.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
 from queuecore._core.platform cimport (
-    Fault, ReleaseFn, Runner, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, usable_cpus)
+    EventCount, Fault, ReleaseFn, Runner, alloc_lines, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease, layout_hash,
+    monotonic_ns, usable_cpus)
+
+from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -27,6 +34,7 @@ cdef extern from "time.h" nogil:
 cdef enum:
     SPIN_ROUNDS = 48      # about as long as a futex wake across cores takes: longer spinning only burns the core
     SPIN_PAUSES = 16
+    SLICE_NS = 50000000   # Python's main thread looks for signals this often
 
 cdef struct Worker:
     Runner* runner
@@ -127,6 +135,90 @@ cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil:
         if rc != 0 and rc != 11:  # EAGAIN: the epoch moved, look again
             return r.live.load(kAcquire) == 0
     return True
+
+
+@cython.final
+@cython.no_gc  # it refers to its parent only, which is older: no cycle
+cdef class StopEvent:
+    """A stop that is requested once, by any thread, and heard by all: `StopEvent(parent)` is also set when its parent is."""
+
+    def __cinit__(self, StopEvent parent=None):
+        self.at.store(0, kRelaxed)  # relaxed: nobody else knows this object yet
+        self.parent = parent
+        self.changed = parent.changed if parent is not None else <EventCount*>alloc_lines(sizeof(EventCount))
+        if self.changed == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        # Who waits holds a reference, so nobody does.
+        if self.parent is None:
+            free(self.changed)
+
+    cdef int64_t stopped_ns(self) noexcept nogil:
+        cdef int64_t at = self.at.load(kAcquire)  # E2 acquire: pairs with E1; what came before the stop is seen after it
+        if at == 0 and self.parent is not None:
+            return self.parent.stopped_ns()
+        return at
+
+    cdef bint sleep(self, int64_t deadline_ns) noexcept nogil:
+        cdef uint32_t epoch
+        cdef int rc
+        while self.stopped_ns() == 0:
+            epoch = event_prepare(self.changed)
+            if self.stopped_ns() != 0:
+                event_cancel(self.changed, epoch)
+                return True
+            rc = event_wait(self.changed, epoch, deadline_ns)
+            if rc == ETIMEDOUT or rc == EINTR:
+                return self.stopped_ns() != 0
+        return True
+
+    def set(self):
+        """Request the stop. Returns whether this call is the one that did."""
+        cdef int64_t expected = 0
+        # E1 release: pairs with E2. Relaxed on failure: somebody else was first, nothing is read.
+        # Linearizes here.
+        if not self.at.compare_exchange_strong(expected, monotonic_ns(), kRelease, kRelaxed):
+            return False
+        event_notify_all(self.changed)  # children included: who is not concerned looks, and sleeps on
+        return True
+
+    def is_set(self):
+        """Whether a stop was requested, of this one or of its parent."""
+        return self.stopped_ns() != 0
+
+    def set_at(self):
+        """When that was, by `time.monotonic_ns`, or None."""
+        return self.stopped_ns() or None
+
+    def wait(self, timeout=None):
+        """Wait for the stop, at most so many seconds. Returns whether it is set."""
+        cdef int64_t deadline = -1, until
+        cdef double seconds
+        cdef bint stopped, main
+        if timeout is not None:
+            seconds = timeout
+            if isnan(seconds):
+                raise _errors.InvalidArgumentError("timeout must be a number of seconds or None, not nan")
+            if seconds <= 0:
+                return self.stopped_ns() != 0
+            if seconds < 4e9:  # more than a century otherwise: that is without a limit
+                deadline = monotonic_ns() + <int64_t>(seconds * 1e9)
+        # Signals belong to Python's main thread; the others needn't be woken for them.
+        main = threading.get_ident() == threading.main_thread().ident
+        while True:
+            until = deadline
+            if main and self.stopped_ns() == 0:
+                until = monotonic_ns() + SLICE_NS
+                if deadline >= 0 and until > deadline:
+                    until = deadline
+            with nogil:
+                stopped = self.sleep(until)
+            wait_out_exit()
+            if main:
+                PyErr_CheckSignals()
+            if stopped or (deadline >= 0 and monotonic_ns() >= deadline):
+                return self.stopped_ns() != 0
 
 
 cdef void _stop_one(Runner* r) noexcept nogil:
