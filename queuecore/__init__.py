@@ -1,8 +1,8 @@
 """Native, GIL-free input for training loops: from file bytes to ready batches.
 
-`queuecore.data` streams records from files. The queue classes, `Coordinator` and `QueueRunner` hand elements over between
-threads, in the manner of TensorFlow 1; `queuecore.stdqueue` has the standard library's queues of Python objects.
-`queuecore.errors` is the tree of exceptions.
+`queuecore.data` streams records from files. The queue classes, `Coordinator` and `QueueRunner` hand elements over
+between threads, in the manner of TensorFlow 1; `queuecore.stdqueue` has the standard library's queues of Python
+objects. `queuecore.errors` is the tree of exceptions.
 """
 
 from queuecore._core import require_compiled

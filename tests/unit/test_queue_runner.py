@@ -20,7 +20,10 @@ from queuecore.errors import (
 )
 
 # Each is made with (capacity, name), and holds numbers.
-QUEUES = {"python": PythonFIFO}
+QUEUES = {
+    "python": PythonFIFO,
+    "native": lambda capacity, name: qc.FIFOQueue(capacity, [object], [()], name=name),
+}
 
 
 @pytest.fixture(params=QUEUES)
@@ -180,7 +183,7 @@ def test_threads(queue, coord):
     runner = qc.QueueRunner(queue, [enqueue, Op()] + [enqueue] * 2)
     threads = runner.create_threads(coord)
     names = ["enqueue", "Op", "enqueue", "enqueue", "close_on_stop"]
-    assert [thread.name for thread in threads] == [f"QueueRunnerThread-numbers-{name}" for name in names]
+    assert [thread.name for thread in threads] == [f"QueueRunnerThread-{queue.name}-{name}" for name in names]
     assert all(thread.daemon for thread in threads)
     assert not any(thread.is_alive() for thread in threads)
     assert runner.create_threads(coord) == []  # they may be started any time
@@ -634,10 +637,10 @@ def test_a_cancelled_op_that_is_faster_than_the_one_that_failed(make_queue, coor
 
 
 def test_an_error_in_closing_does_not_hide_the_first(queue, coord, monkeypatch):
-    def fails(error):
+    def fails(queue, error):
         raise TypeError("second")
 
-    monkeypatch.setattr(queue, "_fail", fails)
+    monkeypatch.setattr(type(queue), "_fail", fails)
     with pytest.raises(ValueError, match="first"):
         coord.join(qc.QueueRunner(queue, [failing(ValueError("first"))]).create_threads(coord, start=True))
     assert [str(error) for error in coord.exceptions] == ["first"]
@@ -727,7 +730,7 @@ class Program:
 def test_an_op_with_a_start_of_its_own(queue, coord, end):
     runner = qc.QueueRunner(queue, [Program(end)])
     threads = runner.create_threads(coord, start=True)
-    assert threads[0].name == "QueueRunnerThread-numbers-Program"
+    assert threads[0].name == f"QueueRunnerThread-{queue.name}-Program"
     assert [int(queue.dequeue(timeout=PATIENCE)) for _ in range(3)] == [0, 1, 2]
     if end is None:
         assert threads[0].is_alive()
