@@ -91,6 +91,20 @@ def blocking() -> dict[str, object]:
     }
 
 
+def queues() -> dict[str, object]:
+    """Rows through the hand-off of queues: single calls, several rows in one piece, waits that run out, a close."""
+    from queuecore._core import _testing
+
+    found: dict[str, list[int]] = {"lost": [], "disorder": []}
+    for kind in ("fifo", "random"):
+        for threads in ((1, 1), (2, 2), (4, 3)):
+            for capacity, start in ((1, 0), (2, 2**63 - rounds(500)), (7, 2**32 - rounds(500)), (-1, 0)):
+                run = _testing.stress_hand(kind, *threads, rounds(1000), capacity, start)
+                for name, count in run.items():
+                    found[name].append(count)
+    return found
+
+
 def stops() -> dict[str, object]:
     """Python threads wait, without the GIL, for stops of their own and of a common parent, all requested at once."""
     import threading
@@ -212,7 +226,7 @@ def early_end() -> dict[str, object]:
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
     for job in (
-        *(window, parking, slots, buffers, fifo, values, blocking, stops),
+        *(window, parking, slots, buffers, fifo, values, blocking, queues, stops),
         *(pipeline, early_end, race, overflow, shift),
     )
 }

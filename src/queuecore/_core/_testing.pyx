@@ -10,16 +10,21 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 from queuecore._core.atoms cimport (
     buffer_give, buffer_take, check_layout, light_notify, live_threads as native_live_threads, registry_remove, syscalls)
+from queuecore._core.handoff cimport (
+    HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_RANDOM, FrontRun, Hand, Op, get_try, hand_free, hand_init,
+    hand_leave, hand_settle, hand_size, hand_wait, put_try)
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
     Atomic, Batch, EventCount, FastRing, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn, Window,
-    alloc_lines, cpu_pause, iovec, kRelaxed, layout_hash, monotonic_ns)
+    alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, monotonic_ns)
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
     fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size,
     fifo_turn_give, fifo_turn_take, ring_backoff, spsc_free, spsc_init, spsc_pop, spsc_pop_many, spsc_push,
     spsc_push_many)
+from queuecore._core.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
+from queuecore._core.random cimport Philox, philox_seed
 from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.window cimport (
@@ -924,6 +929,174 @@ def stress_blocking(int pairs, int64_t rounds, bint light):
 def light_parking():
     """Whether event counts may be light here: the kernel has membarrier, and this build may use it."""
     return bool(light_notify())
+
+
+# The hand-off of queues: single calls past the lines, pieces of several rows, waits that run out, a close.
+
+cdef extern from *:
+    """
+    namespace queuecore {
+    struct HandJob {
+      Hand* hand;
+      SlotPool* pool;
+      void* random;
+      int32_t putters;
+      int64_t rounds;
+      Atomic<int32_t> putting;
+      Atomic<int64_t> taken, disorder;
+    };
+    }  // namespace queuecore
+    """
+    cppclass HandJob "queuecore::HandJob":
+        Hand* hand
+        SlotPool* pool
+        void* random
+        int32_t putters
+        int64_t rounds
+        Atomic[int32_t] putting
+        Atomic[int64_t] taken
+        Atomic[int64_t] disorder
+
+cdef enum:
+    HAND_PIECE = 3
+
+
+cdef uint32_t _hand_slot(HandJob* job, int64_t value) noexcept nogil:
+    cdef uint32_t slot = 0
+    while not pool_pop(job.pool, &slot):
+        pool_grow(job.pool)
+    (<int64_t*>pool_row(job.pool, slot))[0] = value
+    return slot
+
+
+cdef int _hand_wait(HandJob* job, int side, Op* op, bint hurried) noexcept nogil:
+    cdef int rc = HAND_SLICE
+    while rc == HAND_SLICE:
+        rc = hand_wait(job.hand, side, <Philox*>job.random, op, monotonic_ns() + (20000 if hurried else 50000000))
+        if rc == HAND_SLICE and hurried:
+            return hand_leave(job.hand, side, <Philox*>job.random, op)
+    return rc
+
+
+cdef void _hand_put(HandJob* job, int32_t worker) noexcept nogil:
+    cdef uint32_t tokens[HAND_PIECE]
+    cdef Op* op
+    cdef int64_t i = 0, n, k, done
+    cdef int rc
+    while i < job.rounds:
+        n = HAND_PIECE if i % 5 == 0 and i + HAND_PIECE <= job.rounds else 1
+        for k in range(n):
+            tokens[k] = _hand_slot(job, <int64_t>worker << 32 | (i + k))
+        done = 0
+        if n == 1:
+            rc = put_try(job.hand, tokens[0], i)
+            if rc == HAND_DONE:
+                hand_settle(job.hand, <Philox*>job.random)
+                done = 1
+        while done < n:
+            op = new Op()
+            op.tokens = tokens + done
+            op.n = n - done
+            _hand_wait(job, SIDE_PUT, op, i % 7 == 0)
+            done += op.done  # what is in stays in when the time runs out
+            del op
+        i += n
+    if job.putting.fetch_sub(1, kAcqRel) == 1:  # acq_rel: the close comes after all rows of all threads
+        op = new Op()
+        op.closes = True
+        _hand_wait(job, SIDE_PUT, op, False)
+        del op
+
+
+cdef void _hand_get(HandJob* job) noexcept nogil:
+    cdef int64_t last[8]
+    cdef uint32_t tokens[HAND_PIECE]
+    cdef FrontRun* run
+    cdef Op* op
+    cdef int64_t i = 0, k, n, value, taken = 0, disorder = 0
+    cdef int rc
+    memset(last, 255, sizeof(last))
+    while True:
+        i += 1
+        n = 0
+        if i % 3:
+            rc = get_try(job.hand, <Philox*>job.random, tokens)
+            if rc == HAND_DONE:
+                hand_settle(job.hand, <Philox*>job.random)
+                n = 1
+        if n == 0:
+            run = <FrontRun*>malloc(sizeof(FrontRun) + HAND_PIECE * sizeof(uint32_t))
+            op = new Op()
+            op.run = run
+            op.tokens = run.tokens
+            op.n = 1 if i % 3 else HAND_PIECE
+            op.up_to = i % 2 == 0
+            rc = _hand_wait(job, SIDE_GET, op, i % 4 == 0)
+            n = op.done if rc == HAND_DONE else 0
+            for k in range(n):
+                tokens[k] = op.tokens[k]
+            free(op.run)  # NULL: the queue has it
+            del op
+        for k in range(n):
+            value = (<int64_t*>pool_row(job.pool, tokens[k]))[0]
+            pool_push(job.pool, tokens[k])
+            if <int64_t><uint32_t>value <= last[value >> 32]:
+                disorder += 1
+            last[value >> 32] = <int64_t><uint32_t>value
+        taken += n
+        if rc == HAND_CLOSED and hand_size(job.hand) == 0:
+            break
+    job.taken.fetch_add(taken, kRelaxed)  # relaxed: read when the threads have ended
+    job.disorder.fetch_add(disorder, kRelaxed)
+
+
+cdef int _hand_step(void* context, int32_t worker) noexcept nogil:
+    cdef HandJob* job = <HandJob*>context
+    if worker < job.putters:
+        _hand_put(job, worker)
+    else:
+        _hand_get(job)
+    return STEP_DONE
+
+
+def stress_hand(str kind, int putters, int getters, int64_t rounds, int64_t capacity, uint64_t start=0):
+    """Rows of several native threads through the hand-off of a queue; hangs if a wake-up is lost.
+
+    Returns
+    -------
+    dict
+        ``lost`` (rows that did not come out, or came twice) and ``disorder`` (rows of one thread that came out of order; not counted
+        for a shuffle): 0.
+    """
+    cdef HandJob* job = <HandJob*>alloc_lines(sizeof(HandJob))
+    cdef Job* runner
+    cdef int32_t started = 0
+    cdef int store = STORE_FIFO if kind == "fifo" else STORE_RANDOM
+    job.hand = <Hand*>alloc_lines(sizeof(Hand))
+    job.pool = <SlotPool*>alloc_lines(sizeof(SlotPool))
+    job.random = <Philox*>calloc(1, sizeof(Philox))
+    philox_seed(<Philox*>job.random, 1, 2)
+    pool_init(job.pool, 4, 64, False)
+    if not hand_init(job.hand, store, capacity, 0, start):
+        raise MemoryError
+    job.putters = putters
+    job.rounds = rounds
+    job.putting.store(putters, kRelaxed)  # relaxed: before the threads
+    with nogil:
+        runner = _job_new(_hand_step, 1, 8)
+        runner.runner.context = job
+        runner_start(runner.runner, putters + getters, "qc-test", _no_reference, &started)
+        runner_join(runner.runner, -1)
+        _job_free(runner)
+    found = {"lost": putters * rounds - job.taken.load(kRelaxed),
+             "disorder": job.disorder.load(kRelaxed) if kind == "fifo" else 0}
+    hand_free(job.hand)
+    pool_free(job.pool)
+    free(job.hand)
+    free(job.pool)
+    free(job.random)
+    free(job)
+    return found
 
 
 # Bugs on purpose
