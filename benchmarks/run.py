@@ -23,6 +23,7 @@ BENCHMARKS = (
     "bench_handoff.py",
     "bench_rings.py",
     "bench_stdqueue.py",
+    "bench_queues.py",
     "e2e/bench_fixed.py",
     "e2e/bench_start.py",
     "e2e/bench_epoch_gap.py",

@@ -104,7 +104,9 @@ def found(job: str) -> dict:
 
 
 @needs_hooks
-@pytest.mark.parametrize("job", ["window", "parking", "slots", "buffers", "fifo", "values", "blocking", "queues", "stops"])
+@pytest.mark.parametrize(
+    "job", ["window", "parking", "slots", "buffers", "fifo", "values", "blocking", "queues", "stops"]
+)
 def test_native_threads(job):
     result = found(job)
     assert result
