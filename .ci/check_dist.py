@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
+TEST_ONLY = {"_testing", "_schedule"}  # setup.py builds them for tests and never for a wheel
 
 
 def native_sources() -> set[str]:
@@ -37,7 +38,7 @@ def check_sdist(path: Path) -> list[str]:
 def check_wheel(path: Path) -> list[str]:
     """Return what is wrong with the wheel."""
     names = set(zipfile.ZipFile(path).namelist())
-    modules = {one.stem for one in (ROOT / "src/queuecore/_core").glob("*.pyx")} - {"_testing"}
+    modules = {one.stem for one in (ROOT / "src/queuecore/_core").glob("*.pyx")} - TEST_ONLY
     package = {name for name in names if name.startswith("queuecore/")}
     wrong = []
 
@@ -45,7 +46,7 @@ def check_wheel(path: Path) -> list[str]:
     needed |= {
         one.relative_to(ROOT).as_posix() for one in (ROOT / "queuecore").rglob("*.py*") if one.suffix in {".py", ".pyi"}
     }
-    needed -= {"queuecore/_core/_testing.pyi"}
+    needed -= {f"queuecore/_core/{name}.pyi" for name in TEST_ONLY}
     wrong += [f"wheel lacks {name}" for name in sorted(needed - package)]
 
     compiled = {PurePosixPath(name).name.split(".")[0]: name for name in package if name.endswith(".so")}
