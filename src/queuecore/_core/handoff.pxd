@@ -230,6 +230,17 @@ cdef inline void _heap_down(BagRow* bag, int64_t n) noexcept nogil:
     bag[i] = row
 
 
+cdef inline void _bag_put(Hand* h, uint32_t token, int64_t key) noexcept nogil:
+    # With the bag's lock, and room in it.
+    h.bag[h.count].token = token
+    h.bag[h.count].key = key
+    h.bag[h.count].number = h.arrivals
+    h.arrivals += 1
+    h.count += 1
+    if h.store == STORE_PRIORITY:
+        _heap_up(h.bag, h.count - 1)
+
+
 cdef inline int _bag_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef int rc = RING_OK
     turn_take(&h.lock)
@@ -238,13 +249,7 @@ cdef inline int _bag_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     elif h.count == h.room:
         rc = RING_FULL
     else:
-        h.bag[h.count].token = token
-        h.bag[h.count].key = key
-        h.bag[h.count].number = h.arrivals
-        h.arrivals += 1
-        h.count += 1
-        if h.store == STORE_PRIORITY:
-            _heap_up(h.bag, h.count - 1)
+        _bag_put(h, token, key)
     turn_give(&h.lock)
     return rc
 
@@ -305,7 +310,7 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
     while True:
         ring = h.tail_ring.load(kSeqCst)  # H11 seq_cst: Dekker pair with H10; either the grower sees `closed`, or this sees its ring
         fifo_seal(<FifoRing*>ring)
-        if h.tail_ring.load(kSeqCst) == ring:
+        if h.tail_ring.load(kSeqCst) == ring:  # H11, as above
             return
 
 
@@ -337,7 +342,7 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
     h.ring_rows *= 2
     h.tail_ring.store(ring, kSeqCst)  # H6 release: pairs with H7. H10 seq_cst: Dekker pair with H11
     fifo_seal(<FifoRing*>old)
-    if h.closed.load(kSeqCst):
+    if h.closed.load(kSeqCst):  # H10 seq_cst: Dekker pair with H11
         fifo_seal(ring)
     return True
 
@@ -356,13 +361,7 @@ cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
         h.bag = more
         h.room = h.count + op.done
     for i in range(op.done - 1, -1, -1):  # TensorFlow's order: the last taken first
-        h.bag[h.count].token = op.tokens[i]
-        h.bag[h.count].key = 0 if op.keys == NULL else op.keys[i]
-        h.bag[h.count].number = h.arrivals
-        h.arrivals += 1
-        h.count += 1
-        if h.store == STORE_PRIORITY:
-            _heap_up(h.bag, h.count - 1)
+        _bag_put(h, op.tokens[i], 0 if op.keys == NULL else op.keys[i])
     turn_give(&h.lock)
     return True
 
@@ -377,7 +376,7 @@ cdef inline int64_t _used(uint64_t tickets, uint64_t returned) noexcept nogil:
 cdef inline int64_t hand_size(Hand* h) noexcept nogil:
     # Rows in the queue; may be stale when it is read. The older number is read first, so it is never negative.
     cdef uint64_t returned = h.returned.load(kAcquire)  # H14 acquire: pairs with H15
-    return _used(h.tickets.load(kAcquire), returned)
+    return _used(h.tickets.load(kAcquire), returned)  # acquire: only keeps it after the load above
 
 
 cdef inline void _note_depth(Hand* h, int64_t depth) noexcept nogil:
@@ -394,7 +393,7 @@ cdef inline int _admit(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef int rc = _store_push(h, token, key)
     if rc != RING_OK:
         h.undone.fetch_add(1, kRelaxed)  # relaxed: a statistic
-        h.returned.fetch_add(1, kRelease)
+        h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
     h.pushed.fetch_add(1, kRelease)  # H12 release: pairs with H13
     return rc
 
@@ -403,7 +402,7 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef uint64_t x
     cdef int64_t used
     cdef int rc
-    if h.closed.load(kAcquire):
+    if h.closed.load(kAcquire):  # acquire: pairs with the store in _mark_closed; `cancelled` came before it
         return HAND_CLOSED
     x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
     while True:
@@ -442,7 +441,7 @@ cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
                 return True
         return False
     if h.store == STORE_FIFO:
-        return fifo_turn_take(<FifoRing*>h.head_ring.load(kAcquire))
+        return fifo_turn_take(<FifoRing*>h.head_ring.load(kAcquire))  # H8 acquire: pairs with H9
     turn_take(&h.lock)
     h.get_turn = 1
     turn_give(&h.lock)
@@ -474,7 +473,7 @@ cdef inline void _mark_closed(Hand* h) noexcept nogil:
 cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
     cdef int64_t used
     cdef int rc
-    if h.closed.load(kAcquire):
+    if h.closed.load(kAcquire):  # acquire: pairs with the store in _mark_closed; `cancelled` came before it
         return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
     if op.closes:
         _mark_closed(h)
@@ -513,7 +512,7 @@ cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
         op.run = NULL
     elif not _bag_return(h, op):
         return  # no memory: the rows stay with the operation, whose thread says so
-    h.returned.fetch_sub(op.done, kRelease)
+    h.returned.fetch_sub(op.done, kRelease)  # release: as H15; too small for a moment only makes a put wait in line
     op.done = 0
 
 
@@ -599,7 +598,7 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         _turn_give_side(h, which)
         s.turn = False
     elif n == WAKES:
-        s.dirty.store(1, kSeqCst)
+        s.dirty.store(1, kSeqCst)  # L3, for itself: _flush comes again
     return n
 
 
@@ -665,7 +664,7 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t un
             s.first = op
         s.last = op
         op.lined = True
-        op.early = not h.closed.load(kAcquire)
+        op.early = not h.closed.load(kAcquire)  # acquire: pairs with the store in _mark_closed
         s.waiting.fetch_add(1, kSeqCst)  # L2 seq_cst: in line, then the look for changes; pairs with L1
         turn_give(&s.lock)
         hand_settle(h, random)
@@ -735,14 +734,14 @@ cdef inline void hand_return(Hand* h, Philox* random, Op* op) noexcept nogil:
         _turn_give_side(h, SIDE_GET)
         s.turn = False
     turn_give(&s.lock)
-    s.dirty.store(1, kSeqCst)
+    s.dirty.store(1, kSeqCst)  # L3
     _flush(h, SIDE_GET, random)
     hand_settle(h, random)
 
 
 cdef inline void hand_cancel(Hand* h, Philox* random) noexcept nogil:
     # Closes at once; puts in line are over.
-    h.cancelled.store(1, kRelease)
+    h.cancelled.store(1, kRelease)  # release: published by the store of `closed` in _mark_closed
     _mark_closed(h)
     hand_settle(h, random)
 
