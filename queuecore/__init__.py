@@ -10,7 +10,7 @@ from queuecore._core import require_compiled
 # First of all: what follows imports compiled modules, and an un-built tree should say what to do.
 require_compiled()
 
-from queuecore import data, errors, stdqueue  # noqa: E402
+from queuecore import data, errors, ops, stdqueue  # noqa: E402
 from queuecore._seeds import set_random_seed  # noqa: E402
 from queuecore.queues import (  # noqa: E402
     FIFOQueue,
@@ -44,6 +44,7 @@ __all__ = [
     "add_queue_runner",
     "data",
     "errors",
+    "ops",
     "set_random_seed",
     "start_queue_runners",
     "stdqueue",
