@@ -131,7 +131,7 @@ def decode_raw(
     out_type : dtype
         A boolean, integer, float or complex dtype; or a structured one, which describes a whole record.
     little_endian : bool, default True
-        Byte order of the input. A dtype that names its own (``">i4"``) goes before, as the fields of a structured one do.
+        Byte order of the input. A dtype that names its own (``">i4"``), or a structured one, goes before.
     fixed_length : int, optional
         Cut every string to so many bytes, or fill it up with zeros; a multiple of the item's size.
     name : str, optional
@@ -197,7 +197,7 @@ def decode_raw(
         dtype = dtype.newbyteorder(">")
     if fixed_length is not None and (fixed_length <= 0 or fixed_length % dtype.itemsize):
         raise InvalidArgumentError(
-            f"decode_raw: fixed_length must be a positive multiple of the item's size, {dtype.itemsize}, not {fixed_length}"
+            f"decode_raw: fixed_length must be a positive multiple of the item's {dtype.itemsize} bytes, not {fixed_length}"
         )
     stage = _decode_numbers(dtype, fixed_length)
     return stage if input_bytes is None else _eager("decode_raw", stage, input_bytes)[0]
