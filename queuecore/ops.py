@@ -197,7 +197,7 @@ def decode_raw(
         dtype = dtype.newbyteorder(">")
     if fixed_length is not None and (fixed_length <= 0 or fixed_length % dtype.itemsize):
         raise InvalidArgumentError(
-            f"decode_raw: fixed_length must be a positive multiple of the item's {dtype.itemsize} bytes, not {fixed_length}"
+            f"decode_raw: fixed_length must be a positive multiple of {dtype.itemsize} (the item), not {fixed_length}"
         )
     stage = _decode_numbers(dtype, fixed_length)
     return stage if input_bytes is None else _eager("decode_raw", stage, input_bytes)[0]

@@ -4,10 +4,20 @@
 from libc.stdint cimport int64_t, uint32_t
 from queuecore._core.platform cimport Fault
 
-cdef struct Stream:
-    int fd                   # -1: none is open
-    int64_t size             # of the file, when it was opened
-    int64_t offset           # of the next byte in the file
+cdef extern from *:
+    """
+    namespace queuecore {
+    struct Stream {
+      int fd;          // -1: none is open
+      int64_t size;    // of the file, when it was opened
+      int64_t offset;  // of the next byte in the file
+    };
+    }  // namespace queuecore
+    """
+    cppclass Stream "queuecore::Stream":
+        int fd
+        int64_t size
+        int64_t offset
 
 # Opens a regular file. False: `fault` says why.
 cdef bint stream_open(Stream* s, const char* name, Fault* fault) noexcept nogil
