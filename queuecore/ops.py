@@ -78,18 +78,19 @@ def _strings(label: str, value: Any) -> bytes | np.ndarray:
     """Return bytes, or an object array of them."""
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         return value.encode() if isinstance(value, str) else bytes(value)
-    array = np.asarray(value)
-    if array.dtype.kind == "U" or (array.dtype.kind == "O" and any(isinstance(one, str) for one in array.flat)):
-        array = np.array([one.encode() if isinstance(one, str) else one for one in array.flat], object).reshape(
-            array.shape
-        )
-    if array.dtype.kind == "S":
-        array = array.astype(object)
-    if array.size == 0:
-        array = array.astype(object)
-    if array.dtype != object or not all(isinstance(one, bytes) for one in array.flat):
-        raise DtypeError(f"{label}: expected bytes, or an array or list of them, got {array.dtype}")
-    return array if array.ndim else array.item()
+    try:
+        # Not np.asarray: NumPy's own strings lose the zero bytes at their end.
+        array = value if isinstance(value, np.ndarray) else np.asarray(value, object)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{label}: {error}") from error
+    flat = [one.encode() if isinstance(one, str) else one for one in array.ravel().tolist()]
+    if not all(isinstance(one, bytes) for one in flat):
+        raise DtypeError(f"{label}: expected bytes, or an array or list of them, got {array.dtype} ({value!r:.60})")
+    if not array.ndim:
+        return flat[0]
+    made = np.empty(len(flat), object)
+    made[:] = flat
+    return made.reshape(array.shape)
 
 
 def _eager(label: str, stage: Stage, value: Any) -> list[Any]:

@@ -48,9 +48,9 @@ class _Thread(Protocol):
 
 
 class _Program(Protocol):
-    # An op that does its work natively: a StageProgram. `start` returns when the stop has been heard, and raises when it
-    # has ended otherwise: OutOfRangeError at the end of data, else its first error. It is called on a thread of the
-    # runner's. A method `check(queue)`, if there is one, raises what is wrong with the queue.
+    # An op that does its work natively: a StageProgram. `start` is called on a thread of the runner's; it returns when
+    # the stop has been heard, and raises otherwise: OutOfRangeError at the end of data, else its first error. A
+    # method `check(queue)`, if there is one, raises what is wrong with the queue.
     def start(self, queue: Any, stop: StopEvent) -> object: ...
 
 
