@@ -106,7 +106,7 @@ class ReaderBase:
         """
         self._check_serializes()
         done, produced, last = self._native.state()
-        fields = [_varint(index << 3) + _varint(value) for index, value in ((1, done), (2, done), (3, produced)) if value]
+        fields = [_varint(tag) + _varint(value) for tag, value in ((8, done), (16, done), (24, produced)) if value]
         if last:
             fields.append(b"\x22" + _varint(len(last)) + last)
         return b"".join(fields)
