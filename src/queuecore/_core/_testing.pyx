@@ -16,7 +16,7 @@ from queuecore._core.handoff cimport (
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
-    Atomic, Batch, EventCount, FastRing, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn, Window,
+    Atomic, Batch, EventCount, FastRing, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, StopFlag, Syscalls, Turn, Window,
     Fault, alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, monotonic_ns)
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
@@ -25,7 +25,7 @@ from queuecore._core.ring cimport (
     spsc_push_many)
 from queuecore._core.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
 from queuecore._core.random cimport Philox, philox_seed
-from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop
+from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_set
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.errors cimport fault_error
 from queuecore._core.inflate cimport (
@@ -960,6 +960,7 @@ def light_parking():
 cdef class FileStream:
     """A native stream over one file."""
     cdef Stream stream
+    cdef StopFlag stop
     cdef readonly bytes name
 
     def __cinit__(self):
@@ -977,6 +978,11 @@ cdef class FileStream:
             raise fault_error(&fault, name)
         self.name = name
         self.stream.retries = retries
+        self.stream.stop = &self.stop
+
+    def request_stop(self):
+        """Of whatever a read waits for; from any thread."""
+        stop_set(&self.stop, NULL)
 
     def read(self, int64_t n):
         """Up to n bytes, and the error or None."""
@@ -1068,6 +1074,11 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
     guarded_free(results, nbytes)
     free(room)
     return b"".join(parts), what, place
+
+
+def inflate_library():
+    """The name of what decompresses GZIP and ZLIB."""
+    return library(1)
 
 
 def prefer_library(str name):
