@@ -1052,6 +1052,7 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
     cdef list parts = []
     if sources == NULL or results == NULL or room == NULL:
         raise MemoryError
+    memset(room, 0xa5, INFLATER_BYTES)
     what = inflater_begin(&f, encoding, room)
     while what == 0 and total <= most:
         with nogil:
