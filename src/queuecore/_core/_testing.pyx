@@ -1077,9 +1077,9 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
     return b"".join(parts), what, place
 
 
-def inflate_library():
-    """The name of what decompresses GZIP and ZLIB."""
-    return library(1)
+def find_library(int encoding=1):
+    """The name of what decompresses an encoding; of GZIP and ZLIB, if none is named."""
+    return library(encoding)
 
 
 def prefer_library(str name):
