@@ -3,6 +3,7 @@ import errno as _errno
 import os
 import resource
 
+from libc.stdint cimport uint64_t
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.atoms cimport check_layout
 
@@ -21,6 +22,8 @@ _CLASSES = {
     CODE_EXHAUSTED: _errors.ResourceExhaustedError,
     CODE_INTERNAL: _errors.InternalError,
     CODE_RESUME: _errors.ResumeMismatchError,
+    CODE_CHECKSUM: _errors.ChecksumError,
+    CODE_RECORD_TOO_LARGE: _errors.RecordTooLargeError,
 }
 
 _STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_RUNNER: "runner"}
@@ -66,6 +69,19 @@ cdef str _sentence(const Fault* f, str name):
         return f"cannot start native thread number {f.a}: {os.strerror(f.err)}. Use fewer threads (num_threads)"
     if f.what == WHAT_RESUME_FILES:
         return (f"the first {f.a} files are not those of the saved state: a size or modification time differs")
+    if f.what == WHAT_TFRECORD_LENGTH:
+        hint = ". Is this an uncompressed TFRecord file?" if f.offset == 0 else ""
+        return f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length doesn't match{hint}"
+    if f.what == WHAT_TFRECORD_DATA:
+        return f"{name} is damaged in the record at byte {f.offset} (record {f.record}): the checksum of its data doesn't match"
+    if f.what == WHAT_TFRECORD_CUT_HEADER:
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of the {f.b} bytes that tell its length are "
+                "there")
+    if f.what == WHAT_TFRECORD_CUT:
+        return f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are there"
+    if f.what == WHAT_TFRECORD_TOO_LARGE:
+        return (f"{name} has a record of {<uint64_t>f.a} bytes at byte {f.offset} (record {f.record}): the limit is {f.b}. "
+                "Raise max_record_bytes if records are as long as that, or else the file is damaged")
     return "a native thread ended by a C++ exception"
 
 
