@@ -24,22 +24,22 @@ class TFRecordCheck:
 
     Attributes
     ----------
-    compression : str
-        ``""``, ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``.
+    encoding : int
+        How they are compressed: a number from `queuecore._compression.encoding_number`.
     max_record_bytes : int
         The longest record that is let through.
     records, nbytes : int
         Whole and undamaged records so far, and the bytes of their data.
     """
 
-    compression: str = ""
+    encoding: int = 0
     max_record_bytes: int = MAX_RECORD_BYTES
     records: int = 0
     nbytes: int = 0
 
     def faults(self, path: bytes) -> Iterator[tuple[QueueCoreError, str]]:
         """Yield each fault of one file, and what became of the rest of it."""
-        with contextlib.closing(FileBytes(path)) as file:
+        with contextlib.closing(FileBytes(path, self.encoding)) as file:
             scan = Scan(file, path, file.size, self.max_record_bytes)
             try:
                 while (fault := scan.next_fault()) is not None:
@@ -63,7 +63,7 @@ class FixedLengthCheck:
     ----------
     record_bytes, header_bytes, footer_bytes : int
         How a file is divided.
-    compression : str
+    encoding : int
         As for `TFRecordCheck`.
     records, nbytes : int
         As for `TFRecordCheck`.
@@ -72,7 +72,7 @@ class FixedLengthCheck:
     record_bytes: int
     header_bytes: int = 0
     footer_bytes: int = 0
-    compression: str = ""
+    encoding: int = 0
     records: int = 0
     nbytes: int = 0
 
@@ -80,7 +80,7 @@ class FixedLengthCheck:
         """Yield the fault of one file, if it has one."""
         size = 0
         block = bytearray(_BLOCK_BYTES)
-        with contextlib.closing(FileBytes(path)) as file:
+        with contextlib.closing(FileBytes(path, self.encoding)) as file:
             while got := file.readinto(block):
                 size += got
         plan = compile_bytes(self.record_bytes)

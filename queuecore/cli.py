@@ -259,19 +259,20 @@ def _run_stream(args: argparse.Namespace) -> int:
 
 
 def _run_verify(args: argparse.Namespace) -> int:
+    from queuecore._compression import encoding_number
     from queuecore._core.tfrecord import MAX_RECORD_BYTES
     from queuecore._progress import counted
     from queuecore._verify import FixedLengthCheck, TFRecordCheck
     from queuecore.errors import InvalidArgumentError, QueueCoreError
 
     check: FixedLengthCheck | TFRecordCheck
-    compression = "" if args.compression == "NONE" else args.compression
+    encoding = encoding_number(args.compression, "--compression")
     if args.record_bytes is not None:
-        check = FixedLengthCheck(args.record_bytes, args.header_bytes, args.footer_bytes, compression)
+        check = FixedLengthCheck(args.record_bytes, args.header_bytes, args.footer_bytes, encoding)
     else:
         if args.header_bytes or args.footer_bytes:
             raise InvalidArgumentError("--header-bytes and --footer-bytes need --record-bytes")
-        check = TFRecordCheck(compression, args.max_record_bytes or MAX_RECORD_BYTES)
+        check = TFRecordCheck(encoding, args.max_record_bytes or MAX_RECORD_BYTES)
     names = _expand(args.pattern)
     found = 0
     for name in names:

@@ -1,4 +1,5 @@
 # Numbers by which native code says what went wrong, and the only place where they become exceptions.
+from libc.stdint cimport int64_t
 from queuecore._core.platform cimport Fault
 
 cdef enum:
@@ -14,6 +15,8 @@ cdef enum:
     CODE_EXHAUSTED = 8
     CODE_INTERNAL = 9
     CODE_RESUME = 10
+    CODE_DECOMPRESS = 40
+    CODE_UNIMPLEMENTED = 41
     CODE_CHECKSUM = 45
     CODE_RECORD_TOO_LARGE = 46
 
@@ -33,6 +36,16 @@ cdef enum:
     WHAT_THREAD = 12
     WHAT_THROWN = 13
     WHAT_RESUME_FILES = 14
+    # of compressed data: a is the encoding, b the place among the decompressed bytes
+    WHAT_CUT = 100
+    WHAT_NO_HEADER = 101
+    WHAT_DAMAGED = 102
+    WHAT_CHECK = 103
+    WHAT_TRAILING = 104
+    WHAT_DICTIONARY = 105
+    WHAT_WINDOW = 106
+    WHAT_INFLATE_MEMORY = 107
+    WHAT_NO_LIBRARY = 108
     WHAT_TFRECORD_LENGTH = 120
     WHAT_TFRECORD_DATA = 121
     WHAT_TFRECORD_CUT_HEADER = 122
@@ -46,4 +59,6 @@ cdef enum:
     STAGE_ORDER = 3
     STAGE_RUNNER = 4
 
+# What is wrong with compressed data, in words that follow its name and a colon; place: where in it.
+cdef str inflate_sentence(int what, int encoding, int64_t place)
 cdef object fault_error(const Fault* fault, object path)

@@ -8,6 +8,7 @@ from queuecore._core.atoms cimport check_layout
 from queuecore._core.errors cimport (
     CODE_CHECKSUM, CODE_RECORD_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_TFRECORD_CUT, WHAT_TFRECORD_CUT_HEADER, WHAT_TFRECORD_DATA,
     WHAT_TFRECORD_LENGTH, WHAT_TFRECORD_TOO_LARGE, fault_error)
+from queuecore._core.inflate cimport ENCODING_NONE
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
 
@@ -164,12 +165,14 @@ def frame(const unsigned char[::1] record):
 
 @cython.final
 cdef class FileBytes:
-    """The bytes of one regular file, in order, read without the GIL. Belongs to one thread at a time.
+    """The bytes of one regular file, decompressed, in order, read without the GIL. Belongs to one thread at a time.
 
     Parameters
     ----------
     path : bytes
         Its name, without a zero byte.
+    encoding : int
+        How it is compressed: what `queuecore._compression.encoding_number` returned.
     """
 
     cdef Stream stream
@@ -178,14 +181,14 @@ cdef class FileBytes:
     def __cinit__(self):
         self.stream.fd = -1
 
-    def __init__(self, bytes path):
+    def __init__(self, bytes path, int encoding=ENCODING_NONE):
         cdef Fault fault
         cdef const char* name = path
         cdef bint opened
         stream_close(&self.stream)
         self.path = path
         with nogil:
-            opened = stream_open(&self.stream, name, &fault)
+            opened = stream_open(&self.stream, name, encoding, &fault)
         if not opened:
             raise fault_error(&fault, path)
 
@@ -194,8 +197,8 @@ cdef class FileBytes:
 
     @property
     def size(self):
-        """Of the file, in bytes, when it was opened."""
-        return self.stream.size
+        """How many bytes there are, by what the file was when it was opened; -1 of a compressed one."""
+        return self.stream.size if self.stream.encoding == ENCODING_NONE else -1
 
     def readinto(self, unsigned char[::1] into):
         """Fill a buffer, and return how many bytes that took: fewer than it has room for only at the end of the file.
