@@ -57,7 +57,7 @@ class TFRecordCheck:
 
 @dataclass
 class FixedLengthCheck:
-    """Checks files of fixed-length records, and counts. All of their bytes are read, though only their number is checked.
+    """Checks files of fixed-length records, and counts. Only the number of their bytes can be wrong, but all are read.
 
     Attributes
     ----------

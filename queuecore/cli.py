@@ -173,8 +173,8 @@ def _parser() -> _Parser:
         "verify",
         help="check TFRecord files, or files of fixed-length records",
         description="Check files from start to end: every length and checksum of TFRecord files (also after a damaged "
-        "record), or with --record-bytes whether files of fixed-length records are whole. Prints a line for each fault, "
-        "and a summary. The exit code is 1 if there is any fault.",
+        "record), or with --record-bytes whether files of fixed-length records are whole. Prints a line for each "
+        "fault, and a summary. The exit code is 1 if there is any fault.",
     )
     verify.add_argument("pattern", nargs="+", metavar="PATTERN", help="file, or pattern such as 'data/*.tfrecord'")
     verify.add_argument(
@@ -187,7 +187,9 @@ def _parser() -> _Parser:
     verify.add_argument(
         "--max-record-bytes", type=_positive, default=None, metavar="N", help="longest TFRecord that is no fault"
     )
-    verify.add_argument("--record-bytes", type=_positive, default=None, metavar="N", help="size of fixed-length records")
+    verify.add_argument(
+        "--record-bytes", type=_positive, default=None, metavar="N", help="size of fixed-length records"
+    )
     verify.add_argument(
         "--header-bytes", type=_not_negative, default=0, metavar="N", help="with --record-bytes: bytes at each start"
     )

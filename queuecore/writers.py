@@ -37,7 +37,10 @@ _BLOCK_BYTES = 1 << 18
 _STAGE = "write"
 
 # TensorFlow's words, and the numbers of its TFRecordCompressionType.
-_COMPRESSIONS = {None: "", "": "", "NONE": "", "GZIP": "GZIP", "ZLIB": "ZLIB", "ZSTD": "ZSTD", 0: "", 1: "ZLIB", 2: "GZIP"}
+_COMPRESSIONS: dict[Any, str] = {
+    **{word: word for word in ("", "GZIP", "ZLIB", "ZSTD")},
+    **{None: "", "NONE": "", 0: "", 1: "ZLIB", 2: "GZIP"},
+}
 
 
 @dataclass(frozen=True)
@@ -290,9 +293,9 @@ class TFRecordWriter(_RecordFile):
     InvalidArgumentError
         If the compression or its level is unknown.
     NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
-        If the operating system refuses the file. Also from `write`, `flush` and `close`: then `offset` is how far the file
-        goes, and `record` (not if compressed) is the first record that is not in it. What was half written is cut off
-        again, as far as the system allows, and the writer can't be used any more.
+        If the operating system refuses the file. Also from `write`, `flush` and `close`: then `offset` is how far the
+        file goes, and `record` (not if compressed) is the first record that is not in it. What was half written is cut
+        off again, as far as the system allows, and the writer can't be used any more.
     UnimplementedError
         If there is no library for ZSTD.
 

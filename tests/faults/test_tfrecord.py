@@ -1,4 +1,4 @@
-"""Damaged TFRecord files: named by class, offset and record, after the good records; nothing is allocated for a bad length."""
+"""Damaged TFRecord files: named by class, offset and record, after the good records; no memory for a bad length."""
 
 import random
 import tracemalloc

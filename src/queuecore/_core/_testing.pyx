@@ -18,8 +18,8 @@ from queuecore._core.handoff cimport (
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
-    Atomic, Batch, EventCount, FastRing, Fault, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn, Window,
-    alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, map_pages, monotonic_ns, unmap_pages)
+    Atomic, Batch, EventCount, FastRing, Fault, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn,
+    Window, alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, map_pages, monotonic_ns, unmap_pages)
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
     fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size,
@@ -33,8 +33,8 @@ from queuecore._core.inflate cimport (
     INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
 from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
 from queuecore._core.tfrecord cimport (
-    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, TFRecordWalk, crc32c,
-    tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
+    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, TFRecordWalk,
+    crc32c, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
 from queuecore._core.window cimport (
     window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open,
     window_ready, window_take)
@@ -1307,12 +1307,12 @@ def crc32c_by(str name, bytes data, uint32_t crc=0):
     raise ValueError(name)
 
 
-def tfrecord_read(bytes data, int64_t block, int64_t most=1000, bint known=True, int64_t max_record_bytes=TFRECORD_MOST_BYTES,
-                  bint check=True, bint resync=False):
+def tfrecord_read(bytes data, int64_t block, int64_t most=1000, bint known=True,
+                  int64_t max_record_bytes=TFRECORD_MOST_BYTES, bint check=True, bint resync=False):
     """Read a stream of TFRecords as a reader does, in blocks of that many bytes, or of as many as the framing asks for.
 
-    known: the framing is told how long the stream is. resync: go on after damage. Returns the records as (offset, index, data), the
-    errors, and the longest block that was asked for.
+    known: the framing is told how long the stream is. resync: go on after damage. Returns the records as (offset, index,
+    data), the errors, and the longest block that was asked for.
     """
     cdef TFRecordWalk walk
     cdef Fault fault, damage
@@ -1382,7 +1382,7 @@ def tfrecord_header(uint64_t length):
 
 
 def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=True):
-    """Walk over whole records in memory and check their data so many times; returns nanoseconds a pass and the records found."""
+    """Walk over records in memory and check their data, so many times: nanoseconds a pass, and how many records."""
     cdef TFRecordWalk walk
     cdef Fault fault
     cdef int64_t starts[257]
@@ -1402,7 +1402,8 @@ def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=Tru
                 p = first + walk.offset
                 rc = tfrecord_walk(&walk, p, size - walk.offset, False, starts, 256, &found, &fault)
                 for i in range(found):
-                    if check and not tfrecord_check(p + starts[i] + TFRECORD_HEADER, starts[i + 1] - starts[i] - TFRECORD_FRAME):
+                    if check and not tfrecord_check(p + starts[i] + TFRECORD_HEADER,
+                                                    starts[i + 1] - starts[i] - TFRECORD_FRAME):
                         damaged += 1
                 records += found
         begun = monotonic_ns() - begun

@@ -84,17 +84,20 @@ cdef str _sentence(const Fault* f, str name):
         return f"{name}: {inflate_sentence(f.what, <int>f.a, f.offset)}; {f.b} bytes were decompressed before it"
     if f.what == WHAT_TFRECORD_LENGTH:
         hint = ". Is this an uncompressed TFRecord file?" if f.offset == 0 else ""
-        return f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length doesn't match{hint}"
+        return (f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length doesn't "
+                f"match{hint}")
     if f.what == WHAT_TFRECORD_DATA:
-        return f"{name} is damaged in the record at byte {f.offset} (record {f.record}): the checksum of its data doesn't match"
+        return (f"{name} is damaged in the record at byte {f.offset} (record {f.record}): the checksum of its data "
+                "doesn't match")
     if f.what == WHAT_TFRECORD_CUT_HEADER:
-        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of the {f.b} bytes that tell its length are "
-                "there")
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of the {f.b} bytes that "
+                "tell its length are there")
     if f.what == WHAT_TFRECORD_CUT:
-        return f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are there"
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are "
+                "there")
     if f.what == WHAT_TFRECORD_TOO_LARGE:
-        return (f"{name} has a record of {<uint64_t>f.a} bytes at byte {f.offset} (record {f.record}): the limit is {f.b}. "
-                "Raise max_record_bytes if records are as long as that, or else the file is damaged")
+        return (f"{name} has a record of {<uint64_t>f.a} bytes at byte {f.offset} (record {f.record}): the limit is "
+                f"{f.b}. Raise max_record_bytes if records are as long as that, or else the file is damaged")
     return "a native thread ended by a C++ exception"
 
 

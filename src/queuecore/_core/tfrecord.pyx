@@ -6,8 +6,8 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.errors cimport (
-    CODE_CHECKSUM, CODE_RECORD_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_TFRECORD_CUT, WHAT_TFRECORD_CUT_HEADER, WHAT_TFRECORD_DATA,
-    WHAT_TFRECORD_LENGTH, WHAT_TFRECORD_TOO_LARGE, fault_error)
+    CODE_CHECKSUM, CODE_RECORD_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_TFRECORD_CUT, WHAT_TFRECORD_CUT_HEADER,
+    WHAT_TFRECORD_DATA, WHAT_TFRECORD_LENGTH, WHAT_TFRECORD_TOO_LARGE, fault_error)
 from queuecore._core.inflate cimport ENCODING_NONE
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
@@ -67,8 +67,8 @@ cdef void _fault(const TFRecordWalk* w, int code, int what, int64_t a, int64_t b
     fault.b = b
 
 
-cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most, int64_t* found,
-                       Fault* fault) noexcept nogil:
+cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
+                       int64_t* found, Fault* fault) noexcept nogil:
     cdef uint64_t limit = _limit(w.max_record_bytes)
     cdef uint64_t length
     cdef int64_t at = 0, count = 0, left, whole
@@ -127,7 +127,8 @@ cdef void tfrecord_damaged(int64_t offset, int64_t record, Fault* fault) noexcep
     _fault(&w, CODE_CHECKSUM, WHAT_TFRECORD_DATA, 0, 0, fault)
 
 
-cdef bint tfrecord_resync(const unsigned char* data, int64_t n, int64_t left, int64_t max_record_bytes, int64_t* at) noexcept nogil:
+cdef bint tfrecord_resync(const unsigned char* data, int64_t n, int64_t left, int64_t max_record_bytes,
+                          int64_t* at) noexcept nogil:
     cdef uint64_t most = _limit(max_record_bytes)
     cdef int64_t i = 0
     if left >= 0 and <uint64_t>left < most:
@@ -143,7 +144,8 @@ cdef bint tfrecord_resync(const unsigned char* data, int64_t n, int64_t left, in
     return False
 
 
-cdef void tfrecord_frame(const unsigned char* data, int64_t data_bytes, unsigned char* header, unsigned char* footer) noexcept nogil:
+cdef void tfrecord_frame(const unsigned char* data, int64_t data_bytes, unsigned char* header,
+                         unsigned char* footer) noexcept nogil:
     cdef uint64_t length = <uint64_t>data_bytes
     cdef uint32_t crc
     memcpy(header, &length, 8)
@@ -227,7 +229,7 @@ cdef class Scan:
     Parameters
     ----------
     source : object with ``readinto(buffer)``
-        The bytes of the file, decompressed: each call fills the start of a buffer and returns how many bytes; 0 at the end.
+        The bytes of the file, decompressed: each call fills the start of a buffer and returns how many; 0 at the end.
     path : bytes
         The name of the file, for errors.
     total_bytes : int
@@ -276,8 +278,8 @@ cdef class Scan:
         Returns
         -------
         tuple or None
-            The error, and the offset of the record that the next call goes on with, or None where there is none. None alone: the end
-            of the file was reached.
+            The error, and the offset of the record that the next call goes on with, or None where there is none. None
+            alone: the end of the file was reached.
         """
         cdef int64_t record, offset, i
         cdef unsigned char* p
@@ -305,7 +307,8 @@ cdef class Scan:
             self.base = self.used
             p = <unsigned char*>PyByteArray_AS_STRING(self.buffer) + self.base
             with nogil:
-                self.rc = tfrecord_walk(&self.walk, p, self.have - self.base, self.ended, self.starts, FOUND_MOST, &self.found, &self.fault)
+                self.rc = tfrecord_walk(&self.walk, p, self.have - self.base, self.ended, self.starts, FOUND_MOST,
+                                        &self.found, &self.fault)
             self.used += self.starts[self.found]
             self.checked = 0
 

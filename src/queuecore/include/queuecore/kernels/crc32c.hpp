@@ -36,10 +36,11 @@ struct Crc32cVariant {
 };
 
 constexpr uint32_t kCrc32cPolynomial = 0x82F63B78u;
-constexpr int kCrc32cLaneWords = 128;  // 3 x 1 KiB: long enough to hide what joining costs, and in the first-level cache
+constexpr int kCrc32cLaneWords =
+    128;  // 3 x 1 KiB: long enough to hide what joining costs, and in the first-level cache
 
 struct Crc32cTables {
-  uint32_t bytes[8][256];                    // [k][b]: the byte b followed by k zero bytes
+  uint32_t bytes[8][256];                     // [k][b]: the byte b followed by k zero bytes
   uint32_t powers[2 * kCrc32cLaneWords + 1];  // [w]: x^(64 w - 33) mod P
 };
 
