@@ -80,7 +80,8 @@ def _strings(label: str, value: Any) -> bytes | np.ndarray:
     """Return bytes, or an object array of them."""
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         return value.encode() if isinstance(value, str) else bytes(value)
-    array = np.asarray(value)
+    # Objects from the start: NumPy's own strings have no zeros at their end.
+    array = value if isinstance(value, np.ndarray) else np.array(value, object)
     if array.dtype.kind == "U" or (array.dtype.kind == "O" and any(isinstance(one, str) for one in array.flat)):
         array = np.array([one.encode() if isinstance(one, str) else one for one in array.flat], object).reshape(
             array.shape

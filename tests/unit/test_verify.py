@@ -4,12 +4,13 @@ import gzip
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import zlib
 
 import pytest
-from helpers.process import open_descriptors
+from helpers.process import PATIENCE, open_descriptors
 from helpers.tfrecords import KNOWN, header, places, stream
 
 from queuecore import errors
@@ -146,6 +147,26 @@ def test_the_errors_carry_their_place(tmp_path, check, data):
     assert isinstance(error, errors.TruncatedRecordError)
     assert (error.path, error.record, error.stage) == (str(path), 2, "read")
     assert error.offset == (18 if isinstance(check, FixedLengthCheck) else places(KNOWN)[2])
+
+
+def test_ctrl_c_ends_it_in_the_middle_of_a_file(tmp_path):
+    # A damaged record, then a length that is none: the rest, which takes minutes, is searched for a header.
+    data = bytearray(stream([b"first"]))
+    data[13] ^= 1
+    (tmp_path / "a").write_bytes(data)
+    os.truncate(tmp_path / "a", 1 << 40)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "queuecore.cli", "verify", str(tmp_path / "a")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test runner in the background ignores it, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout.readline().startswith("ChecksumError: ")
+    process.send_signal(signal.SIGINT)
+    _, errors_ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors_) == (130, "queuecore: interrupted\n")
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from queuecore._core.handoff cimport (
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
-    Atomic, Batch, EventCount, FastRing, Fault, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn,
-    Window, alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, map_pages, monotonic_ns, unmap_pages)
+    Atomic, Batch, EventCount, FastRing, Fault, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, StopFlag, Syscalls,
+    Turn, Window, alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, map_pages, monotonic_ns, unmap_pages)
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
     fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size,
@@ -27,7 +27,7 @@ from queuecore._core.ring cimport (
     spsc_push_many)
 from queuecore._core.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
 from queuecore._core.random cimport Philox, philox_seed
-from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop
+from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_set
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.inflate cimport (
     INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
@@ -964,6 +964,7 @@ def light_parking():
 cdef class FileStream:
     """A native stream over one file."""
     cdef Stream stream
+    cdef StopFlag stop
     cdef readonly bytes name
 
     def __cinit__(self):
@@ -981,6 +982,11 @@ cdef class FileStream:
             raise fault_error(&fault, name)
         self.name = name
         self.stream.retries = retries
+        self.stream.stop = &self.stop
+
+    def request_stop(self):
+        """Of whatever a read waits for; from any thread."""
+        stop_set(&self.stop, NULL)
 
     def read(self, int64_t n):
         """Up to n bytes, and the error or None."""
@@ -1072,6 +1078,11 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
     guarded_free(results, nbytes)
     free(room)
     return b"".join(parts), what, place
+
+
+def inflate_library():
+    """The name of what decompresses GZIP and ZLIB."""
+    return library(1)
 
 
 def prefer_library(str name):

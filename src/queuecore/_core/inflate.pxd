@@ -3,7 +3,7 @@
 # An Inflater belongs to one thread at a time. It and its memory, INFLATER_BYTES of any content, are the owner's, who doesn't move them
 # meanwhile. Its calls wait for nothing. Concatenated GZIP members and ZSTD frames are one stream; zeros after a GZIP member don't count.
 # Before the first native use of an encoding some Python thread has called library() for it (queuecore._compression does).
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 cdef enum:
     ENCODING_NONE = 0
@@ -25,6 +25,12 @@ cdef struct Inflater:
     int64_t begun            # where the last one began, in the compressed data
     int64_t place            # of the next compressed byte; of the damage, once a fault was returned
     int64_t hint             # compressed bytes that the library wants next
+    # of a GZIP header on its way
+    int32_t header           # which part is next
+    uint32_t flags
+    uint32_t count           # bytes of this part so far
+    uint32_t extra_left
+    uint32_t crc
     int64_t room_used
     void* room
     void* state              # the library's

@@ -29,11 +29,13 @@ cdef struct Stream:
     Inflater inflater
     int32_t damage           # WHAT_ number of what is wrong with the data; 0: nothing so far
     int64_t damage_place
+    Fault failed             # of a read, to be told once what was read before it is used up; code 0: none
 
 # Opens a regular file whose bytes are so encoded. `name` need not outlive the call. False: `fault` says why.
 cdef bint stream_open(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
-# Reads up to n bytes, less only at the end. *got: how many, also when it fails: every good byte before the damage or the failed read is
-# among them. After a failed read (not after damage) it may be called again, and goes on there.
+# Reads up to n bytes, less only at the end. *got: how many, also when it fails: what comes before the damage or the failed read is among
+# them. (Of what comes before a cut, ISA-L keeps back up to three bytes, and ZSTD the block that is cut.) After a failed read it may be
+# called again, and goes on there; damage stays.
 # A failed read waits between its tries for 10 ms, 20 ms and so on, 100 ms at most.
 cdef bint stream_read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil
 # Idempotent.

@@ -162,6 +162,10 @@ cdef bint _read_decompressed(Stream* s, unsigned char* into, int64_t n, int64_t*
         if s.ended:
             break
         if s.starved:
+            if s.failed.code != 0:
+                memcpy(fault, &s.failed, sizeof(Fault))
+                s.failed.code = 0
+                return False
             if s.place == s.size:
                 s.ended = 1
                 if s.inflater.inside:
@@ -169,9 +173,10 @@ cdef bint _read_decompressed(Stream* s, unsigned char* into, int64_t n, int64_t*
                     s.damage_place = s.size
                 continue
             s.raw = s.memory + INFLATER_BYTES
-            # What was read before the failure comes first.
-            if not _read(s, s.memory + INFLATER_BYTES, RAW_BYTES, &s.raw_left, fault) and s.raw_left == 0:
-                return False
+            if _read(s, s.memory + INFLATER_BYTES, RAW_BYTES, &s.raw_left, &s.failed):
+                s.failed.code = 0  # of a try that wasn't the last
+            elif s.raw_left == 0:
+                continue
         # What is too small for the libraries' pace goes through memory that stays in the cache.
         direct = n - got[0] >= INFLATE_ROOM
         wanted = n - got[0] if direct else INFLATE_ROOM

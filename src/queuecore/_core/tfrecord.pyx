@@ -1,6 +1,7 @@
 """TFRecord framing, and checking whole files of it."""
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
@@ -337,6 +338,7 @@ cdef class Scan:
             if self.have == room:
                 # Twice as much at a time: a length alone must not take memory that no bytes come for.
                 PyByteArray_Resize(self.buffer, min(need, 2 * room))
+            PyErr_CheckSignals()  # nothing else here lets Python look for Ctrl-C, whatever the size of the file
             with memoryview(self.buffer) as whole, whole[self.have:] as rest:
                 got = self.source.readinto(rest)
             self.have += got

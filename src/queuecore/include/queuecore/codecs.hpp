@@ -51,7 +51,7 @@ struct IsalState {
 static_assert(offsetof(IsalState, block_state) == 21160 && sizeof(IsalState) == 87368, "as in ISA-L 2.24 to 2.31");
 
 constexpr uint32_t kIsalFinished = 5;
-constexpr uint32_t kIsalGzip = 1;
+constexpr uint32_t kIsalGzipBody = 6;  // without GZIP's header; the trailer is checked
 constexpr uint32_t kIsalZlib = 3;
 constexpr int kIsalNeedDict = 6;
 constexpr int kIsalWrapper = -4;
