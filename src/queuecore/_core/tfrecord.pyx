@@ -329,7 +329,7 @@ cdef class Scan:
     cdef int _fill(self, int64_t need) except -1:
         # Reads on until `need` bytes from `used` on are there, or the source is at its end.
         cdef unsigned char* p = <unsigned char*>PyByteArray_AS_STRING(self.buffer)
-        cdef int64_t got, room
+        cdef int64_t got = 0, room
         memmove(p, p + self.used, self.have - self.used)
         self.have -= self.used
         self.used = 0
