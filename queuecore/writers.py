@@ -321,7 +321,7 @@ class TFRecordWriter(_RecordFile):
     def __init__(self, path: Filename, options: Any = None) -> None:
         super().__init__(path, _codec(compression_of(options), getattr(options, "compression_level", None)))
 
-    def write(self, record: Buffer) -> None:
+    def write(self, record: Buffer | np.ndarray[Any, Any]) -> None:
         """Add one record.
 
         Parameters

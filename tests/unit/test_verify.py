@@ -14,6 +14,7 @@ from helpers.process import PATIENCE, open_descriptors
 from helpers.tfrecords import KNOWN, header, places, stream
 
 from queuecore import errors
+from queuecore._core.inflate import library
 from queuecore._verify import FixedLengthCheck, TFRecordCheck
 from queuecore.cli import main
 
@@ -73,6 +74,18 @@ def test_each_fault_is_named_with_its_place(verify, tmp_path, word):
         assert re.search(rf"\brecord {record}\b", line)
         assert re.search(rf"\bbyte {STARTS[record]}\b", line)
         assert line.endswith(rest)
+
+
+def test_zstd(verify, tmp_path):
+    zstandard = pytest.importorskip("zstandard", reason="no zstandard here to compress with")
+    if library(3) is None:
+        pytest.skip("no libzstd here")
+    data = bytearray(stream(RECORDS))
+    data[STARTS[3] + 50] ^= 1
+    (tmp_path / "a").write_bytes(zstandard.compress(bytes(data)))
+    code, (line,), summary = verify(tmp_path / "a", "--compression", "zstd")
+    assert (code, summary) == (1, "1 file, 49 good records (0.0 MB), 1 fault")
+    assert line.endswith(f"; goes on at byte {STARTS[4]}")
 
 
 def test_the_limit_can_be_raised_and_lowered(verify, tmp_path):

@@ -114,6 +114,16 @@ def test_zstd(tmp_path):
     assert data == stream([*KNOWN, b"more"])
 
 
+def test_zstd_without_a_library_for_it(tmp_path, monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    with pytest.raises(errors.UnimplementedError, match="zstandard"):
+        TFRecordWriter(tmp_path / "a", "ZSTD")
+    assert not (tmp_path / "a").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [
