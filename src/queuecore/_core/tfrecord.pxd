@@ -29,7 +29,7 @@ cdef struct TFRecordWalk:
     int64_t total_bytes       # of the stream, or -1: not known before its end
     int64_t max_record_bytes  # the longest data that is let through
     bint check                # whether the checksums of lengths are looked at
-    # Where the walk is; 0 at the start.
+    # Where the walk is: 0 at the start, or where an earlier one stood before a record.
     int64_t offset            # of the next record, in bytes of the stream
     int64_t record            # its index
     int64_t need              # after WALK_MORE
