@@ -36,7 +36,9 @@ def encoding_number(word: str | None, label: str = "compression_type") -> int:
     try:
         number = _NUMBERS[word]
     except (KeyError, TypeError):
-        raise InvalidArgumentError(f"{label} must be None, '', 'NONE', 'GZIP', 'ZLIB' or 'ZSTD', not {word!r}") from None
+        raise InvalidArgumentError(
+            f"{label} must be None, '', 'NONE', 'GZIP', 'ZLIB' or 'ZSTD', not {word!r}"
+        ) from None
     if number and library(number) is None:
         raise UnimplementedError(f"{label}={word!r}: no library for it is found. Install {_LIBRARIES[number]}")
     return number

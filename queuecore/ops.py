@@ -304,15 +304,15 @@ def decode_compressed(
     DecompressError
         If a string is damaged, cut, or followed by something else. Its `offset` is the place in that string.
     RecordTooLargeError
-        If a string is longer than `max_record_bytes` when decompressed; it is found out with no more than that in memory.
+        If a string is longer than `max_record_bytes` when decompressed. No more of it than that is ever in memory.
     UnimplementedError
         If there is no library for it on this machine.
 
     Notes
     -----
-    Runs without the GIL. GZIP members and ZSTD frames may follow each other in a string, GZIP ones also with zeros between
-    or after them; an empty string is an empty string. Follows TensorFlow's ``io.decode_compressed``, but a cut string is
-    an error, as is anything behind the data; the limit is ours.
+    Runs without the GIL. GZIP members and ZSTD frames may follow each other in a string, GZIP ones also with zeros
+    between or after them; an empty string is an empty string. Follows TensorFlow's ``io.decode_compressed``, but a cut
+    string is an error, as is anything behind the data; the limit is ours. A ZSTD frame may have a window of 128 MiB.
 
     Examples
     --------

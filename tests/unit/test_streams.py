@@ -3,8 +3,12 @@
 import gzip
 import os
 import random
+import shutil
 import struct
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import pytest
 from helpers.compressed import ENCODINGS, LIBRARIES, compress, needs_zstd, number, text, zstd
@@ -104,6 +108,35 @@ def test_a_library_that_nobody_looked_for(tmp_path):
         path,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
+@pytest.mark.parametrize("way", ["does nothing", "has another state", "lacks a function"])
+def test_a_library_that_is_not_what_its_name_says(tmp_path, way):
+    body = {
+        "does nothing": "return 0;",
+        "has another state": "for (int i = 0; i < 300000; i++) ((char *)state)[i] = 5; return 0;",
+        "lacks a function": "return -1;",
+    }[way]
+    source = "void isal_inflate_init(void *state) {}" if way != "lacks a function" else ""
+    source += f"void isal_inflate_reset(void *state) {{}} int isal_inflate(void *state) {{ {body} }}"
+    (tmp_path / "fake.c").write_text(source)
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-w", "-o", tmp_path / "libisal.so.2", tmp_path / "fake.c"], check=True, timeout=50
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-P", "-c"),
+            "import gzip, queuecore.ops as ops; from queuecore._core.inflate import library;"
+            "assert ops.decode_compressed(gzip.compress(b'content'), 'GZIP') == b'content'; print(library(1))",
+        ],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(Path(qc.__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "libz" in done.stdout
 
 
 # ---- pieces ---------------------------------------------------------------------------------------------------------

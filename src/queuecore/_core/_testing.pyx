@@ -1056,6 +1056,7 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
     cdef list parts = []
     if sources == NULL or results == NULL or room == NULL:
         raise MemoryError
+    memset(room, 0xa5, INFLATER_BYTES)
     what = inflater_begin(&f, encoding, room)
     while what == 0 and total <= most:
         with nogil:
@@ -1080,9 +1081,9 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
     return b"".join(parts), what, place
 
 
-def inflate_library():
-    """The name of what decompresses GZIP and ZLIB."""
-    return library(1)
+def find_library(int encoding=1):
+    """The name of what decompresses an encoding; of GZIP and ZLIB, if none is named."""
+    return library(encoding)
 
 
 def prefer_library(str name):

@@ -118,7 +118,7 @@ cdef str inflate_sentence(int what, int encoding, int64_t place):
     if what == WHAT_WINDOW:
         return f"{word} data at byte {place} that needs a window of more than 128 MiB to decompress"
     if what == WHAT_INFLATE_MEMORY:
-        return f"no memory to decompress {word} data"
+        return f"no memory to read {word} data"
     return f"no library that decompresses {word} data is loaded"
 
 

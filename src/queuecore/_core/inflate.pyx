@@ -216,12 +216,13 @@ def _module_file(str name):
 
 
 def _candidates(int library):
-    # Names to open. None: what the program itself has linked.
+    # Names to open, the usual one first. What Python's own module of that library has linked, is the next best: a bundled one, under a
+    # name that nobody else knows. None: the program itself has it.
     if library == LIBRARY_ISAL:
         return ["libisal.so.2"]
     if library == LIBRARY_ZLIB:
-        return ["libz.so.1", _module_file("zlib") or None]
-    return ["libzstd.so.1", _module_file("_zstd") or None]
+        return ["libz.so.1", _module_file("zlib")]
+    return ["libzstd.so.1", _module_file("_zstd")]
 
 
 _lock = threading.Lock()
@@ -367,7 +368,7 @@ cdef inline bint _header_has(const Inflater* f, int32_t part) noexcept nogil:
 cdef int _gzip_header(Inflater* f, const unsigned char* source, int64_t left, int64_t* took) noexcept nogil:
     # ISA-L reads a header wrongly that comes in pieces. As RFC 1952 has it; its first byte is that of GZIP.
     cdef uint32_t byte
-    cdef int i
+    cdef int _i
     while took[0] < left and f.header != HEADER_DONE:
         byte = source[took[0]]
         took[0] += 1
@@ -376,7 +377,7 @@ cdef int _gzip_header(Inflater* f, const unsigned char* source, int64_t left, in
                 return WHAT_CHECK
         else:
             f.crc ^= byte
-            for i in range(8):  # bit by bit: it is short
+            for _i in range(8):  # bit by bit: it is short
                 f.crc = f.crc >> 1 ^ (<uint32_t>0xedb88320 if f.crc & 1 else <uint32_t>0)
         f.count += 1
         if f.header == HEADER_FIXED:
@@ -424,19 +425,19 @@ cdef int _run_isal(Inflater* f, const unsigned char* source, int64_t left, unsig
     took[0] = s.next_in - source
     made[0] = s.next_out - into
     ended[0] = s.block_state == kIsalFinished
-    if rc >= 0 and rc != kIsalNeedDict and not ended[0]:
-        return 0
     if rc == kIsalChecksum:  # of ZLIB's two bytes of header, or of the data
         return WHAT_CHECK if f.place + took[0] - f.begun > 2 else WHAT_NO_HEADER
+    if rc >= 0 and rc != kIsalNeedDict and not ended[0]:
+        return 0
     if 8 <= s.read_in_length <= 64:  # taken, but not used
         took[0] -= s.read_in_length // 8
-        if ended[0]:  # of ZLIB: GZIP's trailer is longer than what can be left in there
+        if rc == 0:  # behind ZLIB's end: GZIP's trailer is longer than what can be left in there
             return WHAT_TRAILING
-    if ended[0]:
-        return 0
     if rc == kIsalNeedDict:
         return WHAT_DICTIONARY
-    return WHAT_NO_HEADER if rc == kIsalWrapper or rc == kIsalMethod else WHAT_DAMAGED
+    if rc == kIsalWrapper or rc == kIsalMethod:
+        return WHAT_NO_HEADER
+    return WHAT_DAMAGED if rc < 0 else 0
 
 
 cdef int _run_zlib(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n, int64_t* took, int64_t* made,
@@ -681,7 +682,7 @@ cdef int _run_inflate(const void* params, const Cell* inputs, Cell* outputs, Are
         wanted = 0 if what != 0 else _least(_guess(&f, source, left), own.limit) + 1  # one more: the end shows with room left only
         while what == 0:
             if room - at < wanted:
-                wanted += at if at == start else 2 * at
+                wanted += at
                 larger = <unsigned char*>arena_take(arena, at + wanted)
                 if larger == NULL:
                     inflater_end(&f)

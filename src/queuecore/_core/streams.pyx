@@ -1,5 +1,5 @@
 """Files as streams of bytes."""
-from libc.errno cimport EAGAIN, EINTR, EIO, ENOMEM, ESTALE, ETIMEDOUT, errno
+from libc.errno cimport EAGAIN, EINTR, EIO, ESTALE, ETIMEDOUT, errno
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset, strdup
