@@ -21,6 +21,7 @@ import harness  # noqa: E402
 
 BENCHMARKS = (
     "bench_handoff.py",
+    "bench_tfrecord.py",
     "bench_rings.py",
     "bench_stdqueue.py",
     "bench_queues.py",

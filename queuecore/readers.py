@@ -13,8 +13,16 @@ from queuecore._core.readers import NativeReader
 from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError, UnimplementedError
 from queuecore.ops import BYTES, Component
 from queuecore.queues import QueueBase, _check_index
+from queuecore.writers import compression_of
 
-__all__ = ["FixedLengthRecordReader", "IdentityReader", "ReaderBase", "TextLineReader", "WholeFileReader"]
+__all__ = [
+    "FixedLengthRecordReader",
+    "IdentityReader",
+    "ReaderBase",
+    "TFRecordReader",
+    "TextLineReader",
+    "WholeFileReader",
+]
 
 
 class ReaderBase:
@@ -332,6 +340,50 @@ class TextLineReader(ReaderBase):
         skip = _count(skip_header_lines, "skip_header_lines")
         super().__init__(
             NativeReader("lines", 0, skip), f"TextLineReader(skip_header_lines={skip})" if skip else "TextLineReader()"
+        )
+
+
+class TFRecordReader(ReaderBase):
+    """Records of TFRecord files, their checksums checked.
+
+    Parameters
+    ----------
+    options : str or object with ``compression_type``, optional
+        ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``, if the files are compressed.
+    name : str, optional
+        Not used.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the compression is another word.
+    UnimplementedError
+        If no library for it is found.
+
+    Notes
+    -----
+    The key is ``name:i``, i being the byte at which the record starts, after decompression. A record whose data are
+    damaged raises (`ChecksumError`), and the next call goes on after it. Where a length is damaged, or the file ends
+    inside a record (`TruncatedRecordError`), the rest of the file is given up. TensorFlow repeats the error until
+    `reset`, and takes a file that ends inside a length for a whole one.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import queuecore as qc
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "a.tfrecord")
+    >>> with qc.TFRecordWriter(file) as writer:
+    ...     _ = writer.write(b"one")
+    >>> qc.TFRecordReader().read([file])[1]
+    b'one'
+    """
+
+    def __init__(self, options: Any = None, *, name: str | None = None) -> None:
+        del name
+        word = compression_of(options)
+        number = encoding_number(word)
+        super().__init__(
+            NativeReader("tfrecord", encoding=number), f"TFRecordReader({word!r})" if word else "TFRecordReader()"
         )
 
 

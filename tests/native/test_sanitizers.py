@@ -145,6 +145,7 @@ def test_bad_input_and_every_order(tmp_path):
             str(tests / name)
             for name in ("faults", "unit/test_order.py", "unit/test_record.py", "unit/test_decode_compressed.py")
         ),
+        *(str(tests / name) for name in ("unit/test_crc32c.py", "unit/test_tfrecord.py")),
         *sorted(str(one) for one in tests.glob("unit/test_data*.py")),
         timeout=1800,
         QUEUECORE_WATCHDOG="600",

@@ -3,7 +3,7 @@ import errno as _errno
 import os
 import resource
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.atoms cimport check_layout
 
@@ -25,6 +25,8 @@ _CLASSES = {
     CODE_TOO_LARGE: _errors.RecordTooLargeError,
     CODE_DECOMPRESS: _errors.DecompressError,
     CODE_UNIMPLEMENTED: _errors.UnimplementedError,
+    CODE_CHECKSUM: _errors.ChecksumError,
+    CODE_RECORD_TOO_LARGE: _errors.RecordTooLargeError,
 }
 
 # By the numbers of inflate.pxd.
@@ -87,6 +89,22 @@ cdef str _sentence(const Fault* f, str name):
         return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
     if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:
         return f"{name}: {inflate_sentence(f.what, <int>f.a, f.offset)}; {f.b} bytes were decompressed before it"
+    if f.what == WHAT_TFRECORD_LENGTH:
+        hint = ". Is this an uncompressed TFRecord file?" if f.offset == 0 else ""
+        return (f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length doesn't "
+                f"match{hint}")
+    if f.what == WHAT_TFRECORD_DATA:
+        return (f"{name} is damaged in the record at byte {f.offset} (record {f.record}): the checksum of its data "
+                "doesn't match")
+    if f.what == WHAT_TFRECORD_CUT_HEADER:
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of the {f.b} bytes that "
+                "tell its length are there")
+    if f.what == WHAT_TFRECORD_CUT:
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are "
+                "there")
+    if f.what == WHAT_TFRECORD_TOO_LARGE:
+        return (f"{name} has a record of {<uint64_t>f.a} bytes at byte {f.offset} (record {f.record}): the limit is "
+                f"{f.b}. Raise max_record_bytes if records are as long as that, or else the file is damaged")
     return "a native thread ended by a C++ exception"
 
 
