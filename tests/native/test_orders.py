@@ -164,7 +164,7 @@ def stops(call: str):
         for seed in range(12):
             at = 1
             while True:
-                verdict, labels, calls, good = _schedule.suspended(call, at, seed, WANT, filled)
+                verdict, labels, calls, good = _schedule.suspend_in(call, at, seed, WANT, filled)
                 if labels is None:
                     break
                 yield set(labels), verdict, calls, good

@@ -32,7 +32,8 @@ cdef extern from "queuecore/schedule.hpp" namespace "queuecore::schedule" nogil:
     const int kMembarrier
     void mutate(int edge, MemoryOrder weakened) noexcept
     void suspend(int fibre, uint64_t at) noexcept
-    uint64_t suspended_at() noexcept
+    bint suspended() noexcept
+    bint suspended_before(int edge) noexcept
     uint64_t random(uint64_t below) noexcept
 
 EDGES = {
@@ -449,7 +450,7 @@ cdef void _crowd(void* context, int me) noexcept nogil:
             rc = fifo_push(t.a, 1)
         else:
             rc = fifo_pop(t.a, &token, False)
-        if suspended_at():
+        if suspended():
             calls += 1
             t.calls += 1
             good += rc == RING_OK
@@ -631,7 +632,7 @@ def history(uint64_t seed, unordered=()):
 CALLS = ("push", "pop", "pop_many", "seal", "turn_take", "turn_give", "fast_push", "fast_pop")
 
 
-def suspended(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled):
+def suspend_in(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled):
     """Suspend a thread for good before the at-th atomic operation of one call, and let four others push and pop.
 
     The ring holds four, and ``filled`` at the start. Returns the verdict, the labels of the operation (None: the call
@@ -639,7 +640,6 @@ def suspended(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled
     """
     cdef Trial t
     cdef int verdict
-    cdef uint64_t labels
     cdef int32_t _i
     memset(&t, 0, sizeof(t))
     t.kind = CALLS.index(call)
@@ -654,9 +654,8 @@ def suspended(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled
         suspend(0, at)
         verdict = _run(seed, 5, _crowd, &t, <uint64_t>want * 2000)
         suspend(-1, 0)
-        labels = suspended_at()
         _tear_down(&t)
     names = None
-    if labels:
-        names = sorted(name for name, edge in EDGES.items() if labels >> <int>edge & 1)
+    if suspended():
+        names = sorted(name for name, edge in EDGES.items() if suspended_before(edge))
     return VERDICTS[verdict], names, t.calls, t.good
