@@ -26,7 +26,8 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 from queuecore._core.parking cimport turn_give, turn_take, turn_try
 from queuecore._core.platform cimport (
-    Atomic, Turn, alloc_lines, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst, monotonic_ns)
+    Atomic, Turn, alloc_lines, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst, monotonic_ns,
+    order)
 from queuecore._core.random cimport Philox, philox_next
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_free, fifo_init, fifo_pop, fifo_push, fifo_seal,
@@ -51,6 +52,36 @@ cdef enum:
     SIDE_GET = 1
     SPINS = 64          # pauses before parking: a little more than a hand-over between two running threads takes
     WAKES = 32          # threads woken after one hold of a lock
+
+# Labels of edges, as in ring.pxd.
+cdef enum:
+    H1 = 40
+    H2 = 41
+    H3 = 42
+    H4 = 43
+    H5 = 44
+    H6 = 45
+    H7 = 46
+    H8 = 47
+    H9 = 48
+    H10 = 49
+    H11 = 50
+    H12 = 51
+    H13 = 52
+    H14 = 53
+    H15 = 54
+    H16 = 55
+    H17 = 56
+    H18 = 66
+    L1 = 57
+    L2 = 58
+    L3 = 59
+    L4 = 60
+    L5 = 61
+    L6 = 62
+    L7 = 63
+    L8 = 64
+    L9 = 65
 
 ctypedef void* RingPtr
 
@@ -277,7 +308,7 @@ cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) n
 cdef inline int _store_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     if h.store != STORE_FIFO:
         return _bag_push(h, token, key)
-    return fifo_push(<FifoRing*>h.tail_ring.load(kAcquire), token)  # H7 acquire: pairs with H6
+    return fifo_push(<FifoRing*>h.tail_ring.load(order(H7, kAcquire)), token)  # H7 acquire: pairs with H6
 
 
 cdef inline int _store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
@@ -287,9 +318,9 @@ cdef inline int _store_pop(Hand* h, Philox* random, uint32_t* token, bint owner)
     if h.store != STORE_FIFO:
         return _bag_pop(h, random, token, owner)
     while True:
-        ring = <FifoRing*>h.head_ring.load(kAcquire)  # H8 acquire: pairs with H9
+        ring = <FifoRing*>h.head_ring.load(order(H8, kAcquire))  # H8 acquire: pairs with H9
         rc = fifo_pop(ring, token, owner)
-        if rc != RING_SEALED or <void*>ring == h.tail_ring.load(kAcquire):  # H7 acquire: the next ring came before the seal
+        if rc != RING_SEALED or <void*>ring == h.tail_ring.load(order(H16, kAcquire)):  # H7 acquire: the next ring came before the seal
             return rc
         if not owner:
             return RING_TURN
@@ -297,7 +328,7 @@ cdef inline int _store_pop(Hand* h, Philox* random, uint32_t* token, bint owner)
         h.head_index += 1
         after = h.rings[h.head_index]
         fifo_turn_take(<FifoRing*>after)
-        h.head_ring.store(after, kRelease)  # H9 release: pairs with H8
+        h.head_ring.store(after, order(H9, kRelease))  # H9 release: pairs with H8
 
 
 cdef inline void _store_seal(Hand* h) noexcept nogil:
@@ -308,9 +339,9 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
         turn_give(&h.lock)
         return
     while True:
-        ring = h.tail_ring.load(kSeqCst)  # H11 seq_cst: Dekker pair with H10; either the grower sees `closed`, or this sees its ring
+        ring = h.tail_ring.load(order(H11, kSeqCst))  # H11 seq_cst: Dekker pair with H10; either the grower sees `closed`, or this sees its ring
         fifo_seal(<FifoRing*>ring)
-        if h.tail_ring.load(kSeqCst) == ring:  # H11, as above
+        if h.tail_ring.load(order(H11, kSeqCst)) == ring:  # H11, as above
             return
 
 
@@ -340,9 +371,9 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
     h.rings[h.ring_count] = ring
     h.ring_count += 1
     h.ring_rows *= 2
-    h.tail_ring.store(ring, kSeqCst)  # H6 release: pairs with H7. H10 seq_cst: Dekker pair with H11
+    h.tail_ring.store(ring, order(H6, kSeqCst))  # H6 release: pairs with H7. H10 seq_cst: Dekker pair with H11
     fifo_seal(<FifoRing*>old)
-    if h.closed.load(kSeqCst):  # H10 seq_cst: Dekker pair with H11
+    if h.closed.load(order(H10, kSeqCst)):  # H10 seq_cst: Dekker pair with H11
         fifo_seal(ring)
     return True
 
@@ -375,8 +406,8 @@ cdef inline int64_t _used(uint64_t tickets, uint64_t returned) noexcept nogil:
 
 cdef inline int64_t hand_size(Hand* h) noexcept nogil:
     # Rows in the queue; may be stale when it is read. The older number is read first, so it is never negative.
-    cdef uint64_t returned = h.returned.load(kAcquire)  # H14 acquire: pairs with H15
-    return _used(h.tickets.load(kAcquire), returned)  # acquire: only keeps it after the load above
+    cdef uint64_t returned = h.returned.load(order(H14, kAcquire))  # H14 acquire: pairs with H15
+    return _used(h.tickets.load(order(H17, kAcquire)), returned)  # acquire: only keeps it after the load above
 
 
 cdef inline void _note_depth(Hand* h, int64_t depth) noexcept nogil:
@@ -393,8 +424,8 @@ cdef inline int _admit(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef int rc = _store_push(h, token, key)
     if rc != RING_OK:
         h.undone.fetch_add(1, kRelaxed)  # relaxed: a statistic
-        h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
-    h.pushed.fetch_add(1, kRelease)  # H12 release: pairs with H13
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14
+    h.pushed.fetch_add(1, order(H12, kRelease))  # H12 release: pairs with H13
     return rc
 
 
@@ -402,17 +433,17 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef uint64_t x
     cdef int64_t used
     cdef int rc
-    if h.closed.load(kAcquire):  # acquire: pairs with the store in _mark_closed; `cancelled` came before it
+    if h.closed.load(order(H5, kAcquire)):  # acquire: pairs with the store in _mark_closed; `cancelled` came before it
         return HAND_CLOSED
     x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
     while True:
         if x & 1:
             return HAND_BUSY
-        used = _used(x, h.returned.load(kAcquire))  # H14 acquire: pairs with H15; the place is free
+        used = _used(x, h.returned.load(order(H14, kAcquire)))  # H14 acquire: pairs with H15; the place is free
         if h.capacity >= 0 and used >= h.capacity:
             return HAND_BUSY
         # H3 acquire: pairs with H2; the ring that a grower put in place
-        if h.tickets.compare_exchange_weak(x, x + 2, kAcquire, kRelaxed):
+        if h.tickets.compare_exchange_weak(x, x + 2, order(H3, kAcquire), kRelaxed):
             break
     rc = _admit(h, token, key)
     if rc == RING_OK:
@@ -424,7 +455,7 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
 cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil:
     cdef int rc = _store_pop(h, random, token, False)
     if rc == RING_OK:
-        h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14
         return HAND_DONE
     return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY
 
@@ -437,11 +468,11 @@ cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
         x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
         while not x & 1:
             # H1 acquire: pairs with H2
-            if h.tickets.compare_exchange_weak(x, x | 1, kAcquire, kRelaxed):
+            if h.tickets.compare_exchange_weak(x, x | 1, order(H1, kAcquire), kRelaxed):
                 return True
         return False
     if h.store == STORE_FIFO:
-        return fifo_turn_take(<FifoRing*>h.head_ring.load(kAcquire))  # H8 acquire: pairs with H9
+        return fifo_turn_take(<FifoRing*>h.head_ring.load(order(H8, kAcquire)))  # H8 acquire: pairs with H9
     turn_take(&h.lock)
     h.get_turn = 1
     turn_give(&h.lock)
@@ -450,7 +481,7 @@ cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
 
 cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
     if which == SIDE_PUT:
-        h.tickets.fetch_sub(1, kRelease)  # H2 release: pairs with H1 and H3
+        h.tickets.fetch_sub(1, order(H2, kRelease))  # H2 release: pairs with H1 and H3
     elif h.store == STORE_FIFO:
         fifo_turn_give(<FifoRing*>h.head_ring.load(kRelaxed))  # relaxed: written under this side's lock
     else:
@@ -461,19 +492,19 @@ cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
 
 cdef inline bint _quiet(Hand* h) noexcept nogil:
     # Whether no row is on its way. The turn is taken, so no ticket is given out; who pushes such a row settles afterwards.
-    cdef uint64_t pushed = h.pushed.load(kAcquire)  # H13 acquire: pairs with H12
+    cdef uint64_t pushed = h.pushed.load(order(H13, kAcquire))  # H13 acquire: pairs with H12
     return _used(h.tickets.load(kRelaxed), pushed) == 0  # relaxed: it changes only under the turn
 
 
 cdef inline void _mark_closed(Hand* h) noexcept nogil:
-    h.closed.store(1, kSeqCst)  # H10 seq_cst: Dekker pair with H11, and before the seal, so that most puts need not find that
+    h.closed.store(1, order(H4, kSeqCst))  # H10 seq_cst: Dekker pair with H11, and before the seal, so that most puts need not find that
     _store_seal(h)
 
 
 cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
     cdef int64_t used
     cdef int rc
-    if h.closed.load(kAcquire):  # acquire: pairs with the store in _mark_closed; `cancelled` came before it
+    if h.closed.load(order(H5, kAcquire)):  # acquire: pairs with the store in _mark_closed; `cancelled` came before it
         return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
     if op.closes:
         _mark_closed(h)
@@ -512,7 +543,7 @@ cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
         op.run = NULL
     elif not _bag_return(h, op):
         return  # no memory: the rows stay with the operation, whose thread says so
-    h.returned.fetch_sub(op.done, kRelease)  # release: as H15; too small for a moment only makes a put wait in line
+    h.returned.fetch_sub(op.done, order(H15, kRelease))  # release: as H15; too small for a moment only makes a put wait in line
     op.done = 0
 
 
@@ -551,7 +582,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
             if rc != RING_OK:
                 return HAND_BUSY
         op.done += 1
-        h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14
         moved[0] = True
     return HAND_DONE
 
@@ -578,7 +609,7 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         s.turn = _turn_take_side(h, which)
     while s.first != NULL and n < WAKES:
         op = s.first
-        if op.over.load(kAcquire):  # L6 acquire: pairs with L7; it waits for its next piece
+        if op.over.load(order(L6, kAcquire)):  # L6 acquire: pairs with L7; it waits for its next piece
             break
         rc = _run_put(h, op, moved) if which == SIDE_PUT else _run_get(h, random, op, moved)
         if rc == HAND_BUSY:
@@ -589,16 +620,16 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         wakes[n] = &op.over
         n += 1
         if rc == HAND_DONE and op.more:
-            op.over.store(1, kRelease)  # L5, as below
+            op.over.store(1, order(L5, kRelease))  # L5, as below
             break
         _unlink(s, op)
-        op.over.store(1, kRelease)  # L5 release: pairs with L8; the result, and what was gathered
+        op.over.store(1, order(L5, kRelease))  # L5 release: pairs with L8; the result, and what was gathered
         moved[0] = True
     if s.first == NULL and s.turn and not (which == SIDE_GET and h.front != NULL):
         _turn_give_side(h, which)
         s.turn = False
     elif n == WAKES:
-        s.dirty.store(1, kSeqCst)  # L3, for itself: _flush comes again
+        s.dirty.store(1, order(L9, kSeqCst))  # L3, for itself: _flush comes again
     return n
 
 
@@ -610,11 +641,11 @@ cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
     cdef int i, n
     while True:
         # L3 seq_cst store, then fence: pairs with L4. Either the lock is free, or its holder sees this after giving it back.
-        fence(kSeqCst)
+        fence(order(L3, kSeqCst))
         if not s.dirty.load(kRelaxed) or not turn_try(&s.lock):
             return moved
         s.dirty.store(0, kRelaxed)  # relaxed: a change that came before it is seen below, by the lock or by L1
-        fence(kSeqCst)
+        fence(order(L4, kSeqCst))
         n = _run_line(h, which, random, wakes, &moved)
         turn_give(&s.lock)
         for i in range(n):  # its thread may be gone by now: then nobody sleeps at that address
@@ -627,17 +658,17 @@ cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
     cdef bint moved = True
     while moved:
         moved = False
-        fence(kSeqCst)  # L1: the change, then the look for lines; pairs with L2
+        fence(order(L1, kSeqCst))  # L1: the change, then the look for lines; pairs with L2
         if h.side[SIDE_GET].waiting.load(kRelaxed):
-            h.side[SIDE_GET].dirty.store(1, kSeqCst)  # L3
+            h.side[SIDE_GET].dirty.store(1, order(L9, kSeqCst))  # L3
             moved = _flush(h, SIDE_GET, random)
         if h.side[SIDE_PUT].waiting.load(kRelaxed):
-            h.side[SIDE_PUT].dirty.store(1, kSeqCst)  # L3
+            h.side[SIDE_PUT].dirty.store(1, order(L9, kSeqCst))  # L3
             moved = _flush(h, SIDE_PUT, random) or moved
 
 
 cdef inline bint hand_unsettled(Hand* h) noexcept nogil:
-    fence(kSeqCst)  # L1
+    fence(order(L1, kSeqCst))  # L1
     return h.side[SIDE_GET].waiting.load(kRelaxed) != 0 or h.side[SIDE_PUT].waiting.load(kRelaxed) != 0
 
 
@@ -664,12 +695,12 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t un
             s.first = op
         s.last = op
         op.lined = True
-        op.early = not h.closed.load(kAcquire)  # acquire: pairs with the store in _mark_closed
-        s.waiting.fetch_add(1, kSeqCst)  # L2 seq_cst: in line, then the look for changes; pairs with L1
+        op.early = not h.closed.load(order(H5, kAcquire))  # acquire: pairs with the store in _mark_closed
+        s.waiting.fetch_add(1, order(L2, kSeqCst))  # L2 seq_cst: in line, then the look for changes; pairs with L1
         turn_give(&s.lock)
         hand_settle(h, random)
     for _spin in range(SPINS):  # ends with the operation, or when parking costs less
-        if op.over.load(kAcquire):  # L8 acquire: pairs with L5
+        if op.over.load(order(L8, kAcquire)):  # L8 acquire: pairs with L5
             _unpark(s, op)
             return op.result
         cpu_pause()
@@ -677,11 +708,11 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t un
         op.parked = True
         s.parked.fetch_add(1, kRelaxed)  # relaxed: a statistic
     since = monotonic_ns()
-    while not op.over.load(kAcquire):  # L8
+    while not op.over.load(order(L8, kAcquire)):  # L8
         if futex_wait(&op.over, 0, until) != 0 and monotonic_ns() >= until:
             break
     s.blocked_ns.fetch_add(monotonic_ns() - since, kRelaxed)  # relaxed: a statistic
-    if not op.over.load(kAcquire):  # L8
+    if not op.over.load(order(L8, kAcquire)):  # L8
         return HAND_SLICE
     _unpark(s, op)
     return op.result
@@ -692,7 +723,7 @@ cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint mo
     op.n = n
     op.done = 0
     op.more = more
-    op.over.store(0, kRelease)  # L7 release: pairs with L6
+    op.over.store(0, order(L7, kRelease))  # L7 release: pairs with L6
     hand_settle(h, random)
 
 
@@ -704,7 +735,7 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept 
     _unpark(s, op)
     if not op.joined:
         return rc
-    if op.over.load(kAcquire) and not op.lined:  # L8; written before L5
+    if op.over.load(order(L8, kAcquire)) and not op.lined:  # L8; written before L5
         return op.result
     turn_take(&s.lock)
     if not op.lined:
@@ -717,7 +748,7 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept 
         _turn_give_side(h, which)
         s.turn = False
     turn_give(&s.lock)
-    h.side[which].dirty.store(1, kSeqCst)  # L3: for who found the lock taken, and for those behind
+    h.side[which].dirty.store(1, order(L9, kSeqCst))  # L3: for who found the lock taken, and for those behind
     _flush(h, which, random)
     hand_settle(h, random)
     return rc
@@ -734,14 +765,14 @@ cdef inline void hand_return(Hand* h, Philox* random, Op* op) noexcept nogil:
         _turn_give_side(h, SIDE_GET)
         s.turn = False
     turn_give(&s.lock)
-    s.dirty.store(1, kSeqCst)  # L3
+    s.dirty.store(1, order(L9, kSeqCst))  # L3
     _flush(h, SIDE_GET, random)
     hand_settle(h, random)
 
 
 cdef inline void hand_cancel(Hand* h, Philox* random) noexcept nogil:
     # Closes at once; puts in line are over.
-    h.cancelled.store(1, kRelease)  # release: published by the store of `closed` in _mark_closed
+    h.cancelled.store(1, order(H18, kRelease))  # release: published by the store of `closed` in _mark_closed
     _mark_closed(h)
     hand_settle(h, random)
 
