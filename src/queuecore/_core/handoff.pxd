@@ -285,22 +285,29 @@ cdef inline int _bag_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     return rc
 
 
+cdef inline uint32_t _bag_take(Hand* h, Philox* random) noexcept nogil:
+    # With the bag's lock, and a row in it.
+    cdef int64_t i = 0
+    cdef uint32_t token
+    if h.store == STORE_RANDOM:  # TensorFlow's draw: the last one takes the place of the one that leaves
+        i = philox_next(random) % <uint32_t>h.count
+    token = h.bag[i].token
+    h.count -= 1
+    h.bag[i] = h.bag[h.count]
+    if h.store == STORE_PRIORITY and h.count > 1:
+        _heap_down(h.bag, h.count)
+    return token
+
+
 cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
     cdef int rc = RING_OK
-    cdef int64_t i = 0
     turn_take(&h.lock)
     if h.get_turn and not owner:
         rc = RING_TURN
     elif h.count <= (0 if h.sealed else h.least):
         rc = RING_SEALED if h.sealed else RING_EMPTY
     else:
-        if h.store == STORE_RANDOM:  # TensorFlow's draw: the last one takes the place of the one that leaves
-            i = philox_next(random) % <uint32_t>h.count
-        token[0] = h.bag[i].token
-        h.count -= 1
-        h.bag[i] = h.bag[h.count]
-        if h.store == STORE_PRIORITY and h.count > 1:
-            _heap_down(h.bag, h.count)
+        token[0] = _bag_take(h, random)
     turn_give(&h.lock)
     return rc
 
@@ -556,7 +563,15 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
         turn_take(&h.lock)
         count = h.count
         sealed = h.sealed
+        if h.store == STORE_PRIORITY and count >= op.n:  # all at once, so that no row comes between them: they are sorted
+            while op.done < op.n:
+                op.tokens[op.done] = _bag_take(h, random)
+                op.done += 1
         turn_give(&h.lock)
+        if op.done == op.n:
+            h.returned.fetch_add(op.n, order(H15, kRelease))  # H15, as below
+            moved[0] = True
+            return HAND_DONE
         if count < op.n - op.done:  # nobody else takes any meanwhile, and a sealed bag gets no more
             if sealed:
                 # TensorFlow's way, which decides a shuffle's order: what was gathered goes back, and what there is is drawn anew.
@@ -565,7 +580,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
                 if op.done > 0 or not op.up_to or count == 0:
                     return HAND_CLOSED
                 op.n = count
-            elif h.store == STORE_PRIORITY:  # all at once, so that they come sorted
+            elif h.store == STORE_PRIORITY:
                 return HAND_BUSY
     while op.done < op.n:
         run = h.front
