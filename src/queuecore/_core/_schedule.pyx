@@ -8,8 +8,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memset
 from queuecore._core.handoff cimport (
-    H1, H10, H11, H12, H13, H14, H15, H16, H17, H18, H2, H3, H4, H5, H6, H7, H8, H9, HAND_BUSY, HAND_CANCELLED, HAND_CLOSED,
-    HAND_DONE, HAND_SLICE, L1, L2, L3, L4, L5, L6, L7, L8, L9, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
+    H10, H11, H14, H15, H16, H2, H3, H4, H5, H6, H7, H8, H9, HAND_BUSY, HAND_CANCELLED, HAND_CLOSED,
+    HAND_DONE, HAND_SLICE, L1, L3, L4, L5, L6, L7, L8, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
     FrontRun, Hand, Op, _store_pop, _used, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_return,
     hand_settle, hand_size, hand_unsettled, hand_wait, put_try)
 from queuecore._core.parking cimport (
@@ -47,10 +47,9 @@ EDGES = {
     "R1": R1, "R2": R2, "R3": R3, "R4": R4, "R5": R5, "R6": R6, "R7": R7, "R8": R8, "R9": R9, "R10": R10, "R11": R11,
     "R12": R12, "V1": V1, "V2": V2, "V3": V3, "V4": V4, "W1": W1, "W2": W2, "W3": W3, "W4": W4, "P1": P1, "P3": P3,
     "N1": N1, "N2": N2, "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4,
-    "B5": B5, "B6": B6, "B7": B7, "Q1": Q1, "Q2": Q2, "H1": H1, "H2": H2, "H3": H3, "H4": H4, "H5": H5, "H6": H6,
-    "H7": H7, "H8": H8, "H9": H9, "H10": H10, "H11": H11, "H12": H12, "H13": H13, "H14": H14, "H15": H15, "H16": H16,
-    "H17": H17, "H18": H18, "L1": L1, "L2": L2, "L3": L3, "L4": L4, "L5": L5, "L6": L6, "L7": L7, "L8": L8, "L9": L9,
-    "membarrier": kMembarrier}
+    "B5": B5, "B6": B6, "B7": B7, "Q1": Q1, "Q2": Q2, "H2": H2, "H3": H3, "H4": H4, "H5": H5, "H6": H6, "H7": H7, "H8": H8, "H9": H9,
+    "H10": H10, "H11": H11, "H14": H14, "H15": H15, "H16": H16, "L1": L1, "L3": L3, "L4": L4, "L5": L5, "L6": L6,
+    "L7": L7, "L8": L8, "membarrier": kMembarrier}
 
 ANSWERS = {RING_OK: "ok", RING_EMPTY: "empty", RING_FULL: "full", RING_SEALED: "sealed"}
 VERDICTS = ("fine", "wrong", "race", "all asleep", "endless")
@@ -667,7 +666,7 @@ cdef struct HandTrial:
     int64_t put, wanted       # rows that are known to be in, and that somebody has asked for
     int64_t capacity, least
     int32_t store
-    bint ordered, one_puts, one_takes, closing, closed, drained
+    bint ordered, one_puts, one_takes, one_closes, closing, gently, closed, drained
     char[6][24] scripts
 
 
@@ -694,6 +693,29 @@ cdef int _hand_await(HandTrial* t, int side, Op* op, int64_t deadline) noexcept 
     return rc
 
 
+cdef void _hand_close(HandTrial* t, bint gently) noexcept nogil:
+    cdef Op* op
+    t.closing = True
+    t.gently = t.gently or gently
+    if t.one_closes:
+        t.rows[MOST_ROWS - 1].set(7)
+    if gently:
+        op = _hand_op(t, 0, NULL)
+        op.closes = True
+        _hand_await(t, SIDE_PUT, op, -1)
+        hand_leave(t.hand, SIDE_PUT, t.random, op)
+        _hand_over(t, op)
+    else:
+        hand_cancel(t.hand, t.random)
+    t.closed = True
+
+
+cdef void _hand_refused(HandTrial* t) noexcept nogil:
+    # Who is told that it is closed sees what was written before.
+    if t.one_closes and t.rows[MOST_ROWS - 1].get() != 7:
+        wrong(5)
+
+
 cdef void _hand_put(HandTrial* t, int me, int64_t n, int64_t more, bint timed) noexcept nogil:
     # n rows as one piece, or with `more` as two.
     cdef int64_t first = EACH * me + t.used[me]
@@ -708,6 +730,10 @@ cdef void _hand_put(HandTrial* t, int me, int64_t n, int64_t more, bint timed) n
         t.until[first + i] = first + n + more - 1
     if n == 1:
         rc = put_try(t.hand, t.names[first], t.keys[first])
+        if rc == HAND_CLOSED and not t.closing:
+            wrong(13)
+        if rc == HAND_CLOSED:
+            _hand_refused(t)
     if rc == HAND_DONE:
         done = 1
         if hand_unsettled(t.hand):
@@ -727,7 +753,11 @@ cdef void _hand_put(HandTrial* t, int me, int64_t n, int64_t more, bint timed) n
             rc = _hand_await(t, SIDE_PUT, op, -1)
             done += op.done
         hand_leave(t.hand, SIDE_PUT, t.random, op)
+        if rc == HAND_CLOSED and op.early and not t.gently:
+            wrong(14)
         _hand_over(t, op)
+    if rc == HAND_CLOSED or rc == HAND_CANCELLED:
+        _hand_refused(t)
     if rc == HAND_DONE and (done != n + more or late):
         wrong(10)
     if rc == HAND_BUSY or (rc == HAND_SLICE and not timed) or (rc == HAND_CLOSED or rc == HAND_CANCELLED) and not t.closing:
@@ -767,6 +797,8 @@ cdef int _hand_get(HandTrial* t, int me, int64_t n, bint up_to, bint timed, bint
                 hand_settle(t.hand, t.random)
             _hand_took(t, me, token)
             return rc
+        if rc == HAND_CLOSED and not t.closing:
+            wrong(25)
     op = _hand_op(t, n, NULL)
     op.run = <FrontRun*>malloc(sizeof(FrontRun) + n * sizeof(uint32_t))
     op.tokens = op.run.tokens
@@ -776,6 +808,8 @@ cdef int _hand_get(HandTrial* t, int me, int64_t n, bint up_to, bint timed, bint
         wrong(20)
     if op.done != (n if rc == HAND_DONE else 0) and not (rc == HAND_DONE and up_to and 0 < op.done < n and t.closing):
         wrong(21)
+    if rc == HAND_CLOSED:
+        _hand_refused(t)
     for i in range(op.done):
         _hand_took(t, me, op.tokens[i])
         if i > 0 and t.store == STORE_PRIORITY and t.keys[op.tokens[i - 1]] > t.keys[op.tokens[i]]:
@@ -795,8 +829,6 @@ cdef int _hand_get(HandTrial* t, int me, int64_t n, bint up_to, bint timed, bint
 
 
 cdef void _hand_step(HandTrial* t, int me, char what) noexcept nogil:
-    cdef int64_t size
-    cdef Op* op
     if what == b'p':    # put one row; P: two, Q: three, M: four in two pieces; t: one, with a deadline, T: three
         _hand_put(t, me, 1, 0, False)
     elif what == b'P':
@@ -828,20 +860,11 @@ cdef void _hand_step(HandTrial* t, int me, char what) noexcept nogil:
             pass
         t.drained = True
     elif what == b'c':  # close behind the puts that wait; C: at once
-        t.closing = True
-        op = _hand_op(t, 0, NULL)
-        op.closes = True
-        _hand_await(t, SIDE_PUT, op, -1)
-        hand_leave(t.hand, SIDE_PUT, t.random, op)
-        _hand_over(t, op)
-        t.closed = True
+        _hand_close(t, True)
     elif what == b'C':
-        t.closing = True
-        hand_cancel(t.hand, t.random)
-        t.closed = True
+        _hand_close(t, False)
     elif what == b's':
-        size = hand_size(t.hand)
-        if size < 0:
+        if hand_size(t.hand) < 0:
             wrong(30)
 
 
@@ -871,6 +894,8 @@ cdef int _hand_left(HandTrial* t) noexcept nogil:
             return 43
     if h.tickets.load(kRelaxed) & 1 or _used(h.tickets.load(kRelaxed), h.pushed.load(kRelaxed)) != 0:
         return 44
+    if t.capacity > 0 and (h.ring_count > 1 or (h.undone.load(kRelaxed) != 0 and not t.closing)):
+        return 48  # a row with a ticket found no room
     left = hand_size(h)
     while run != NULL:
         for i in range(run.at, run.n):
@@ -938,6 +963,7 @@ cdef int _hand_model(HandTrial* t, tuple scenario) except -1:
     refused = any(set(script) & set("tTcC") for script in scripts)
     t.one_puts = t.ordered and not refused and sum(bool(set(script) & set("pPQMtT")) for script in scripts) == 1
     t.one_takes = t.ordered and not refused and sum(bool(set(script) & set("gGHUihLD")) for script in scripts) == 1
+    t.one_closes = sum(script.count("c") + script.count("C") for script in scripts) == 1
     for i, script in enumerate(scripts):
         for k, letter in enumerate(script):
             t.scripts[i][k] = ord(letter)

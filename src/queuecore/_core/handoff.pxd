@@ -15,8 +15,8 @@
 #       putting side in the word that gives tickets out. So nobody acts past a turn that was taken before.
 #   I4  The seal is the last entry of the store. What was pushed before it is delivered; nothing is pushed after it.
 #   I5  Whoever makes a change that an operation in line may wait for looks for lines afterwards; whoever joins a line looks for
-#       changes afterwards (a Dekker pair, L1 and L2). Whoever finds a side's lock taken leaves word (`dirty`), and its holder looks
-#       again after giving it back (L3 and L4).
+#       changes afterwards (a Dekker pair of fences, L1). Whoever finds a side's lock taken leaves word (`dirty`), and its holder
+#       looks again after giving it back (L3).
 # Progress: put_try and get_try of a FIFO store are lock-free while no line exists; of a bag they hold its lock for a few
 # instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
 # Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Shavit and
@@ -55,33 +55,26 @@ cdef enum:
 
 # Labels of edges, as in ring.pxd.
 cdef enum:
-    H1 = 40
-    H2 = 41
-    H3 = 42
-    H4 = 43
-    H5 = 44
-    H6 = 45
-    H7 = 46
-    H8 = 47
-    H9 = 48
-    H10 = 49
-    H11 = 50
-    H12 = 51
-    H13 = 52
-    H14 = 53
-    H15 = 54
-    H16 = 55
-    H17 = 56
-    H18 = 66
-    L1 = 57
-    L2 = 58
-    L3 = 59
-    L4 = 60
-    L5 = 61
-    L6 = 62
-    L7 = 63
-    L8 = 64
-    L9 = 65
+    H2 = 40
+    H3 = 41
+    H4 = 42
+    H5 = 43
+    H6 = 44
+    H7 = 45
+    H8 = 46
+    H9 = 47
+    H10 = 48
+    H11 = 49
+    H14 = 50
+    H15 = 51
+    H16 = 52
+    L1 = 53
+    L3 = 54
+    L4 = 55
+    L5 = 56
+    L6 = 57
+    L7 = 58
+    L8 = 59
 
 ctypedef void* RingPtr
 
@@ -315,7 +308,8 @@ cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) n
 cdef inline int _store_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     if h.store != STORE_FIFO:
         return _bag_push(h, token, key)
-    return fifo_push(<FifoRing*>h.tail_ring.load(order(H7, kAcquire)), token)  # H7 acquire: pairs with H6
+    # Relaxed: no ring comes while a ticket is out, and H3, or the side's lock, has shown the last one.
+    return fifo_push(<FifoRing*>h.tail_ring.load(kRelaxed), token)
 
 
 cdef inline int _store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
@@ -327,7 +321,9 @@ cdef inline int _store_pop(Hand* h, Philox* random, uint32_t* token, bint owner)
     while True:
         ring = <FifoRing*>h.head_ring.load(order(H8, kAcquire))  # H8 acquire: pairs with H9
         rc = fifo_pop(ring, token, owner)
-        if rc != RING_SEALED or <void*>ring == h.tail_ring.load(order(H16, kAcquire)):  # H7 acquire: the next ring came before the seal
+        # H7 acquire: pairs with H6; what a grower has sealed is not the last ring any more. Where a close came between the two, the
+        # seal is not the grower's, and only this shows the next ring.
+        if rc != RING_SEALED or <void*>ring == h.tail_ring.load(order(H7, kAcquire)):
             return rc
         if not owner:
             return RING_TURN
@@ -346,7 +342,7 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
         turn_give(&h.lock)
         return
     while True:
-        ring = h.tail_ring.load(order(H11, kSeqCst))  # H11 seq_cst: Dekker pair with H10; either the grower sees `closed`, or this sees its ring
+        ring = h.tail_ring.load(order(H11, kSeqCst))  # H11 seq_cst: with H4 against H6 and H10: the grower sees `closed`, or this its ring
         fifo_seal(<FifoRing*>ring)
         if h.tail_ring.load(order(H11, kSeqCst)) == ring:  # H11, as above
             return
@@ -378,9 +374,9 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
     h.rings[h.ring_count] = ring
     h.ring_count += 1
     h.ring_rows *= 2
-    h.tail_ring.store(ring, order(H6, kSeqCst))  # H6 release: pairs with H7. H10 seq_cst: Dekker pair with H11
+    h.tail_ring.store(ring, order(H6, kSeqCst))  # H6 seq_cst: pairs with H7 and H11; with H10 against H4 and H11
     fifo_seal(<FifoRing*>old)
-    if h.closed.load(order(H10, kSeqCst)):  # H10 seq_cst: Dekker pair with H11
+    if h.closed.load(order(H10, kSeqCst)):  # H10 seq_cst: as H6
         fifo_seal(ring)
     return True
 
@@ -413,8 +409,8 @@ cdef inline int64_t _used(uint64_t tickets, uint64_t returned) noexcept nogil:
 
 cdef inline int64_t hand_size(Hand* h) noexcept nogil:
     # Rows in the queue; may be stale when it is read. The older number is read first, so it is never negative.
-    cdef uint64_t returned = h.returned.load(order(H14, kAcquire))  # H14 acquire: pairs with H15
-    return _used(h.tickets.load(order(H17, kAcquire)), returned)  # acquire: only keeps it after the load above
+    cdef uint64_t returned = h.returned.load(order(H16, kAcquire))  # H16 acquire: pairs with H15; the tickets of these rows
+    return _used(h.tickets.load(kRelaxed), returned)  # relaxed: H16 keeps it after the load above
 
 
 cdef inline void _note_depth(Hand* h, int64_t depth) noexcept nogil:
@@ -431,8 +427,8 @@ cdef inline int _admit(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef int rc = _store_push(h, token, key)
     if rc != RING_OK:
         h.undone.fetch_add(1, kRelaxed)  # relaxed: a statistic
-        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14
-    h.pushed.fetch_add(1, order(H12, kRelease))  # H12 release: pairs with H13
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14 and H16
+    h.pushed.fetch_add(1, kRelaxed)  # relaxed: _quiet says why
     return rc
 
 
@@ -440,7 +436,7 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef uint64_t x
     cdef int64_t used
     cdef int rc
-    if h.closed.load(order(H5, kAcquire)):  # acquire: pairs with the store in _mark_closed; `cancelled` came before it
+    if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
         return HAND_CLOSED
     x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
     while True:
@@ -462,7 +458,7 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
 cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil:
     cdef int rc = _store_pop(h, random, token, False)
     if rc == RING_OK:
-        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14 and H16
         return HAND_DONE
     return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY
 
@@ -474,12 +470,12 @@ cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
     if which == SIDE_PUT:
         x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
         while not x & 1:
-            # H1 acquire: pairs with H2
-            if h.tickets.compare_exchange_weak(x, x | 1, order(H1, kAcquire), kRelaxed):
+            # Relaxed: the side's lock shows what its last holder did.
+            if h.tickets.compare_exchange_weak(x, x | 1, kRelaxed, kRelaxed):
                 return True
         return False
     if h.store == STORE_FIFO:
-        return fifo_turn_take(<FifoRing*>h.head_ring.load(order(H8, kAcquire)))  # H8 acquire: pairs with H9
+        return fifo_turn_take(<FifoRing*>h.head_ring.load(kRelaxed))  # relaxed: written under this side's lock
     turn_take(&h.lock)
     h.get_turn = 1
     turn_give(&h.lock)
@@ -488,7 +484,7 @@ cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
 
 cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
     if which == SIDE_PUT:
-        h.tickets.fetch_sub(1, order(H2, kRelease))  # H2 release: pairs with H1 and H3
+        h.tickets.fetch_sub(1, order(H2, kRelease))  # H2 release: pairs with H3
     elif h.store == STORE_FIFO:
         fifo_turn_give(<FifoRing*>h.head_ring.load(kRelaxed))  # relaxed: written under this side's lock
     else:
@@ -499,19 +495,20 @@ cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
 
 cdef inline bint _quiet(Hand* h) noexcept nogil:
     # Whether no row is on its way. The turn is taken, so no ticket is given out; who pushes such a row settles afterwards.
-    cdef uint64_t pushed = h.pushed.load(order(H13, kAcquire))  # H13 acquire: pairs with H12
-    return _used(h.tickets.load(kRelaxed), pushed) == 0  # relaxed: it changes only under the turn
+    # Relaxed, both: tickets change only under the turn. And a row that came after what the caller pushes or seals next would have
+    # read that in the ring; so its count happens after this load, which can't have seen it.
+    return _used(h.tickets.load(kRelaxed), h.pushed.load(kRelaxed)) == 0
 
 
 cdef inline void _mark_closed(Hand* h) noexcept nogil:
-    h.closed.store(1, order(H4, kSeqCst))  # H10 seq_cst: Dekker pair with H11, and before the seal, so that most puts need not find that
+    h.closed.store(1, order(H4, kSeqCst))  # H4 seq_cst: pairs with H5; as H11. Before the seal, so that most puts need not find that
     _store_seal(h)
 
 
 cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
     cdef int64_t used
     cdef int rc
-    if h.closed.load(order(H5, kAcquire)):  # acquire: pairs with the store in _mark_closed; `cancelled` came before it
+    if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
         return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
     if op.closes:
         _mark_closed(h)
@@ -597,7 +594,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
             if rc != RING_OK:
                 return HAND_BUSY
         op.done += 1
-        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14 and H16
         moved[0] = True
     return HAND_DONE
 
@@ -644,7 +641,7 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         _turn_give_side(h, which)
         s.turn = False
     elif n == WAKES:
-        s.dirty.store(1, order(L9, kSeqCst))  # L3, for itself: _flush comes again
+        s.dirty.store(1, kRelaxed)  # relaxed, for itself: _flush comes again
     return n
 
 
@@ -655,17 +652,20 @@ cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
     cdef bint moved = False
     cdef int i, n
     while True:
-        # L3 seq_cst store, then fence: pairs with L4. Either the lock is free, or its holder sees this after giving it back.
+        # L3 seq_cst fence: pairs with itself. It comes after `dirty` and before the try of the lock, and after giving the lock back and
+        # before the look at `dirty`. So either the lock is free, or its holder sees `dirty` after giving it back.
         fence(order(L3, kSeqCst))
         if not s.dirty.load(kRelaxed) or not turn_try(&s.lock):
             return moved
-        s.dirty.store(0, kRelaxed)  # relaxed: a change that came before it is seen below, by the lock or by L1
+        s.dirty.store(0, kRelaxed)  # relaxed: L4 orders it
+        # L4 seq_cst fence: pairs with L1. It comes between clearing `dirty` and looking for changes: either a change is seen, or the
+        # `dirty` that tells of it comes later and stays.
         fence(order(L4, kSeqCst))
         n = _run_line(h, which, random, wakes, &moved)
         turn_give(&s.lock)
         for i in range(n):  # its thread may be gone by now: then nobody sleeps at that address
             futex_wake(wakes[i], 1)
-        # L4: once more from L3's fence on: what came while the lock was held
+        # Once more, for what came while the lock was held.
 
 
 cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
@@ -673,12 +673,13 @@ cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
     cdef bint moved = True
     while moved:
         moved = False
-        fence(order(L1, kSeqCst))  # L1: the change, then the look for lines; pairs with L2
+        # L1 seq_cst fence: pairs with itself and L4: the change, then the look for lines; or in line, then the look for changes.
+        fence(order(L1, kSeqCst))
         if h.side[SIDE_GET].waiting.load(kRelaxed):
-            h.side[SIDE_GET].dirty.store(1, order(L9, kSeqCst))  # L3
+            h.side[SIDE_GET].dirty.store(1, kRelaxed)  # relaxed: L3 follows
             moved = _flush(h, SIDE_GET, random)
         if h.side[SIDE_PUT].waiting.load(kRelaxed):
-            h.side[SIDE_PUT].dirty.store(1, order(L9, kSeqCst))  # L3
+            h.side[SIDE_PUT].dirty.store(1, kRelaxed)  # relaxed: L3 follows
             moved = _flush(h, SIDE_PUT, random) or moved
 
 
@@ -710,8 +711,8 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t un
             s.first = op
         s.last = op
         op.lined = True
-        op.early = not h.closed.load(order(H5, kAcquire))  # acquire: pairs with the store in _mark_closed
-        s.waiting.fetch_add(1, order(L2, kSeqCst))  # L2 seq_cst: in line, then the look for changes; pairs with L1
+        op.early = not h.closed.load(order(H5, kAcquire))  # H5 acquire: pairs with H4
+        s.waiting.fetch_add(1, kRelaxed)  # relaxed: L1 follows, in hand_settle
         turn_give(&s.lock)
         hand_settle(h, random)
     for _spin in range(SPINS):  # ends with the operation, or when parking costs less
@@ -763,7 +764,7 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept 
         _turn_give_side(h, which)
         s.turn = False
     turn_give(&s.lock)
-    h.side[which].dirty.store(1, order(L9, kSeqCst))  # L3: for who found the lock taken, and for those behind
+    h.side[which].dirty.store(1, kRelaxed)  # relaxed: L3 follows. For who found the lock taken, and for those behind
     _flush(h, which, random)
     hand_settle(h, random)
     return rc
@@ -780,14 +781,14 @@ cdef inline void hand_return(Hand* h, Philox* random, Op* op) noexcept nogil:
         _turn_give_side(h, SIDE_GET)
         s.turn = False
     turn_give(&s.lock)
-    s.dirty.store(1, order(L9, kSeqCst))  # L3
+    s.dirty.store(1, kRelaxed)  # relaxed: L3 follows
     _flush(h, SIDE_GET, random)
     hand_settle(h, random)
 
 
 cdef inline void hand_cancel(Hand* h, Philox* random) noexcept nogil:
     # Closes at once; puts in line are over.
-    h.cancelled.store(1, order(H18, kRelease))  # release: published by the store of `closed` in _mark_closed
+    h.cancelled.store(1, kRelaxed)  # relaxed: published by H4
     _mark_closed(h)
     hand_settle(h, random)
 
