@@ -341,10 +341,12 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
         h.sealed = 1
         turn_give(&h.lock)
         return
+    # A grower seals the same ring, after it has put the next one in place and before it looks at `closed`. Who comes second finds the
+    # seal, and sees what the first did before it (R12, R2): the grower `closed`, or this thread the next ring.
     while True:
-        ring = h.tail_ring.load(order(H11, kSeqCst))  # H11 seq_cst: with H4 against H6 and H10: the grower sees `closed`, or this its ring
+        ring = h.tail_ring.load(order(H11, kAcquire))  # H11 acquire: pairs with H6
         fifo_seal(<FifoRing*>ring)
-        if h.tail_ring.load(order(H11, kSeqCst)) == ring:  # H11, as above
+        if h.tail_ring.load(order(H11, kAcquire)) == ring:  # H11, as above
             return
 
 
@@ -374,9 +376,9 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
     h.rings[h.ring_count] = ring
     h.ring_count += 1
     h.ring_rows *= 2
-    h.tail_ring.store(ring, order(H6, kSeqCst))  # H6 seq_cst: pairs with H7 and H11; with H10 against H4 and H11
+    h.tail_ring.store(ring, order(H6, kRelease))  # H6 release: pairs with H7 and H11
     fifo_seal(<FifoRing*>old)
-    if h.closed.load(order(H10, kSeqCst)):  # H10 seq_cst: as H6
+    if h.closed.load(order(H10, kAcquire)):  # H10 acquire: pairs with H4; _store_seal says why it comes after the seal
         fifo_seal(ring)
     return True
 
@@ -501,7 +503,7 @@ cdef inline bint _quiet(Hand* h) noexcept nogil:
 
 
 cdef inline void _mark_closed(Hand* h) noexcept nogil:
-    h.closed.store(1, order(H4, kSeqCst))  # H4 seq_cst: pairs with H5; as H11. Before the seal, so that most puts need not find that
+    h.closed.store(1, order(H4, kRelease))  # H4 release: pairs with H5 and H10. Before the seal, so that most puts need not find that
     _store_seal(h)
 
 
