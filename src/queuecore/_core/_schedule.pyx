@@ -10,13 +10,13 @@ from libc.string cimport memcmp, memset
 from queuecore._core.handoff cimport (
     H10, H11, H14, H15, H16, H2, H3, H4, H5, H6, H7, H8, H9, HAND_BUSY, HAND_CANCELLED, HAND_CLOSED,
     HAND_DONE, HAND_SLICE, L1, L3, L4, L5, L6, L7, L8, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
-    FrontRun, Hand, Op, _store_pop, _used, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_return,
+    BagRow, FrontRun, Hand, Op, _store_pop, _used, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_return,
     hand_settle, hand_size, hand_unsettled, hand_wait, put_try)
 from queuecore._core.parking cimport (
     N1, N2, P1, P3, T1, T2, T3, event_cancel, event_notify, event_prepare, event_wait, turn_give,
     turn_take)
 from queuecore._core.platform cimport (
-    Atomic, EventCount, FastRing, FifoRing, MemoryOrder, Plain, SlotStack, SpscRing, Turn, Window, alloc_lines,
+    Atomic, EventCount, FastRing, Fault, FifoRing, MemoryOrder, Plain, SlotStack, SpscRing, StopFlag, Turn, Window, alloc_lines,
     cpu_pause, kAcqRel, kRelaxed, monotonic_ns)
 from queuecore._core.pool cimport Q1, Q2, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push
 from queuecore._core.random cimport Philox, philox_seed
@@ -25,10 +25,14 @@ from queuecore._core.ring cimport (
     V3, V4, W1, W2, W3, W4, fast_free, fast_init, fast_pop, fast_pop_many, fast_push, fast_push_many, fifo_free,
     fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_turn_give, fifo_turn_take, spsc_free, spsc_init,
     spsc_pop_many, spsc_push_many)
+from queuecore._core.runtime cimport F1, F2, F3, F4, stop_fault, stop_requested, stop_set
 from queuecore._core.slab cimport S1, S2, slots_pop, slots_push
 from queuecore._core.window cimport (
     B1, B2, B3, B4, B5, B6, B7, window_batch, window_done, window_ended, window_finish, window_free, window_has_room,
     window_init, window_open, window_ready, window_take)
+
+cdef extern from "malloc.h" nogil:
+    size_t malloc_usable_size(void*) noexcept
 
 cdef extern from "queuecore/schedule.hpp" namespace "queuecore::schedule" nogil:
     int _run "queuecore::schedule::run"(uint64_t seed, int fibres, void (*entry)(void*, int) noexcept, void* context,
@@ -47,7 +51,7 @@ EDGES = {
     "R1": R1, "R2": R2, "R3": R3, "R4": R4, "R5": R5, "R6": R6, "R7": R7, "R8": R8, "R9": R9, "R10": R10, "R11": R11,
     "R12": R12, "V1": V1, "V2": V2, "V3": V3, "V4": V4, "W1": W1, "W2": W2, "W3": W3, "W4": W4, "P1": P1, "P3": P3,
     "N1": N1, "N2": N2, "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4,
-    "B5": B5, "B6": B6, "B7": B7, "Q1": Q1, "Q2": Q2, "H2": H2, "H3": H3, "H4": H4, "H5": H5, "H6": H6, "H7": H7, "H8": H8, "H9": H9,
+    "B5": B5, "B6": B6, "B7": B7, "F1": F1, "F2": F2, "F3": F3, "F4": F4, "Q1": Q1, "Q2": Q2, "H2": H2, "H3": H3, "H4": H4, "H5": H5, "H6": H6, "H7": H7, "H8": H8, "H9": H9,
     "H10": H10, "H11": H11, "H14": H14, "H15": H15, "H16": H16, "L1": L1, "L3": L3, "L4": L4, "L5": L5, "L6": L6,
     "L7": L7, "L8": L8, "membarrier": kMembarrier}
 
@@ -77,6 +81,7 @@ cdef struct Trial:
     Turn* turn
     SlotStack* slots
     SlotPool* pool
+    StopFlag* stops
     Window* window
     Plain[int64_t]* rows
     int32_t kind
@@ -493,6 +498,7 @@ cdef void _set_up(Trial* t, uint64_t seed, uint32_t capacity, bint light) noexce
     t.slots.next = <Atomic[uint32_t]*>alloc_lines(2 * sizeof(uint32_t))
     t.pool = <SlotPool*>alloc_lines(sizeof(SlotPool))
     pool_init(t.pool, 1, 0, False)
+    t.stops = <StopFlag*>alloc_lines(2 * sizeof(StopFlag))
     t.window = <Window*>alloc_lines(sizeof(Window))
     t.window.arrived.light = light
     t.rows = <Plain[int64_t]*>calloc(MOST_ROWS, sizeof(int64_t))
@@ -514,6 +520,7 @@ cdef void _tear_down(Trial* t) noexcept nogil:
     free(t.slots.next)
     pool_free(t.pool)
     free(t.pool)
+    free(t.stops)
     free(t.a)
     free(t.b)
     free(t.fast)
@@ -524,6 +531,32 @@ cdef void _tear_down(Trial* t) noexcept nogil:
     free(t.slots)
     free(t.window)
     free(t.rows)
+
+
+cdef void _stop(void* context, int me) noexcept nogil:
+    # Two set one flag, the first of them another before that; one looks. Who sees a stop, or whose fault it was, sees what came before.
+    cdef Trial* t = <Trial*>context
+    cdef Fault fault
+    cdef const Fault* first = NULL
+    if me < 2:
+        memset(&fault, 0, sizeof(fault))
+        fault.code = 1 + me
+        if me == 0:
+            t.rows[2].set(7)
+            stop_set(&t.stops[1], NULL)
+        t.rows[me].set(1 + me)
+        if stop_set(&t.stops[0], &fault):
+            t.good += 1
+        return
+    while not stop_requested(&t.stops[1]):
+        cpu_pause()
+    if t.rows[2].get() != 7 or stop_fault(&t.stops[1]) != NULL:
+        wrong(1)
+    while first == NULL:
+        cpu_pause()
+        first = stop_fault(&t.stops[0])
+    if t.rows[first.code - 1].get() != first.code or not stop_requested(&t.stops[0]):
+        wrong(2)
 
 
 cdef bint _pool_whole(Trial* t) noexcept nogil:
@@ -566,6 +599,7 @@ cdef enum:
     MUTEX
     SLOTS
     POOL
+    STOP
     WINDOW
 
 # The queues' scenarios: kind, capacity, least (min_after_dequeue), and what each thread calls (_hand_step).
@@ -591,18 +625,21 @@ HAND_SCENARIOS = {
     "random": ("random", 2, 0, ("pppp", "pQ", "gGg", "gH")),
     "random_least": ("random", 3, 1, ("ppp", "Qc", "gH", "D")),
     "random_grow": ("random", -1, 0, ("pppp", "pQ", "ggL", "G", "gg")),
+    "random_return": ("random", -1, 0, ("pppp", "pppp", "L", "L")),
     "priority": ("priority", 3, 0, ("ppp", "pQ", "H", "ggG")),
     "priority_close": ("priority", 3, 0, ("ppp", "Pc", "H", "U", "D")),
 }
+ROWS = {"p": 1, "P": 2, "Q": 3, "M": 4, "t": 1, "T": 3}
 STORES = {"fifo": STORE_FIFO, "random": STORE_RANDOM, "priority": STORE_PRIORITY}
 
 SCENARIOS = ("flow", "own", "both_empty", "both_full", "seal", "turns", "park_fifo", "park_fast", "park_light", "fast",
-             "spsc", "mutex", "slots", "pool", "window", *HAND_SCENARIOS)
+             "spsc", "mutex", "slots", "pool", "stop", "window", *HAND_SCENARIOS)
 
-cdef int[15] _fibres = [4, 3, 2, 2, 4, 4, 4, 4, 4, 4, 2, 3, 3, 3, 3]
-cdef uint32_t[15] _capacities = [2, 3, 1, 1, 2, 12, 2, 2, 2, 2, 2, 2, 2, 2, 2]
-cdef Scenario[15] _scenarios = [
-    _flow, _own, _both_empty, _both_full, _seal, _turns, _park, _park, _park, _fast, _spsc, _mutex, _slots, _pool, _window]
+cdef int[16] _fibres = [4, 3, 2, 2, 4, 4, 4, 4, 4, 4, 2, 3, 3, 3, 3, 3]
+cdef uint32_t[16] _capacities = [2, 3, 1, 1, 2, 12, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]
+cdef Scenario[16] _scenarios = [
+    _flow, _own, _both_empty, _both_full, _seal, _turns, _park, _park, _park, _fast, _spsc, _mutex, _slots, _pool, _stop,
+    _window]
 
 
 cdef int _try(int which, uint64_t seed, int* check) noexcept nogil:
@@ -634,6 +671,8 @@ cdef int _try(int which, uint64_t seed, int* check) noexcept nogil:
             check[0] = 24
         elif which == POOL and not _pool_whole(&t):
             check[0] = 26
+        elif which == STOP and t.good != 1:
+            check[0] = 27
         elif which == SLOTS and t.rows[0].get() + t.rows[1].get() != 9:
             check[0] = 25
         verdict = 1 if check[0] else 0
@@ -644,14 +683,14 @@ cdef int _try(int which, uint64_t seed, int* check) noexcept nogil:
 # ---- The queues' hand-off and pool
 
 cdef enum:
-    MOST_OPS = 24
-    EACH = 10  # tokens of one fibre
+    MOST_OPS = 64
+    MOST_LETTERS = 24
+    EACH = 10  # tokens of one fibre; the last rows are nobody's
 
 # A scenario is a script for each fibre, one letter a call; _hand_step says which is what.
 cdef struct HandTrial:
     Hand* hand
     Philox* random
-    SlotPool* pool
     Plain[int64_t]* rows
     Op* ops
     Op* ends                  # what each looked like when its thread left it
@@ -667,13 +706,15 @@ cdef struct HandTrial:
     int64_t follows           # what the only one who takes must take next
     int64_t put, wanted       # rows that are known to be in, and that somebody has asked for
     int64_t capacity, least
-    int32_t store
-    bint ordered, one_puts, one_takes, one_closes, closing, gently, closed, drained
-    char[6][24] scripts
+    int32_t store, kind
+    bint ready, ordered, one_puts, one_takes, one_closes, closing, gently, closed, drained
+    char[6][MOST_LETTERS] scripts
 
 
 cdef Op* _hand_op(HandTrial* t, int64_t n, uint32_t* tokens) noexcept nogil:
     cdef Op* op = &t.ops[t.op_count]
+    if t.op_count == MOST_OPS - 1:
+        wrong(99)
     t.op_count += 1
     op.n = n
     op.tokens = tokens
@@ -788,6 +829,7 @@ cdef void _hand_took(HandTrial* t, int me, int64_t token) noexcept nogil:
 
 cdef int _hand_get(HandTrial* t, int me, int64_t n, bint up_to, bint timed, bint back) noexcept nogil:
     cdef uint32_t token = 0
+    cdef int64_t[3] keys
     cdef int64_t i
     cdef int rc
     cdef Op* op
@@ -821,6 +863,8 @@ cdef int _hand_get(HandTrial* t, int me, int64_t n, bint up_to, bint timed, bint
     if back:
         for i in range(op.done):
             t.taken[op.tokens[i]] = 0
+            keys[i] = t.keys[op.tokens[i]]
+        op.keys = keys
         hand_return(t.hand, t.random, op)
         if op.done != 0:
             wrong(24)
@@ -912,6 +956,8 @@ cdef int _hand_left(HandTrial* t) noexcept nogil:
         found += 1
     if left != 0:
         return 45
+    if t.store != STORE_FIFO and malloc_usable_size(h.bag) < h.room * sizeof(BagRow):
+        return 49
     if t.drained and found and t.ordered:
         return 47
     for i in range(MOST_ROWS):
@@ -920,11 +966,8 @@ cdef int _hand_left(HandTrial* t) noexcept nogil:
     return 0
 
 
-cdef int _hand_try(HandTrial* model, uint64_t seed, int fibres, int* check) noexcept nogil:
-    # One schedule of a script.
-    cdef HandTrial t = model[0]
-    cdef int64_t i
-    cdef int verdict
+cdef void _hand_set_up(HandTrial* t, uint64_t seed) noexcept nogil:
+    cdef int32_t i
     t.hand = <Hand*>alloc_lines(sizeof(Hand))
     t.random = <Philox*>alloc_lines(sizeof(Philox))
     t.rows = <Plain[int64_t]*>alloc_lines(MOST_ROWS * sizeof(int64_t))
@@ -940,11 +983,10 @@ cdef int _hand_try(HandTrial* model, uint64_t seed, int fibres, int* check) noex
     for i in range(MOST_ROWS):
         t.names[i] = <uint32_t>i
         t.keys[i] = 3 * i % 4
-    verdict = _run(seed, fibres, _hand_script, &t, 50000)
-    check[0] = what()
-    if verdict == 0:
-        check[0] = _hand_left(&t)
-        verdict = 1 if check[0] else 0
+
+
+cdef void _hand_tear_down(HandTrial* t) noexcept nogil:
+    cdef int32_t i
     for i in range(t.op_count):
         free(t.ops[i].run)
     hand_free(t.hand)
@@ -953,6 +995,19 @@ cdef int _hand_try(HandTrial* model, uint64_t seed, int fibres, int* check) noex
     free(t.rows)
     free(t.ops)
     free(t.ends)
+
+
+cdef int _hand_try(const HandTrial* model, uint64_t seed, int fibres, int* check) noexcept nogil:
+    # One schedule of a script: its verdict, after a look at what it left behind.
+    cdef HandTrial t = model[0]
+    cdef int verdict
+    _hand_set_up(&t, seed)
+    verdict = _run(seed, fibres, _hand_script, &t, 50000)
+    check[0] = what()
+    if verdict == 0:
+        check[0] = _hand_left(&t)
+        verdict = 1 if check[0] else 0
+    _hand_tear_down(&t)
     return verdict
 
 
@@ -966,6 +1021,9 @@ cdef int _hand_model(HandTrial* t, tuple scenario) except -1:
     t.one_puts = t.ordered and not refused and sum(bool(set(script) & set("pPQMtT")) for script in scripts) == 1
     t.one_takes = t.ordered and not refused and sum(bool(set(script) & set("gGHUihLD")) for script in scripts) == 1
     t.one_closes = sum(script.count("c") + script.count("C") for script in scripts) == 1
+    if not len(scripts) <= 6 or not all(
+            len(script) < MOST_LETTERS and sum(ROWS.get(letter, 0) for letter in script) <= EACH for script in scripts):
+        raise ValueError(scripts)
     for i, script in enumerate(scripts):
         for k, letter in enumerate(script):
             t.scripts[i][k] = ord(letter)
@@ -1040,6 +1098,85 @@ def history(uint64_t seed, unordered=()):
 
 
 CALLS = ("push", "pop", "pop_many", "seal", "turn_take", "turn_give", "fast_push", "fast_pop")
+
+
+cdef void _hand_crowd(void* context, int me) noexcept nogil:
+    # As _crowd, of a queue. A settler first puts two operations in line, which then can go on.
+    cdef HandTrial* t = <HandTrial*>context
+    cdef uint32_t token = 0
+    cdef int64_t calls = 0, good = 0
+    cdef int64_t i
+    cdef int rc = HAND_DONE
+    cdef Op* op
+    cdef int side = SIDE_PUT if hand_size(t.hand) == t.capacity else SIDE_GET
+    if me == 0:
+        if t.kind == 2:
+            for i in range(2):
+                op = _hand_op(t, 1, &t.names[i])
+                hand_wait(t.hand, side, t.random, op, 0)
+            for i in range(2):
+                if side == SIDE_GET:
+                    put_try(t.hand, 1, 0)
+                else:
+                    get_try(t.hand, t.random, &token)
+            t.ready = True
+        arm(True)
+        if t.kind == 0:
+            put_try(t.hand, 1, 0)
+        elif t.kind == 1:
+            get_try(t.hand, t.random, &token)
+        else:
+            hand_settle(t.hand, t.random)
+        arm(False)
+        t.closed = True
+        return
+    while t.kind == 2 and not t.ready:
+        cpu_pause()
+    while calls < 20 * t.wanted and good < t.wanted and not t.closed:
+        if t.kind == 2:
+            hand_settle(t.hand, t.random)
+        elif me < 3:
+            rc = put_try(t.hand, 1, 0)
+        else:
+            rc = get_try(t.hand, t.random, &token)
+        if rc == HAND_DONE and hand_unsettled(t.hand) and t.kind < 2:
+            wrong(1)
+        if suspended():
+            calls += 1
+            good += rc == HAND_DONE
+            t.put += rc == HAND_DONE
+        if rc != HAND_DONE or not suspended():
+            cpu_pause()
+
+
+HAND_CALLS = ("put_try", "get_try", "hand_settle")
+
+
+def suspend_hand(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled, int64_t capacity):
+    """Suspend a thread as ``suspend_in`` does, in a call of a FIFO queue's hand-off.
+
+    Two others put and two get, and nobody is in line. Or two operations that can go on are, the call is ``hand_settle``, and so are those
+    of the others. Returns the verdict, the labels, and how many calls the others have succeeded with since then.
+    """
+    cdef HandTrial t
+    cdef int verdict
+    cdef int32_t _i
+    memset(&t, 0, sizeof(t))
+    t.kind = HAND_CALLS.index(call)
+    t.capacity = capacity
+    t.wanted = want
+    with nogil:
+        _hand_set_up(&t, seed)
+        for _i in range(filled):
+            put_try(t.hand, 1, 0)
+        suspend(0, at)
+        verdict = _run(seed, 5, _hand_crowd, &t, <uint64_t>want * 2000)
+        suspend(-1, 0)
+        _hand_tear_down(&t)
+    names = None
+    if suspended():
+        names = sorted(name for name, edge in EDGES.items() if suspended_before(edge))
+    return VERDICTS[verdict], names, t.put
 
 
 def suspend_in(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled):

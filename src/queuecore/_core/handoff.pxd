@@ -23,7 +23,6 @@
 # others, SPAA 2010); ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy
 from queuecore._core.parking cimport turn_give, turn_take, turn_try
 from queuecore._core.platform cimport (
     Atomic, Turn, alloc_lines, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst, monotonic_ns,
@@ -350,24 +349,26 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
             return
 
 
+cdef inline bint _bag_room(Hand* h, int64_t room) noexcept nogil:
+    # With the bag's lock, also around the allocation: both sides make room, rarely, and neither may do so from an old number.
+    cdef BagRow* bag = <BagRow*>realloc(h.bag, room * sizeof(BagRow))
+    if bag == NULL:
+        return False
+    h.bag = bag
+    h.room = room
+    return True
+
+
 cdef inline bint _store_grow(Hand* h) noexcept nogil:
     # With the putting side's lock and turn, and no row on its way; rare, so that it may ask for memory there. False: none is left.
     cdef FifoRing* ring
     cdef void* old
-    cdef BagRow* bag
-    cdef BagRow* old_bag
+    cdef bint grown
     if h.store != STORE_FIFO:
-        bag = <BagRow*>malloc(2 * h.room * sizeof(BagRow))
-        if bag == NULL:
-            return False
         turn_take(&h.lock)
-        old_bag = h.bag
-        memcpy(bag, old_bag, h.count * sizeof(BagRow))
-        h.bag = bag
-        h.room *= 2
+        grown = _bag_room(h, 2 * h.room)
         turn_give(&h.lock)
-        free(old_bag)
-        return True
+        return grown
     ring = <FifoRing*>alloc_lines(sizeof(FifoRing))
     if ring == NULL or h.ring_count == 24 or not fifo_init(ring, <uint32_t>(2 * h.ring_rows), 0):
         free(ring)
@@ -384,18 +385,12 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
 
 
 cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
-    # Rows that were taken go back, as if they came new. More than the capacity may be in it then: the rare case that asks for memory
-    # with a lock held. False: there was none.
-    cdef BagRow* more
+    # Rows that were taken go back, as if they came new. More than the capacity may be in it then. False: no memory for that.
     cdef int64_t i
     turn_take(&h.lock)
-    if h.count + op.done > h.room:
-        more = <BagRow*>realloc(h.bag, (h.count + op.done) * sizeof(BagRow))
-        if more == NULL:
-            turn_give(&h.lock)
-            return False
-        h.bag = more
-        h.room = h.count + op.done
+    if h.count + op.done > h.room and not _bag_room(h, h.count + op.done):
+        turn_give(&h.lock)
+        return False
     for i in range(op.done - 1, -1, -1):  # TensorFlow's order: the last taken first
         _bag_put(h, op.tokens[i], 0 if op.keys == NULL else op.keys[i])
     turn_give(&h.lock)
