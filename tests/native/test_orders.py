@@ -121,12 +121,12 @@ def test_an_edge_that_nothing_can_show(edge):
 # ---- Whatever threads do with a queue.
 
 
-def script(rng: random.Random, letters: str, rows: dict[str, int]) -> str:
-    """Return some calls of one thread, which put no more rows than a thread has."""
-    text, left = "", 10
+def script(rng: random.Random, letters: str, most: int) -> str:
+    """Return some calls of one thread, which put at most so many rows."""
+    text, rows = "", 0
     for letter in rng.choices(letters, k=rng.randrange(1, 5)):
-        left -= rows.get(letter, 0)
-        if left >= 0:
+        rows += _schedule.ROWS.get(letter, 0)
+        if rows <= most:
             text += letter
     return text
 
@@ -136,11 +136,13 @@ def test_nothing_that_threads_do_goes_wrong(kind):
     # One of those that put closes; one of those that get takes what is left, so that all come to an end.
     rng = random.Random(kind)
     for _ in range(HAND_SEEDS // 10):
-        puts = [script(rng, "ppPQMtT", _schedule.ROWS) for _ in range(rng.randrange(1, 4))]
-        puts[0] += rng.choice("cC")
-        gets = [script(rng, "ggGHUihLs", {}) for _ in range(rng.randrange(0, 3))]
         least = rng.randrange(2) if kind == "random" else 0
-        scenario = (kind, rng.choice([-1, 3] if kind == "priority" else [-1, 1 + least, 3]), least, (*puts, *gets, "D"))
+        # A priority queue has no rows for who wants more at once than it holds.
+        capacity = rng.choice([-1, 3] if kind == "priority" else [-1, 1 + least, 3])
+        puts = [script(rng, "ppPQMtT", 5 if capacity < 0 else 10) for _ in range(rng.randrange(1, 4))]
+        puts[0] += rng.choice("cC")
+        gets = [script(rng, "ggGHUihLs", 0) for _ in range(rng.randrange(3))]
+        scenario = (kind, capacity, least, (*puts, *gets, "D"))
         assert _schedule.explore(scenario, rng.getrandbits(32), 10) is None, scenario
 
 

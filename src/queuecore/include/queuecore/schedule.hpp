@@ -32,7 +32,7 @@ enum MemoryOrder : int { kRelaxed, kAcquire, kRelease, kAcqRel, kSeqCst };
 namespace schedule {
 
 constexpr int kFibres = 6;
-constexpr int kPlaces = 96;
+constexpr int kPlaces = 128;
 constexpr int kLabels = 128;
 constexpr std::size_t kStack = 64 << 10;
 
