@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memset
 from queuecore._core.handoff cimport (
-    H10, H11, H14, H15, H16, H2, H3, H4, H5, H6, H7, H8, H9, HAND_BUSY, HAND_CANCELLED, HAND_CLOSED,
+    H1, H10, H11, H14, H15, H16, H2, H3, H4, H5, H6, H7, H8, H9, HAND_BUSY, HAND_CANCELLED, HAND_CLOSED,
     HAND_DONE, HAND_SLICE, L1, L3, L4, L5, L6, L7, L8, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
     BagRow, FrontRun, Hand, Op, _store_pop, _used, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_return,
     hand_settle, hand_size, hand_unsettled, hand_wait, put_try)
@@ -51,7 +51,7 @@ EDGES = {
     "R1": R1, "R2": R2, "R3": R3, "R4": R4, "R5": R5, "R6": R6, "R7": R7, "R8": R8, "R9": R9, "R10": R10, "R11": R11,
     "R12": R12, "V1": V1, "V2": V2, "V3": V3, "V4": V4, "W1": W1, "W2": W2, "W3": W3, "W4": W4, "P1": P1, "P3": P3,
     "N1": N1, "N2": N2, "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4,
-    "B5": B5, "B6": B6, "B7": B7, "F1": F1, "F2": F2, "F3": F3, "F4": F4, "Q1": Q1, "Q2": Q2, "H2": H2, "H3": H3, "H4": H4, "H5": H5, "H6": H6, "H7": H7, "H8": H8, "H9": H9,
+    "B5": B5, "B6": B6, "B7": B7, "F1": F1, "F2": F2, "F3": F3, "F4": F4, "Q1": Q1, "Q2": Q2, "H1": H1, "H2": H2, "H3": H3, "H4": H4, "H5": H5, "H6": H6, "H7": H7, "H8": H8, "H9": H9,
     "H10": H10, "H11": H11, "H14": H14, "H15": H15, "H16": H16, "L1": L1, "L3": L3, "L4": L4, "L5": L5, "L6": L6,
     "L7": L7, "L8": L8, "membarrier": kMembarrier}
 

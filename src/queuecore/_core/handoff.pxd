@@ -17,8 +17,9 @@
 #   I5  Whoever makes a change that an operation in line may wait for looks for lines afterwards; whoever joins a line looks for
 #       changes afterwards (a Dekker pair of fences, L1). Whoever finds a side's lock taken leaves word (`dirty`), and its holder
 #       looks again after giving it back (L3).
-# Progress: put_try and get_try of a FIFO store are lock-free while no line exists; of a bag they hold its lock for a few
-# instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
+# Progress: put_try and get_try of a FIFO store are lock-free while no line exists, if its capacity is not 1 (a thread that
+# stops with the only ticket holds up both sides); of a bag they hold its lock for a few instructions. hand_settle never
+# waits for a side's lock. Everything that waits is blocking.
 # Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Shavit and
 # others, SPAA 2010); ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -54,6 +55,7 @@ cdef enum:
 
 # Labels of edges, as in ring.pxd.
 cdef enum:
+    H1 = 64
     H2 = 40
     H3 = 41
     H4 = 42
@@ -307,8 +309,9 @@ cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) n
 cdef inline int _store_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     if h.store != STORE_FIFO:
         return _bag_push(h, token, key)
-    # Relaxed: no ring comes while a ticket is out, and H3, or the side's lock, has shown the last one.
-    return fifo_push(<FifoRing*>h.tail_ring.load(kRelaxed), token)
+    # H1 acquire: pairs with H6. H3, or the side's lock, has shown the last ring; but who sees a ring also is counted after it was put
+    # there, see _quiet.
+    return fifo_push(<FifoRing*>h.tail_ring.load(order(H1, kAcquire)), token)
 
 
 cdef inline int _store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
@@ -377,7 +380,7 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
     h.rings[h.ring_count] = ring
     h.ring_count += 1
     h.ring_rows *= 2
-    h.tail_ring.store(ring, order(H6, kRelease))  # H6 release: pairs with H7 and H11
+    h.tail_ring.store(ring, order(H6, kRelease))  # H6 release: pairs with H1, H7 and H11
     fifo_seal(<FifoRing*>old)
     if h.closed.load(order(H10, kAcquire)):  # H10 acquire: pairs with H4; _store_seal says why it comes after the seal
         fifo_seal(ring)
@@ -492,8 +495,8 @@ cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
 
 cdef inline bint _quiet(Hand* h) noexcept nogil:
     # Whether no row is on its way. The turn is taken, so no ticket is given out; who pushes such a row settles afterwards.
-    # Relaxed, both: tickets change only under the turn. And a row that came after what the caller pushes or seals next would have
-    # read that in the ring; so its count happens after this load, which can't have seen it.
+    # Relaxed, both: tickets change only under the turn. And who pushes a row after the caller's next step reads what that step was (a
+    # row or a seal in its ring, or a new ring, H1). So its count happens after this load, which can't have seen it.
     return _used(h.tickets.load(kRelaxed), h.pushed.load(kRelaxed)) == 0
 
 
