@@ -10,14 +10,22 @@ from queuecore._core import require_compiled
 # First of all: what follows imports compiled modules, and an un-built tree should say what to do.
 require_compiled()
 
-from queuecore import data, errors, stdqueue  # noqa: E402
+from queuecore import data, errors, ops, stdqueue  # noqa: E402
 from queuecore._seeds import set_random_seed  # noqa: E402
+from queuecore.programs import StageProgram  # noqa: E402
 from queuecore.queues import (  # noqa: E402
     FIFOQueue,
     PaddingFIFOQueue,
     PriorityQueue,
     QueueBase,
     RandomShuffleQueue,
+)
+from queuecore.readers import (  # noqa: E402
+    FixedLengthRecordReader,
+    IdentityReader,
+    ReaderBase,
+    TextLineReader,
+    WholeFileReader,
 )
 from queuecore.runtime import (  # noqa: E402
     Coordinator,
@@ -31,6 +39,8 @@ from queuecore.stdqueue import LifoQueue, Queue, SimpleQueue  # noqa: E402
 __all__ = [
     "Coordinator",
     "FIFOQueue",
+    "FixedLengthRecordReader",
+    "IdentityReader",
     "LifoQueue",
     "LooperThread",
     "PaddingFIFOQueue",
@@ -39,11 +49,16 @@ __all__ = [
     "QueueBase",
     "QueueRunner",
     "RandomShuffleQueue",
+    "ReaderBase",
     "SimpleQueue",
+    "StageProgram",
+    "TextLineReader",
+    "WholeFileReader",
     "__version__",
     "add_queue_runner",
     "data",
     "errors",
+    "ops",
     "set_random_seed",
     "start_queue_runners",
     "stdqueue",

@@ -21,6 +21,8 @@ __all__ = ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "Rando
 
 Shape = tuple[int | None, ...]
 
+_MAX_DIMS = 32
+
 _lock = threading.Lock()
 _made: dict[str, int] = {}
 _shared: weakref.WeakValueDictionary[str, NativeQueue] = weakref.WeakValueDictionary()
@@ -39,15 +41,15 @@ class _Component:
         self.dtype = given if given.isnative else given.newbyteorder("=")
         if self.dtype.kind not in "biufcSUO" or self.dtype.subdtype is not None:
             raise DtypeError(f"{label}: a queue can't hold {self.dtype}")
-        # Of any length, or any object: kept as a reference.
+        # Of any length, or any object: not as an array.
         self.reference = self.dtype.kind == "O" or self.dtype.itemsize == 0
         self.label = label
         self.shape = shape
         self.pads = shape is not None and None in shape
 
-    def native(self) -> tuple[np.dtype[Any], tuple[int, ...] | None, bool]:
+    def native(self) -> tuple[np.dtype[Any], tuple[int, ...] | None, str]:
         shape = None if self.shape is None else tuple(-1 if side is None else side for side in self.shape)
-        return self.dtype, shape, self.reference
+        return self.dtype, shape, {"S": "bytes", "U": "str"}.get(self.dtype.kind, "object") if self.reference else ""
 
     def convert(self, value: Any, many: bool) -> Any:
         """Return the value as a C-contiguous array of the dtype, or a reference (many: a list of them)."""
@@ -89,6 +91,8 @@ class _Component:
             raise InvalidArgumentError(f"{self.label}: expected rows along a first dimension, got a scalar")
         own = shape[1:] if many else shape
         if self.shape is None:
+            if len(own) > _MAX_DIMS:
+                raise InvalidArgumentError(f"{self.label}: {len(own)} dimensions; at most {_MAX_DIMS} are possible")
             return
         if len(own) != len(self.shape) or any(
             side is not None and side != there for side, there in zip(self.shape, own, strict=False)

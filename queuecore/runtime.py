@@ -48,9 +48,9 @@ class _Thread(Protocol):
 
 
 class _Program(Protocol):
-    # An op that does its work in native threads. `start` returns when the stop has been heard, and raises when the
-    # program has ended otherwise: OutOfRangeError at the end of data, else its first error. It is called on a thread of
-    # the runner's.
+    # An op that does its work natively: a StageProgram. `start` is called on a thread of the runner's; it returns when
+    # the stop has been heard, and raises otherwise: OutOfRangeError at the end of data, else its first error. A
+    # method `check(queue)`, if there is one, raises what is wrong with the queue.
     def start(self, queue: Any, stop: StopEvent) -> object: ...
 
 
@@ -497,9 +497,9 @@ class QueueRunner:
     ----------
     queue : FIFOQueue or similar
         Anything with `name`, ``close(cancel_pending_enqueues)`` and ``is_closed()``.
-    enqueue_ops : list of callables
-        Each gets a thread of its own that calls it over and over, without arguments; it enqueues by itself.
-        ``[op] * 4``: four threads.
+    enqueue_ops : list of callables or StageProgram
+        Each gets a thread of its own. A callable is called over and over, without arguments, and enqueues by itself. A
+        `StageProgram` runs without the GIL, and the elements that it makes are enqueued. ``[op] * 4``: four threads.
     close_op : callable, optional
         Called when the last op has ended because the data has. Default: ``queue.close``.
     cancel_op : callable, optional
@@ -510,7 +510,7 @@ class QueueRunner:
     Raises
     ------
     InvalidArgumentError
-        If there is no queue, no op, or an op that can't be called.
+        If there is no queue, no op, an op that can't be called, or a program whose elements are not those of the queue.
     TypeError
         If the exception types are no tuple of such classes, or an empty one.
 
@@ -573,6 +573,9 @@ class QueueRunner:
         for op in enqueue_ops:
             if not callable(op) and not hasattr(op, "start"):
                 raise InvalidArgumentError(f"enqueue_ops: {op!r} can't be called")
+            check = getattr(op, "check", None)
+            if check is not None:
+                check(queue)
         for what, end in (("close_op", close_op), ("cancel_op", cancel_op)):
             if end is not None and not callable(end):
                 raise InvalidArgumentError(f"{what} must be a callable or None, not {end!r}")

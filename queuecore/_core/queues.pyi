@@ -19,7 +19,7 @@ class NativeQueue:
         name: str,
         capacity: int,
         min_after_dequeue: int,
-        parts: list[tuple[np.dtype[Any], tuple[int, ...] | None, bool]],
+        parts: list[tuple[np.dtype[Any], tuple[int, ...] | None, str]],
         names: tuple[str, ...] | None,
         convert: Callable[[int, Any, bool], Any],
         *,

@@ -126,7 +126,7 @@ def native(capacity, start, kind="FIFOQueue"):
     def convert(_index, value, _many):
         return np.ascontiguousarray(value, np.int64)
 
-    return NativeQueue(kind, "q", capacity, 0, [(np.dtype(np.int64), (), False)], None, convert, start=start)
+    return NativeQueue(kind, "q", capacity, 0, [(np.dtype(np.int64), (), "")], None, convert, start=start)
 
 
 @pytest.mark.parametrize("kind", ["FIFOQueue", "RandomShuffleQueue", "PriorityQueue"])

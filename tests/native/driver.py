@@ -223,11 +223,43 @@ def early_end() -> dict[str, object]:
         return {"kept": len(kept)}
 
 
+def programs() -> dict[str, object]:
+    """Stage programs that share a reader, and queues of names and records; then some that are stopped in the middle."""
+    import numpy as np
+
+    import queuecore as qc
+
+    def run(names: qc.QueueBase, rows: qc.QueueBase, coord: qc.Coordinator, size: int) -> list[object]:
+        reader = qc.FixedLengthRecordReader(size)
+        op = qc.StageProgram(reader, names, qc.ops.decode_raw(out_type=np.dtype([("a", ">u2"), ("b", "u1", size - 2)])))
+        return qc.QueueRunner(rows, [op] * 3).create_threads(coord, start=True)
+
+    found: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as name:
+        records = write_files(Path(name), 24)
+        paths = sorted(map(str, Path(name).glob("*.bin")))
+        for turn in range(rounds(4)):
+            names = qc.FIFOQueue(2, [str], [()])
+            rows = qc.FIFOQueue(7, [np.uint16, np.uint8], [(), (22,)])
+            coord = qc.Coordinator()
+            source = iter(paths)
+            feeder = qc.QueueRunner(names, [lambda names=names, source=source: names.enqueue(next(source))])
+            threads = [*feeder.create_threads(coord, start=True), *run(names, rows, coord, 24)]
+            if turn % 2:
+                for _ in range(turn * 5):
+                    rows.dequeue()
+                coord.request_stop()
+            else:
+                found["missing"] = records - sum(1 for _ in rows)
+            coord.join(threads)
+    return found
+
+
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
     for job in (
         *(window, parking, slots, buffers, fifo, values, blocking, queues, stops),
-        *(pipeline, early_end, race, overflow, shift),
+        *(pipeline, early_end, programs, race, overflow, shift),
     )
 }
 

@@ -127,6 +127,11 @@ def test_iterators_end_while_threads_work_for_them():
     assert found("early_end")["kept"] >= 4
 
 
+def test_stage_programs():
+    """Their threads are Python's, but run without the GIL."""
+    assert found("programs") == {"missing": 0}
+
+
 @pytest.mark.skipif("address" not in KINDS, reason="for the address sanitizer: run `make sanitize`")
 @pytest.mark.watchdog(1800)
 def test_bad_input_and_every_order(tmp_path):

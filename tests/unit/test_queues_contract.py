@@ -13,6 +13,7 @@ import pytest
 from helpers.process import PATIENCE, soon
 from helpers.queue_driver import FIFO, KINDS, PADDING, PRIORITY, SHUFFLE, implementations
 
+import queuecore as qc
 from queuecore.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -910,3 +911,48 @@ def test_repr_tells_kind_depth_and_state(module, kind):
     assert kind in open_text and "5" in open_text and "7" in open_text
     q.close()
     assert repr(q) != open_text and "closed" in repr(q)
+
+
+# ---- strings of any length -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("module", "kind"), [(qc, FIFO), (qc, SHUFFLE), (qc, PRIORITY)])
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (bytes, [b"", b"a\0b\0", b"\xff" * 70_000]),
+        (str, ["", "a\0b\0", "\ud800 \U0001f600", "ä" * 70_000]),
+    ],
+)
+def test_strings_come_out_as_they_went_in(module, kind, dtype, values):
+    q = make(module, kind, 10, [dtype], None)
+    arrays = [np.array(values, object), np.array([values, values], object), np.empty((0, 3), object)]
+    for i, value in enumerate([*values, *arrays]):
+        q.enqueue(vals(kind, value, key=i))
+    q.close()
+    got = [components(kind, element)[0] for element in q]
+    if kind == SHUFFLE:
+        assert len(got) == len(values) + 3
+        return
+    assert got[: len(values)] == values and all(type(one) is dtype for one in got[: len(values)])
+    for one, array in zip(got[len(values) :], arrays, strict=True):
+        assert one.dtype == object and one.shape == array.shape
+        assert one.tolist() == array.tolist()
+
+
+def test_a_slot_is_reused_for_shorter_strings():
+    q = qc.FIFOQueue(1, [bytes, str])
+    for text in ("x" * 1000, "", "yz"):
+        q.enqueue([text.encode(), text])
+        assert q.dequeue() == [text.encode(), text]
+
+
+def test_more_dimensions_than_there_is_room_for():
+    q = qc.FIFOQueue(1, [np.int32])
+    q.enqueue(np.zeros([1] * 32, np.int32))
+    assert q.dequeue().shape == (1,) * 32
+    with pytest.raises(InvalidArgumentError, match="40 dimensions; at most 32"):
+        q.enqueue(np.zeros([1] * 40, np.int32))
+    strings = qc.FIFOQueue(1, [str])
+    with pytest.raises(InvalidArgumentError, match="40 dimensions; at most 32"):
+        strings.enqueue(np.full([1] * 40, "a", object))

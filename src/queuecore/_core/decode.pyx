@@ -1,9 +1,13 @@
-"""Native decoding steps: splitting fixed-length records into fields."""
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+"""Native decoding steps: bytes as numbers, and splitting fixed-length records into fields."""
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout
-from queuecore._core.platform cimport Leaf, iovec, layout_hash
+from queuecore._core.platform cimport Fault, Leaf, iovec, layout_hash
+from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
+
+from queuecore import errors as _errors
 
 cdef extern from *:
     """
@@ -257,3 +261,174 @@ cdef void layout_mend(const Layout* layout, unsigned char* slot, int64_t row, in
         if leaf.swap != 0:
             dst = slot + leaf.slot_offset + row * leaf.row_bytes
             _copy(dst, dst, n * leaf.row_bytes, leaf.swap)
+
+
+cdef enum:
+    WHAT_LENGTH = 1       # a bytes long, of items of b
+    WHAT_UNEQUAL = 2      # strings of a and b bytes
+    WHAT_NOT_BOOLEAN = 3  # byte a
+    WHAT_NO_MEMORY = 4    # for a bytes
+
+cdef struct RawParams:
+    Leaf* leaves          # of a structured dtype; NULL: one item follows the other
+    int64_t item_bytes    # or those of a record
+    int64_t* dims         # of each leaf: their number, then CELL_DIMS of them
+    int64_t fixed_bytes   # each string is cut or filled up with zeros to it; 0: taken as it is
+    int32_t count         # of the outputs
+    int32_t swap
+
+
+@cython.final
+cdef class RawStep(Step):
+    """Bytes as numbers.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component
+        One of strings; one, or one for each leaf.
+    item_bytes : int
+        Of a number, or of a record.
+    swap : int
+        As of a leaf, if there is none.
+    fixed_bytes : int
+        To which every string is cut or filled; 0: none is.
+    leaves : list of tuple
+        Of a record: dtype, shape, swap, offsets, bytes of a piece.
+    """
+    cdef RawParams raw
+    cdef int64_t* offsets
+
+    def __init__(self, tuple inputs, tuple outputs, int64_t item_bytes, int32_t swap, int64_t fixed_bytes, list leaves):
+        cdef int64_t at = 0, offset, side
+        cdef Leaf* leaf
+        cdef int64_t* dims
+        if self.params != NULL:
+            raise TypeError("a step can't be initialised twice")
+        self.inputs = inputs
+        self.outputs = outputs
+        self.raw.item_bytes = item_bytes
+        self.raw.fixed_bytes = fixed_bytes
+        self.raw.swap = swap
+        self.raw.count = len(outputs)
+        if leaves:
+            self.raw.leaves = <Leaf*>calloc(len(leaves), sizeof(Leaf))
+            self.offsets = <int64_t*>malloc(sum([len(offsets) for _, _, _, offsets, _ in leaves]) * sizeof(int64_t))
+            self.raw.dims = <int64_t*>calloc(len(leaves), (1 + CELL_DIMS) * sizeof(int64_t))
+            if self.raw.leaves == NULL or self.offsets == NULL or self.raw.dims == NULL:
+                raise MemoryError
+            leaf = self.raw.leaves
+            dims = self.raw.dims
+            for _, shape, leaf_swap, offsets, piece_bytes in leaves:
+                dims[0] = len(shape)
+                for side in shape:
+                    dims += 1
+                    dims[0] = side
+                dims += 1 + CELL_DIMS - len(shape)
+                leaf.swap = leaf_swap
+                leaf.offsets = self.offsets + at
+                leaf.pieces = len(offsets)
+                leaf.piece_bytes = piece_bytes
+                leaf.row_bytes = leaf.pieces * leaf.piece_bytes
+                for offset in offsets:
+                    self.offsets[at] = offset
+                    at += 1
+                leaf += 1
+        self.params = &self.raw
+        self.run = _run_raw
+
+    def __dealloc__(self):
+        free(self.raw.leaves)
+        free(self.raw.dims)
+        free(self.offsets)
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of this step."""
+        if what == WHAT_LENGTH and self.raw.leaves != NULL:
+            return _errors.InvalidArgumentError(f"decode_raw: expected records of {b} bytes, got {a} bytes")
+        if what == WHAT_LENGTH:
+            return _errors.InvalidArgumentError(f"decode_raw: the input has {a} bytes, which is not a multiple of {b}, the item's size")
+        if what == WHAT_UNEQUAL:
+            return _errors.InvalidArgumentError(
+                f"decode_raw: the strings of a batch must be equally long; there are some of {a} and of {b} bytes")
+        if what == WHAT_NOT_BOOLEAN:
+            return _errors.InvalidArgumentError(f"decode_raw: expected a bool, a byte 0 or 1, got {a}")
+        return _errors.ResourceExhaustedError(f"decode_raw: no memory for {a} bytes")
+
+
+cdef int _raw_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil:
+    fault.what = what
+    fault.a = a
+    fault.b = b
+    return -1
+
+
+cdef int _run_raw(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const RawParams* raw = <const RawParams*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out
+    cdef const Leaf* leaf
+    cdef bytes_in source = cell.data
+    cdef bytes_out padded
+    cdef int64_t n = 1, each = cell.nbytes, i, nbytes
+    cdef const int64_t* dims
+    cdef int32_t k, j
+    for i in range(cell.ndim):
+        n *= cell.dims[i]
+    if cell.ndim > 0:
+        each = 0 if n == 0 else cell.offsets[1] - cell.offsets[0]
+    if raw.fixed_bytes > 0:
+        padded = <bytes_out>arena_take(arena, n * raw.fixed_bytes + 1)
+        if padded == NULL:
+            return _raw_fault(fault, WHAT_NO_MEMORY, n * raw.fixed_bytes, 0)
+        for i in range(n):
+            if cell.ndim > 0:
+                source = cell.data + cell.offsets[i]
+                each = cell.offsets[i + 1] - cell.offsets[i]
+            if each > raw.fixed_bytes:
+                each = raw.fixed_bytes
+            memcpy(padded + i * raw.fixed_bytes, source, each)
+            memset(padded + i * raw.fixed_bytes + each, 0, raw.fixed_bytes - each)
+        source = padded
+        each = raw.fixed_bytes
+    elif cell.ndim > 0:
+        for i in range(1, n):
+            if cell.offsets[i + 1] - cell.offsets[i] != each:
+                return _raw_fault(fault, WHAT_UNEQUAL, each, cell.offsets[i + 1] - cell.offsets[i])
+    if n > 0 and (each != raw.item_bytes if raw.leaves != NULL else each % raw.item_bytes != 0):
+        return _raw_fault(fault, WHAT_LENGTH, each, raw.item_bytes)
+    for k in range(raw.count):
+        out = &outputs[k]
+        leaf = NULL
+        if raw.leaves != NULL:
+            leaf = &raw.leaves[k]
+        nbytes = n * (each if leaf == NULL else leaf.row_bytes)
+        if leaf == NULL and raw.swap == 0 and out.data == NULL and <uintptr_t>source % 16 == 0:
+            out.data = <unsigned char*>source
+        else:
+            if out.data == NULL:
+                out.data = <unsigned char*>arena_take(arena, nbytes + 1)
+                if out.data == NULL:
+                    return _raw_fault(fault, WHAT_NO_MEMORY, nbytes, 0)
+            if leaf != NULL:
+                for j in range(leaf.pieces):
+                    _copy_strided(out.data + j * leaf.piece_bytes, leaf.row_bytes, source + leaf.offsets[j], raw.item_bytes, n,
+                                  leaf.piece_bytes, leaf.swap)
+            elif raw.swap < 0:
+                for i in range(nbytes):
+                    if source[i] > 1:
+                        return _raw_fault(fault, WHAT_NOT_BOOLEAN, source[i], 0)
+                memcpy(out.data, source, nbytes)
+            else:
+                _copy(out.data, source, nbytes, raw.swap)
+        out.nbytes = nbytes
+        out.offsets = NULL
+        out.ndim = cell.ndim
+        memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
+        if leaf == NULL:
+            out.dims[out.ndim] = each // raw.item_bytes
+            out.ndim += 1
+        else:
+            dims = raw.dims + k * (1 + CELL_DIMS)
+            memcpy(out.dims + out.ndim, dims + 1, dims[0] * sizeof(int64_t))
+            out.ndim += <int32_t>dims[0]
+    return 0

@@ -14,6 +14,7 @@ cdef enum:
     CODE_EXHAUSTED = 8
     CODE_INTERNAL = 9
     CODE_RESUME = 10
+    CODE_TOO_LARGE = 11
 
 cdef enum:
     # sentences
@@ -31,6 +32,9 @@ cdef enum:
     WHAT_THREAD = 12
     WHAT_THROWN = 13
     WHAT_RESUME_FILES = 14
+    WHAT_HEADER_CUT = 15
+    WHAT_LINE = 16
+    WHAT_NAME = 17
 
 cdef enum:
     STAGE_NONE = 0

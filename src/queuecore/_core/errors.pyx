@@ -21,6 +21,7 @@ _CLASSES = {
     CODE_EXHAUSTED: _errors.ResourceExhaustedError,
     CODE_INTERNAL: _errors.InternalError,
     CODE_RESUME: _errors.ResumeMismatchError,
+    CODE_TOO_LARGE: _errors.RecordTooLargeError,
 }
 
 _STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_RUNNER: "runner"}
@@ -66,6 +67,12 @@ cdef str _sentence(const Fault* f, str name):
         return f"cannot start native thread number {f.a}: {os.strerror(f.err)}. Use fewer threads (num_threads)"
     if f.what == WHAT_RESUME_FILES:
         return (f"the first {f.a} files are not those of the saved state: a size or modification time differs")
+    if f.what == WHAT_HEADER_CUT:
+        return f"{name} ends after {f.a} bytes, inside its header of {f.b} bytes. Check header_bytes, or the file"
+    if f.what == WHAT_LINE:
+        return f"{name} has no end of line in the {f.a} bytes after byte {f.offset} (line {f.record + 1}): it is no file of lines"
+    if f.what == WHAT_NAME:
+        return f"{name} can't be the name of a file: it is empty, or has a zero byte in it"
     return "a native thread ended by a C++ exception"
 
 

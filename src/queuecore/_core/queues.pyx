@@ -2,19 +2,20 @@
 cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 from queuecore._core.atoms cimport check_layout, fork_generation
 from queuecore._core.handoff cimport (
-    HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
+    HAND_BUSY, HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
     FrontRun, Hand, Op, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_return, hand_settle, hand_size,
     hand_unsettled, hand_wait, put_try)
-from queuecore._core.platform cimport alloc_lines, kAcquire, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.platform cimport Fault, alloc_lines, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.pool cimport (
     POOL_SLOTS, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row)
 from queuecore._core.random cimport Philox, philox_seed
-from queuecore._core.runtime cimport wait_out_exit
+from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
+from queuecore._core.stages cimport Cell
 
 import numpy as np
 
@@ -46,37 +47,21 @@ cdef extern from *:
       return PyArray_Return(reinterpret_cast<PyArrayObject*>(array));
     }
     """
-    object qc_rows(object descr, int nd, cnp.npy_intp* dims, cnp.npy_intp* strides, void* data, object base)
-    object qc_empty(object descr, int nd, cnp.npy_intp* dims)
+    object qc_rows(object descr, int nd, Py_ssize_t* dims, Py_ssize_t* strides, void* data, object base)
+    object qc_empty(object descr, int nd, Py_ssize_t* dims)
     object qc_scalar(object array)
 
 cdef enum:
-    MAX_DIMS = 32
+    MISFIT_DIMS = 1
+    MISFIT_SIDE = 2
+    MISFIT_MEMORY = 3
+
+cdef enum:
     FIRST_SLOTS = 1024
     BLOCK_ROWS = 4096       # filled ahead of a long enqueue_many, at most
     BLOCK_BYTES = 16 << 20
     SLICE_NS = 50000000     # a Python thread looks for signals this often
     COPY_BYTES = 64 << 10   # from here a copy lets other Python threads run
-
-cdef enum:
-    PART_FIXED = 0          # bytes of one size, in the slot
-    PART_VARYING = 1        # a Varying in the slot
-    PART_OBJECT = 2         # a reference, in the list of objects
-
-cdef struct Varying:
-    void* data              # keeps its room from element to element
-    int64_t room
-    int64_t nbytes
-    int32_t ndim
-    cnp.npy_intp dims[MAX_DIMS]
-
-cdef struct Part:
-    int32_t kind
-    int32_t ndim
-    int64_t offset          # in the slot
-    int64_t nbytes          # of a row
-    cnp.npy_intp dims[MAX_DIMS]
-
 
 cdef inline int64_t _deadline(object timeout) except -2:
     # Monotonic, or -1: none.
@@ -99,6 +84,79 @@ cdef FrontRun* _run(int64_t n) except NULL:
     return run
 
 
+cdef inline bint _varying_room(Varying* v, int64_t nbytes) noexcept nogil:
+    cdef void* data
+    if nbytes > v.room:
+        data = realloc(v.data, nbytes)
+        if data == NULL:
+            return False
+        v.data = data
+        v.room = nbytes
+    v.nbytes = nbytes
+    return True
+
+
+# Strings in a Varying. One without dimensions: its bytes. An array of n: n + 1 offsets from where the bytes begin, then the bytes.
+
+cdef inline bytes _encoded(object value, bint text):
+    # "surrogatepass": whatever a str holds comes out again.
+    return (<str>value).encode("utf-8", "surrogatepass") if text else <bytes>value
+
+
+cdef inline object _decoded(const char* data, int64_t nbytes, bint text):
+    return data[:nbytes].decode("utf-8", "surrogatepass") if text else data[:nbytes]
+
+
+cdef int _pack(Varying* v, object value, bint text) except -1:
+    cdef bytes one
+    cdef list strings
+    cdef int64_t total = 0, at = 0
+    cdef int64_t* offsets
+    cdef int j
+    cdef cnp.ndarray array
+    if not cnp.PyArray_Check(value):
+        one = _encoded(value, text)
+        if not _varying_room(v, len(one)):
+            raise MemoryError
+        v.ndim = 0
+        memcpy(v.data, <const char*>one, len(one))
+        return 0
+    array = value
+    strings = [_encoded(each, text) for each in array.flat]
+    for one in strings:
+        total += len(one)
+    if not _varying_room(v, <int64_t>((len(strings) + 1) * sizeof(int64_t)) + total):
+        raise MemoryError
+    v.ndim = cnp.PyArray_NDIM(array)
+    for j in range(v.ndim):
+        v.dims[j] = cnp.PyArray_DIM(array, j)
+    offsets = <int64_t*>v.data
+    total = 0
+    for one in strings:
+        offsets[at] = total
+        memcpy(<char*>(offsets + len(strings) + 1) + total, <const char*>one, len(one))
+        total += len(one)
+        at += 1
+    offsets[at] = total
+    return 0
+
+
+cdef object _unpack(const Varying* v, bint text):
+    cdef int64_t n = 1, i
+    cdef int j
+    cdef const int64_t* offsets = <const int64_t*>v.data
+    cdef const char* data
+    if v.ndim == 0:
+        return _decoded(<const char*>v.data, v.nbytes, text)
+    for j in range(v.ndim):
+        n *= v.dims[j]
+    data = <const char*>(offsets + n + 1)
+    array = np.empty(n, object)
+    for i in range(n):
+        array[i] = _decoded(data + offsets[i], offsets[i + 1] - offsets[i], text)
+    return array.reshape([v.dims[j] for j in range(v.ndim)])
+
+
 cdef inline int64_t _slice_end(int64_t deadline) noexcept nogil:
     cdef int64_t until = monotonic_ns() + SLICE_NS
     return until if deadline < 0 or until < deadline else deadline
@@ -119,12 +177,13 @@ cdef class NativeQueue:
     min_after_dequeue : int
         Elements that stay in while it is open.
     parts : list of tuple
-        Per component its dtype, its shape (a tuple, in which -1 varies; None: all of it) and whether it holds references.
+        Per component its dtype, its shape (a tuple, in which -1 varies; None: all of it) and what values of no fixed size are: "bytes", "str",
+        "object" (references), or "".
     names : tuple of str or None
         Of the components: elements are then dicts.
     convert : callable
-        ``convert(i, value, many)`` returns component i as a C-contiguous array of its dtype, checked; of a component that holds
-        references the object, or a list of them.
+        ``convert(i, value, many)`` returns component i as a C-contiguous array of its dtype, checked; of values of no fixed size the
+        value, or a list of them: an object, bytes or str, or an object array of these.
     pad : bool
         Gathers fill varying shapes up to the largest.
     seeds : tuple of int
@@ -132,23 +191,6 @@ cdef class NativeQueue:
     start : int, default 0
         Where the counters begin (for tests).
     """
-    cdef Hand* hand
-    cdef SlotPool* pool
-    cdef Philox* random
-    cdef Part* parts
-    cdef int part_count
-    cdef bint has_objects, has_varying, pad
-    cdef list dtypes
-    cdef readonly tuple names
-    cdef public object described  # what a shared queue of this name must agree with
-    cdef list objects         # by slot: the references of its element
-    cdef object convert
-    cdef object failure
-    cdef uint64_t generation, start
-    cdef int64_t copied_rows
-    cdef readonly str kind
-    cdef readonly str name
-    cdef object __weakref__
 
     def __cinit__(self, *_, **__):
         self.generation = fork_generation()
@@ -176,10 +218,14 @@ cdef class NativeQueue:
         self.random = <Philox*>calloc(1, sizeof(Philox))
         if self.parts == NULL or self.hand == NULL or self.pool == NULL or self.random == NULL:
             raise MemoryError
-        for i, (dtype, shape, reference) in enumerate(parts):
+        for i, (dtype, shape, sort) in enumerate(parts):
             part = &self.parts[i]
             self.dtypes.append(dtype)
-            part.kind = PART_OBJECT if reference else (PART_VARYING if shape is None or -1 in shape else PART_FIXED)
+            if sort:
+                part.kind = {"bytes": PART_BYTES, "str": PART_STR, "object": PART_OBJECT}[sort]
+            else:
+                part.kind = PART_VARYING if shape is None or -1 in shape else PART_FIXED
+            part.any_shape = shape is None
             part.ndim = 0 if shape is None else len(shape)
             if part.ndim > MAX_DIMS:
                 raise _errors.InvalidArgumentError(f"component {i} has {part.ndim} dimensions; at most {MAX_DIMS} are possible")
@@ -192,8 +238,9 @@ cdef class NativeQueue:
                 part.nbytes *= shape[j]
             if part.kind == PART_OBJECT:
                 self.has_objects = True
-            elif part.kind == PART_VARYING:
-                self.has_varying = True
+            elif part.kind != PART_FIXED:
+                self.has_varying = self.has_varying or part.kind == PART_VARYING
+                self.has_buffers = True
                 offset += (sizeof(Varying) + 63) // 64 * 64
             else:
                 offset += (part.nbytes + 63) // 64 * 64
@@ -204,7 +251,7 @@ cdef class NativeQueue:
         philox_seed(self.random, seeds[0], seeds[1])
         if capacity >= POOL_SLOTS:
             raise _errors.InvalidArgumentError(f"capacity must be below {POOL_SLOTS}, or negative for a queue without bound")
-        pool_init(self.pool, <uint32_t>(capacity if 0 < capacity < FIRST_SLOTS else FIRST_SLOTS), offset, self.has_varying)
+        pool_init(self.pool, <uint32_t>(capacity if 0 < capacity < FIRST_SLOTS else FIRST_SLOTS), offset, self.has_buffers)
         if not hand_init(self.hand, store, capacity, min_after_dequeue, start):
             raise MemoryError
 
@@ -213,10 +260,10 @@ cdef class NativeQueue:
         cdef int i
         cdef Varying* v
         if self.pool != NULL:
-            if self.has_varying:
+            if self.has_buffers:
                 for slot in range(0 if self.pool.chunk_count == 0 else self.pool.first << (self.pool.chunk_count - 1)):
                     for i in range(self.part_count):
-                        if self.parts[i].kind == PART_VARYING:
+                        if PART_FIXED < self.parts[i].kind < PART_OBJECT:
                             v = <Varying*>(pool_row(self.pool, slot) + self.parts[i].offset)
                             free(v.data)
             pool_free(self.pool)
@@ -327,11 +374,14 @@ cdef class NativeQueue:
         cdef object value
         for i in range(self.part_count):
             part = &self.parts[i]
-            if part.kind == PART_OBJECT:
-                value = ready[i]
+            if part.kind >= PART_BYTES:
+                value = ready[i] if row < 0 else ready[i][row]
+                if part.kind != PART_OBJECT:
+                    _pack(<Varying*>(place + part.offset), value, part.kind == PART_STR)
+                    continue
                 if references is None:
                     references = []
-                references.append(value if row < 0 else value[row])
+                references.append(value)
                 continue
             array = <cnp.ndarray>ready[i]
             source = <const unsigned char*>cnp.PyArray_DATA(array)
@@ -343,13 +393,8 @@ cdef class NativeQueue:
                 nbytes = cnp.PyArray_NBYTES(array)
                 if row >= 0:
                     nbytes = nbytes // cnp.PyArray_DIM(array, 0)
-                if nbytes > v.room:
-                    data = realloc(v.data, nbytes)
-                    if data == NULL:
-                        raise MemoryError
-                    v.data = data
-                    v.room = nbytes
-                v.nbytes = nbytes
+                if not _varying_room(v, nbytes):
+                    raise MemoryError
                 v.ndim = cnp.PyArray_NDIM(array) - (row >= 0)
                 for j in range(v.ndim):
                     v.dims[j] = cnp.PyArray_DIM(array, j + (row >= 0))
@@ -365,7 +410,7 @@ cdef class NativeQueue:
             self.objects[<Py_ssize_t>slot] = references
         return 0
 
-    cdef inline int64_t _key(self, uint32_t slot) noexcept:
+    cdef int64_t _key(self, uint32_t slot) noexcept:
         # Of a PriorityQueue: its first component.
         return (<int64_t*>pool_row(self.pool, slot))[0] if self.hand.store == STORE_PRIORITY else 0
 
@@ -600,7 +645,10 @@ cdef class NativeQueue:
             raise MemoryError(f"{op.done} elements of {self.kind} {self.name!r} are lost: no memory to give them back")
         if rc == HAND_SLICE:
             raise _errors.DeadlineExceededError(f"{self.kind} {self.name!r} had too few elements in time (requested {wanted})")
-        raise self._with_cause(_errors.OutOfRangeError(
+        raise self._too_few(wanted)
+
+    cdef object _too_few(self, int64_t wanted):
+        return self._with_cause(_errors.OutOfRangeError(
             f"{self.kind} {self.name!r} is closed and has insufficient elements (requested {wanted}, current size {self.size()})"))
 
     cdef int _return(self, Op* op) except -1:
@@ -641,6 +689,8 @@ cdef class NativeQueue:
             nbytes = part.nbytes
         else:
             v = <Varying*>(pool_row(self.pool, slot) + part.offset)
+            if part.kind != PART_VARYING:
+                return _unpack(v, part.kind == PART_STR)
             array = qc_empty(self.dtypes[i], v.ndim, v.dims)
             source = v.data
             nbytes = v.nbytes
@@ -664,7 +714,7 @@ cdef class NativeQueue:
 
     cdef object _stack(self, int i, const uint32_t* tokens, int64_t n):
         cdef Part* part = &self.parts[i]
-        cdef cnp.npy_intp dims[MAX_DIMS + 1]
+        cdef Py_ssize_t dims[MAX_DIMS + 1]
         cdef int64_t k
         cdef int j
         cdef object array
@@ -675,7 +725,7 @@ cdef class NativeQueue:
             array = qc_empty(self.dtypes[i], part.ndim + 1, dims)
             self._copy_rows(part, tokens, n, <unsigned char*>cnp.PyArray_DATA(array))
             return array
-        # References, or shapes that vary: up to the largest, filled with zeros, empty strings, or None.
+        # No fixed size, or shapes that vary: up to the largest, filled with zeros, empty strings, or None.
         rows = [self._component(i, tokens[k]) for k in range(n)]
         shape = [part.dims[j] if part.dims[j] >= 0 else max([row.shape[j] for row in rows], default=0) for j in range(part.ndim)]
         if part.kind == PART_VARYING:
@@ -784,7 +834,7 @@ cdef class NativeQueue:
         return lease
 
     cdef int _placeable(self, str what, int64_t n) except -1:
-        if self.has_varying or self.has_objects:
+        if self.has_buffers or self.has_objects:
             raise _errors.InvalidArgumentError(
                 f"{what} of {self.kind} {self.name!r} needs components of a fixed shape and size")
         if n < 1:
@@ -793,8 +843,8 @@ cdef class NativeQueue:
 
     cdef list _views(self, const uint32_t* tokens, int64_t n, object base):
         # None: the slots do not lie at equal distances.
-        cdef cnp.npy_intp dims[MAX_DIMS + 1]
-        cdef cnp.npy_intp strides[MAX_DIMS + 1]
+        cdef Py_ssize_t dims[MAX_DIMS + 1]
+        cdef Py_ssize_t strides[MAX_DIMS + 1]
         cdef int64_t k, step = self.pool.slot_bytes
         cdef int i, j
         cdef Part* part
@@ -815,6 +865,133 @@ cdef class NativeQueue:
                 strides[j] = strides[j + 1] * part.dims[j]
             views.append(qc_rows(self.dtypes[i], part.ndim + 1, dims, strides, pool_row(self.pool, tokens[0]) + part.offset, base))
         return views
+
+    # For native threads
+
+    cdef bint slot_take(self, uint32_t* slot) noexcept nogil:
+        while not pool_pop(self.pool, slot):
+            if not pool_grow(self.pool):
+                return False
+        return True
+
+    cdef void slot_give(self, uint32_t slot) noexcept nogil:
+        pool_push(self.pool, slot)
+
+    cdef unsigned char* slot_place(self, uint32_t slot, int i) noexcept nogil:
+        if self.parts[i].kind != PART_FIXED:
+            return NULL
+        return pool_row(self.pool, slot) + self.parts[i].offset
+
+    cdef bint slot_fill(self, uint32_t slot, int i, const Cell* cell, Fault* fault) noexcept nogil:
+        cdef const Part* part = &self.parts[i]
+        cdef unsigned char* place = pool_row(self.pool, slot) + part.offset
+        cdef Varying* v
+        cdef int64_t n = 1, head
+        cdef int j
+        fault.a = i
+        if not part.any_shape:
+            if cell.ndim != part.ndim:
+                fault.what = MISFIT_DIMS
+                fault.b = cell.ndim
+                return False
+            for j in range(cell.ndim):
+                if part.dims[j] >= 0 and cell.dims[j] != part.dims[j]:
+                    fault.what = MISFIT_SIDE
+                    fault.b = cell.dims[j]
+                    fault.record = j
+                    return False
+        if part.kind == PART_FIXED:
+            if cell.data != place:
+                memcpy(place, cell.data, part.nbytes)
+            return True
+        v = <Varying*>place
+        for j in range(cell.ndim):
+            v.dims[j] = cell.dims[j]
+            n *= cell.dims[j]
+        head = 0 if cell.offsets == NULL else (n + 1) * <int64_t>sizeof(int64_t)
+        if not _varying_room(v, head + cell.nbytes):
+            fault.what = MISFIT_MEMORY
+            fault.b = head + cell.nbytes
+            return False
+        v.ndim = cell.ndim
+        memcpy(v.data, cell.offsets, head)
+        memcpy(<unsigned char*>v.data + head, cell.data, cell.nbytes)
+        return True
+
+    cdef object _misfit(self, const Fault* fault):
+        cdef int i = <int>fault.a
+        if fault.what == MISFIT_MEMORY:
+            return _errors.ResourceExhaustedError(f"no memory for {fault.b} bytes of an element of {self.kind} {self.name!r}")
+        shape = [self.parts[i].dims[j] if self.parts[i].dims[j] >= 0 else None for j in range(self.parts[i].ndim)]
+        label = f"component {i}" if self.names is None else f"component {self.names[i]!r}"
+        got = f"{fault.b} dimensions" if fault.what == MISFIT_DIMS else f"{fault.b} as side {fault.record}"
+        return _errors.InvalidArgumentError(f"{label} of {self.kind} {self.name!r}: expected shape {shape}, got {got}")
+
+    cdef int slot_put(self, uint32_t slot, StopEvent stop) noexcept nogil:
+        cdef Op op
+        cdef int64_t key = (<int64_t*>pool_row(self.pool, slot))[0] if self.hand.store == STORE_PRIORITY else 0
+        cdef int rc = put_try(self.hand, slot, key)
+        if rc == HAND_DONE and hand_unsettled(self.hand):
+            hand_settle(self.hand, self.random)
+        if rc != HAND_BUSY:
+            return rc
+        op.tokens = &slot
+        op.keys = &key
+        op.n = 1
+        while True:
+            rc = hand_wait(self.hand, SIDE_PUT, self.random, &op, monotonic_ns() + SLICE_NS)
+            if rc != HAND_SLICE:
+                return rc
+            if stop.stopped_ns() != 0 or exiting():
+                return hand_leave(self.hand, SIDE_PUT, self.random, &op)
+
+    cdef int slot_get(self, uint32_t* slot, StopEvent stop) noexcept nogil:
+        cdef Op op
+        cdef int rc = get_try(self.hand, self.random, slot)
+        if rc == HAND_DONE and hand_unsettled(self.hand):
+            hand_settle(self.hand, self.random)
+        if rc == HAND_DONE:
+            return rc
+        op.run = <FrontRun*>malloc(sizeof(FrontRun) + sizeof(uint32_t))
+        if op.run == NULL:
+            return HAND_NO_MEMORY
+        op.tokens = op.run.tokens
+        op.n = 1
+        while True:
+            rc = hand_wait(self.hand, SIDE_GET, self.random, &op, monotonic_ns() + SLICE_NS)
+            if rc == HAND_SLICE and (stop.stopped_ns() != 0 or exiting()):
+                rc = hand_leave(self.hand, SIDE_GET, self.random, &op)
+                break
+            if rc != HAND_SLICE:
+                break
+        if rc == HAND_DONE:
+            slot[0] = op.tokens[0]
+        free(op.run)
+        return rc
+
+    cdef bint slot_string(self, uint32_t slot, const unsigned char** data, int64_t* nbytes) noexcept nogil:
+        cdef const Part* part = &self.parts[0]
+        cdef const unsigned char* place = pool_row(self.pool, slot) + part.offset
+        cdef const Varying* v = <const Varying*>place
+        cdef const int64_t* offsets
+        cdef int j
+        if part.kind == PART_FIXED:
+            data[0] = place
+            nbytes[0] = part.nbytes
+            while nbytes[0] > 0 and place[nbytes[0] - 1] == 0:  # NumPy's end of a fixed-size string
+                nbytes[0] -= 1
+            return True
+        data[0] = <const unsigned char*>v.data
+        nbytes[0] = v.nbytes
+        if v.ndim == 0:
+            return True
+        for j in range(v.ndim):
+            if v.dims[j] != 1:
+                return False
+        offsets = <const int64_t*>v.data
+        data[0] += 2 * sizeof(int64_t)
+        nbytes[0] = offsets[1]
+        return True
 
     # The rest
 

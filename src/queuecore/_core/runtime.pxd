@@ -60,6 +60,8 @@ cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil
 # Once the interpreter is exiting, a Python thread other than the main one stays here for good, without the GIL: what its program would
 # do with an error now is print a traceback into somebody's exit.
 cdef int wait_out_exit() except -1
+# Whether the interpreter is exiting: native loops on Python's threads end then.
+cdef bint exiting() noexcept nogil
 
 
 cdef class StopEvent:

@@ -15,7 +15,7 @@ from queuecore._core.atoms cimport (
 from queuecore._core.errors cimport CODE_INTERNAL, STAGE_RUNNER, WHAT_THROWN
 from queuecore._core.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
 from queuecore._core.platform cimport (
-    EventCount, Fault, ReleaseFn, Runner, alloc_lines, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease, layout_hash,
+    Atomic, EventCount, Fault, ReleaseFn, Runner, alloc_lines, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease, layout_hash,
     monotonic_ns, usable_cpus)
 
 from queuecore import errors as _errors
@@ -225,11 +225,15 @@ cdef void _stop_one(Runner* r) noexcept nogil:
     runner_stop(r, NULL)
 
 
-cdef bint _exiting = False
+cdef Atomic[uint32_t] _exiting
+
+
+cdef bint exiting() noexcept nogil:
+    return _exiting.load(kRelaxed) != 0  # relaxed: the bit alone matters
 
 
 cdef int wait_out_exit() except -1:
-    if not _exiting or threading.current_thread() is threading.main_thread():
+    if not exiting() or threading.current_thread() is threading.main_thread():
         return 0
     with nogil:
         while True:  # ends with the process
@@ -239,9 +243,8 @@ cdef int wait_out_exit() except -1:
 def _shutdown():
     # At interpreter exit: ends every wait, then gives the threads a second. One that is stuck in a system call is left behind;
     # it holds native memory only, and the process's end takes it.
-    global _exiting
     cdef int64_t deadline = monotonic_ns() + 1000000000
-    _exiting = True
+    _exiting.store(1, kRelaxed)  # relaxed: as above
     with nogil:
         registry_visit(_stop_one)
         while live_threads() > 0 and monotonic_ns() < deadline:

@@ -7,7 +7,7 @@
 #   I2  An entry's fd is closed only by the thread that took it out of the entry under the turn, with pins == 0.
 #   I3  At most `fd_limit` files are open, plus one per thread at work.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from queuecore._core.platform cimport Atomic, Fault, FileEntry, Turn, iovec
+from queuecore._core.platform cimport Atomic, Fault, FileEntry, FileStat, Turn, iovec
 
 cdef extern from *:
     """
@@ -70,6 +70,11 @@ cdef enum:
 
 cdef class FileList:
     cdef Names* names
+
+# A descriptor of a regular file, with what is known of it, or -1 with the fault. System calls; hold no turn.
+cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil
+# Which error an errno is.
+cdef int32_t os_code(int err) noexcept nogil
 
 cdef void names_drop(Names* names) noexcept nogil
 cdef inline const char* name_of(const Names* names, int64_t i) noexcept nogil:

@@ -177,7 +177,7 @@ cdef int64_t table_claim(FileTable* t, int64_t ahead) noexcept nogil:
     return f
 
 
-cdef int32_t _os_code(int err) noexcept nogil:
+cdef int32_t os_code(int err) noexcept nogil:
     if err == ENOENT or err == ENOTDIR:
         return CODE_NOT_FOUND
     if err == EACCES or err == EPERM:
@@ -187,30 +187,35 @@ cdef int32_t _os_code(int err) noexcept nogil:
     return CODE_UNAVAILABLE
 
 
-cdef int _open_and_stat(FileTable* t, int64_t f, FileStat* st, int32_t* what, int* err) noexcept nogil:
-    # A descriptor, or -1 with the reason.
-    cdef int fd, keep
+cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil:
+    cdef int fd
+    st.mode = 0
     while True:
-        fd = syscalls().open(name_of(t.names, f))
+        fd = syscalls().open(name)
         if fd >= 0 or errno != EINTR:
             break
-    if fd < 0:
-        err[0] = errno
-        what[0] = WHAT_OPEN
-        return -1
-    if syscalls().fstat(fd, st) != 0:
-        keep = errno
-        what[0] = WHAT_STAT
-    elif is_directory(st.mode):
-        keep = EISDIR
-        what[0] = WHAT_DIRECTORY
-    elif not is_regular(st.mode):
-        keep = 0
-        what[0] = WHAT_SPECIAL
-    else:
+    if fd >= 0 and syscalls().fstat(fd, st) == 0 and is_regular(st.mode):
         return fd
+    memset(fault, 0, sizeof(Fault))
+    fault.stage = STAGE_OPEN
+    fault.file = fault.offset = fault.record = -1
+    fault.err = errno
+    if fd < 0:
+        fault.what = WHAT_OPEN
+        fault.code = os_code(fault.err)
+        return -1
+    if st.mode == 0:
+        fault.what = WHAT_STAT
+        fault.code = os_code(fault.err)
+    elif is_directory(st.mode):
+        fault.what = WHAT_DIRECTORY
+        fault.err = EISDIR
+        fault.code = CODE_NOT_A_FILE
+    else:
+        fault.what = WHAT_SPECIAL
+        fault.err = 0
+        fault.code = CODE_UNAVAILABLE
     syscalls().close(fd)
-    err[0] = keep
     return -1
 
 
@@ -218,13 +223,15 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
     cdef FileEntry* last
     cdef FileStat st
+    cdef Fault fault
     cdef int64_t body, left, k
-    cdef int fd, err = 0, stale = -1
-    fd = _open_and_stat(t, f, &st, &e.what, &err)
+    cdef int fd, stale = -1
+    fd = open_regular(name_of(t.names, f), &st, &fault)
     e.fd = -1
     if fd < 0:
-        e.code = CODE_UNAVAILABLE if e.what == WHAT_SPECIAL else _os_code(err)
-        e.err = err
+        e.code = fault.code
+        e.what = fault.what
+        e.err = fault.err
         e.size = -1
     else:
         e.size = st.size
@@ -323,8 +330,7 @@ cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexc
 cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
     cdef FileStat st
-    cdef int fd, err = 0, stale = -1
-    cdef int32_t what = 0
+    cdef int fd, stale = -1
     turn_take(&t.turn)
     if e.fd >= 0:
         if e.pins == 0:
@@ -334,20 +340,16 @@ cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
         turn_give(&t.turn)
         return fd
     turn_give(&t.turn)
-    fd = _open_and_stat(t, f, &st, &what, &err)
+    fd = open_regular(name_of(t.names, f), &st, fault)
     if fd < 0 or st.size != e.size or st.mtime_ns != e.mtime_ns or st.ino != e.ino or st.dev != e.dev:
-        memset(fault, 0, sizeof(Fault))
-        fault.stage = STAGE_OPEN
-        fault.file = f
-        fault.offset = fault.record = -1
-        if fd < 0:
-            fault.code = CODE_UNAVAILABLE if what == WHAT_SPECIAL else _os_code(err)
-            fault.what = what
-            fault.err = err
-        else:
+        if fd >= 0:
+            syscalls().close(fd)
+            memset(fault, 0, sizeof(Fault))
             fault.code = CODE_SOURCE_CHANGED
             fault.what = WHAT_REPLACED
-            syscalls().close(fd)
+            fault.stage = STAGE_OPEN
+            fault.offset = fault.record = -1
+        fault.file = f
         return -1
     turn_take(&t.turn)
     if e.fd >= 0:  # somebody else opened it meanwhile: theirs stays
@@ -442,7 +444,7 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
             fault.a = t.entries[f].size
             fault.b = fault.offset + <int64_t>iov.iov_len
         else:
-            fault.code = _os_code(err)
+            fault.code = os_code(err)
             fault.what = WHAT_READ
             fault.err = err
         return READ_FAULT

@@ -1,0 +1,20 @@
+from collections.abc import Callable
+from typing import final
+
+from queuecore._core.queues import NativeQueue
+from queuecore._core.readers import NativeReader
+from queuecore._core.runtime import StopEvent
+from queuecore._core.stages import Step
+
+@final
+class NativeProgram:
+    def __init__(self, reader: NativeReader, steps: list[Step]) -> None: ...
+    def run(
+        self,
+        queue: NativeQueue,
+        stop: StopEvent,
+        names: NativeQueue | None,
+        next_name: Callable[[], bytes] | None,
+        order: list[int],
+        placed: list[int],
+    ) -> None: ...

@@ -1,0 +1,265 @@
+"""Readers: the records of one file after the other, in the manner of TensorFlow 1, eager."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from queuecore._core.readers import NativeReader
+from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError
+from queuecore.ops import BYTES, Component
+from queuecore.queues import QueueBase, _check_index
+
+__all__ = ["FixedLengthRecordReader", "IdentityReader", "ReaderBase", "TextLineReader", "WholeFileReader"]
+
+
+class ReaderBase:
+    """What all readers have in common. Make one of the classes below, not this one.
+
+    A reader takes *work units*, names of files, and gives their records, each with a key. It takes the next unit when
+    the last one is at its end, from whichever `work` the call names.
+
+    Notes
+    -----
+    Every call may come from any thread. One thread at a time reads; others wait for it, without the GIL, also while it
+    waits for its next work unit. The counters don't wait.
+
+    A file that can't be opened or read raises; it is given up then, and the next call goes on with the next one.
+    Readers can't be used in a forked child (`ForkedPipelineError`).
+    """
+
+    __slots__ = ("_iterator", "_native", "_text", "_work")
+
+    _value_bytes: int | None = None
+
+    def __init__(self, native: NativeReader, text: str) -> None:
+        self._native = native
+        self._text = text
+        self._work: Any = None
+        self._iterator: Iterator[Any] | None = None
+
+    def __repr__(self) -> str:
+        """Return the class and its options."""
+        return self._text
+
+    def read(self, work: QueueBase | Iterable[Any]) -> tuple[bytes, bytes]:
+        """Return the next record.
+
+        Parameters
+        ----------
+        work : QueueBase or iterable
+            Names of files: a queue of one component of strings, or anything that can be iterated over. The reader keeps
+            the iterator of the last one, so that a list that is given again goes on where it was.
+
+        Returns
+        -------
+        key : bytes
+            Which record it is: the file's name, a colon and a number, or the name alone.
+        value : bytes
+            The record.
+
+        Raises
+        ------
+        OutOfRangeError
+            If there is no more work: the queue is closed and empty, or the iterable is at its end.
+        InvalidArgumentError
+            If `work` is no such thing, or one of its elements no single string.
+        NotFoundError, PermissionDeniedError, UnavailableError
+            If a file can't be opened or read.
+        DataLossError
+            If a file ends in the middle of its header.
+
+        Notes
+        -----
+        Waits for the disk, and for names to come. Empty files are passed over.
+        """
+        return self._native.read(self._next_name(work))
+
+    def num_records_produced(self) -> int:
+        """Return how many records were read so far."""
+        return self._native.produced
+
+    def num_work_units_completed(self) -> int:
+        """Return how many work units are done; those that failed don't count."""
+        return self._native.completed
+
+    def reset(self) -> None:
+        """Forget the file in progress, and begin to count anew."""
+        self._native.reset()
+
+    def _components(self) -> tuple[Component, Component]:
+        return Component(BYTES, (), name="key"), Component(BYTES, (), self._value_bytes, "value")
+
+    def _next_name(self, work: Any) -> Callable[[], bytes]:
+        """Return a function that returns the next name."""
+        if isinstance(work, QueueBase):
+            _check_names_queue(work)
+
+            def take() -> Any:
+                return work.dequeue()
+        else:
+            _check_names(work)
+
+            def take() -> Any:
+                if self._iterator is None or self._work is not work:
+                    self._work, self._iterator = work, iter(work)
+                try:
+                    return next(self._iterator)
+                except StopIteration:
+                    raise OutOfRangeError("the work of this reader is at its end") from None
+
+        return lambda: _name(take())
+
+
+def _check_names(work: Any) -> None:
+    if isinstance(work, (str, bytes, os.PathLike)) or not hasattr(work, "__iter__"):
+        raise InvalidArgumentError(f"work must be a queue or an iterable of file names, not {work!r}")
+
+
+def _check_names_queue(queue: QueueBase) -> None:
+    if len(queue.dtypes) != 1 or queue.names is not None:
+        raise InvalidArgumentError(f"work must be a queue of single components, and {queue.name!r} is not")
+    if queue.dtypes[0].kind not in "SUO":
+        raise InvalidArgumentError(f"work must be a queue of strings, and {queue.name!r} has {queue.dtypes[0]}")
+
+
+def _name(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        if value.size != 1:
+            raise InvalidArgumentError(f"a work unit must be one string, not an array of shape {list(value.shape)}")
+        value = value.item()
+    try:
+        return bytes(os.fsencode(value))  # also of a subclass
+    except TypeError as error:
+        raise DtypeError(f"a work unit must be the name of a file, not {value!r}") from error
+
+
+def _count(value: SupportsIndex, label: str, least: int = 0) -> int:
+    count = _check_index(value, label)
+    if count < least:
+        raise InvalidArgumentError(f"{label} must be at least {least}, not {count}")
+    return count
+
+
+class FixedLengthRecordReader(ReaderBase):
+    """Records of one length.
+
+    Parameters
+    ----------
+    record_bytes : int
+        Length of a record, at least 1.
+    header_bytes, footer_bytes : int, default 0
+        At the beginning and the end of each file, left out.
+    hop_bytes : int, default 0
+        From the beginning of a record to that of the next; 0: `record_bytes`. Less: they overlap; more: there are gaps.
+    name : str, optional
+        Not used.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a number is too small.
+
+    Notes
+    -----
+    The key is ``name:i``, i counting the records of the file from 0. What is left at a file's end, no whole record, is
+    left out. A file that ends inside its header is damaged (`TruncatedRecordError`); in TensorFlow it ends the data.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import queuecore as qc
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "a.bin")
+    >>> _ = file.write_bytes(b"abcdef")
+    >>> reader = qc.FixedLengthRecordReader(3)
+    >>> names = [file]
+    >>> reader.read(names)[1], reader.read(names)[1]
+    (b'abc', b'def')
+    """
+
+    def __init__(
+        self,
+        record_bytes: SupportsIndex,
+        header_bytes: SupportsIndex = 0,
+        footer_bytes: SupportsIndex = 0,
+        hop_bytes: SupportsIndex = 0,
+        *,
+        name: str | None = None,
+    ) -> None:
+        del name
+        length = _count(record_bytes, "record_bytes", 1)
+        header = _count(header_bytes, "header_bytes")
+        footer = _count(footer_bytes, "footer_bytes")
+        hop = _count(hop_bytes, "hop_bytes") or length
+        self._value_bytes = length
+        text = "".join(
+            f", {label}={value}"
+            for label, value, usual in (
+                ("header_bytes", header, 0),
+                ("footer_bytes", footer, 0),
+                ("hop_bytes", hop, length),
+            )
+            if value != usual
+        )
+        super().__init__(NativeReader("fixed", length, header, footer, hop), f"FixedLengthRecordReader({length}{text})")
+
+
+class TextLineReader(ReaderBase):
+    r"""Lines of text files.
+
+    Parameters
+    ----------
+    skip_header_lines : int, default 0
+        Lines at the beginning of each file that are left out.
+    name : str, optional
+        Not used.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the number is negative.
+
+    Notes
+    -----
+    The key is ``name:i``, i counting the lines of the file from 1, those of the header included. Lines come without
+    their end, ``\n`` or ``\r\n``. The last one needs none. A line of more than 64 MiB is an error
+    (`RecordTooLargeError`).
+    """
+
+    def __init__(self, skip_header_lines: SupportsIndex = 0, *, name: str | None = None) -> None:
+        del name
+        skip = _count(skip_header_lines, "skip_header_lines")
+        super().__init__(
+            NativeReader("lines", 0, skip), f"TextLineReader(skip_header_lines={skip})" if skip else "TextLineReader()"
+        )
+
+
+class WholeFileReader(ReaderBase):
+    """Whole files: the key is the name, the value all that is in it.
+
+    Parameters
+    ----------
+    name : str, optional
+        Not used.
+    """
+
+    def __init__(self, *, name: str | None = None) -> None:
+        del name
+        super().__init__(NativeReader("whole"), "WholeFileReader()")
+
+
+class IdentityReader(ReaderBase):
+    """The names themselves, as key and as value; no file is opened.
+
+    Parameters
+    ----------
+    name : str, optional
+        Not used.
+    """
+
+    def __init__(self, *, name: str | None = None) -> None:
+        del name
+        super().__init__(NativeReader("identity"), "IdentityReader()")

@@ -1,0 +1,301 @@
+"""Stage programs: a reader's records through native steps into a queue, without the GIL."""
+cimport cython
+from cpython.pythread cimport PyThread_get_thread_ident
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms cimport check_layout
+from queuecore._core.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
+from queuecore._core.platform cimport Fault, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.queues cimport NativeQueue
+from queuecore._core.readers cimport (
+    READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave, reader_next, reader_open,
+    record_drop, record_key, record_key_room)
+from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
+from queuecore._core.stages cimport Arena, Cell, StageFn, Step, arena_free, arena_reset, arena_take
+
+import os
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+cdef enum:
+    SLICE_NS = 50000000  # a stop is heard so soon
+
+# Why the loop of a thread ended.
+cdef enum:
+    RUN_ON = 0
+    RUN_STOPPED = 1
+    RUN_NAME = 2      # the next work unit must be asked for in Python; the thread has the reader's role
+    RUN_NAMES = 3     # the queue of names gives none: `rc`
+    RUN_NO_NAME = 4   # its element is no string
+    RUN_OPEN = 5
+    RUN_READ = 6
+    RUN_STEP = 7      # step `at`
+    RUN_MISFIT = 8
+    RUN_PUT = 9       # the queue takes none: `rc`
+    RUN_MEMORY = 10
+
+cdef struct Bound:
+    StageFn run
+    const void* params
+    int32_t made
+
+# One thread's run.
+cdef struct Run:
+    Reader* reader
+    const Bound* steps
+    int32_t step_count
+    const int32_t* order     # which output goes to each component of the queue
+    const int32_t* placed    # per output: the component in whose place it may be made; -1: none
+    int32_t parts
+    bint asks                # names come from Python
+    Cell* cells              # of the value; then of the key; then those that the steps make, twice
+    int32_t most             # outputs of one step
+    Arena arena
+    Record record
+    Fault fault
+    bint entered
+    bint has_slot
+    uint32_t slot
+    int32_t at, rc
+    unsigned char* name      # in the arena
+    int64_t name_bytes
+
+
+cdef int _next_unit(Run* run, NativeQueue names, StopEvent stop) noexcept nogil:
+    cdef uint32_t slot = 0
+    cdef const unsigned char* data = NULL
+    cdef int64_t nbytes = 0
+    cdef bint opened
+    if run.asks:
+        return RUN_NAME
+    run.rc = names.slot_get(&slot, stop)
+    if run.rc != HAND_DONE:
+        return RUN_STOPPED if run.rc == HAND_SLICE else RUN_NAMES
+    if not names.slot_string(slot, &data, &nbytes):
+        names.slot_give(slot)
+        return RUN_NO_NAME
+    opened = reader_open(run.reader, data, nbytes, &run.fault)
+    if not opened:
+        arena_reset(&run.arena)
+        run.name = <unsigned char*>arena_take(&run.arena, nbytes + 1)
+        run.name_bytes = 0
+        if run.name != NULL:
+            memcpy(run.name, data, nbytes)
+            run.name_bytes = nbytes
+    names.slot_give(slot)
+    return RUN_ON if opened else RUN_OPEN
+
+
+cdef int _deliver(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
+    # The record through the steps, and into the queue.
+    cdef Cell* given = run.cells
+    cdef Cell* made
+    cdef Record* record = &run.record
+    cdef int32_t i, k
+    arena_reset(&run.arena)
+    if not run.has_slot:
+        if not queue.slot_take(&run.slot):
+            return RUN_MEMORY
+        run.has_slot = True
+    memset(given, 0, 2 * sizeof(Cell))
+    given[1].data = record.data
+    given[1].nbytes = record.nbytes
+    if run.step_count == 0:
+        given[0].data = <unsigned char*>arena_take(&run.arena, record_key_room(record))
+        if given[0].data == NULL:
+            return RUN_MEMORY
+        given[0].nbytes = record_key(record, given[0].data)
+    else:
+        given += 1
+    for i in range(run.step_count):
+        made = run.cells + 2 + (i & 1) * run.most
+        for k in range(run.steps[i].made):
+            made[k].data = NULL
+            made[k].offsets = NULL
+            made[k].ndim = 0
+            if i == run.step_count - 1 and run.placed[k] >= 0:
+                made[k].data = queue.slot_place(run.slot, run.placed[k])
+        if run.steps[i].run(run.steps[i].params, given, made, &run.arena, &run.fault) != 0:
+            run.at = i
+            return RUN_STEP
+        given = made
+    for i in range(run.parts):
+        if not queue.slot_fill(run.slot, i, &given[run.order[i]], &run.fault):
+            return RUN_MISFIT
+    run.rc = queue.slot_put(run.slot, stop)
+    if run.rc == HAND_DONE:
+        run.has_slot = False
+        return RUN_ON
+    return RUN_STOPPED if run.rc == HAND_SLICE else RUN_PUT
+
+
+cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
+    cdef int rc
+    while True:
+        if stop.stopped_ns() != 0 or exiting():
+            return RUN_STOPPED
+        if not run.entered:
+            run.entered = reader_enter(run.reader, monotonic_ns() + SLICE_NS)
+            if not run.entered:
+                continue
+        rc = reader_next(run.reader, &run.record, &run.fault)
+        if rc == READER_WORK:
+            rc = _next_unit(run, names, stop)
+        else:
+            reader_leave(run.reader)
+            run.entered = False
+            if rc == READER_FAULT:
+                return RUN_READ
+            rc = _deliver(run, queue, stop)
+            if rc == RUN_ON:
+                record_drop(run.reader, &run.record)
+        if rc != RUN_ON:
+            return rc
+
+
+@cython.final
+cdef class NativeProgram:
+    """A reader and steps: what :class:`queuecore.StageProgram` is made of.
+
+    Parameters
+    ----------
+    reader : NativeReader
+        Its records' values go through the steps.
+    steps : list of Step
+        One after the other. None: elements are key and value.
+    """
+    cdef NativeReader reader
+    cdef list steps
+    cdef Bound* bound
+    cdef int32_t most
+
+    def __init__(self, NativeReader reader not None, list steps not None):
+        cdef Step step
+        cdef int i = 0
+        if self.bound != NULL:
+            raise TypeError("a program can't be initialised twice")
+        self.reader = reader
+        self.steps = steps
+        self.most = 1
+        self.bound = <Bound*>calloc(len(steps) + 1, sizeof(Bound))
+        if self.bound == NULL:
+            raise MemoryError
+        for step in steps:
+            self.bound[i].run = step.run
+            self.bound[i].params = step.params
+            self.bound[i].made = len(step.outputs)
+            self.most = max(self.most, self.bound[i].made)
+            i += 1
+
+    def __dealloc__(self):
+        free(self.bound)
+
+    def run(self, NativeQueue queue not None, StopEvent stop not None, NativeQueue names, next_name, list order, list placed):
+        """Fill the queue until `stop` is set.
+
+        Parameters
+        ----------
+        queue : NativeQueue
+            Without references; the caller has checked that elements fit.
+        stop : StopEvent
+            Ends every wait.
+        names : NativeQueue or None
+            Of one component of strings.
+        next_name : callable or None
+            If there is no such queue: returns the next work unit's name, as bytes, or raises.
+        order : list of int
+            For each component of the queue, which output goes there.
+        placed : list of int
+            For each output, the component in whose place it may be made, being of a fixed shape; or -1.
+
+        Raises
+        ------
+        OutOfRangeError
+            At the end of the names.
+        """
+        cdef Run run
+        cdef int rc = RUN_ON
+        cdef int32_t* order_ = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
+        cdef Py_ssize_t i
+        self.reader._refuse()
+        queue._refuse()
+        memset(&run, 0, sizeof(Run))
+        run.reader = self.reader.r
+        run.steps = self.bound
+        run.step_count = <int32_t>len(self.steps)
+        run.parts = <int32_t>len(order)
+        run.asks = names is None
+        run.most = self.most
+        run.cells = <Cell*>calloc(2 + 2 * self.most, sizeof(Cell))
+        try:
+            if order_ == NULL or run.cells == NULL:
+                raise MemoryError
+            for i in range(len(order)):
+                order_[i] = order[i]
+            for i in range(len(placed)):
+                order_[len(order) + i] = placed[i]
+            run.order = order_
+            run.placed = order_ + len(order)
+            while True:
+                with nogil:
+                    rc = _run(&run, queue, names, stop)
+                if rc != RUN_NAME:
+                    break
+                self._ask(&run, next_name)
+            if rc == RUN_STOPPED:
+                wait_out_exit()
+                return
+            raise self._error(&run, rc, queue, names)
+        finally:
+            if run.has_slot:
+                queue.slot_give(run.slot)
+            record_drop(run.reader, &run.record)
+            if run.entered:
+                with nogil:
+                    reader_leave(run.reader)
+            arena_free(&run.arena)
+            free(run.cells)
+            free(order_)
+
+    cdef int _ask(self, Run* run, object next_name) except -1:
+        cdef bytes name
+        cdef const char* text
+        cdef int64_t nbytes
+        cdef bint opened
+        run.reader.owner.store(<uint64_t>PyThread_get_thread_ident(), kRelaxed)  # relaxed: as in reader_leave
+        name = next_name()
+        text = name
+        nbytes = len(name)
+        with nogil:
+            opened = reader_open(run.reader, <const unsigned char*>text, nbytes, &run.fault)
+        if not opened:
+            raise self.reader._error(&run.fault, name)
+        return 0
+
+    cdef object _error(self, Run* run, int rc, NativeQueue queue, NativeQueue names):
+        cdef Record* record = &run.record
+        cdef object error
+        if rc == RUN_NAMES and run.rc != HAND_NO_MEMORY:
+            return names._too_few(1)
+        if rc == RUN_NO_NAME:
+            return _errors.InvalidArgumentError(f"an element of {names.kind} {names.name!r} is not one string, and so no name of a file")
+        if rc == RUN_OPEN:
+            return self.reader._error(&run.fault, (<const char*>run.name)[:run.name_bytes])
+        if rc == RUN_PUT and run.rc != HAND_NO_MEMORY:
+            return queue._closed_for_putting(run.rc)
+        if rc not in (RUN_READ, RUN_STEP, RUN_MISFIT):
+            return _errors.ResourceExhaustedError("no memory for another element")
+        path = (<const char*>block_bytes(record.name))[:record.name_bytes]
+        if rc == RUN_READ:
+            return self.reader._error(&run.fault, path)
+        if rc == RUN_STEP:
+            error = (<Step>self.steps[run.at]).explain(run.fault.what, run.fault.a, run.fault.b)
+        else:
+            error = queue._misfit(&run.fault)
+        path = os.fsdecode(path)
+        if record.number < 0:
+            return type(error)(f"{error} (in {path!r})", path=path)
+        return type(error)(f"{error} (record {record.number} of {path!r})", path=path, record=record.number)

@@ -1,0 +1,123 @@
+# Readers: the records of one file after the other.
+#
+# Reader. One thread at a time has the *role*: it alone frames records and reads bytes. It is a claim, not a lock to spin on: who wants it
+# meanwhile sleeps. With it held a reader may wait for a disk, or for its next work unit, as TensorFlow's does.
+#   reader_enter: any thread, a slice of time. reader_next, reader_open, reader_reset, reader_leave: who has the role.
+#   record_drop: who got the record, without the role. The counters: any thread.
+#   I1  Bytes of a block that a record refers to don't change until the record is dropped: the reader appends behind them, and moves to
+#       another block when it has to make room while anybody else holds this one (B1, B2).
+#   I2  A work unit is taken only when there is none in progress. It counts as completed when its last record has been framed.
+# Progress: entering is blocking; everything else is as quick as the system calls in it.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from queuecore._core.platform cimport Atomic, EventCount, Fault
+from queuecore._core.streams cimport Stream
+
+cdef enum:
+    FRAME_WHOLE = 0      # the file
+    FRAME_IDENTITY = 1   # the name of the work unit itself; no file is opened
+    FRAME_LINES = 2
+    FRAME_FIXED = 3
+
+cdef enum:
+    READER_RECORD = 0
+    READER_WORK = 1      # reader_open is next
+    READER_FAULT = 2
+
+cdef enum:
+    SPARE_BLOCKS = 4
+
+cdef extern from *:
+    """
+    namespace queuecore {
+    // Bytes that several records share.
+    struct Block {
+      Atomic<int32_t> refs;
+      int64_t room;
+    };
+    static_assert(sizeof(Block) <= 64, "the bytes begin on a line of their own");
+
+    struct Record {
+      Block* block;
+      Block* name;  // its bytes are the work unit's name, name_bytes of them, and a zero
+      int64_t name_bytes;
+      unsigned char* data;
+      int64_t nbytes;
+      int64_t number;  // what its key ends with; -1: the key is the name
+    };
+
+    struct Reader {
+      alignas(kLine) Atomic<uint32_t> busy;  // 1: somebody has the role
+      EventCount left;                       // parked: who wants it
+      // Of who has the role
+      Atomic<uint64_t> owner;  // a Python thread, so that a work iterator that reads from its own reader is no deadlock
+      Stream stream;
+      int32_t framing;
+      int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;  // FRAME_LINES: header_bytes are lines
+      Block* name;  // of the work unit in progress; NULL: none
+      int64_t name_bytes;
+      Block* block;  // bytes [at, filled) of it aren't framed yet
+      int64_t at, filled;
+      int64_t offset;   // in the stream, of the block's first byte
+      int64_t scanned;  // bytes from `at` on that hold no end of line
+      int64_t skip;     // bytes before the next record
+      int64_t number;   // records, or lines, before the next one
+      bool ended;       // the stream has no more
+      // Of everybody
+      alignas(kLine) Atomic<int64_t> produced, started, completed, dropped_tails;
+      Atomic<Block*> spare[4];
+    };
+    }  // namespace queuecore
+    """
+    cppclass Block "queuecore::Block":
+        Atomic[int32_t] refs
+        int64_t room
+
+    ctypedef Block* BlockPtr "queuecore::Block*"
+
+    cppclass Record "queuecore::Record":
+        Block* block
+        Block* name
+        int64_t name_bytes
+        unsigned char* data
+        int64_t nbytes
+        int64_t number
+
+    cppclass Reader "queuecore::Reader":
+        Atomic[uint32_t] busy
+        EventCount left
+        Atomic[uint64_t] owner
+        Stream stream
+        int32_t framing
+        int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
+        Block* name
+        int64_t name_bytes
+        Block* block
+        int64_t at, filled, offset, scanned, skip, number
+        bint ended
+        Atomic[int64_t] produced, started, completed, dropped_tails
+        Atomic[BlockPtr] spare[4]
+
+cdef inline unsigned char* block_bytes(const Block* block) noexcept nogil:
+    return <unsigned char*>block + 64
+
+
+# Until `until` (monotonic) at most. False: somebody else has the role.
+cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil
+cdef void reader_leave(Reader* r) noexcept nogil
+# The next record of the work unit in progress, or why not. A unit that fails is given up.
+cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil
+# Begins a work unit; there must be none. False: `fault` says why, and the unit is given up.
+cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil
+cdef void record_drop(Reader* r, Record* record) noexcept nogil
+# Its key, of at most record_key_room bytes; how many.
+cdef inline int64_t record_key_room(const Record* record) noexcept nogil:
+    return record.name_bytes + 21
+cdef int64_t record_key(const Record* record, unsigned char* into) noexcept nogil
+
+
+cdef class NativeReader:
+    cdef Reader* r
+    cdef uint64_t generation
+
+    cdef int _refuse(self) except -1
+    cdef object _error(self, const Fault* fault, object path)

@@ -1,0 +1,447 @@
+"""Readers: the records of one file after the other."""
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.pythread cimport PyThread_get_thread_ident
+from libc.errno cimport EINTR, ETIMEDOUT
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free
+from libc.string cimport memchr, memcpy, memmove, memset
+from queuecore._core.atoms cimport check_layout, fork_generation, light_notify
+from queuecore._core.errors cimport (
+    CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ, WHAT_LINE, WHAT_MEMORY, WHAT_NAME,
+    WHAT_HEADER_CUT, fault_error)
+from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait
+from queuecore._core.platform cimport Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns
+from queuecore._core.runtime cimport wait_out_exit
+from queuecore._core.streams cimport stream_close, stream_open, stream_read
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+cdef enum:
+    BLOCK_BYTES = 256 << 10   # half of a small server's L2 cache, and long enough to hide the system call
+    LINE_BYTES = 64 << 20     # a longer line is no line
+    SPINS = 200               # pauses before a sleep
+    SLICE_NS = 50000000       # a Python thread looks for signals this often
+
+cdef enum:
+    FRAME_OK = 0
+    FRAME_MORE = 1
+    FRAME_END = 2
+    FRAME_FAULT = 3
+
+
+# Blocks
+
+cdef Block* _block_new(int64_t room) noexcept nogil:
+    # Held once; NULL: no memory.
+    cdef Block* block = <Block*>alloc_lines(64 + room)
+    if block != NULL:
+        block.room = room
+        block.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it
+    return block
+
+
+cdef Block* _block_take(Reader* r, int64_t room) noexcept nogil:
+    # One for bytes of the stream, of at least so many.
+    cdef Block* block = NULL
+    cdef int i
+    if room > BLOCK_BYTES:
+        return _block_new(room)
+    for i in range(SPARE_BLOCKS):
+        block = r.spare[i].exchange(NULL, kAcquire)  # B2 acquire: pairs with B1
+        if block != NULL:
+            block.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it
+            return block
+    return _block_new(BLOCK_BYTES)
+
+
+cdef void _block_drop(Reader* r, Block* block) noexcept nogil:
+    cdef BlockPtr nothing
+    cdef int i
+    # B1 acq_rel. Release: this holder's reads of the bytes come before whoever writes there next (B2, or the reader that finds itself
+    # alone with it); acquire: the last one sees that of all others.
+    if block == NULL or block.refs.fetch_sub(1, kAcqRel) != 1:
+        return
+    if block.room == BLOCK_BYTES:
+        for i in range(SPARE_BLOCKS):
+            nothing = NULL
+            # B1 release, as above. Relaxed on failure: nothing is read.
+            if r.spare[i].compare_exchange_strong(nothing, block, kRelease, kRelaxed):
+                return
+    free(block)
+
+
+cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
+    # Reads on, until `need` bytes from `at` on are there or the stream ends.
+    cdef Block* block = r.block
+    cdef int64_t keep = r.filled - r.at, got = 0
+    cdef bint well
+    # B2 acquire: pairs with B1; nobody reads in it any more
+    if block == NULL or block.room < need or block.refs.load(kAcquire) != 1:
+        block = _block_take(r, need)
+        if block == NULL:
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_EXHAUSTED
+            fault.what = WHAT_MEMORY
+            fault.stage = STAGE_READ
+            fault.file = fault.offset = fault.record = -1
+            fault.a = need
+            return False
+        if r.block != NULL:
+            memcpy(block_bytes(block), block_bytes(r.block) + r.at, keep)
+            _block_drop(r, r.block)
+        r.block = block
+    else:
+        memmove(block_bytes(block), block_bytes(block) + r.at, keep)
+    r.offset += r.at
+    r.at = 0
+    r.filled = keep
+    well = stream_read(&r.stream, block_bytes(block) + keep, block.room - keep, &got, fault)
+    r.filled += got
+    r.ended = got < block.room - keep
+    return well
+
+
+# Framings: the next record of what is there. FRAME_MORE: `need` bytes from `at` on would do.
+
+cdef int _frame_fixed(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
+    cdef int64_t left = r.filled - r.at, step
+    if r.skip > 0:
+        step = left if left < r.skip else r.skip
+        r.at += step
+        r.skip -= step
+        left -= step
+        if r.skip > 0 and r.ended and r.number == 0 and r.offset + r.at > 0:
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_TRUNCATED
+            fault.what = WHAT_HEADER_CUT
+            fault.a = r.offset + r.at
+            fault.b = r.header_bytes
+            fault.offset = 0
+            return FRAME_FAULT
+        need[0] = 1
+        if r.skip > 0:
+            return FRAME_END if r.ended else FRAME_MORE
+    need[0] = r.record_bytes + r.footer_bytes
+    if left < need[0]:
+        if not r.ended:
+            return FRAME_MORE
+        if left > r.footer_bytes:
+            r.dropped_tails.fetch_add(1, kRelaxed)  # relaxed: a statistic
+        return FRAME_END
+    record.data = block_bytes(r.block) + r.at
+    record.nbytes = r.record_bytes
+    record.number = r.number
+    r.number += 1
+    if r.hop_bytes <= r.record_bytes:
+        r.at += r.hop_bytes
+    else:
+        r.at += r.record_bytes
+        r.skip = r.hop_bytes - r.record_bytes
+    return FRAME_OK
+
+
+cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
+    cdef unsigned char* begin
+    cdef unsigned char* end
+    cdef int64_t left, nbytes
+    while True:
+        left = r.filled - r.at
+        if left == 0 and r.ended:
+            return FRAME_END
+        begin = block_bytes(r.block) + r.at if r.block != NULL else <unsigned char*>NULL
+        end = <unsigned char*>memchr(begin + r.scanned, 10, left - r.scanned) if left > r.scanned else <unsigned char*>NULL
+        nbytes = left if end == NULL else end - begin
+        if end == NULL:
+            r.scanned = left
+            if not r.ended and left <= LINE_BYTES:
+                need[0] = 2 * left if left > 0 else 1
+                return FRAME_MORE
+        if nbytes > LINE_BYTES:
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_TOO_LARGE
+            fault.what = WHAT_LINE
+            fault.a = LINE_BYTES
+            fault.offset = r.offset + r.at
+            return FRAME_FAULT
+        r.scanned = 0
+        r.at += nbytes + (end != NULL)
+        r.number += 1
+        if r.number <= r.header_bytes:
+            continue
+        if nbytes > 0 and begin[nbytes - 1] == 13:
+            nbytes -= 1
+        record.data = begin
+        record.nbytes = nbytes
+        record.number = r.number
+        return FRAME_OK
+
+
+cdef int _frame_whole(Reader* r, Record* record, int64_t* need) noexcept nogil:
+    if r.number > 0:
+        return FRAME_END
+    if not r.ended:
+        need[0] = 2 * (r.filled - r.at) + 1
+        if need[0] <= r.stream.size:
+            need[0] = r.stream.size + 1  # one more than there is: so the end shows
+        return FRAME_MORE
+    record.data = block_bytes(r.block) + r.at
+    record.nbytes = r.filled - r.at
+    record.number = -1
+    r.number = 1
+    return FRAME_OK
+
+
+cdef void _close(Reader* r) noexcept nogil:
+    # The work unit in progress is over.
+    stream_close(&r.stream)
+    _block_drop(r, r.name)
+    r.name = NULL
+
+
+cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
+    cdef int rc
+    cdef int64_t need = 0
+    while r.name != NULL:
+        if r.framing == FRAME_FIXED:
+            rc = _frame_fixed(r, record, &need, fault)
+        elif r.framing == FRAME_LINES:
+            rc = _frame_line(r, record, &need, fault)
+        elif r.framing == FRAME_WHOLE:
+            rc = _frame_whole(r, record, &need)
+        elif r.number == 0:
+            record.data = block_bytes(r.name)
+            record.nbytes = r.name_bytes
+            record.number = -1
+            r.number = 1
+            rc = FRAME_OK
+        else:
+            rc = FRAME_END
+        if rc == FRAME_OK:
+            record.block = r.name if r.framing == FRAME_IDENTITY else r.block
+            record.block.refs.fetch_add(1, kRelaxed)  # relaxed: this thread holds one already
+            record.name = r.name
+            record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
+            record.name_bytes = r.name_bytes
+            r.produced.fetch_add(1, kRelaxed)  # relaxed: a statistic
+            return READER_RECORD
+        if rc == FRAME_END:
+            _close(r)
+            r.completed.fetch_add(1, kRelaxed)  # relaxed: a statistic
+        elif rc == FRAME_FAULT or not _refill(r, need, fault):
+            fault.stage = STAGE_READ
+            fault.record = r.number
+            # The name goes to who reports it.
+            record.name = r.name
+            record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
+            record.name_bytes = r.name_bytes
+            _close(r)
+            return READER_FAULT
+    return READER_WORK
+
+
+cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil:
+    cdef Block* block = _block_new(nbytes + 1)
+    memset(fault, 0, sizeof(Fault))
+    fault.stage = STAGE_OPEN
+    fault.file = fault.offset = fault.record = -1
+    r.started.fetch_add(1, kRelaxed)  # relaxed: a statistic
+    if block == NULL:
+        fault.code = CODE_EXHAUSTED
+        fault.what = WHAT_MEMORY
+        fault.a = nbytes + 1
+        return False
+    memcpy(block_bytes(block), name, nbytes)
+    block_bytes(block)[nbytes] = 0
+    if r.framing != FRAME_IDENTITY:
+        if nbytes == 0 or memchr(name, 0, nbytes) != NULL:
+            fault.code = CODE_INVALID_ARGUMENT
+            fault.what = WHAT_NAME
+            _block_drop(r, block)
+            return False
+        if not stream_open(&r.stream, <const char*>block_bytes(block), fault):
+            _block_drop(r, block)
+            return False
+    r.name = block
+    r.name_bytes = nbytes
+    r.at = r.filled = r.offset = r.scanned = r.number = 0
+    r.skip = r.header_bytes if r.framing == FRAME_FIXED else 0
+    r.ended = False
+    return True
+
+
+cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil:
+    cdef uint32_t nobody, epoch
+    cdef int rc = 0, spins = 0
+    while True:
+        nobody = 0
+        # K1 acquire: pairs with K2; what the last one left. Relaxed on failure: nothing is read.
+        if r.busy.compare_exchange_strong(nobody, 1, kAcquire, kRelaxed):
+            return True
+        if rc == ETIMEDOUT or rc == EINTR:
+            return False
+        # Framing a record takes a tenth of the time that a sleep and a wake do.
+        while spins < SPINS and r.busy.load(kRelaxed) != 0:  # relaxed: a hint, the CAS decides
+            spins += 1
+            cpu_pause()
+        if spins < SPINS:
+            continue
+        epoch = event_prepare(&r.left)
+        if r.busy.load(kAcquire) == 0:  # acquire: looked at again after prepare; the CAS decides
+            event_cancel(&r.left, epoch)
+            continue
+        rc = event_wait(&r.left, epoch, until)
+
+
+cdef void reader_leave(Reader* r) noexcept nogil:
+    r.owner.store(0, kRelaxed)  # relaxed: who compares it with itself has written it itself
+    r.busy.store(0, kRelease)  # K2 release: pairs with K1
+    event_notify(&r.left, 1)
+
+
+cdef void record_drop(Reader* r, Record* record) noexcept nogil:
+    _block_drop(r, record.block)
+    _block_drop(r, record.name)
+    record.block = record.name = NULL
+
+
+cdef int64_t record_key(const Record* record, unsigned char* into) noexcept nogil:
+    cdef char digits[24]
+    cdef int n
+    memcpy(into, block_bytes(record.name), record.name_bytes)
+    if record.number < 0:
+        return record.name_bytes
+    n = snprintf(digits, sizeof(digits), ":%lld", <long long>record.number)
+    memcpy(into + record.name_bytes, digits, n)
+    return record.name_bytes + n
+
+
+@cython.final
+cdef class NativeReader:
+    """Records of one file after the other. What the classes of :mod:`queuecore.readers` are made of.
+
+    Parameters
+    ----------
+    framing : str
+        "whole", "identity", "lines" or "fixed".
+    record_bytes, header_bytes, footer_bytes, hop_bytes : int
+        Of "fixed"; of "lines", `header_bytes` is the number of lines to leave out at the top of each file.
+    """
+
+    def __cinit__(self, *_, **__):
+        self.generation = fork_generation()
+        self.r = <Reader*>alloc_lines(sizeof(Reader))
+        if self.r == NULL:
+            raise MemoryError
+        self.r.left.light = light_notify()
+        self.r.stream.fd = -1
+
+    def __init__(self, str framing, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0):
+        self.r.framing = {"whole": FRAME_WHOLE, "identity": FRAME_IDENTITY, "lines": FRAME_LINES, "fixed": FRAME_FIXED}[framing]
+        self.r.record_bytes = record_bytes
+        self.r.header_bytes = header_bytes
+        self.r.footer_bytes = footer_bytes
+        self.r.hop_bytes = hop_bytes
+
+    def __dealloc__(self):
+        # Nobody reads: who does holds a reference.
+        cdef int i
+        if self.r == NULL:
+            return
+        _close(self.r)
+        _block_drop(self.r, self.r.block)
+        for i in range(SPARE_BLOCKS):
+            free(self.r.spare[i].load(kRelaxed))  # relaxed: the last reference orders it
+        free(self.r)
+
+    cdef int _refuse(self) except -1:
+        if self.generation != fork_generation():
+            raise _errors.ForkedPipelineError("this reader was made before os.fork(): another thread may have been inside it. "
+                                              "Make one in the child")
+        return 0
+
+    cdef object _error(self, const Fault* fault, object path):
+        return fault_error(fault, path)
+
+    def _enter(self):
+        cdef bint mine = False
+        cdef int64_t until
+        self._refuse()
+        if self.r.owner.load(kRelaxed) == <uint64_t>PyThread_get_thread_ident():  # relaxed: as in reader_leave
+            raise _errors.FailedPreconditionError("a reader's work reads from that reader itself")
+        while not mine:
+            until = monotonic_ns() + SLICE_NS
+            with nogil:
+                mine = reader_enter(self.r, until)
+            if not mine:
+                PyErr_CheckSignals()
+                wait_out_exit()
+        self.r.owner.store(<uint64_t>PyThread_get_thread_ident(), kRelaxed)  # relaxed: as in reader_leave
+
+    def read(self, next_name):
+        """Return the next record, (key, value). ``next_name()`` returns the name of the next work unit, as bytes, or raises."""
+        cdef Record record
+        cdef Fault fault
+        cdef int rc
+        cdef bint opened
+        cdef bytes name, key
+        cdef const char* text
+        cdef int64_t nbytes
+        memset(&record, 0, sizeof(Record))
+        self._enter()
+        try:
+            while True:
+                with nogil:
+                    rc = reader_next(self.r, &record, &fault)
+                if rc == READER_RECORD:
+                    break
+                if rc == READER_FAULT:
+                    raise self._error(&fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
+                name = next_name()
+                text = name
+                nbytes = len(name)
+                with nogil:
+                    opened = reader_open(self.r, <const unsigned char*>text, nbytes, &fault)
+                if not opened:
+                    raise self._error(&fault, name)
+        except BaseException:
+            record_drop(self.r, &record)
+            raise
+        finally:
+            with nogil:
+                reader_leave(self.r)
+        key = bytes(record_key_room(&record))
+        key = key[:record_key(&record, <unsigned char*><char*>key)]
+        value = (<const char*>record.data)[:record.nbytes]
+        record_drop(self.r, &record)
+        return key, value
+
+    def reset(self):
+        """Forget the work unit in progress and the counters."""
+        self._enter()
+        with nogil:
+            _close(self.r)
+            # relaxed: statistics
+            self.r.produced.store(0, kRelaxed)
+            self.r.started.store(0, kRelaxed)
+            self.r.completed.store(0, kRelaxed)
+            self.r.dropped_tails.store(0, kRelaxed)
+            reader_leave(self.r)
+
+    @property
+    def produced(self):
+        """Records so far."""
+        return self.r.produced.load(kRelaxed)  # relaxed: a statistic, as below
+
+    @property
+    def completed(self):
+        """Work units that are done."""
+        return self.r.completed.load(kRelaxed)
+
+    @property
+    def dropped_tails(self):
+        """Partial records at the end of files."""
+        return self.r.dropped_tails.load(kRelaxed)

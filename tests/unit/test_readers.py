@@ -1,0 +1,426 @@
+"""Readers: records, keys, counters and errors, against plain Python over the same bytes."""
+
+import itertools
+import os
+import threading
+
+import numpy as np
+import pytest
+from helpers.process import PATIENCE, open_descriptors, soon
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import queuecore as qc
+from queuecore.errors import (
+    DtypeError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotAFileError,
+    NotFoundError,
+    OutOfRangeError,
+    RecordTooLargeError,
+    TruncatedRecordError,
+)
+
+BLOCK = 256 << 10  # what is read at once
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_is_left():
+    before = open_descriptors()
+    yield
+    assert soon(lambda: open_descriptors() <= before)
+
+
+@pytest.fixture
+def file(tmp_path):
+    made = itertools.count()
+
+    def write(content):
+        path = tmp_path / f"{next(made)}.bin"
+        path.write_bytes(content)
+        return str(path)
+
+    return write
+
+
+def drain(reader, work):
+    records = []
+    while True:
+        try:
+            records.append(reader.read(work))
+        except OutOfRangeError:
+            return records
+
+
+def fixed(path, data, record, header=0, footer=0, hop=0):
+    """What a fixed-length reader gives, slowly."""
+    starts = itertools.takewhile(
+        lambda start: start + record + footer <= len(data), itertools.count(header, hop or record)
+    )
+    return [(f"{path}:{i}".encode(), data[start : start + record]) for i, start in enumerate(starts)]
+
+
+def lines(path, data, skip=0):
+    """What a line reader gives, slowly."""
+    parts = data.split(b"\n")
+    if parts[-1] == b"":
+        parts.pop()
+    return [
+        (f"{path}:{i}".encode(), part[:-1] if part.endswith(b"\r") else part)
+        for i, part in enumerate(parts, 1)
+        if i > skip
+    ]
+
+
+def random_bytes(count, seed=0):
+    return np.random.default_rng(seed).bytes(count)
+
+
+# Fixed-length records
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_fixed_length_records(tmp_path_factory, data):
+    record = data.draw(st.integers(1, 40))
+    header, footer = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 9))
+    hop = data.draw(st.integers(0, 60))
+    # Shorter than its header: an error, of another test.
+    sizes = data.draw(st.lists(st.just(0) | st.integers(header, 200), min_size=1, max_size=4))
+    folder = tmp_path_factory.mktemp("fixed")
+    work, expected = [], []
+    for index, size in enumerate(sizes):
+        content = random_bytes(size, index)
+        path = folder / str(index)
+        path.write_bytes(content)
+        work.append(path)
+        expected += fixed(path, content, record, header, footer, hop)
+    reader = qc.FixedLengthRecordReader(record, header, footer, hop)
+    assert drain(reader, work) == expected
+    assert reader.num_records_produced() == len(expected)
+    assert reader.num_work_units_completed() == len(sizes)
+
+
+@pytest.mark.parametrize(
+    ("record", "header", "footer", "hop"),
+    [
+        (3073, 0, 0, 0),
+        (1000, 17, 5, 0),
+        (1000, 0, 0, 999),
+        (1000, 3, 0, 70_000),
+        (BLOCK, 0, 0, 0),
+        (BLOCK + 1, 7, 9, 0),
+        (3 * BLOCK, BLOCK + 5, 2 * BLOCK, 100),
+        (5, 0, BLOCK + 1, 0),
+        (1, BLOCK, 0, BLOCK),
+        (1, 0, 0, BLOCK + 1),
+        (BLOCK - 1, 1, 1, 1 << 15),
+    ],
+)
+def test_records_over_the_border_of_a_block(file, record, header, footer, hop):
+    content = random_bytes(6 * BLOCK + 12_345)
+    path = file(content)
+    got = drain(qc.FixedLengthRecordReader(record, header, footer, hop), [path])
+    expected = fixed(path, content, record, header, footer, hop)
+    assert [key for key, _ in got] == [key for key, _ in expected]
+    assert got == expected
+
+
+def test_a_file_that_ends_inside_its_header_is_damaged(file):
+    paths = [file(b"ab"), file(b"abcdef"), file(b"")]
+    reader = qc.FixedLengthRecordReader(3, header_bytes=3)
+    with pytest.raises(TruncatedRecordError, match="inside its header of 3 bytes") as caught:
+        reader.read(paths)
+    assert (caught.value.path, caught.value.offset) == (paths[0], 0)
+    assert drain(reader, paths) == [(f"{paths[1]}:0".encode(), b"def")]
+    assert reader.num_work_units_completed() == 2  # what failed isn't done
+
+
+def test_rests_are_counted(file):
+    reader = qc.FixedLengthRecordReader(4, footer_bytes=2)
+    # no rest; a rest of one; a footer and no more; less than a footer; nothing; a rest and no record
+    paths = [file(b"x" * size) for size in (10, 11, 2, 1, 0, 4)]
+    assert len(drain(reader, paths)) == 4
+    assert reader._native.dropped_tails == 2
+    assert reader.num_work_units_completed() == 6
+
+
+def test_a_gap_at_the_end_is_no_rest(file):
+    reader = qc.FixedLengthRecordReader(4, hop_bytes=10)
+    assert len(drain(reader, [file(b"x" * 20)])) == 2
+    assert reader._native.dropped_tails == 0
+    assert len(drain(reader, [file(b"x" * 21)])) == 2
+    assert reader._native.dropped_tails == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"record_bytes": 0}, "record_bytes must be at least 1"),
+        ({"record_bytes": -1}, "record_bytes must be at least 1"),
+        ({"record_bytes": 1, "header_bytes": -1}, "header_bytes must be at least 0"),
+        ({"record_bytes": 1, "footer_bytes": -1}, "footer_bytes must be at least 0"),
+        ({"record_bytes": 1, "hop_bytes": -1}, "hop_bytes must be at least 0"),
+        ({"record_bytes": 1.5}, "record_bytes must be an integer"),
+    ],
+)
+def test_bad_lengths(options, words):
+    with pytest.raises(InvalidArgumentError, match=words):
+        qc.FixedLengthRecordReader(**options)
+
+
+# Lines
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    content=st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"bc", b"\0", b"\xff"])).map(b"".join),
+    skip=st.integers(0, 3),
+)
+def test_lines(tmp_path_factory, content, skip):
+    path = tmp_path_factory.mktemp("lines") / "a"
+    path.write_bytes(content)
+    reader = qc.TextLineReader(skip_header_lines=skip)
+    assert drain(reader, [path, path]) == 2 * lines(path, content, skip)
+    assert reader.num_work_units_completed() == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lines_over_the_border_of_a_block(file, seed):
+    random = np.random.default_rng(seed)
+    parts = [random_bytes(int(size), seed).replace(b"\n", b".") for size in random.integers(0, 2.5 * BLOCK, 12)]
+    content = [b"\n", b"\r\n"][seed % 2].join(parts)
+    path = file(content)
+    assert drain(qc.TextLineReader(), [path]) == lines(path, content)
+
+
+@pytest.mark.parametrize("shift", range(-3, 4))
+def test_an_end_of_line_at_the_border_of_a_block(file, shift):
+    content = b"a" * (BLOCK + shift) + b"\r\nb\r\n\r\nc"
+    path = file(content)
+    assert drain(qc.TextLineReader(), [path]) == lines(path, content)
+
+
+def test_a_line_without_an_end(tmp_path):
+    path = tmp_path / "zeros"
+    with open(path, "wb") as out:
+        out.write(b"first\n")
+        out.truncate(70 << 20)
+    reader = qc.TextLineReader()
+    assert reader.read([path])[1] == b"first"
+    with pytest.raises(RecordTooLargeError, match=r"line 2.*no file of lines") as caught:
+        reader.read([])
+    assert (caught.value.path, caught.value.offset, caught.value.record) == (str(path), 6, 1)
+
+
+def test_negative_header_lines():
+    with pytest.raises(InvalidArgumentError, match="skip_header_lines must be at least 0"):
+        qc.TextLineReader(-1)
+
+
+# Whole files, and names
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 3])
+def test_whole_files(file, size):
+    content = random_bytes(size)
+    path = file(content)
+    reader = qc.WholeFileReader()
+    assert drain(reader, [path, path]) == [(path.encode(), content)] * 2
+    assert reader.num_work_units_completed() == 2
+
+
+def test_identity():
+    reader = qc.IdentityReader()
+    names = ["a", b"\xff\0", "", "ä"]
+    expected = [b"a", b"\xff\0", b"", "ä".encode()]
+    assert drain(reader, names) == [(name, name) for name in expected]
+    assert reader.num_records_produced() == reader.num_work_units_completed() == 4
+
+
+# Work
+
+
+def closed_queue(dtype, names, shape=None):
+    queue = qc.FIFOQueue(20, [dtype], None if shape is None else [shape])
+    for name in names:
+        queue.enqueue(name)
+    queue.close()
+    return queue
+
+
+@pytest.mark.parametrize("dtype", [str, bytes, object, "S200", "U200"])
+@pytest.mark.parametrize("shape", [None, (), (1,)])
+def test_work_from_a_queue(file, dtype, shape):
+    paths = [file(b"ab"), file(b""), file(b"cd")]
+    queue = closed_queue(dtype, [np.array([path]) for path in paths] if shape == (1,) else paths, shape)
+    reader = qc.FixedLengthRecordReader(1)
+    assert [value for _, value in drain(reader, queue)] == [b"a", b"b", b"c", b"d"]
+
+
+def test_work_from_a_generator_is_asked_for_when_it_is_needed(file):
+    asked = []
+
+    def names():
+        for content in (b"ab", b"cd"):
+            asked.append(content)
+            yield file(content)
+
+    work, reader = names(), qc.FixedLengthRecordReader(1)
+    assert reader.read(work)[1] == b"a"
+    assert asked == [b"ab"]
+    assert [value for _, value in drain(reader, work)] == [b"b", b"c", b"d"]
+
+
+def test_a_file_in_progress_goes_before_new_work(file):
+    first, second = [file(b"ab")], [file(b"cd")]
+    reader = qc.FixedLengthRecordReader(1)
+    got = [reader.read(first)[1], reader.read(second)[1], reader.read(second)[1], reader.read(second)[1]]
+    assert got == [b"a", b"b", b"c", b"d"]
+    with pytest.raises(OutOfRangeError):
+        reader.read(second)
+
+
+def test_more_work_after_the_end(file):
+    reader = qc.FixedLengthRecordReader(1)
+    work = [file(b"a")]
+    assert len(drain(reader, work)) == 1
+    assert drain(reader, work) == []  # the iterator of this list is at its end
+    assert len(drain(reader, list(work))) == 1
+
+
+@pytest.mark.parametrize("work", ["name", b"name", 7, None])
+def test_what_is_no_work(work):
+    with pytest.raises(InvalidArgumentError, match="queue or an iterable of file names"):
+        qc.WholeFileReader().read(work)
+
+
+@pytest.mark.parametrize(
+    ("queue", "words"),
+    [
+        (lambda: qc.FIFOQueue(1, [str, str]), "single components"),
+        (lambda: qc.FIFOQueue(1, [str], names=["a"]), "single components"),
+        (lambda: qc.FIFOQueue(1, [np.int32]), "queue of strings"),
+    ],
+)
+def test_queues_that_hold_no_names(queue, words):
+    with pytest.raises(InvalidArgumentError, match=words):
+        qc.WholeFileReader().read(queue())
+
+
+def test_an_element_that_is_not_one_string():
+    queue = closed_queue(str, [np.array(["a", "b"]), np.array(["c"])])
+    reader = qc.IdentityReader()
+    with pytest.raises(InvalidArgumentError, match="must be one string"):
+        reader.read(queue)
+    assert reader.read(queue) == (b"c", b"c")
+    with pytest.raises(DtypeError, match="name of a file, not 7"):
+        reader.read([7])
+
+
+def test_the_cause_of_a_failed_queue_of_names():
+    queue = qc.FIFOQueue(1, [str])
+    queue._fail(ValueError("no names"))
+    with pytest.raises(OutOfRangeError) as caught:
+        qc.IdentityReader().read(queue)
+    assert str(caught.value.__cause__) == "no names"
+
+
+# Errors
+
+
+def test_files_that_cannot_be_opened(tmp_path, file):
+    os.mkfifo(tmp_path / "fifo")
+    good = file(b"x")
+    work = [tmp_path / "missing", tmp_path, tmp_path / "fifo", b"a\0b", "", good]
+    reader = qc.WholeFileReader()
+    for error, path in (
+        (NotFoundError, tmp_path / "missing"),
+        (NotAFileError, tmp_path),
+        (qc.errors.UnavailableError, tmp_path / "fifo"),
+        (InvalidArgumentError, "a\0b"),
+        (InvalidArgumentError, ""),
+    ):
+        with pytest.raises(error) as caught:
+            reader.read(work)
+        assert caught.value.path == str(path)
+    assert reader.read(work) == (good.encode(), b"x")
+    assert reader.num_work_units_completed() == 0
+    assert drain(reader, work) == []
+    assert reader.num_work_units_completed() == 1
+
+
+def test_an_error_of_the_work_itself(file):
+    def names():
+        yield file(b"a")
+        raise KeyError("mine")
+
+    work, reader = names(), qc.WholeFileReader()
+    reader.read(work)
+    with pytest.raises(KeyError, match="mine"):
+        reader.read(work)
+    assert len(drain(reader, [file(b"b")])) == 1  # and the reader is free again
+
+
+def test_work_that_reads_from_its_own_reader():
+    reader = qc.IdentityReader()
+
+    def names():
+        yield reader.read(["a"])[0]
+
+    with pytest.raises(FailedPreconditionError, match="reads from that reader itself"):
+        reader.read(names())
+    assert reader.read(["b"]) == (b"b", b"b")
+
+
+def test_reset(file):
+    reader = qc.FixedLengthRecordReader(1)
+    work = [file(b"ab"), file(b"cd")]
+    assert reader.read(work)[1] == b"a"
+    reader.reset()
+    assert reader.num_records_produced() == reader.num_work_units_completed() == 0
+    assert [value for _, value in drain(reader, work)] == [b"c", b"d"]
+
+
+def test_repr():
+    assert repr(qc.FixedLengthRecordReader(3, hop_bytes=3)) == "FixedLengthRecordReader(3)"
+    assert repr(qc.FixedLengthRecordReader(3, 1, 2, 4)) == (
+        "FixedLengthRecordReader(3, header_bytes=1, footer_bytes=2, hop_bytes=4)"
+    )
+    assert repr(qc.TextLineReader(2)) == "TextLineReader(skip_header_lines=2)"
+
+
+# Threads
+
+
+def test_many_threads_share_a_reader(file):
+    contents = [random_bytes(3000, seed) for seed in range(8)]
+    work = [file(content) for content in contents]
+    reader = qc.FixedLengthRecordReader(10)
+    got = [[] for _ in range(6)]
+    threads = [threading.Thread(target=lambda own=own: own.extend(drain(reader, work))) for own in got]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    expected = [pair for path, content in zip(work, contents, strict=True) for pair in fixed(path, content, 10)]
+    assert sorted(pair for own in got for pair in own) == sorted(expected)
+    assert reader.num_records_produced() == len(expected)
+    assert reader.num_work_units_completed() == 8
+
+
+def test_a_reader_that_waits_for_names(file):
+    names = qc.FIFOQueue(1, [str])
+    reader = qc.WholeFileReader()
+    got = []
+    threads = [threading.Thread(target=lambda: got.append(reader.read(names)[1])) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert soon(lambda: names.stats()["waiting_dequeues"] == 1)  # one has the reader, the other waits for it
+    assert reader.num_records_produced() == reader.num_work_units_completed() == 0  # which don't wait
+    names.enqueue(file(b"a"))
+    names.enqueue(file(b"b"))
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(got) == [b"a", b"b"]
