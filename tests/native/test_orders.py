@@ -59,8 +59,8 @@ NOTICED = {
 # alone.
 NOTICED_WITHOUT_ORDER_OF_R8 = ("R1", "R5", "R6", "R7", "R9")
 
-# A ticket means a place: a put that has one must not find the ring full. R3, being seq_cst, sees to that alone, but only
-# where the scheduler's one order of all seq_cst operations is that of the machine, as above.
+# A ticket means a place: a put that has one must not find the ring full. R3, being seq_cst, sees to that alone, but
+# only where the scheduler's one order of all seq_cst operations is that of the machine, as above.
 NOTICED_WITHOUT_ORDER_OF_R3 = {"H14": "one", "H15": "one"}
 
 # What being seq_cst, more than acquire and release, is for.
@@ -73,8 +73,8 @@ UNNOTICED = {
     "Stays seq_cst so that the pair can be read without that argument; any read-modify-write of x86-64 costs the same.",
     "N2": "Who reads the new epoch has counted itself after the notifier's fence N1, so that its own fence P3 shows it "
     "the change already.",
-    "H1": "Who has a ticket has been shown the last ring by H3 or by the side's lock. Stays acquire against what the scheduler "
-    "doesn't model, a thread that is counted as done (relaxed, `pushed`) before it has read the ring that this count let come.",
+    "H1": "Who has a ticket has been shown the last ring by H3 or by the side's lock. Stays acquire against what the "
+    "scheduler doesn't model: a thread that is counted (`pushed`, relaxed) before it has read the ring it lets come.",
 }
 
 
@@ -251,8 +251,10 @@ def test_who_holds_the_turn_holds_back_pops_but_not_their_answers():
 HAND_STEPS = {
     "put_try": {"H1", "H3", "H5", "H14", "H15", "R1", "R2", "R3", "R4", "R5", "R6"},
     "get_try": {"H8", "H15", "R7", "R8", "R9"},
-    "hand_settle": {"H1", "H2", "H5", "H8", "H15", "H16", "L1", "L3", "L4", "L5", "L6", "R1", "R2", "R3", "R4", "R5", "R7", "R8",
-                    "R9", "R11", "T1", "T3"},
+    "hand_settle": {
+        *("H1", "H2", "H5", "H8", "H15", "H16", "L1", "L3", "L4", "L5", "L6", "T1", "T3"),
+        *("R1", "R2", "R3", "R4", "R5", "R7", "R8", "R9", "R11"),
+    },
 }
 HAND_WANT = 300
 
@@ -260,7 +262,7 @@ HAND_WANT = 300
 def hand_stops(call: str, capacities: tuple[int, ...]):
     """Suspend a call before each of its operations, the queue empty and full; yield what came of it."""
     for capacity in capacities:
-        for filled in (0, abs(capacity) if capacity != -1 else 2):
+        for filled in (0, capacity if capacity > 0 else 2):
             for seed in range(6):
                 at = 1
                 while True:

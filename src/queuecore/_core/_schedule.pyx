@@ -1105,7 +1105,7 @@ cdef void _hand_crowd(void* context, int me) noexcept nogil:
     cdef HandTrial* t = <HandTrial*>context
     cdef uint32_t token = 0
     cdef int64_t calls = 0, good = 0
-    cdef int64_t i
+    cdef int i, _i
     cdef int rc = HAND_DONE
     cdef Op* op
     cdef int side = SIDE_PUT if hand_size(t.hand) == t.capacity else SIDE_GET
@@ -1114,7 +1114,7 @@ cdef void _hand_crowd(void* context, int me) noexcept nogil:
             for i in range(2):
                 op = _hand_op(t, 1, &t.names[i])
                 hand_wait(t.hand, side, t.random, op, 0)
-            for i in range(2):
+            for _i in range(2):
                 if side == SIDE_GET:
                     put_try(t.hand, 1, 0)
                 else:
