@@ -45,7 +45,7 @@ NOTICED = {
     **dict.fromkeys(("H2", "H3", "H8", "H9"), "grow"),
     **dict.fromkeys(("H4", "H5"), "cancel"),
     **dict.fromkeys(("H6", "H10", "H11"), "grow_cancel"),
-    "H7": "grow_close",
+    "H7": "grow_gather",
     **dict.fromkeys(("H15", "H16"), "size"),
     "L1": "two",
     **dict.fromkeys(("L3", "L5", "L8"), "one"),

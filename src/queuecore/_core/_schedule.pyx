@@ -621,6 +621,7 @@ HAND_SCENARIOS = {
     "grow": ("fifo", -1, 0, ("pppppp", "ppp", "Q", "gggggg", "gggggg")),
     "grow_close": ("fifo", -1, 0, ("pppp", "pQ", "C", "D", "D")),
     "grow_cancel": ("fifo", -1, 0, ("Q", "C", "D")),
+    "grow_gather": ("fifo", -1, 0, ("Q", "C", "H")),
     "grow_leave": ("fifo", -1, 0, ("pppc", "ii", "ii", "D")),
     "random": ("random", 2, 0, ("pppp", "pQ", "gGg", "gH")),
     "random_least": ("random", 3, 1, ("ppp", "Qc", "gH", "D")),

@@ -1,7 +1,7 @@
 // The seeded scheduler: atomics for tests, in one extension alone (QUEUECORE_SCHEDULE).
 //
-// Threads are fibres of one OS thread. Before each atomic operation a random number decides who goes on, so a seed is a
-// schedule.
+// Threads are fibres of one OS thread. Before each atomic operation, and after those that store, a random number decides
+// who goes on, so a seed is a schedule.
 // Memory is weak, as views make it: each place keeps all its stores in the order in which they were made, and a load
 // may return any of them that is not older than what its thread knows of. An acquiring load learns what the store's
 // releasing thread knew. A read-modify-write takes the newest store and passes on what that one carried. seq_cst: a
@@ -203,6 +203,11 @@ inline void step(bool away = false) noexcept {
 }
 
 inline void pause() noexcept { step(true); }
+
+// After a store: somebody else may go on before what follows it, also if that is only plain memory.
+inline void stored() noexcept {
+  if (machine.running && random(8) == 0) leave();
+}
 
 inline bool acquires(MemoryOrder o) noexcept { return o == kAcquire || o == kAcqRel || o == kSeqCst; }
 inline bool releases(MemoryOrder o) noexcept { return o == kRelease || o == kAcqRel || o == kSeqCst; }
@@ -429,6 +434,7 @@ class Atomic {
     schedule::step();
     if (schedule::machine.running) schedule::write(place(), bits(next), o, nullptr);
     value_ = next;
+    schedule::stored();
   }
 
   T exchange(T next, MemoryOrder o) noexcept {
@@ -464,6 +470,7 @@ class Atomic {
     schedule::Known passed_on = schedule::machine.places[p][i].carried;
     schedule::write(p, bits(next), good, &passed_on);
     value_ = next;
+    schedule::stored();
     return true;
   }
 
@@ -492,6 +499,7 @@ class Atomic {
       schedule::write(p, bits(f(old)), o, &passed_on);
     }
     value_ = f(old);
+    schedule::stored();
     return old;
   }
 
