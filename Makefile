@@ -26,6 +26,7 @@ help:
 	@echo 'make lint      style of Python, Cython, C++ and spelling;  make format repairs what it can'
 	@echo 'make types     stubs against the compiled modules, then both type checkers'
 	@echo 'make sanitize  native tests under the thread, and under the address and undefined sanitizers'
+	@echo 'make pythons   tests that depend on the version of Python, on each other one that is installed'
 	@echo 'make aarch64   compile everything for 64-bit ARM with $(CROSS)'
 	@echo 'make dist      sdist, wheel from the sdist, and the tests against that wheel'
 	@echo 'make clean     remove what was built, but not .venv'
@@ -99,7 +100,10 @@ sanitize-thread: $(STAMP)-base
 sanitize-address: $(STAMP)-base
 	.ci/sanitize address,undefined
 
-.PHONY: aarch64 dist
+.PHONY: pythons aarch64 dist
+pythons: $(STAMP)-build
+	.ci/pythons
+
 aarch64: $(STAMP)-build
 	$(PY) -P .ci/cross_compile.py $(CROSS)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
 from queuecore._core.readers import NativeReader
-from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError
+from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError, UnimplementedError
 from queuecore.ops import BYTES, Component
 from queuecore.queues import QueueBase, _check_index
 
@@ -34,6 +34,7 @@ class ReaderBase:
     __slots__ = ("_iterator", "_native", "_text", "_work")
 
     _value_bytes: int | None = None
+    _serializes = False
 
     def __init__(self, native: NativeReader, text: str) -> None:
         self._native = native
@@ -90,6 +91,53 @@ class ReaderBase:
         """Forget the file in progress, and begin to count anew."""
         self._native.reset()
 
+    @property
+    def supports_serialize(self) -> bool:
+        """Whether `serialize_state` and `restore_state` work: of readers for which a file is one record."""
+        return self._serializes
+
+    def serialize_state(self) -> bytes:
+        """Return the counters and the last work unit, for `restore_state`; in TensorFlow's format.
+
+        Raises
+        ------
+        UnimplementedError
+            Unless `supports_serialize`.
+        """
+        self._check_serializes()
+        done, produced, last = self._native.state()
+        fields = [_varint(tag) + _varint(value) for tag, value in ((8, done), (16, done), (24, produced)) if value]
+        if last:
+            fields.append(b"\x22" + _varint(len(last)) + last)
+        return b"".join(fields)
+
+    def restore_state(self, state: bytes) -> None:
+        """Set the counters and the last work unit to what `serialize_state` returned.
+
+        Raises
+        ------
+        UnimplementedError
+            Unless `supports_serialize`.
+        InvalidArgumentError
+            If `state` is no such thing. The reader is reset then.
+        """
+        self._check_serializes()
+        try:
+            started, done, produced, last = _parse_state(state)
+        except (IndexError, ValueError) as error:
+            self.reset()
+            raise InvalidArgumentError(f"{self!r}: {state!r:.60} is no reader's state: {error}") from error
+        if min(done, produced) < 0 or started != done:
+            self.reset()
+            raise InvalidArgumentError(
+                f"{self!r}: a state with {started} units begun, {done} done and {produced} records can't be"
+            )
+        self._native.reset(done, produced, last)
+
+    def _check_serializes(self) -> None:
+        if not self._serializes:
+            raise UnimplementedError(f"{self!r} can't save its place inside a file")
+
     def _components(self) -> tuple[Component, Component]:
         return Component(BYTES, (), name="key"), Component(BYTES, (), self._value_bytes, "value")
 
@@ -112,6 +160,46 @@ class ReaderBase:
                     raise OutOfRangeError("the work of this reader is at its end") from None
 
         return lambda: _name(take())
+
+
+def _varint(value: int) -> bytes:
+    groups = [value >> shift & 0x7F for shift in range(0, max(value.bit_length(), 1), 7)]
+    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+
+
+def _parse_state(state: bytes) -> tuple[int, int, int, bytes]:
+    """Return what the fields 1 to 4 of a protobuf message hold; IndexError, ValueError: it is none."""
+    numbers = {1: 0, 2: 0, 3: 0}
+    last = b""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = state[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value ^ 1 << 63) - (1 << 63) if value < 1 << 64 else _no_state("a number is too large")
+        return _no_state("a number has no end")
+
+    while at < len(state):
+        tag = varint()
+        if tag in (0o10, 0o20, 0o30):
+            numbers[tag >> 3] = varint()
+        elif tag == 0o42:
+            length = varint()
+            if not 0 <= length <= len(state) - at:
+                _no_state("a string ends too early")
+            last, at = bytes(state[at : at + length]), at + length
+        else:
+            _no_state(f"there is a field {tag >> 3} of kind {tag & 7}")
+    return numbers[1], numbers[2], numbers[3], last
+
+
+def _no_state(words: str) -> NoReturn:
+    raise ValueError(words)
 
 
 def _check_names(work: Any) -> None:
@@ -246,6 +334,8 @@ class WholeFileReader(ReaderBase):
         Not used.
     """
 
+    _serializes = True
+
     def __init__(self, *, name: str | None = None) -> None:
         del name
         super().__init__(NativeReader("whole"), "WholeFileReader()")
@@ -259,6 +349,8 @@ class IdentityReader(ReaderBase):
     name : str, optional
         Not used.
     """
+
+    _serializes = True
 
     def __init__(self, *, name: str | None = None) -> None:
         del name

@@ -6,7 +6,8 @@
 #   record_drop: who got the record, without the role. The counters: any thread.
 #   I1  Bytes of a block that a record refers to don't change until the record is dropped: the reader appends behind them, and moves to
 #       another block when it has to make room while anybody else holds this one (B1, B2).
-#   I2  A work unit is taken only when there is none in progress. It counts as completed when its last record has been framed.
+#   I2  A work unit is taken only when there is none in progress. It counts as completed when nothing is left in it: FRAME_WHOLE and
+#       FRAME_IDENTITY know that with their one record, the others when they are asked for one more.
 # Progress: entering is blocking; everything else is as quick as the system calls in it.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.platform cimport Atomic, EventCount, Fault
@@ -55,6 +56,8 @@ cdef extern from *:
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;  // FRAME_LINES: header_bytes are lines
       Block* name;  // of the work unit in progress; NULL: none
       int64_t name_bytes;
+      Block* last;  // of the last one completed, where one unit is one record
+      int64_t last_bytes;
       Block* block;  // bytes [at, filled) of it aren't framed yet
       int64_t at, filled;
       int64_t offset;   // in the stream, of the block's first byte
@@ -63,7 +66,7 @@ cdef extern from *:
       int64_t number;   // records, or lines, before the next one
       bool ended;       // the stream has no more
       // Of everybody
-      alignas(kLine) Atomic<int64_t> produced, started, completed, dropped_tails;
+      alignas(kLine) Atomic<int64_t> produced, completed, dropped_tails;
       Atomic<Block*> spare[4];
     };
     }  // namespace queuecore
@@ -91,10 +94,12 @@ cdef extern from *:
         int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
         Block* name
         int64_t name_bytes
+        Block* last
+        int64_t last_bytes
         Block* block
         int64_t at, filled, offset, scanned, skip, number
         bint ended
-        Atomic[int64_t] produced, started, completed, dropped_tails
+        Atomic[int64_t] produced, completed, dropped_tails
         Atomic[BlockPtr] spare[4]
 
 cdef inline unsigned char* block_bytes(const Block* block) noexcept nogil:

@@ -181,8 +181,6 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
 
 
 cdef int _frame_whole(Reader* r, Record* record, int64_t* need) noexcept nogil:
-    if r.number > 0:
-        return FRAME_END
     if not r.ended:
         need[0] = 2 * (r.filled - r.at) + 1
         if need[0] <= r.stream.size:
@@ -191,7 +189,6 @@ cdef int _frame_whole(Reader* r, Record* record, int64_t* need) noexcept nogil:
     record.data = block_bytes(r.block) + r.at
     record.nbytes = r.filled - r.at
     record.number = -1
-    r.number = 1
     return FRAME_OK
 
 
@@ -200,6 +197,16 @@ cdef void _close(Reader* r) noexcept nogil:
     stream_close(&r.stream)
     _block_drop(r, r.name)
     r.name = NULL
+
+
+cdef void _complete(Reader* r) noexcept nogil:
+    r.completed.fetch_add(1, kRelaxed)  # relaxed: a statistic
+    if r.framing == FRAME_WHOLE or r.framing == FRAME_IDENTITY:
+        _block_drop(r, r.last)
+        r.last = r.name
+        r.last_bytes = r.name_bytes
+        r.name = NULL
+    _close(r)
 
 
 cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
@@ -212,14 +219,11 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
             rc = _frame_line(r, record, &need, fault)
         elif r.framing == FRAME_WHOLE:
             rc = _frame_whole(r, record, &need)
-        elif r.number == 0:
+        else:
             record.data = block_bytes(r.name)
             record.nbytes = r.name_bytes
             record.number = -1
-            r.number = 1
             rc = FRAME_OK
-        else:
-            rc = FRAME_END
         if rc == FRAME_OK:
             record.block = r.name if r.framing == FRAME_IDENTITY else r.block
             record.block.refs.fetch_add(1, kRelaxed)  # relaxed: this thread holds one already
@@ -227,10 +231,11 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
             record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
             record.name_bytes = r.name_bytes
             r.produced.fetch_add(1, kRelaxed)  # relaxed: a statistic
+            if r.framing == FRAME_WHOLE or r.framing == FRAME_IDENTITY:
+                _complete(r)
             return READER_RECORD
         if rc == FRAME_END:
-            _close(r)
-            r.completed.fetch_add(1, kRelaxed)  # relaxed: a statistic
+            _complete(r)
         elif rc == FRAME_FAULT or not _refill(r, need, fault):
             fault.stage = STAGE_READ
             fault.record = r.number
@@ -248,7 +253,6 @@ cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Faul
     memset(fault, 0, sizeof(Fault))
     fault.stage = STAGE_OPEN
     fault.file = fault.offset = fault.record = -1
-    r.started.fetch_add(1, kRelaxed)  # relaxed: a statistic
     if block == NULL:
         fault.code = CODE_EXHAUSTED
         fault.what = WHAT_MEMORY
@@ -352,6 +356,7 @@ cdef class NativeReader:
         if self.r == NULL:
             return
         _close(self.r)
+        _block_drop(self.r, self.r.last)
         _block_drop(self.r, self.r.block)
         for i in range(SPARE_BLOCKS):
             free(self.r.spare[i].load(kRelaxed))  # relaxed: the last reference orders it
@@ -419,15 +424,30 @@ cdef class NativeReader:
         record_drop(self.r, &record)
         return key, value
 
-    def reset(self):
-        """Forget the work unit in progress and the counters."""
+    def state(self):
+        """Return how many units are done, how many records there were, and the name of the last unit done."""
+        self._enter()
+        last = b"" if self.r.last == NULL else (<const char*>block_bytes(self.r.last))[:self.r.last_bytes]
+        found = self.r.completed.load(kRelaxed), self.produced, last  # relaxed: as below
+        reader_leave(self.r)
+        return found
+
+    def reset(self, int64_t completed=0, int64_t produced=0, bytes last=b""):
+        """Forget the work unit in progress, and count from these numbers on."""
+        cdef Block* block = _block_new(len(last) + 1)
+        if block == NULL:
+            raise MemoryError
+        cdef int64_t nbytes = len(last)
+        memcpy(block_bytes(block), <const char*>last, nbytes)
         self._enter()
         with nogil:
             _close(self.r)
+            _block_drop(self.r, self.r.last)
+            self.r.last = block
+            self.r.last_bytes = nbytes
             # relaxed: statistics
-            self.r.produced.store(0, kRelaxed)
-            self.r.started.store(0, kRelaxed)
-            self.r.completed.store(0, kRelaxed)
+            self.r.produced.store(produced, kRelaxed)
+            self.r.completed.store(completed, kRelaxed)
             self.r.dropped_tails.store(0, kRelaxed)
             reader_leave(self.r)
 
