@@ -24,6 +24,7 @@ BENCHMARKS = (
     "bench_rings.py",
     "bench_stdqueue.py",
     "bench_queues.py",
+    "bench_compressed.py",
     "e2e/bench_fixed.py",
     "e2e/bench_start.py",
     "e2e/bench_epoch_gap.py",

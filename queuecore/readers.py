@@ -8,6 +8,7 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
+from queuecore._compression import encoding_number
 from queuecore._core.readers import NativeReader
 from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError, UnimplementedError
 from queuecore.ops import BYTES, Component
@@ -243,13 +244,17 @@ class FixedLengthRecordReader(ReaderBase):
         At the beginning and the end of each file, left out.
     hop_bytes : int, default 0
         From the beginning of a record to that of the next; 0: `record_bytes`. Less: they overlap; more: there are gaps.
+    encoding : str, optional
+        How files are compressed: ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``. All lengths are those of the decompressed bytes.
     name : str, optional
         Not used.
 
     Raises
     ------
     InvalidArgumentError
-        If a number is too small.
+        If a number is too small, or `encoding` another word.
+    UnimplementedError
+        If no library for the encoding is found.
 
     Notes
     -----
@@ -274,25 +279,30 @@ class FixedLengthRecordReader(ReaderBase):
         header_bytes: SupportsIndex = 0,
         footer_bytes: SupportsIndex = 0,
         hop_bytes: SupportsIndex = 0,
+        encoding: str | None = None,
         *,
         name: str | None = None,
     ) -> None:
         del name
+        number = encoding_number(encoding, "encoding")
         length = _count(record_bytes, "record_bytes", 1)
         header = _count(header_bytes, "header_bytes")
         footer = _count(footer_bytes, "footer_bytes")
         hop = _count(hop_bytes, "hop_bytes") or length
         self._value_bytes = length
         text = "".join(
-            f", {label}={value}"
+            f", {label}={value!r}"
             for label, value, usual in (
                 ("header_bytes", header, 0),
                 ("footer_bytes", footer, 0),
                 ("hop_bytes", hop, length),
+                ("encoding", encoding or None, None),
             )
             if value != usual
         )
-        super().__init__(NativeReader("fixed", length, header, footer, hop), f"FixedLengthRecordReader({length}{text})")
+        super().__init__(
+            NativeReader("fixed", length, header, footer, hop, number), f"FixedLengthRecordReader({length}{text})"
+        )
 
 
 class TextLineReader(ReaderBase):

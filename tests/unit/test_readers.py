@@ -1,8 +1,10 @@
 """Readers: records, keys, counters and errors, against plain Python over the same bytes."""
 
+import gzip
 import itertools
 import os
 import threading
+import zlib
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 import queuecore as qc
 from queuecore.errors import (
+    DecompressError,
     DtypeError,
     FailedPreconditionError,
     InvalidArgumentError,
@@ -169,6 +172,36 @@ def test_a_gap_at_the_end_is_no_rest(file):
 def test_bad_lengths(options, words):
     with pytest.raises(InvalidArgumentError, match=words):
         qc.FixedLengthRecordReader(**options)
+
+
+@pytest.mark.parametrize(("word", "compress"), [("GZIP", gzip.compress), ("ZLIB", zlib.compress)])
+def test_compressed_files(file, word, compress):
+    content = random_bytes(3 * BLOCK + 77) + bytes(2 * BLOCK)
+    path = file(compress(content))
+    reader = qc.FixedLengthRecordReader(1000, 7, 5, 1100, encoding=word)
+    assert drain(reader, [path, path]) == fixed(path, content, 1000, 7, 5, 1100) * 2
+    assert f"encoding={word!r}" in repr(reader)
+
+
+@pytest.mark.parametrize("cut", [-1, -9, 300_000])
+def test_a_compressed_file_that_is_cut(file, cut):
+    content = random_bytes(2 * BLOCK)
+    path, good = file(gzip.compress(content)[:cut]), file(gzip.compress(b"x" * 1000))
+    reader, work = qc.FixedLengthRecordReader(1000, encoding="GZIP"), [path, good]
+    got = []
+    with pytest.raises(DecompressError) as caught:
+        while True:
+            got.append(reader.read(work))
+    assert caught.value.path == path
+    expected = fixed(path, content, 1000)
+    assert len(got) >= (290 if cut > 0 else len(expected) - 1)
+    assert got == expected[: len(got)]
+    assert drain(reader, work) == [(f"{good}:0".encode(), b"x" * 1000)]
+
+
+def test_unknown_encodings():
+    with pytest.raises(InvalidArgumentError, match="encoding must be"):
+        qc.FixedLengthRecordReader(1, encoding="zlib")
 
 
 # Lines

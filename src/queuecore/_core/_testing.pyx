@@ -7,7 +7,7 @@ from libc.errno cimport EAGAIN, EINTR
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport (
     buffer_give, buffer_take, check_layout, light_notify, live_threads as native_live_threads, registry_remove, syscalls)
 from queuecore._core.handoff cimport (
@@ -16,8 +16,8 @@ from queuecore._core.handoff cimport (
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
-    Atomic, Batch, EventCount, FastRing, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn, Window,
-    alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, monotonic_ns)
+    Atomic, Batch, EventCount, FastRing, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, StopFlag, Syscalls, Turn, Window,
+    Fault, alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, monotonic_ns)
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
     fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size,
@@ -25,11 +25,19 @@ from queuecore._core.ring cimport (
     spsc_push_many)
 from queuecore._core.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
 from queuecore._core.random cimport Philox, philox_seed
-from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop
+from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_set
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
+from queuecore._core.errors cimport fault_error
+from queuecore._core.inflate cimport (
+    INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
+from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
 from queuecore._core.window cimport (
     window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open,
     window_ready, window_take)
+
+import os
+
+from queuecore._core.inflate import library
 
 check_layout(layout_hash())
 
@@ -52,6 +60,22 @@ cdef extern from *:
     static inline void* qc_errno_place() { return &errno; }
     """
     void* _errno_place "qc_errno_place"() noexcept nogil
+
+
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    // Pages with one after them that can't be touched.
+    static inline void* qc_guarded_pages(size_t nbytes) {
+      void* p = mmap(nullptr, nbytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (p == MAP_FAILED) return nullptr;
+      mprotect(static_cast<char*>(p) + nbytes, 4096, PROT_NONE);
+      return p;
+    }
+    static inline void qc_guarded_free(void* p, size_t nbytes) { munmap(p, nbytes + 4096); }
+    """
+    void* guarded_pages "qc_guarded_pages"(size_t) noexcept nogil
+    void guarded_free "qc_guarded_free"(void*, size_t) noexcept nogil
 
 
 # Faults. All relaxed: a test sets them while nothing runs, and the start of a thread orders them.
@@ -929,6 +953,139 @@ def stress_blocking(int pairs, int64_t rounds, bint light):
 def light_parking():
     """Whether event counts may be light here: the kernel has membarrier, and this build may use it."""
     return bool(light_notify())
+
+
+# Streams, and the libraries below them, driven from Python.
+
+cdef class FileStream:
+    """A native stream over one file."""
+    cdef Stream stream
+    cdef StopFlag stop
+    cdef readonly bytes name
+
+    def __cinit__(self):
+        self.stream.fd = -1
+
+    def __init__(self, path, int encoding=0, int retries=0):
+        cdef bytes name = os.fsencode(path)
+        cdef const char* text = name
+        cdef Fault fault
+        cdef bint good
+        with nogil:
+            stream_close(&self.stream)
+            good = stream_open(&self.stream, text, encoding, &fault)
+        if not good:
+            raise fault_error(&fault, name)
+        self.name = name
+        self.stream.retries = retries
+        self.stream.stop = &self.stop
+
+    def request_stop(self):
+        """Of whatever a read waits for; from any thread."""
+        stop_set(&self.stop, NULL)
+
+    def read(self, int64_t n):
+        """Up to n bytes, and the error or None."""
+        cdef bytearray into = bytearray(n + 1)
+        cdef unsigned char* place = into
+        cdef int64_t got = -1
+        cdef Fault fault
+        cdef bint good
+        with nogil:
+            good = stream_read(&self.stream, place, n, &got, &fault)
+        if place[n] != 0:
+            raise AssertionError("written beyond the end")
+        return bytes(into[:got]), None if good else fault_error(&fault, self.name)
+
+    def skip(self, int64_t piece):
+        """Read all of it, so many bytes at a time; how many there were."""
+        cdef unsigned char* into = <unsigned char*>malloc(piece)
+        cdef int64_t got = piece, total = 0
+        cdef Fault fault
+        cdef bint good = True
+        with nogil:
+            while good and got == piece:
+                good = stream_read(&self.stream, into, piece, &got, &fault)
+                total += got
+            free(into)
+        if not good:
+            raise fault_error(&fault, self.name)
+        return total
+
+    @property
+    def offset(self):
+        """Of the next byte."""
+        return self.stream.offset
+
+    @property
+    def size(self):
+        """Of the file."""
+        return self.stream.size
+
+    def close(self):
+        """Idempotent."""
+        with nogil:
+            stream_close(&self.stream)
+
+    def __dealloc__(self):
+        stream_close(&self.stream)
+
+
+def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_bytes, int64_t most=1 << 40):
+    """Decompress, both sides in pieces of so many bytes, each at the end of memory after which there is none.
+
+    Returns
+    -------
+    tuple
+        The bytes, up to a little more than `most`; the WHAT_ number of the fault, 0 or, of data that isn't at its end, -1; its place.
+    """
+    cdef Inflater f
+    cdef const unsigned char* given = data
+    cdef const unsigned char* source = given
+    cdef int64_t n = len(data), at = 0, left = 0, made = 0, total = 0
+    cdef int64_t nbytes = ((source_bytes if source_bytes > into_bytes else into_bytes) + 4095) & ~<int64_t>4095
+    cdef unsigned char* sources = <unsigned char*>guarded_pages(nbytes)
+    cdef unsigned char* results = <unsigned char*>guarded_pages(nbytes)
+    cdef unsigned char* into = results + nbytes - into_bytes
+    cdef void* room = alloc_lines(INFLATER_BYTES)
+    cdef int what
+    cdef list parts = []
+    if sources == NULL or results == NULL or room == NULL:
+        raise MemoryError
+    memset(room, 0xa5, INFLATER_BYTES)
+    what = inflater_begin(&f, encoding, room)
+    while what == 0 and total <= most:
+        with nogil:
+            what = inflater_run(&f, &source, &left, into, into_bytes, &made)
+        parts.append(into[:made])
+        total += made
+        if what == 0 and made < into_bytes:
+            if left != 0:
+                raise AssertionError("stopped before the end of its source")
+            if at == n:
+                what = -1 if f.inside else 0
+                break
+            left = source_bytes if n - at > source_bytes else n - at
+            source = sources + nbytes - left
+            memcpy(sources + nbytes - left, given + at, left)
+            at += left
+    place = f.place
+    inflater_end(&f)
+    guarded_free(sources, nbytes)
+    guarded_free(results, nbytes)
+    free(room)
+    return b"".join(parts), what, place
+
+
+def find_library(int encoding=1):
+    """The name of what decompresses an encoding; of GZIP and ZLIB, if none is named."""
+    return library(encoding)
+
+
+def prefer_library(str name):
+    """Which library decompresses GZIP and ZLIB from now on: "libisal", "libz", or "" for the fastest. The name of what it is."""
+    inflate_prefer(["", "libisal", "libz"].index(name))
+    return library(1)
 
 
 # The hand-off of queues: single calls past the lines, pieces of several rows, waits that run out, a close.

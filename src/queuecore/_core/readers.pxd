@@ -51,7 +51,8 @@ cdef extern from *:
       EventCount left;                       // parked: who wants it
       // Of who has the role
       Atomic<uint64_t> owner;  // a Python thread, so that a work iterator that reads from its own reader is no deadlock
-      Stream stream;
+      void* stream;  // a Stream
+      int32_t encoding;
       int32_t framing;
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;  // FRAME_LINES: header_bytes are lines
       Block* name;  // of the work unit in progress; NULL: none
@@ -89,7 +90,8 @@ cdef extern from *:
         Atomic[uint32_t] busy
         EventCount left
         Atomic[uint64_t] owner
-        Stream stream
+        void* stream
+        int32_t encoding
         int32_t framing
         int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
         Block* name
@@ -122,6 +124,7 @@ cdef int64_t record_key(const Record* record, unsigned char* into) noexcept nogi
 
 cdef class NativeReader:
     cdef Reader* r
+    cdef Stream stream
     cdef uint64_t generation
 
     cdef int _refuse(self) except -1

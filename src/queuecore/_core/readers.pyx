@@ -14,7 +14,7 @@ from queuecore._core.errors cimport (
 from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait
 from queuecore._core.platform cimport Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns
 from queuecore._core.runtime cimport wait_out_exit
-from queuecore._core.streams cimport stream_close, stream_open, stream_read
+from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
 
 from queuecore import errors as _errors
 
@@ -99,10 +99,10 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     r.offset += r.at
     r.at = 0
     r.filled = keep
-    well = stream_read(&r.stream, block_bytes(block) + keep, block.room - keep, &got, fault)
+    well = stream_read(<Stream*>r.stream, block_bytes(block) + keep, block.room - keep, &got, fault)
     r.filled += got
-    r.ended = got < block.room - keep
-    return well
+    r.ended = well and got < block.room - keep
+    return well or got > 0  # what came before the failure goes first; then it shows again
 
 
 # Framings: the next record of what is there. FRAME_MORE: `need` bytes from `at` on would do.
@@ -183,8 +183,8 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
 cdef int _frame_whole(Reader* r, Record* record, int64_t* need) noexcept nogil:
     if not r.ended:
         need[0] = 2 * (r.filled - r.at) + 1
-        if need[0] <= r.stream.size:
-            need[0] = r.stream.size + 1  # one more than there is: so the end shows
+        if need[0] <= (<Stream*>r.stream).size:
+            need[0] = (<Stream*>r.stream).size + 1  # one more than there is: so the end shows
         return FRAME_MORE
     record.data = block_bytes(r.block) + r.at
     record.nbytes = r.filled - r.at
@@ -194,7 +194,7 @@ cdef int _frame_whole(Reader* r, Record* record, int64_t* need) noexcept nogil:
 
 cdef void _close(Reader* r) noexcept nogil:
     # The work unit in progress is over.
-    stream_close(&r.stream)
+    stream_close(<Stream*>r.stream)
     _block_drop(r, r.name)
     r.name = NULL
 
@@ -266,7 +266,7 @@ cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Faul
             fault.what = WHAT_NAME
             _block_drop(r, block)
             return False
-        if not stream_open(&r.stream, <const char*>block_bytes(block), fault):
+        if not stream_open(<Stream*>r.stream, <const char*>block_bytes(block), r.encoding, fault):
             _block_drop(r, block)
             return False
     r.name = block
@@ -333,6 +333,8 @@ cdef class NativeReader:
         "whole", "identity", "lines" or "fixed".
     record_bytes, header_bytes, footer_bytes, hop_bytes : int
         Of "fixed"; of "lines", `header_bytes` is the number of lines to leave out at the top of each file.
+    encoding : int
+        Of the files, a number of `queuecore._compression`.
     """
 
     def __cinit__(self, *_, **__):
@@ -341,9 +343,12 @@ cdef class NativeReader:
         if self.r == NULL:
             raise MemoryError
         self.r.left.light = light_notify()
-        self.r.stream.fd = -1
+        self.stream.fd = -1
+        self.r.stream = &self.stream
 
-    def __init__(self, str framing, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0):
+    def __init__(self, str framing, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0,
+                 int encoding=0):
+        self.r.encoding = encoding
         self.r.framing = {"whole": FRAME_WHOLE, "identity": FRAME_IDENTITY, "lines": FRAME_LINES, "fixed": FRAME_FIXED}[framing]
         self.r.record_bytes = record_bytes
         self.r.header_bytes = header_bytes
