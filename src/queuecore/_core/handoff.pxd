@@ -18,7 +18,8 @@
 #       changes afterwards (a Dekker pair, L1 and L2). Whoever finds a side's lock taken leaves word (`dirty`), and its holder looks
 #       again after giving it back (L3 and L4).
 # Progress: put_try and get_try of a FIFO store are lock-free while no line exists; of a bag they hold its lock for a few
-# instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
+# instructions, and a priority queue's gather holds it until it has all its rows. hand_settle never waits for a side's lock.
+# Everything that waits is blocking.
 # Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Shavit and
 # others, SPAA 2010); ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -254,22 +255,29 @@ cdef inline int _bag_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     return rc
 
 
+cdef inline uint32_t _bag_take(Hand* h, Philox* random) noexcept nogil:
+    # With the bag's lock, and a row in it.
+    cdef int64_t i = 0
+    cdef uint32_t token
+    if h.store == STORE_RANDOM:  # TensorFlow's draw: the last one takes the place of the one that leaves
+        i = philox_next(random) % <uint32_t>h.count
+    token = h.bag[i].token
+    h.count -= 1
+    h.bag[i] = h.bag[h.count]
+    if h.store == STORE_PRIORITY and h.count > 1:
+        _heap_down(h.bag, h.count)
+    return token
+
+
 cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
     cdef int rc = RING_OK
-    cdef int64_t i = 0
     turn_take(&h.lock)
     if h.get_turn and not owner:
         rc = RING_TURN
     elif h.count <= (0 if h.sealed else h.least):
         rc = RING_SEALED if h.sealed else RING_EMPTY
     else:
-        if h.store == STORE_RANDOM:  # TensorFlow's draw: the last one takes the place of the one that leaves
-            i = philox_next(random) % <uint32_t>h.count
-        token[0] = h.bag[i].token
-        h.count -= 1
-        h.bag[i] = h.bag[h.count]
-        if h.store == STORE_PRIORITY and h.count > 1:
-            _heap_down(h.bag, h.count)
+        token[0] = _bag_take(h, random)
     turn_give(&h.lock)
     return rc
 
@@ -525,6 +533,13 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
         turn_take(&h.lock)
         count = h.count
         sealed = h.sealed
+        if h.store == STORE_PRIORITY and count >= op.n:
+            # All at once, so that they come sorted: between two of them a smaller one could be put.
+            while op.done < op.n:
+                op.tokens[op.done] = _bag_take(h, random)
+                op.done += 1
+            h.returned.fetch_add(op.n, kRelease)  # H15 release: pairs with H14
+            moved[0] = True
         turn_give(&h.lock)
         if count < op.n - op.done:  # nobody else takes any meanwhile, and a sealed bag gets no more
             if sealed:
@@ -534,7 +549,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
                 if op.done > 0 or not op.up_to or count == 0:
                     return HAND_CLOSED
                 op.n = count
-            elif h.store == STORE_PRIORITY:  # all at once, so that they come sorted
+            elif h.store == STORE_PRIORITY:
                 return HAND_BUSY
     while op.done < op.n:
         run = h.front
