@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -28,32 +27,23 @@ CAPACITIES = (50, 1000)
 
 def passed(q: Any, row: Any, each_side: int, count: int, take: Callable[[Any], float]) -> float:
     """Return elements a second with so many threads on each side. `take` returns an element's first value."""
-    share = count // each_side
-    sums = [0.0] * each_side
 
-    def put() -> None:
+    def put(share: int) -> None:
         for _ in range(share):
             q.enqueue([row])
 
-    def get(index: int) -> None:
+    def get(share: int) -> float:
         total = 0.0
         for number in range(share):
             element = q.dequeue()
             if number % 100 == 0:  # a look at each would measure the look
                 total += take(element)
-        sums[index] = total
+        return total
 
-    workers = [threading.Thread(target=put) for _ in range(each_side)]
-    workers += [threading.Thread(target=get, args=(index,)) for index in range(each_side)]
-    begun = time.perf_counter()
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    seconds = time.perf_counter() - begun
-    if sum(sums) != each_side * len(range(0, share, 100)):
+    rate, total = harness.two_sides(put, get, each_side, count)
+    if total != each_side * len(range(0, count // each_side, 100)):
         raise SystemExit("elements are wrong")
-    return each_side * share / seconds
+    return rate
 
 
 def microseconds(once: Callable[[], None], count: int) -> float:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import queue as standard
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -45,30 +44,22 @@ def deque_pairs(q: deque[None], count: int) -> float:
 
 def threads(q: Any, each_side: int, count: int) -> float:
     """Return objects a second through a queue with so many threads on each side; all of them must arrive."""
-    share = count // each_side
-    sums = [0] * each_side
 
-    def put() -> None:
+    def put(share: int) -> None:
         for number in range(share):
             q.put(number)
 
-    def get(index: int) -> None:
+    def get(share: int) -> int:
         total = 0
         for _ in range(share):
             total += q.get()
-        sums[index] = total
+        return total
 
-    workers = [threading.Thread(target=put) for _ in range(each_side)]
-    workers += [threading.Thread(target=get, args=(index,)) for index in range(each_side)]
-    begun = time.perf_counter()
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    seconds = time.perf_counter() - begun
-    if sum(sums) != each_side * share * (share - 1) // 2:
+    rate, total = harness.two_sides(put, get, each_side, count)
+    share = count // each_side
+    if total != each_side * share * (share - 1) // 2:
         raise SystemExit("objects were lost")
-    return each_side * share / seconds
+    return rate
 
 
 def run(options: harness.Options) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -135,6 +136,25 @@ def rotate(contenders: Sequence[tuple[str, Callable[[], Any]]], rounds: int) -> 
                 raw[name].append(result)
         print(f"    round {turn + 1} of {rounds}", file=sys.stderr, flush=True)
     return raw
+
+
+def two_sides(
+    put: Callable[[int], object], get: Callable[[int], float], each_side: int, count: int
+) -> tuple[float, float]:
+    """Pass so many objects from threads that put to as many that get.
+
+    Each thread makes one call, with its share of them. Returns objects a second, and the sum of what `get` returned.
+    """
+    share = count // each_side
+    sums: list[float] = []  # appending is atomic
+    workers = [threading.Thread(target=put, args=(share,)) for _ in range(each_side)]
+    workers += [threading.Thread(target=lambda: sums.append(get(share))) for _ in range(each_side)]
+    begun = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return each_side * share / (time.perf_counter() - begun), sum(sums)
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

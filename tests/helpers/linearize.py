@@ -1,4 +1,4 @@
-"""Judges a concurrent history of a bounded FIFO queue: could one queue, doing one thing at a time, have done this?
+"""Judges a concurrent history of a bounded queue: could one queue, doing one thing at a time, have done this?
 
 A history is a list of `Call`s: when it was made, when it returned (`math.inf` if it never did), and what came of it.
 The rules are those of `QueueModel`, seen from outside, where the order of arrival is not known:
@@ -10,6 +10,9 @@ The rules are those of `QueueModel`, seen from outside, where the order of arriv
 * a put fails with "closed" only when closed; a get fails with "end" only when closed and without enough rows;
 * what times out has no effect, but for the rows that a put_many had in;
 * a close that doesn't cancel waits until no put_many is half in; one that cancels may come in between.
+
+These are a FIFO queue's. Of a shuffling one a get takes any row, and leaves `least` rows in while it is open; of a
+priority queue a get takes the smallest `priority`, of equal ones the first, and a get_many all its rows at once.
 
 `check` runs necessary conditions that are quick for any length, then, for short histories, the complete search of Wing
 and Gong with Lowe's memory of states seen. Values must be unique and hashable.
@@ -23,6 +26,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from helpers.queue_model import FIFO, PRIORITY, SHUFFLE
 
 OK, CLOSED, END, TIMEOUT = "ok", "closed", "end", "timeout"
 PUT, PUT_MANY, GET, GET_MANY, GET_UP_TO, CLOSE, CANCEL = (
@@ -55,10 +60,17 @@ class Call:
 History = Sequence[Call]
 
 
-def check(history: History, capacity: float = math.inf, *, search_limit: int = 40) -> str | None:
+def priority(value: int) -> int:
+    """Return the priority of a value in the histories of a priority queue, where many must be equal."""
+    return value % 10
+
+
+def check(
+    history: History, capacity: float = math.inf, *, kind: str = FIFO, least: int = 0, search_limit: int = 40
+) -> str | None:
     """Say what is wrong with a history; None if nothing is (or nothing that could be found: see the search limit)."""
-    wrong = necessary(history, capacity)
-    if wrong is None and len(history) <= search_limit and not explained(history, capacity):
+    wrong = necessary(history, capacity, kind=kind)
+    if wrong is None and len(history) <= search_limit and not explained(history, capacity, kind=kind, least=least):
         return "no order of the operations explains this history"
     return wrong
 
@@ -76,15 +88,18 @@ class _Value:
     got_place: int = 0
 
 
-def necessary(history: History, capacity: float = math.inf) -> str | None:
+def necessary(history: History, capacity: float = math.inf, *, kind: str = FIFO) -> str | None:
     """Conditions on values, pairs of values, and closes; each is necessary, together they are not sufficient."""
     try:
         values = _values(history)
         _check_closes(history, values)
-        _check_order(values)
         _check_lost(history, values)
         _check_room(history, values, capacity)
-        _check_runs(history, values)
+        if kind == FIFO:
+            _check_order(values)
+            _check_runs(history, values)
+        elif kind == PRIORITY:
+            _check_sorted(history)
     except _Wrong as wrong:
         return str(wrong)
     return None
@@ -233,6 +248,12 @@ def _check_runs(history: History, values: dict[Any, _Value]) -> None:
     _check_batches(values)
 
 
+def _check_sorted(history: History) -> None:
+    for call in history:
+        if call.name in GETS and list(call.values) != sorted(call.values, key=priority):
+            raise _Wrong(f"not in the order of priorities: {call}")
+
+
 def _check_batches(values: dict[Any, _Value]) -> None:
     # A row of another put came out after one of a batch's rows and before a later one of the same batch.
     batches: dict[int, list[_Value]] = defaultdict(list)
@@ -252,11 +273,14 @@ def _check_batches(values: dict[Any, _Value]) -> None:
 
 # ---- the complete search ---------------------------------------------------------------------------------------------
 
-# A state: which calls are over, what the put_many and the get_many that are under way have done, the rows inside, and
-# whether it is closed. A call in a state is (its index, rows moved so far); None if there is none.
+# A state: which calls are over, how far the put_many and the get_many that are under way have come, the rows inside,
+# and whether it is closed. A call in a state is (its index, rows moved so far); None if there is none. What a get_many
+# holds counts as inside no more, but stays among the rows, as nobody else takes any until it has them all or none.
 
 
-def explained(history: History, capacity: float = math.inf, budget: int = 200_000) -> bool:
+def explained(
+    history: History, capacity: float = math.inf, budget: int = 200_000, *, kind: str = FIFO, least: int = 0
+) -> bool:
     """Whether some order of steps, each within its call, explains the whole history.
 
     The search gives up after so many states, and holds the history for explained.
@@ -287,11 +311,11 @@ def explained(history: History, capacity: float = math.inf, budget: int = 200_00
             if call.invoked > limit:
                 break
             if not done >> i & 1:
-                stack.extend(_steps(i, call, done, putting, getting, rows, closed, capacity))
+                stack.extend(_steps(i, call, *state, capacity, kind, least))
     return False
 
 
-def _steps(i, call, done, putting, getting, rows, closed, capacity):
+def _steps(i, call, done, putting, getting, rows, closed, capacity, kind, least):
     over = done | 1 << i
     if call.name in CLOSES:
         if call.result in (OK, None) and (call.name == CANCEL or putting is None or closed):
@@ -306,12 +330,16 @@ def _steps(i, call, done, putting, getting, rows, closed, capacity):
             return
         mine = putting is not None and putting[0] == i
         moved = putting[1] if mine else 0
-        if not closed and len(rows) < capacity and (mine or putting is None):
+        inside = len(rows) - (getting[1] if getting else 0)
+        if not closed and inside < capacity and (mine or putting is None):
+            more = (*rows, call.values[moved])
+            if kind == SHUFFLE:
+                more = tuple(sorted(more))
             # The last row may only go in if the call didn't fail.
             if moved + 1 < count:
-                yield done, (i, moved + 1), getting, (*rows, call.values[moved]), closed
+                yield done, (i, moved + 1), getting, more, closed
             elif call.result in (OK, None):
-                yield over, None, getting, (*rows, call.values[moved]), closed
+                yield over, None, getting, more, closed
         if call.result == TIMEOUT or (call.result == CLOSED and closed):
             yield over, None if mine else putting, getting, rows, closed
         return
@@ -319,20 +347,23 @@ def _steps(i, call, done, putting, getting, rows, closed, capacity):
         yield over, putting, getting, rows, closed
         return
     mine = getting is not None and getting[0] == i
-    held = getting[1] if mine else ()
+    held = getting[1] if mine else 0
     if mine or getting is None:
-        if rows:
-            if call.result == OK:
-                takes = rows[0] == call.values[len(held)]
-                if takes and len(held) + 1 < len(call.values):
-                    yield done, putting, (i, (*held, rows[0])), rows[1:], closed
-                elif takes and (len(call.values) == call.wanted or (closed and len(rows) == 1)):
-                    yield over, putting, None, rows[1:], closed
-            elif len(held) + 1 < call.wanted:
-                yield done, putting, (i, (*held, rows[0])), rows[1:], closed
-        if call.result == END and closed:
-            short = len(held) + len(rows) < (1 if call.name == GET_UP_TO else call.wanted)
-            if short:
-                yield over, putting, None, held + rows, closed
+        if call.result == OK:
+            count = len(call.values)
+            whole = count == call.wanted or (closed and count == len(rows))
+            if kind == PRIORITY:
+                if whole and tuple(sorted(rows, key=priority))[:count] == call.values:
+                    yield over, putting, None, tuple(v for v in rows if v not in call.values), closed
+            elif len(rows) - held > (0 if closed else least):
+                if held + 1 < count:
+                    if kind == SHUFFLE or rows[held] == call.values[held]:
+                        yield done, putting, (i, held + 1), rows, closed
+                elif whole and (set(call.values) <= set(rows) if kind == SHUFFLE else rows[:count] == call.values):
+                    yield over, putting, None, tuple(v for v in rows if v not in call.values), closed
+        elif kind != PRIORITY and held + 1 < call.wanted and len(rows) - held > (0 if closed else least):
+            yield done, putting, (i, held + 1), rows, closed
+        if call.result == END and closed and len(rows) < (1 if call.name == GET_UP_TO else call.wanted):
+            yield over, putting, None, rows, closed
     if call.result == TIMEOUT:
-        yield over, putting, None if mine else getting, held + rows, closed
+        yield over, putting, None if mine else getting, rows, closed

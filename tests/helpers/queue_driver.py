@@ -284,6 +284,12 @@ class Recorder:
         self.calls.append(done)
         return done
 
+    def run(self, program: Sequence[Step], barrier: threading.Barrier) -> None:
+        """Make one call after the other, from when all threads are there."""
+        barrier.wait()
+        for step in program:
+            self.call(step)
+
     def _do(self, name: str, argument: Any, options: dict[str, float]) -> list[int]:
         queue = self.queue
         if name == linearize.PUT:
@@ -306,40 +312,62 @@ class Recorder:
         return self.calls + [call for call in self.begun if call.invoked not in over]
 
 
-def record(queue: Any, programs: Sequence[Sequence[Step]], *, cancel: bool, patience: float = PATIENCE) -> list[Call]:
-    """Run each program in a thread; when all are over or wait, close the queue and take out what is left."""
-    recorder = Recorder(queue)
+def record(
+    queue: Any,
+    programs: Sequence[Sequence[Step]],
+    *,
+    cancel: bool,
+    ends: bool = False,
+    patience: float = PATIENCE,
+    recorder: type = Recorder,
+) -> list[Call]:
+    """Run each program in a thread; when all are over or wait, close the queue and take out what is left.
+
+    With `ends`, all must be over before the close. What should end and doesn't has no result in the history, then.
+    """
+    made = recorder(queue)
     barrier = threading.Barrier(len(programs))
 
-    def work(program: Sequence[Step]) -> None:
-        barrier.wait()
-        for step in program:
-            recorder.call(step)
+    def drain() -> None:
+        while made.call((linearize.GET, 1, None)).result == linearize.OK:
+            pass
 
-    threads = [threading.Thread(target=work, args=(p,), daemon=True) for p in programs]
+    threads = [threading.Thread(target=made.run, args=(p, barrier), daemon=True) for p in programs]
     for thread in threads:
         thread.start()
 
     def at_rest() -> bool:
+        alive = sum(t.is_alive() for t in threads)
         stats = queue.stats()
-        return stats["waiting_enqueues"] + stats["waiting_dequeues"] >= sum(t.is_alive() for t in threads)
+        return alive == 0 or (not ends and stats["waiting_enqueues"] + stats["waiting_dequeues"] >= alive)
 
     soon(at_rest, within=patience)
-    closer = threading.Thread(
-        target=recorder.call, args=((linearize.CANCEL if cancel else linearize.CLOSE, None, None),), daemon=True
-    )
-    closer.start()
-    if cancel:
-        closer.join(patience)
-    # A close that doesn't cancel waits for room, which these gets make.
-    while recorder.call((linearize.GET, None, patience)).result == linearize.OK:
-        pass
+    if ends and any(t.is_alive() for t in threads):
+        return made.history()
     end = time.monotonic() + patience
-    for thread in (*threads, closer):
-        thread.join(max(end - time.monotonic(), 0))
-    # Whoever still waits had long enough; nothing may be left, so this is the last word.
-    recorder.call((linearize.GET, None, 0))
-    return recorder.history()
+
+    def start(target: Any, *arguments: Any) -> None:
+        threads.append(threading.Thread(target=target, args=arguments, daemon=True))
+        threads[-1].start()
+
+    def over() -> bool:
+        for thread in threads:
+            thread.join(max(end - time.monotonic(), 0))
+        return not any(t.is_alive() for t in threads)
+
+    start(made.call, (linearize.CANCEL if cancel else linearize.CLOSE, None, None))
+    # A close that cancels ends every wait; one that doesn't waits for room, which these gets make. Who still waits when
+    # they are over had long enough.
+    if not cancel or over():
+        start(drain)
+        over()
+    return made.history()
+
+
+def verdict(history: Sequence[Call], capacity: float = math.inf, **options: Any) -> str | None:
+    """Say what is wrong with the history of a queue that was closed and drained in the end; None if nothing is."""
+    stuck = [call for call in history if call.returned == math.inf]
+    return f"it never ended: {stuck[0]}" if stuck else linearize.check(history, capacity, **options)
 
 
 def history(steps: list[tuple[Any, ...]], kind: str, *, ties: bool = True) -> Iterator[tuple[str, Any]]:
@@ -372,4 +400,5 @@ __all__ = [
     "implementations",
     "record",
     "result_of",
+    "verdict",
 ]

@@ -1,5 +1,6 @@
 """Histories of real threads on one queue, judged by `helpers.linearize`."""
 
+import importlib.util
 import itertools
 import math
 import random
@@ -8,9 +9,10 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.linearize import CANCEL, CLOSE, END, GET, GET_MANY, GET_UP_TO, OK, PUT, PUT_MANY, check
+from helpers.histories import NATIVE, PYTHON, WORKLOADS, Prioritised, Program, search
+from helpers.linearize import CANCEL, CLOSE, END, GET, GET_MANY, GET_UP_TO, OK, PUT, PUT_MANY
 from helpers.process import PATIENCE
-from helpers.queue_driver import FIFO, PADDING, PRIORITY, SHUFFLE, Recorder, implementations, record, result_of
+from helpers.queue_driver import FIFO, PADDING, PRIORITY, SHUFFLE, Recorder, implementations, record, result_of, verdict
 
 from queuecore.errors import OutOfRangeError
 
@@ -18,6 +20,10 @@ from queuecore.errors import OutOfRangeError
 FIFOS = implementations((FIFO, PADDING))
 
 pytestmark = pytest.mark.watchdog(180)
+needs_hooks = pytest.mark.skipif(
+    importlib.util.find_spec("queuecore._core._testing") is None,
+    reason="this build has no test hooks (QUEUECORE_TESTING=1)",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -37,30 +43,22 @@ def scalars(module, kind, capacity, least=0):
     return make(capacity, [np.int64], [()])
 
 
-class Program:
-    """Random steps whose values are all different."""
-
-    def __init__(self, rng):
-        self.rng = rng
-        self.put = 0
-
-    def values(self, count):
-        self.put += count
-        return range(self.put - count, self.put)
-
-    def steps(self, length, names, *, timeouts=(None,), most=4):
-        return [self.step(self.rng.choice(names), self.rng.choice(timeouts), most) for _ in range(length)]
-
-    def step(self, name, timeout, most):
-        count = 1 if name == PUT else self.rng.randint(0, most)
-        return name, self.values(count) if name in (PUT, PUT_MANY) else count, timeout
-
-
 def judge(history, capacity):
-    wrong = check(history, capacity if capacity > 0 else math.inf)
+    wrong = verdict(history, capacity if capacity > 0 else math.inf)
     assert wrong is None, f"{wrong}, with capacity {capacity}, in:\n" + "\n".join(
         str(c) for c in sorted(history, key=lambda c: c.invoked)[:60]
     )
+
+
+@needs_hooks
+@pytest.mark.parametrize("name", sorted(set(WORKLOADS) - {"wide"}))
+def test_native_threads(name):
+    assert search(NATIVE, name, PATIENCE, 30 if name in ("crowd", "growing", "rush") else 150) is None
+
+
+@pytest.mark.parametrize("name", ["shuffled", "prioritised", "sorted_gathers", "hurried", "wide", "filled"])
+def test_python_threads(name):
+    assert search(PYTHON, name, PATIENCE, 50) is None
 
 
 @pytest.mark.parametrize(("module", "kind"), FIFOS)
@@ -245,30 +243,3 @@ def test_rows_come_out_whole(module, kind, capacity):
 
 
 RESULTS = (OK, END, "timeout")
-
-
-class Prioritised:
-    """A priority queue that looks like a queue of scalars; a value's last digit is its priority."""
-
-    def __init__(self, queue):
-        self.queue = queue
-
-    def enqueue(self, value, **options):
-        self.queue.enqueue([value % 10, value], **options)
-
-    def enqueue_many(self, values, **options):
-        self.queue.enqueue_many([values % 10, values], **options)
-
-    def dequeue(self, **options):
-        return self.queue.dequeue(**options)[1]
-
-    def dequeue_many(self, n, **options):
-        return self._sorted(self.queue.dequeue_many(n, **options))
-
-    def dequeue_up_to(self, n, **options):
-        return self._sorted(self.queue.dequeue_up_to(n, **options))
-
-    def _sorted(self, batch):
-        keys, values = batch
-        assert keys.tolist() == sorted(keys.tolist()) == (values % 10).tolist()
-        return values

@@ -25,7 +25,7 @@ from helpers.linearize import (
 )
 from helpers.planted import BUGS
 from helpers.queue_driver import record
-from helpers.queue_model import FIFO, QueueModel
+from helpers.queue_model import FIFO, PRIORITY, SHUFFLE, QueueModel
 from helpers.slow_queues import FIFOQueue, variant
 
 # ---- by hand: (name, values, invoked, returned, result, wanted) ------------------------------------------------------
@@ -160,6 +160,64 @@ SUBTLE = {
         [call(CLOSE, [], 0, 9), call(GET, [], 1, 2, END), call(PUT, [1], 3, 4), call(GET, [1], 10, 11)],
     ),
 }
+
+
+# The other kinds of queues: (kind, least, capacity, calls). A value's last digit is its priority.
+RIGHT_BAGS = {
+    "any row of a shuffle": (
+        *(SHUFFLE, 0, 3),
+        [call(PUT_MANY, [1, 2, 3], 0, 1), call(GET_MANY, [3, 1], 2, 3, OK, 2), call(GET, [2], 4, 5)],
+    ),
+    "closed, a shuffle gives all": (
+        *(SHUFFLE, 2, 3),
+        [call(PUT_MANY, [1, 2], 0, 1), call(CLOSE, [], 2, 3), call(GET_UP_TO, [2, 1], 4, 5, OK, 3)],
+    ),
+    "what a shuffle's gather holds takes no room": (
+        *(SHUFFLE, 0, 1),
+        [call(GET_MANY, [2, 1], 0, 9, OK, 2), call(PUT, [1], 1, 2), call(PUT, [2], 3, 4)],
+    ),
+    "the smallest, of equal ones the first": (
+        *(PRIORITY, 0, 4),
+        [call(PUT_MANY, [12, 2, 1], 0, 1), call(GET_MANY, [1, 12], 2, 3, OK, 2), call(GET, [2], 4, 5)],
+    ),
+}
+WRONG_BAGS = {
+    "the last row of a shuffle that keeps one": (
+        *(SHUFFLE, 1, 3),
+        [call(PUT, [1], 0, 1), call(GET, [1], 2, 3)],
+    ),
+    "a shuffle's gather of one too many": (
+        *(SHUFFLE, 1, 3),
+        [call(PUT_MANY, [1, 2, 3], 0, 1), call(GET_MANY, [3, 1, 2], 2, 3, OK, 3)],
+    ),
+    "not the smallest": (PRIORITY, 0, 3, [call(PUT_MANY, [1, 2], 0, 1), call(GET, [2], 2, 3), call(GET, [1], 4, 5)]),
+    "of equal ones the last": (
+        *(PRIORITY, 0, 3),
+        [call(PUT, [1], 0, 1), call(PUT, [11], 2, 3), call(GET, [11], 4, 5), call(GET, [1], 6, 7)],
+    ),
+    "a gather that is not sorted": (
+        PRIORITY,
+        0,
+        3,
+        [call(PUT_MANY, [2, 1], 0, 1), call(GET_MANY, [2, 1], 2, 3, OK, 2)],
+    ),
+    "a gather with a row for which there was no room": (
+        *(PRIORITY, 0, 2),
+        [call(PUT_MANY, [1, 5], 0, 1), call(GET_MANY, [1, 2], 2, 5, OK, 2), call(PUT, [2], 3, 4), call(GET, [5], 6, 7)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT_BAGS)
+def test_right_histories_of_other_kinds_pass(name):
+    kind, least, capacity, history = RIGHT_BAGS[name]
+    assert check(history, capacity, kind=kind, least=least) is None
+
+
+@pytest.mark.parametrize("name", WRONG_BAGS)
+def test_wrong_histories_of_other_kinds_are_caught(name):
+    kind, least, capacity, history = WRONG_BAGS[name]
+    assert check(history, capacity, kind=kind, least=least) is not None
 
 
 @pytest.mark.parametrize("name", RIGHT)

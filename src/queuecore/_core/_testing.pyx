@@ -1,8 +1,10 @@
 """Hooks that only tests and benchmarks use; not part of release wheels.
 
-Three kinds: faults put in place of system calls, the atoms driven hard by native threads (what the sanitizers watch), and bugs planted on
-purpose, so that a sanitizer job which finds nothing is known to be able to find something.
+Four kinds: faults put in place of system calls, the atoms driven hard by native threads (what the sanitizers watch), a queue's hand-off that
+writes down what came of each call, and bugs planted on purpose, so that a sanitizer job which finds nothing is known to be able to find
+something.
 """
+cimport cython
 from libc.errno cimport EAGAIN, EINTR
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -13,13 +15,14 @@ from queuecore._core.atoms cimport (
     buffer_give, buffer_take, check_layout, light_notify, live_threads as native_live_threads, registry_remove, syscalls)
 from queuecore._core.errors cimport CODE_TRUNCATED, fault_error
 from queuecore._core.handoff cimport (
-    HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_RANDOM, FrontRun, Hand, Op, get_try, hand_free, hand_init,
-    hand_leave, hand_settle, hand_size, hand_wait, put_try)
+    HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM, FrontRun, Hand, Op, get_try,
+    hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_settle, hand_size, hand_wait, put_try)
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
     Atomic, Batch, EventCount, FastRing, Fault, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, StopFlag, Syscalls,
-    Turn, Window, alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, map_pages, monotonic_ns, unmap_pages)
+    Turn, Window, alloc_lines, cpu_pause, iovec, kAcqRel, kAcquire, kRelaxed, kRelease, kSeqCst, layout_hash, map_pages,
+    monotonic_ns, unmap_pages)
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
     fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size,
@@ -1104,7 +1107,7 @@ cdef extern from *:
       int32_t putters;
       int64_t rounds;
       Atomic<int32_t> putting;
-      Atomic<int64_t> taken, disorder;
+      Atomic<int64_t> taken, disorder, clock;
     };
     }  // namespace queuecore
     """
@@ -1117,6 +1120,7 @@ cdef extern from *:
         Atomic[int32_t] putting
         Atomic[int64_t] taken
         Atomic[int64_t] disorder
+        Atomic[int64_t] clock
 
 cdef enum:
     HAND_PIECE = 3
@@ -1422,6 +1426,256 @@ def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=Tru
     if rc != WALK_END or damaged:
         raise ValueError("the records are damaged")
     return begun // passes, records // passes
+
+
+# Histories of the hand-off. Each thread runs a whole program of calls without the GIL, as queues.pyx would make them of the slots it has
+# filled, and writes down when each began, when it was over, and what came of it.
+
+cdef extern from *:
+    """
+    #include <sched.h>
+    namespace queuecore {
+    struct HandCall {
+      Atomic<int64_t> begun, over;  // ticks of the history's clock; 0: not yet
+      int what, result;
+      int64_t n;           // rows that are put, or wanted
+      int64_t done;        // rows that were got
+      int64_t timeout_ns;  // < 0: none
+      int64_t* values;
+    };
+    }  // namespace queuecore
+    """
+    cppclass HandCall "queuecore::HandCall":
+        Atomic[int64_t] begun
+        Atomic[int64_t] over
+        int what
+        int result
+        int64_t n
+        int64_t done
+        int64_t timeout_ns
+        int64_t* values
+    int sched_yield() nogil
+
+cdef enum:
+    CALL_PUT = 0
+    CALL_PUT_MANY = 1
+    CALL_GET = 2
+    CALL_GET_MANY = 3
+    CALL_GET_UP_TO = 4
+    CALL_CLOSE = 5
+    CALL_CANCEL = 6
+    CALL_LOST = -1  # a result: rows were taken and neither handed out nor given back
+
+cdef tuple _CALLS = ("put", "put_many", "get", "get_many", "get_up_to", "close", "cancel")
+
+
+cdef int _call_wait(HandJob* job, int side, Op* op, int64_t timeout_ns) noexcept nogil:
+    # Unlike Python's threads it sleeps on if nobody wakes it: no slice of time makes up for a wake that was lost.
+    cdef int64_t until = -1 if timeout_ns < 0 else monotonic_ns() + timeout_ns
+    cdef int rc = HAND_SLICE
+    while rc == HAND_SLICE:
+        rc = hand_wait(job.hand, side, <Philox*>job.random, op, until)
+        if rc == HAND_SLICE and until >= 0 and monotonic_ns() >= until:
+            return hand_leave(job.hand, side, <Philox*>job.random, op)
+    return rc
+
+
+cdef int _call_put(HandJob* job, HandCall* c) noexcept nogil:
+    cdef uint32_t* tokens = <uint32_t*>malloc((c.n + 1) * sizeof(uint32_t))
+    cdef int64_t* keys = <int64_t*>malloc((c.n + 1) * sizeof(int64_t))
+    cdef int64_t k, at = 0
+    cdef int rc
+    cdef Op op
+    for k in range(c.n):
+        tokens[k] = _hand_slot(job, c.values[k])
+        keys[k] = c.values[k] % 10
+    if c.what == CALL_PUT and put_try(job.hand, tokens[0], keys[0]) == HAND_DONE:
+        hand_settle(job.hand, <Philox*>job.random)
+        rc = HAND_DONE
+    else:
+        # More rows than a piece has come in several, as those of a very long enqueue_many.
+        while True:
+            op.tokens = tokens + at
+            op.keys = keys + at
+            k = c.n - at if c.n - at < HAND_PIECE else HAND_PIECE
+            if at == 0:
+                op.n = k
+                op.more = k < c.n
+            else:
+                hand_refill(job.hand, <Philox*>job.random, &op, k, at + k < c.n)
+            rc = _call_wait(job, SIDE_PUT, &op, c.timeout_ns)
+            at += op.done
+            if rc != HAND_DONE or at == c.n:
+                break
+        hand_leave(job.hand, SIDE_PUT, <Philox*>job.random, &op)
+        for k in range(at, c.n):
+            pool_push(job.pool, tokens[k])
+    free(tokens)
+    free(keys)
+    return rc
+
+
+cdef int _call_get(HandJob* job, HandCall* c) noexcept nogil:
+    cdef FrontRun* run = <FrontRun*>malloc(sizeof(FrontRun) + c.n * sizeof(uint32_t))
+    cdef int64_t k
+    cdef int rc
+    cdef Op op
+    op.n = c.n
+    op.run = run
+    op.tokens = run.tokens
+    op.up_to = c.what == CALL_GET_UP_TO
+    if c.what == CALL_GET and get_try(job.hand, <Philox*>job.random, op.tokens) == HAND_DONE:
+        hand_settle(job.hand, <Philox*>job.random)
+        op.done = 1
+        rc = HAND_DONE
+    else:
+        rc = _call_wait(job, SIDE_GET, &op, c.timeout_ns)
+    if rc == HAND_DONE:
+        c.done = op.done
+        for k in range(op.done):
+            c.values[k] = (<int64_t*>pool_row(job.pool, op.tokens[k]))[0]
+        for k in range(op.done):
+            pool_push(job.pool, op.tokens[k])
+    elif op.done > 0:
+        rc = CALL_LOST
+    free(op.run)  # NULL: the queue has it
+    return rc
+
+
+cdef int _call_close(HandJob* job, HandCall* c) noexcept nogil:
+    cdef int rc
+    cdef Op op
+    op.closes = True
+    rc = _call_wait(job, SIDE_PUT, &op, c.timeout_ns)
+    hand_leave(job.hand, SIDE_PUT, <Philox*>job.random, &op)
+    return HAND_DONE if rc == HAND_CLOSED else rc
+
+
+cdef void _call(HandJob* job, HandCall* c) noexcept nogil:
+    c.begun.store(job.clock.fetch_add(1, kSeqCst), kRelease)  # seq_cst: ticks are in the order of what they surround
+    if c.what == CALL_CANCEL:
+        hand_cancel(job.hand, <Philox*>job.random)
+        c.result = HAND_DONE
+    elif c.what == CALL_CLOSE:
+        c.result = _call_close(job, c)
+    elif c.n == 0:
+        c.result = HAND_DONE
+    elif c.what <= CALL_PUT_MANY:
+        c.result = _call_put(job, c)
+    else:
+        c.result = _call_get(job, c)
+    c.over.store(job.clock.fetch_add(1, kSeqCst), kRelease)  # release: whoever sees that it is over sees its result
+
+
+@cython.final
+cdef class _Calls:
+    # The calls of one program.
+    cdef HandCall* calls
+    cdef int64_t n
+
+    def __init__(self, list steps):
+        cdef HandCall* c
+        cdef int64_t i, k
+        self.calls = <HandCall*>alloc_lines((len(steps) + 1) * sizeof(HandCall))
+        self.n = len(steps)
+        for i, (name, argument, timeout) in enumerate(steps):
+            c = &self.calls[i]
+            c.what = _CALLS.index(name)
+            c.timeout_ns = -1 if timeout is None else int(timeout * 1e9)
+            if c.what <= CALL_PUT_MANY:
+                c.n = len(argument)
+            elif c.what <= CALL_GET_UP_TO:
+                c.n = argument
+            c.values = <int64_t*>calloc(c.n + 1, sizeof(int64_t))
+            if c.what <= CALL_PUT_MANY:
+                for k in range(c.n):
+                    c.values[k] = argument[k]
+
+    cdef list made(self):
+        cdef HandCall* c
+        cdef int64_t i, k, over
+        found = []
+        for i in range(self.n):
+            c = &self.calls[i]
+            over = c.over.load(kAcquire)
+            if c.begun.load(kAcquire) != 0:
+                values = [c.values[k] for k in range(c.n if c.what <= CALL_PUT_MANY else c.done if over else 0)]
+                found.append((_CALLS[c.what], c.begun.load(kAcquire), over, c.result, tuple(values), c.n))
+        return found
+
+    def __dealloc__(self):
+        cdef int64_t i
+        for i in range(self.n):
+            free(self.calls[i].values)
+        free(self.calls)
+
+
+@cython.final
+cdef class HandHistory:
+    """A queue's hand-off with slots of one number each, which writes down what came of each call.
+
+    Parameters
+    ----------
+    kind : str
+        "fifo", "random", or "priority": there a number's last digit is its priority.
+    capacity : int
+        In rows; below 0: unbounded.
+    least : int
+        Rows that stay in a shuffle while it is open.
+    start : int, default 0
+        Where the counters begin.
+    """
+    cdef HandJob* job
+    cdef list programs
+
+    def __init__(self, str kind, int64_t capacity, int64_t least=0, uint64_t start=0):
+        cdef HandJob* job = <HandJob*>alloc_lines(sizeof(HandJob))
+        self.job = job
+        self.programs = []
+        job.hand = <Hand*>alloc_lines(sizeof(Hand))
+        job.pool = <SlotPool*>alloc_lines(sizeof(SlotPool))
+        job.random = <Philox*>calloc(1, sizeof(Philox))
+        job.clock.store(1, kRelaxed)  # relaxed: before the threads
+        philox_seed(<Philox*>job.random, 1, 2)
+        pool_init(job.pool, 4, 64, False)
+        if not hand_init(job.hand, {"fifo": STORE_FIFO, "random": STORE_RANDOM, "priority": STORE_PRIORITY}[kind], capacity, least, start):
+            raise MemoryError
+
+    def __dealloc__(self):
+        # Nobody waits any more: who does has a reference.
+        hand_free(self.job.hand)
+        pool_free(self.job.pool)
+        free(self.job.hand)
+        free(self.job.pool)
+        free(self.job.random)
+        free(self.job)
+
+    def run(self, list steps, int threads=0):
+        """Make calls, each ``(name, values or number, timeout)``, one after the other; first wait for so many threads to come here."""
+        cdef _Calls program = _Calls(steps)
+        cdef HandJob* job = self.job
+        cdef int64_t i
+        self.programs.append(program)
+        with nogil:
+            job.putting.fetch_add(1, kSeqCst)
+            while job.putting.load(kAcquire) < threads:
+                sched_yield()
+            for i in range(program.n):
+                _call(job, &program.calls[i])
+        return program.made()
+
+    def calls(self):
+        """All calls that were begun: ``(name, begun, over or 0, result, values, number)`` each."""
+        return [call for program in self.programs for call in (<_Calls>program).made()]
+
+    def size(self):
+        """Rows in it."""
+        return hand_size(self.job.hand)
+
+    def stats(self):
+        """How many calls wait, as the statistics of a queue say."""
+        return {"waiting_enqueues": self.job.hand.side[SIDE_PUT].parked.load(kRelaxed),
+                "waiting_dequeues": self.job.hand.side[SIDE_GET].parked.load(kRelaxed)}
 
 
 # Bugs on purpose

@@ -1,0 +1,320 @@
+"""Mistakes in the queues' native code, and a copy of it that can make each of them.
+
+The copy is compiled once: a number in the environment, read when an extension is loaded, says which mistake is made.
+So the sources have no hooks, and one build serves all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = Path("src/queuecore/_core")
+VARIABLE = "QUEUECORE_MUTANT"
+# What has the queues' code in it: the classes, and what runs the hand-off alone.
+EXTENSIONS = ("queues", "_testing")
+REST = " ..."
+
+
+class Stale(Exception):
+    """A mutant's text is not in the sources, or not once."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One place that goes wrong.
+
+    `place` is a file and a function of it. `text` must be there once: a whole line, its indent and comment apart
+    (ending in " ...": the rest of the line may be anything), which becomes `wrong`; or else an expression.
+    """
+
+    place: str
+    text: str
+    wrong: str = "pass"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake, and what shows it: whose threads, and which workload of helpers.histories."""
+
+    name: str
+    threads: str
+    workload: str
+    edits: tuple[Edit, ...]
+
+
+def row(name: str, seen: str, *edits: tuple[str, ...]) -> Mutant:
+    return Mutant(name, *seen.split(), edits=tuple(Edit(*edit) for edit in edits))
+
+
+MUTANTS = [
+    # ---- who goes first
+    row("a put goes past the line", "native balanced", ("handoff.pxd put_try", "x & 1", "False")),
+    row("a get goes past the turn", "native balanced", ("ring.pxd fifo_pop_many", "h & 1 and not owner", "False")),
+    row(
+        "a put of many rows doesn't wait for one on its way",
+        "native rush",
+        ("handoff.pxd _run_put", "op.n > 1 and not _quiet(h)", "False"),
+    ),
+    row(
+        "a long put leaves the line between its pieces",
+        "native pieces",
+        ("handoff.pxd _run_line", "rc == HAND_DONE and op.more", "False"),
+    ),
+    row(
+        "the turn is given back with rows at the front",
+        "native gathers",
+        ("handoff.pxd hand_leave", "which == SIDE_GET and h.front != NULL", "False"),
+    ),
+    row(
+        "rows at the front come out the last first",
+        "native hurried",
+        (
+            "handoff.pxd _run_get",
+            "op.tokens[op.done] = run.tokens[run.at]",
+            "op.tokens[op.done] = run.tokens[run.n - 1 - run.at]",
+        ),
+    ),
+    # ---- the count of places
+    row(
+        "a line has a place too many",
+        "native short",
+        ("handoff.pxd _run_put", "used >= h.capacity", "used > h.capacity"),
+    ),
+    row(
+        "a get gives its place back twice",
+        "native short",
+        ("handoff.pxd get_try", "h.returned.fetch_add(1, ...", "h.returned.fetch_add(2, kRelease)"),
+    ),
+    row("a get keeps its place", "native one_by_one", ("handoff.pxd get_try", "h.returned.fetch_add(1, ...")),
+    row(
+        "a get in line keeps its place",
+        "native balanced",
+        ("handoff.pxd _run_get", "h.returned.fetch_add(1, ..."),
+    ),
+    row(
+        "a put that found no room keeps its place",
+        "native growing",
+        ("handoff.pxd _admit", "h.returned.fetch_add(1, ..."),
+    ),
+    row(
+        "rows that are given back don't count",
+        "native hurried",
+        ("handoff.pxd _give_back", "h.returned.fetch_sub(op.done, ..."),
+    ),
+    # ---- what ends early
+    row("a timeout takes rows along", "native hurried", ("handoff.pxd hand_leave", "_give_back(h, op)")),
+    row("a gather at the end takes rows along", "native short", ("handoff.pxd _run_line", "_give_back(h, op)")),
+    row(
+        "a gather of up to n ends with nothing",
+        "native short",
+        ("handoff.pxd _run_get", "op.up_to and op.done > 0", "op.up_to"),
+    ),
+    row(
+        "nobody acts for those behind one whose time ran out",
+        "native behind",
+        ("handoff.pxd hand_leave", "_flush(h, which, random)"),
+        ("handoff.pxd hand_leave", "hand_settle(h, random)"),
+    ),
+    # ---- closing
+    row("a close seals nothing", "native short", ("handoff.pxd _mark_closed", "_store_seal(h)")),
+    row(
+        "a close that cancels doesn't reach the lines",
+        "native crowd",
+        ("handoff.pxd hand_cancel", "hand_settle(h, random)"),
+    ),
+    row(
+        "a row goes in after the seal",
+        "native closing",
+        ("ring.pxd _fifo_put", "ahead == 0 and <uint32_t>(x & TOKEN_MASK) == SEAL", "False"),
+    ),
+    row("a close doesn't seal a bag", "native shuffled", ("handoff.pxd _store_seal", "h.sealed = 1")),
+    row(
+        "a put that found the seal says that it is done",
+        "native closing",
+        ("handoff.pxd put_try", "HAND_CLOSED if rc == RING_SEALED else HAND_BUSY", "HAND_DONE"),
+    ),
+    row(
+        "a ring that is grown out of isn't sealed",
+        "native growing",
+        ("handoff.pxd _store_grow", "fifo_seal(<FifoRing*>old)"),
+    ),
+    # ---- telling each other
+    row("who joins a line doesn't look", "native balanced", ("handoff.pxd hand_wait", "hand_settle(h, random)")),
+    row("word that is left is not looked for again", "native balanced", ("handoff.pxd _flush", "True", "not moved")),
+    row(
+        "what one side let in is not told the other",
+        "native balanced",
+        ("handoff.pxd hand_settle", "moved = _flush(h, SIDE_PUT, random) or moved", "_flush(h, SIDE_PUT, random)"),
+    ),
+    row("nobody is woken", "native one_by_one", ("handoff.pxd _flush", "futex_wake(wakes[i], 1)")),
+    # ---- bags
+    row("a shuffle keeps nothing back", "native shuffled", ("handoff.pxd _bag_pop", "0 if h.sealed else h.least", "0")),
+    row("rows are not given back to a bag", "native shuffled", ("handoff.pxd _bag_return", "_bag_put(h, ...")),
+    row(
+        "of equal priorities the last comes first",
+        "native prioritised",
+        ("handoff.pxd _before", "a.number < b.number", "a.number > b.number"),
+    ),
+    row(
+        "rows are put between those of a priority queue's gather",
+        "native sorted_gathers",
+        ("handoff.pxd _run_get", "h.store == STORE_PRIORITY and count >= op.n", "False"),
+    ),
+    # ---- slots
+    row(
+        "the stack of free slots counts no changes",
+        "native churn",
+        ("pool.pxd pool_push", "((head >> 32) + 1)", "head >> 32"),
+        # It shows when others take and give back while a thread sleeps here.
+        (
+            "pool.pxd pool_pop",
+            "below = ...",
+            "below = head >> 32 << 32 | pool_next(p, top - 1).load(kRelaxed); qc_nap()",
+        ),
+    ),
+    row(
+        "a slot is free before it is copied",
+        "python wide",
+        ("queues.pyx dequeue_many", "got = op.done", "got = op.done; self._release(op.tokens, got)"),
+        ("queues.pyx dequeue_many", "self._release(op.tokens, got)"),
+    ),
+    row(
+        "a put of many that times out frees the slots that are in",
+        "python short",
+        (
+            "queues.pyx enqueue_many",
+            "self._release(op.tokens + op.done, filled - op.done)",
+            "self._release(op.tokens, filled)",
+        ),
+    ),
+    row(
+        "a put that times out frees no slot, one that waited frees its own",
+        "python short",
+        ("queues.pyx _put", "self._release(tokens + op.done, n - op.done)", "self._release(tokens, op.done)"),
+    ),
+    # ---- the classes
+    row(
+        "what came in the last moment is a timeout all the same",
+        "python hurried",
+        (
+            "queues.pyx _wait",
+            "rc = hand_leave(self.hand, which, self.random, op)",
+            "hand_leave(self.hand, which, self.random, op)",
+        ),
+    ),
+    row(
+        "a put tells nobody",
+        "python one_by_one",
+        ("queues.pyx enqueue", "rc == HAND_DONE and hand_unsettled(self.hand)", "False"),
+    ),
+    row(
+        "a get tells nobody",
+        "python filled",
+        ("queues.pyx dequeue", "rc == HAND_DONE and hand_unsettled(self.hand)", "False"),
+    ),
+]
+
+# In front of a file's first declaration.
+SWITCH = f'''cdef extern from *:
+    """
+    #ifndef QC_MUTANT
+    #define QC_MUTANT
+    #include <cstdlib>
+    #include <unistd.h>
+    static const int qc_mutant = std::atoi(std::getenv("{VARIABLE}"));
+    static inline void qc_nap() {{
+      static thread_local unsigned calls = 0;
+      if (++calls % 64 == 0) usleep(20);
+    }}
+    #endif
+    """
+    const int qc_mutant
+    void qc_nap() noexcept nogil
+
+'''
+
+
+def _function(lines: list[str], name: str) -> range:
+    """Return where the body of a function lies."""
+    heads = [i for i, text in enumerate(lines) if re.match(rf" *(cdef|cpdef|def) [^(=]*\b{name}\(", text)]
+    if len(heads) != 1:
+        raise Stale(f"{len(heads)} functions {name}")
+    begin = heads[0]
+    indent = len(lines[begin]) - len(lines[begin].lstrip())
+    end = begin + 1
+    while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" " * (indent + 1))):
+        end += 1
+    return range(begin + 1, end)
+
+
+def mutated(file: str, text: str, mutants: list[Mutant]) -> str:
+    """Return a file's text in which each mistake is a choice, by the mutant's number, from 1 on."""
+    lines = text.split("\n")
+    statements: dict[int, list[tuple[int, str]]] = {}
+    expressions: dict[tuple[int, str], list[tuple[int, str]]] = {}
+    for number, one in enumerate(mutants, 1):
+        for edit in one.edits:
+            name, function = edit.place.split()
+            if name != file:
+                continue
+            wanted = edit.text.removesuffix(REST)
+            found = [i for i in _function(lines, function) if wanted in lines[i]]
+            if len(found) != 1 or lines[found[0]].count(wanted) != 1:
+                raise Stale(f"{one.name}: {edit.text!r} is {len(found)} times in {edit.place}")
+            at = found[0]
+            code = lines[at].split("  #")[0].strip()
+            if code == wanted or (code.startswith(wanted) and edit.text.endswith(REST)):
+                statements.setdefault(at, []).append((number, edit.wrong))
+            else:
+                expressions.setdefault((at, edit.text), []).append((number, edit.wrong))
+    for (at, original), choices in expressions.items():
+        made = original
+        for number, text in choices:
+            # Of a condition that is dropped no conditional expression: of mixed types it would be a Python object.
+            dropped = f"(qc_mutant != {number} and ({made}))"
+            made = dropped if text == "False" else f"(({text}) if qc_mutant == {number} else ({made}))"
+        lines[at] = lines[at].replace(original, made)
+    for at, choices in statements.items():
+        indent = " " * (len(lines[at]) - len(lines[at].lstrip()))
+        chain = "".join(
+            f"{indent}{'el' if i else ''}if qc_mutant == {number}:\n{indent}    {text}\n"
+            for i, (number, text) in enumerate(choices)
+        )
+        lines[at] = f"{chain}{indent}else:\n    {lines[at]}"
+    first = next(i for i, line in enumerate(lines) if line.startswith(("cdef ", "ctypedef ")))
+    return "\n".join(lines[:first]) + "\n" + SWITCH + "\n".join(lines[first:])
+
+
+BUILD = f"""
+import setup
+from setuptools import Distribution
+wanted = [one for one in setup.extensions() if one.name.rpartition(".")[2] in {EXTENSIONS!r}]
+command = setup.build_ext(Distribution({{"ext_modules": wanted}}))
+command.build_lib = command.build_temp = "built"
+command.ensure_finalized()
+command.run()
+"""
+
+
+def build(package: Path, folder: Path, mutants: list[Mutant]) -> Path:
+    """Make a package in a folder, like this one but for the mutants; return what to put on Python's path."""
+    shutil.copytree(ROOT / "src", folder / "src")
+    shutil.copy(ROOT / "setup.py", folder)
+    for file in sorted({edit.place.split()[0] for one in mutants for edit in one.edits}):
+        path = folder / CORE / file
+        path.write_text(mutated(file, path.read_text(encoding="utf-8"), mutants), encoding="utf-8")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "QUEUECORE"))}
+    subprocess.run(
+        [sys.executable, "-c", BUILD], cwd=folder, env=environment | {"QUEUECORE_TESTING": "1"}, check=True, timeout=300
+    )
+    tree = folder / "tree"
+    shutil.copytree(package, tree / "queuecore", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(folder / "built" / "queuecore", tree / "queuecore", dirs_exist_ok=True)
+    return tree

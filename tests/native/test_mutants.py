@@ -1,0 +1,77 @@
+"""Mistakes in the queues' native code: the judge of concurrent histories must find every one of them.
+
+Each runs in a process of its own on one copy of the package (mutants.py), until the first history that no queue can
+have, the first call that never ends, or the first wrong count. The same copy without a mistake passes the same runs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mutants import MUTANTS, ROOT, VARIABLE, Edit, Mutant, Stale, build, mutated  # noqa: E402
+
+sys.path.pop(0)
+
+spec = importlib.util.find_spec("queuecore")
+PACKAGE = Path(spec.origin).parent if spec and spec.origin else None
+if PACKAGE != ROOT / "queuecore" or os.environ.get("QUEUECORE_SANITIZED_TREE"):
+    pytest.skip("for the package that is built here", allow_module_level=True)
+
+# Until a call that should be over counts as one that never will be. Long where nothing may go wrong.
+SHORTLY, LONG = 1, 20
+ROUNDS, ROUNDS_WITHOUT = 3000, 40
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(PACKAGE, tmp_path_factory.mktemp("mutants"), MUTANTS)
+
+
+def searched(tree: Path, number: int, threads: str, workload: str, patience: float, rounds: int):
+    """Return what is wrong in the histories of one mutant; 0 is none."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "QUEUECORE"))}
+    environment |= {VARIABLE: str(number), "PYTHONPATH": f"{tree}{os.pathsep}{ROOT / 'tests'}"}
+    arguments = [threads, workload, str(tree), str(patience), str(rounds)]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "helpers.histories", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=50,
+        )
+    except subprocess.TimeoutExpired:
+        return "nothing came to an end"
+    assert done.stdout, f"{done.returncode}\n{done.stderr}"
+    return json.loads(done.stdout)
+
+
+@pytest.mark.watchdog(300)
+@pytest.mark.parametrize("runs", sorted({(one.threads, one.workload) for one in MUTANTS}), ids=" ".join)
+def test_the_copy_without_a_mistake_passes(tree, runs):
+    assert searched(tree, 0, *runs, LONG, ROUNDS_WITHOUT) is None
+
+
+@pytest.mark.parametrize("number", range(1, len(MUTANTS) + 1), ids=lambda number: MUTANTS[number - 1].name)
+def test_a_mistake_is_found(tree, number):
+    one = MUTANTS[number - 1]
+    assert searched(tree, number, one.threads, one.workload, SHORTLY, ROUNDS) is not None
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [("a.pxd f", "x = 1"), ("a.pxd g", "y = 2"), ("a.pxd h", "x = 1"), ("a.pxd g", "z")],
+    ids=["twice", "not there", "no such function", "twice in a line"],
+)
+def test_a_mistake_that_fits_nowhere_is_an_error(place, text):
+    source = "cdef int f():\n    x = 1\n    x = 1  # again\n\n\ncdef int g():\n    x = z + z\n    return x\n"
+    with pytest.raises(Stale):
+        mutated("a.pxd", source, [Mutant("a mistake", "native", "short", (Edit(place, text),))])
