@@ -83,9 +83,10 @@ MUTANTS = [
     ),
     # ---- the count of places
     row(
-        "a line has a place too many",
+        "there is a place too many",
         "native short",
-        ("handoff.pxd _run_put", "used >= h.capacity", "used > h.capacity"),
+        ("handoff.pxd _has_room", "used < h.capacity", "used <= h.capacity"),
+        ("handoff.pxd hand_init", "<uint32_t>h.ring_rows", "<uint32_t>(h.ring_rows + 1)"),
     ),
     row(
         "a get gives its place back twice",

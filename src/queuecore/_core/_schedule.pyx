@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memset
 from queuecore._core.handoff cimport (
-    H1, H10, H11, H14, H15, H16, H2, H3, H4, H5, H6, H7, H8, H9, HAND_BUSY, HAND_CANCELLED, HAND_CLOSED,
+    H1, H10, H11, H15, H16, H2, H3, H4, H5, H6, H7, H8, H9, HAND_BUSY, HAND_CANCELLED, HAND_CLOSED,
     HAND_DONE, HAND_SLICE, L1, L3, L4, L5, L6, L7, L8, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
     BagRow, FrontRun, Hand, Op, _store_pop, _used, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_return,
     hand_settle, hand_size, hand_unsettled, hand_wait, put_try)
@@ -52,7 +52,7 @@ EDGES = {
     "R12": R12, "V1": V1, "V2": V2, "V3": V3, "V4": V4, "W1": W1, "W2": W2, "W3": W3, "W4": W4, "P1": P1, "P3": P3,
     "N1": N1, "N2": N2, "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4,
     "B5": B5, "B6": B6, "B7": B7, "F1": F1, "F2": F2, "F3": F3, "F4": F4, "Q1": Q1, "Q2": Q2, "H1": H1, "H2": H2, "H3": H3, "H4": H4, "H5": H5, "H6": H6, "H7": H7, "H8": H8, "H9": H9,
-    "H10": H10, "H11": H11, "H14": H14, "H15": H15, "H16": H16, "L1": L1, "L3": L3, "L4": L4, "L5": L5, "L6": L6,
+    "H10": H10, "H11": H11, "H15": H15, "H16": H16, "L1": L1, "L3": L3, "L4": L4, "L5": L5, "L6": L6,
     "L7": L7, "L8": L8, "membarrier": kMembarrier}
 
 ANSWERS = {RING_OK: "ok", RING_EMPTY: "empty", RING_FULL: "full", RING_SEALED: "sealed"}
@@ -941,8 +941,8 @@ cdef int _hand_left(HandTrial* t) noexcept nogil:
             return 43
     if h.tickets.load(kRelaxed) & 1 or _used(h.tickets.load(kRelaxed), h.pushed.load(kRelaxed)) != 0:
         return 44
-    if t.capacity > 0 and (h.ring_count > 1 or (h.undone.load(kRelaxed) != 0 and not t.closing)):
-        return 48  # a row with a ticket found no room
+    if t.capacity > 0 and h.ring_count > 1:
+        return 48  # a queue with a bound has grown
     left = hand_size(h)
     while run != NULL:
         for i in range(run.at, run.n):

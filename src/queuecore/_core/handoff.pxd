@@ -5,9 +5,10 @@
 # side's *turn*; while nobody does, single operations go past it without any lock. Whoever changes something lets those in line act, for
 # them (hand_settle): a thread is woken when its operation is over, and not to find out whether it may begin.
 #
-# put_try, get_try: any thread, never wait; hand_settle follows. hand_wait: any thread, a slice of time; the caller comes again with the
+# put_try, get_try: any thread, never wait; hand_settle follows, or, after HAND_BUSY, hand_wait. hand_wait: any thread, a slice of time; the caller comes again with the
 # same operation until it is over, or leaves by hand_leave. hand_cancel: any thread, never waits.
-#   I1  tickets - returned = rows that count against the capacity. A ticket is taken before its row is pushed and returned when the row
+#   I1  tickets - returned = rows that count against the capacity, and in a FIFO at most one more, for which its ring may have no place
+#       (_has_room says why): its thread gives that ticket back, and waits in line. A ticket is taken before its row is pushed and returned when the row
 #       is claimed. tickets - pushed = rows on their way: their threads are between two instructions, and wait for nothing.
 #   I2  A side's turn is taken exactly while its line is not empty or rows stand at its front. Operations in line, front rows and what
 #       is under the turn are touched only with the side's lock held.
@@ -17,9 +18,8 @@
 #   I5  Whoever makes a change that an operation in line may wait for looks for lines afterwards; whoever joins a line looks for
 #       changes afterwards (a Dekker pair of fences, L1). Whoever finds a side's lock taken leaves word (`dirty`), and its holder
 #       looks again after giving it back (L3).
-# Progress: put_try and get_try of a FIFO store are lock-free while no line exists, if its capacity is not 1 (a thread that
-# stops with the only ticket holds up both sides); of a bag they hold its lock for a few instructions. hand_settle never
-# waits for a side's lock. Everything that waits is blocking.
+# Progress: put_try and get_try of a FIFO store are lock-free while no line exists; of a bag they hold its lock for a few
+# instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
 # Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Shavit and
 # others, SPAA 2010); ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -30,7 +30,7 @@ from queuecore._core.platform cimport (
     order)
 from queuecore._core.random cimport Philox, philox_next
 from queuecore._core.ring cimport (
-    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_free, fifo_init, fifo_pop, fifo_push, fifo_seal,
+    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_free, fifo_init, fifo_pop, fifo_push, fifo_seal, fifo_size,
     fifo_turn_give, fifo_turn_take)
 
 cdef enum:
@@ -66,7 +66,6 @@ cdef enum:
     H9 = 47
     H10 = 48
     H11 = 49
-    H14 = 50
     H15 = 51
     H16 = 52
     L1 = 53
@@ -138,6 +137,7 @@ cdef extern from *:
       Side side[2];
       Atomic<int64_t> high_water;
       FrontRun* front;     // under the getting side's lock
+      Atomic<int64_t> front_rows;
       // FIFO: pushes go to the last ring, pops come from an earlier one until that is drained.
       alignas(kLine) Atomic<void*> head_ring;
       alignas(kLine) Atomic<void*> tail_ring;
@@ -205,6 +205,7 @@ cdef extern from *:
         Side side[2]
         Atomic[int64_t] high_water
         FrontRun* front
+        Atomic[int64_t] front_rows
         Atomic[RingPtr] head_ring
         Atomic[RingPtr] tail_ring
         void* rings[24]
@@ -407,14 +408,34 @@ cdef inline int64_t _used(uint64_t tickets, uint64_t returned) noexcept nogil:
     return <int64_t>((tickets >> 1) - returned << 1) >> 1
 
 
-cdef inline int64_t hand_size(Hand* h) noexcept nogil:
-    # Rows in the queue; may be stale when it is read. The older number is read first, so it is never negative.
+cdef inline int64_t _counted(Hand* h) noexcept nogil:
+    # The older number is read first, so it is never negative.
     cdef uint64_t returned = h.returned.load(order(H16, kAcquire))  # H16 acquire: pairs with H15; the tickets of these rows
     return _used(h.tickets.load(kRelaxed), returned)  # relaxed: H16 keeps it after the load above
 
 
+cdef inline int64_t hand_size(Hand* h) noexcept nogil:
+    # Rows in the queue; may be stale when it is read. A ticket without a place is none of them; rows that came back may be too many.
+    cdef int64_t size = _counted(h)
+    if 0 <= h.capacity < size and h.store == STORE_FIFO and h.front_rows.load(kRelaxed) == 0:  # relaxed: as stale as the rest
+        return h.capacity
+    return size
+
+
+cdef inline bint _has_room(Hand* h, int64_t used) noexcept nogil:
+    # Whether a ticket may be taken where `used` count. In a FIFO one more than there are places, while the ring has one: a thread that
+    # stops with a ticket and without a place (before its push, or after its pop) holds up nobody, then. The ring is exact. Rows at the
+    # front aren't in it, so not while there are any.
+    if h.capacity < 0 or used < h.capacity:
+        return True
+    return (used == h.capacity and h.store == STORE_FIFO and h.front_rows.load(kRelaxed) == 0  # relaxed: of rows that come back now, it may miss one
+            and fifo_size(<FifoRing*>h.head_ring.load(kRelaxed)) < h.capacity)  # relaxed: a bounded queue has one ring
+
+
 cdef inline void _note_depth(Hand* h, int64_t depth) noexcept nogil:
     cdef int64_t most = h.high_water.load(kRelaxed)  # relaxed: a statistic
+    if 0 <= h.capacity < depth:  # a ticket without a place
+        depth = h.capacity
     while depth > most:
         if h.high_water.compare_exchange_weak(most, depth, kRelaxed, kRelaxed):
             return
@@ -427,7 +448,7 @@ cdef inline int _admit(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef int rc = _store_push(h, token, key)
     if rc != RING_OK:
         h.undone.fetch_add(1, kRelaxed)  # relaxed: a statistic
-        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14 and H16
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H16
     h.pushed.fetch_add(1, kRelaxed)  # relaxed: _quiet says why
     return rc
 
@@ -442,8 +463,8 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     while True:
         if x & 1:
             return HAND_BUSY
-        used = _used(x, h.returned.load(order(H14, kAcquire)))  # H14 acquire: pairs with H15; the place is free
-        if h.capacity >= 0 and used >= h.capacity:
+        used = _used(x, h.returned.load(kRelaxed))  # relaxed: whether there is a place, the store says when it is pushed
+        if not _has_room(h, used):
             return HAND_BUSY
         # H3 acquire: pairs with H2; the ring that a grower put in place
         if h.tickets.compare_exchange_weak(x, x + 2, order(H3, kAcquire), kRelaxed):
@@ -458,7 +479,7 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
 cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil:
     cdef int rc = _store_pop(h, random, token, False)
     if rc == RING_OK:
-        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14 and H16
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H16
         return HAND_DONE
     return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY
 
@@ -517,8 +538,8 @@ cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
     if op.n > 1 and not _quiet(h):  # else a row that is on its way could come between these
         return HAND_BUSY
     while op.done < op.n:
-        used = hand_size(h)
-        if h.capacity >= 0 and used >= h.capacity:
+        used = _counted(h)
+        if not _has_room(h, used):
             return HAND_BUSY
         h.tickets.fetch_add(2, kRelaxed)  # relaxed: the turn orders it
         rc = _admit(h, op.tokens[op.done], 0 if op.keys == NULL else op.keys[op.done])
@@ -528,7 +549,7 @@ cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
             moved[0] = True
         elif rc == RING_SEALED:
             return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED
-        elif not _quiet(h):
+        elif h.capacity >= 0 or not _quiet(h):
             return HAND_BUSY
         elif not _store_grow(h):
             return HAND_NO_MEMORY
@@ -544,6 +565,7 @@ cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
         op.run.n = op.done
         op.run.next = h.front
         h.front = op.run
+        h.front_rows.fetch_add(op.done, kRelaxed)  # relaxed: _has_room says why
         op.run = NULL
     elif not _bag_return(h, op):
         return  # no memory: the rows stay with the operation, whose thread says so
@@ -584,6 +606,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
         if run != NULL:
             op.tokens[op.done] = run.tokens[run.at]
             run.at += 1
+            h.front_rows.fetch_sub(1, kRelaxed)  # relaxed: as above
             if run.at == run.n:
                 h.front = run.next
                 free(run)
@@ -594,7 +617,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
             if rc != RING_OK:
                 return HAND_BUSY
         op.done += 1
-        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14 and H16
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H16
         moved[0] = True
     return HAND_DONE
 
