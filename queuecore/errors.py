@@ -150,7 +150,15 @@ class DtypeError(InvalidArgumentError, TypeError):
 
 
 class CsvError(InvalidArgumentError):
-    """A line of CSV that doesn't parse."""
+    """A line of CSV that doesn't parse.
+
+    Attributes
+    ----------
+    field : int or None
+        Index of the bad field in its record, where it is one field that is bad.
+    """
+
+    field: int | None = None
 
 
 class ProtoError(InvalidArgumentError):

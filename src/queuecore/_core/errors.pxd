@@ -14,6 +14,8 @@ cdef enum:
     CODE_EXHAUSTED = 8
     CODE_INTERNAL = 9
     CODE_RESUME = 10
+    CODE_CSV = 50
+    CODE_TOO_LARGE = 51
 
 cdef enum:
     # sentences
@@ -31,6 +33,14 @@ cdef enum:
     WHAT_THREAD = 12
     WHAT_THROWN = 13
     WHAT_RESUME_FILES = 14
+    # CSV. a: the line; b: number of a field, with the kind of its column in the high half where it isn't valid
+    WHAT_CSV_FIELDS = 140     # b: fields of the row, with those expected in the high half
+    WHAT_CSV_MISSING = 141
+    WHAT_CSV_NUMBER = 142
+    WHAT_CSV_BARE = 143
+    WHAT_CSV_QUOTE = 144
+    WHAT_CSV_OPEN = 145
+    WHAT_CSV_LONG = 146       # b: the limit
 
 cdef enum:
     STAGE_NONE = 0

@@ -21,6 +21,8 @@ _CLASSES = {
     CODE_EXHAUSTED: _errors.ResourceExhaustedError,
     CODE_INTERNAL: _errors.InternalError,
     CODE_RESUME: _errors.ResumeMismatchError,
+    CODE_CSV: _errors.CsvError,
+    CODE_TOO_LARGE: _errors.RecordTooLargeError,
 }
 
 _STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_RUNNER: "runner"}
@@ -66,14 +68,33 @@ cdef str _sentence(const Fault* f, str name):
         return f"cannot start native thread number {f.a}: {os.strerror(f.err)}. Use fewer threads (num_threads)"
     if f.what == WHAT_RESUME_FILES:
         return (f"the first {f.a} files are not those of the saved state: a size or modification time differs")
+    if WHAT_CSV_FIELDS <= f.what <= WHAT_CSV_LONG:
+        return f"{name}, line {f.a}" + _csv_sentence(f)
     return "a native thread ended by a C++ exception"
+
+
+cdef str _csv_sentence(const Fault* f):
+    column = f.b & 0xFFFFFFFF
+    if f.what == WHAT_CSV_FIELDS:
+        return f": expected {f.b >> 32} fields, got {column}"
+    if f.what == WHAT_CSV_MISSING:
+        return f", column {column + 1}: a value is required here"
+    if f.what == WHAT_CSV_NUMBER:
+        return f", column {column + 1}: not a valid {('float32', 'float64', 'int32', 'int64')[f.b >> 32]}"
+    if f.what == WHAT_CSV_BARE:
+        return f", column {column + 1}: a quote inside a field that is not quoted"
+    if f.what == WHAT_CSV_QUOTE:
+        return f", column {column + 1}: a quote inside a quoted field that is not doubled, or text after the closing one"
+    if f.what == WHAT_CSV_OPEN:
+        return f", column {column + 1}: the quote that opens here is never closed"
+    return f": a row of more than {f.b} bytes. Is a quote not closed? Otherwise raise max_record_bytes"
 
 
 cdef object fault_error(const Fault* fault, object path):
     # path: bytes or None. The exception that says what `fault` recorded; the caller raises it.
     name = None if path is None else os.fsdecode(path)
     shown = "" if name is None else repr(name)
-    return _CLASSES[<int>fault.code](
+    error = _CLASSES[<int>fault.code](
         _sentence(fault, shown),
         errno=fault.err or None,
         path=name,
@@ -81,3 +102,6 @@ cdef object fault_error(const Fault* fault, object path):
         record=fault.record if fault.record >= 0 else None,
         stage=_STAGES.get(<int>fault.stage),
     )
+    if WHAT_CSV_MISSING <= fault.what <= WHAT_CSV_OPEN:
+        error.field = fault.b & 0xFFFFFFFF
+    return error
