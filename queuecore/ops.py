@@ -81,17 +81,14 @@ def _strings(label: str, value: Any) -> bytes | np.ndarray:
     """Return bytes, or an object array of them."""
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         return value.encode() if isinstance(value, str) else bytes(value)
-    array = np.asarray(value)
-    if array.dtype.kind == "U" or (array.dtype.kind == "O" and any(isinstance(one, str) for one in array.flat)):
-        array = np.array([one.encode() if isinstance(one, str) else one for one in array.flat], object).reshape(
-            array.shape
-        )
-    if array.dtype.kind == "S":
-        array = array.astype(object)
-    if array.size == 0:
-        array = array.astype(object)
-    if array.dtype != object or not all(isinstance(one, bytes) for one in array.flat):
+    # Lists as objects: NumPy's own strings of bytes have no NUL bytes at their end.
+    array = np.asarray(value, object) if isinstance(value, (list, tuple)) else np.asarray(value)
+    flat = [one.encode() if isinstance(one, str) else one for one in array.flat]
+    if not all(isinstance(one, bytes) for one in flat):
         raise DtypeError(f"{label}: expected bytes, or an array or list of them, got {array.dtype}")
+    strings = np.empty(len(flat), object)
+    strings[:] = [bytes(one) for one in flat]
+    array = strings.reshape(array.shape)
     return array if array.ndim else array.item()
 
 
@@ -396,9 +393,12 @@ def _csv_default(index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]
             dtype = np.dtype(np.float32)
         elif dtype == np.int64:
             dtype = np.dtype(np.int32)
-    item = None if array.size == 0 else array.reshape(-1)[0]
-    if dtype.kind in "SUO" and (item is None or isinstance(item, (bytes, str))):
-        return BYTES, item.encode() if isinstance(item, str) else None if item is None else bytes(item)
+    item = array.reshape(-1)[0] if array.size else None
+    if dtype.kind in "SUO":
+        if isinstance(item, (bytes, str)):
+            return BYTES, item.encode() if isinstance(item, str) else bytes(item)
+        if array.size == 0:
+            return BYTES, None
     dtype = dtype.newbyteorder("=")
     if dtype not in _CSV_KINDS:
         raise DtypeError(f"{label} must be a float32, float64, int32, int64 or bytes, not {dtype}")
