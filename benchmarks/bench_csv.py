@@ -1,7 +1,7 @@
 """CSV text into columns: rows per second of one thread, from memory to memory, beside other readers on the same bytes.
 
-The loop is native and lives in the core's test hooks (``QUEUECORE_TESTING=1`` builds them): it parses blocks of 256 KiB into
-the rows of one float32 table. pyarrow reads into columns of its own, with one thread.
+The loop is native and lives in the core's test hooks (``QUEUECORE_TESTING=1`` builds them): it parses blocks of 256 KiB
+into the rows of one float32 table. pyarrow reads into columns of its own, with one thread.
 """
 
 from __future__ import annotations

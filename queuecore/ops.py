@@ -197,7 +197,8 @@ def decode_raw(
         dtype = dtype.newbyteorder(">")
     if fixed_length is not None and (fixed_length <= 0 or fixed_length % dtype.itemsize):
         raise InvalidArgumentError(
-            f"decode_raw: fixed_length must be a positive multiple of the item's {dtype.itemsize} bytes, not {fixed_length}"
+            f"decode_raw: fixed_length must be a positive multiple of the item's {dtype.itemsize} bytes, "
+            f"not {fixed_length}"
         )
     stage = _decode_numbers(dtype, fixed_length)
     return stage if input_bytes is None else _eager("decode_raw", stage, input_bytes)[0]
@@ -317,9 +318,9 @@ def decode_csv(
     Raises
     ------
     CsvError
-        If a record has another number of fields, a quote where none may be, or a newline outside of quotes; or a field is
-        required and empty, no number, or out of an integer's range. `record` is its index in the batch, `field` that of
-        the column.
+        If a record has another number of fields, a quote where none may be, or a newline outside of quotes; or a field
+        is required and empty, no number, or out of an integer's range. `record` is its index in the batch, `field` that
+        of the column.
     DtypeError
         If a default has another type, or the input is no bytes.
     InvalidArgumentError
@@ -328,10 +329,10 @@ def decode_csv(
 
     Notes
     -----
-    Runs without the GIL. Numbers have their exact value: a float64 equals Python's ``float``, a float32 is the one nearest
-    to the decimal text. Floats may also be hexadecimal (as in C99), ``nan``, ``inf`` or ``infinity`` in any case; too large
-    ones become infinity. Blanks around numbers are passed over. Follows TensorFlow's ``io.decode_csv``, but takes
-    floats of any length, and no ``nan(...)``.
+    Runs without the GIL. Numbers have their exact value: a float64 equals Python's ``float``, a float32 is the one
+    nearest to the text. Floats may also be hexadecimal (as in C99), ``nan``, ``inf`` or ``infinity`` in any case; too
+    large ones become infinity. Blanks around numbers are passed over. Follows TensorFlow's ``io.decode_csv``, but takes
+    no ``nan(...)``.
 
     Examples
     --------

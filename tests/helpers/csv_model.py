@@ -15,7 +15,8 @@ BLANK = rb"[ \t\n\v\f\r]*"
 _EXPONENT = rb"([eE][+-]?[0-9]+)?"
 _DECIMAL = rb"([0-9]+\.?[0-9]*|\.[0-9]+)" + _EXPONENT
 _HEX = rb"0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?[0-9]+)?"
-FLOAT = re.compile(BLANK + rb"[+-]?(?:(?P<decimal>" + _DECIMAL + rb")|(?P<hex>" + _HEX + rb")|(?i:inf|infinity|nan))" + BLANK)
+_WORD = rb"(?i:inf|infinity|nan)"
+FLOAT = re.compile(BLANK + rb"[+-]?(?:(?P<decimal>" + _DECIMAL + rb")|(?P<hex>" + _HEX + rb")|" + _WORD + rb")" + BLANK)
 INTEGER = re.compile(BLANK + rb"[+-]?[0-9]+" + BLANK)
 
 
@@ -34,7 +35,7 @@ def nearest32(exact: Fraction) -> np.float32:
 
 
 def exact_value(text: bytes) -> Fraction | None:
-    """Return what a decimal or hexadecimal text stands for; `None`: it is no finite number, or too far away to write down."""
+    """Return what a text stands for; `None`: no finite number, or one too large or small to write down."""
     match = FLOAT.fullmatch(text)
     assert match is not None
     sign = -1 if text.strip().startswith(b"-") else 1

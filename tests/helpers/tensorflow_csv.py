@@ -1,7 +1,7 @@
 """TensorFlow's decode_csv, in a program of its own: reads a JSON list of calls and writes one of answers.
 
-A call: records (a list, or one string), defaults as [dtype, value or null], and options; strings are Latin-1 for bytes. An
-answer: [error class or null, its sentence, columns or null].
+A call: records (a list, or one string), defaults as [dtype, value or null], and options; strings are Latin-1 for
+bytes. An answer: [error class or null, its sentence, columns or null].
 """
 
 from __future__ import annotations

@@ -54,7 +54,9 @@ def same(kind, texts):
 
 digits = st.text("0123456789", max_size=25)
 long_digits = st.one_of(digits, st.text("0123456789", max_size=1000), st.text("09", max_size=400))
-exponents = st.one_of(st.just(""), st.builds("{}{}{}".format, st.sampled_from("eE"), st.sampled_from(["", "+", "-"]), st.integers(0, 450)))
+exponents = st.one_of(
+    st.just(""), st.builds("{}{}{}".format, st.sampled_from("eE"), st.sampled_from(["", "+", "-"]), st.integers(0, 450))
+)
 signs = st.sampled_from(["", "-", "+"])
 decimals = st.builds("{}{}{}{}{}".format, signs, long_digits, st.sampled_from(["", "."]), long_digits, exponents)
 
@@ -62,13 +64,17 @@ decimals = st.builds("{}{}{}{}{}".format, signs, long_digits, st.sampled_from(["
 @settings(max_examples=400, deadline=None)
 @given(st.lists(decimals, min_size=1, max_size=8))
 @example(["1e400", "-1e400", "1e-400", "-1e-400", "0e99999999999999999999", "1e-99999999999999999999"])
-@example(["9007199254740993", "9007199254740992.9999", "9007199254740993.0000000001", "16777217", "16777217.0000000001"])
+@example(
+    ["9007199254740993", "9007199254740992.9999", "9007199254740993.0000000001", "16777217", "16777217.0000000001"]
+)
 @example(["1.00000005960464477539062500000000000000000000001", "1.000000059604644775390625"])
 @example(["0." + "0" * 340 + "1", "1" + "0" * 340, "0" * 400 + "1", "0." + "0" * 1000, "." + "0" * 30 + "1e30"])
 @example(["2.2250738585072011e-308", "2.2250738585072014e-308", "4.9406564584124654e-324", "2.4703282292062327e-324"])
 @example(["3.4028235677973366e38", "3.4028235677973365e38", "1.7976931348623158e308", "1.7976931348623159e308"])
 @example(["1.40129846432481707e-45", "7.00649232162408535e-46", "7.0064923216240854e-46", "1.1754943508222875e-38"])
-@example(["12345678901234567890", "1234567890123456789012345678901234567890", "10000000000000000000", "9999999999999999999"])
+@example(
+    ["12345678901234567890", "1234567890123456789012345678901234567890", "10000000000000000000", "9999999999999999999"]
+)
 @pytest.mark.parametrize("kind", [FLOAT32, FLOAT64])
 def test_decimal_floats_are_exact(kind, texts):
     same(kind, [text.encode() for text in texts])
@@ -149,13 +155,19 @@ def test_the_numbers_of_most_files():
             st.text("0123456789abcdefABCDEF", max_size=24),
             st.sampled_from(["", "."]),
             st.text("0123456789abcdef", max_size=24),
-            st.one_of(st.just(""), st.builds("p{}".format, st.integers(-1200, 1200)), st.builds("P+{}".format, st.integers(0, 9))),
+            st.one_of(
+                st.just(""),
+                st.builds("p{}".format, st.integers(-1200, 1200)),
+                st.builds("P+{}".format, st.integers(0, 9)),
+            ),
         ),
         min_size=1,
         max_size=8,
     )
 )
-@example(["0x1.fffffefp127", "0x1.ffffffp127", "0x1p-150", "0x1.000001p-150", "0x0p99999999999999999999", "0x1p-9999999999"])
+@example(
+    ["0x1.fffffefp127", "0x1.ffffffp127", "0x1p-150", "0x1.000001p-150", "0x0p99999999999999999999", "0x1p-9999999999"]
+)
 @example(["0x1.00000100000000000000000000000000001", "0x1.00000100000000000000000000000000000", "0x1.000003"])
 @example(["0x1.00000000000008", "0x1.000000000000080000000001", "0x1.00000000000018", "0x.8p1", "0x.", "0xp1"])
 @pytest.mark.parametrize("kind", [FLOAT32, FLOAT64])

@@ -39,14 +39,67 @@ def call(records, defaults, **options):
     return {"records": records, "defaults": defaults, "options": options}
 
 
-NUMBERS = """1 -1 +1 -0 007 1.0 .5 1. . 1e3 1e 1e+ 1E-3 e5 nan -nan NaN inf -INFINITY +inf infin 0x10 0x1.8p3 0x.8 0x 0x.p1 0x1p
-0X1P+3 -0x1p-149 0x1.fffffep127 0x1.ffffffp127 1_0 2147483647 2147483648 -2147483648 -2147483649 9223372036854775807
-9223372036854775808 -9223372036854775808 -9223372036854775809 1e400 -1e400 1e-400 1e38 3.4028235677973366e38 1e39 1e-46 1d3 1f --1
-+-1 16777217 9007199254740993 0.1 123456.789 1e99999999999999 1e-99999999999999 00000000000000000000000000001""".split()
-NUMBERS += ["", " ", " 1", "1 ", "\t1\v", "1 2", "+ 1", "1e 5", "1\0", "\0" "1", "\0", '"1"', '"\n1\r"', '" 2"', '""', "\n\r3", "1\n"]
+NUMBERS = re.findall(
+    r"\S+",
+    """
+    1 -1 +1 -0 007 1.0 .5 1. . 1e3 1e 1e+ 1E-3 e5 nan -nan NaN inf -INFINITY +inf infin 0x10 0x1.8p3 0x.8 0x
+    0x.p1 0x1p 0X1P+3 -0x1p-149 0x1.fffffep127 0x1.ffffffp127 1_0 2147483647 2147483648 -2147483648
+    -2147483649 9223372036854775807 9223372036854775808 -9223372036854775808 -9223372036854775809 1e400 -1e400
+    1e-400 1e38 3.4028235677973366e38 1e39 1e-46 1d3 1f --1 +-1 16777217 9007199254740993 0.1 123456.789
+    1e99999999999999 1e-99999999999999 00000000000000000000000000001
+    """,
+)
+NUMBERS += [
+    "",
+    " ",
+    " 1",
+    "1 ",
+    "\t1\v",
+    "1 2",
+    "+ 1",
+    "1e 5",
+    "1\0",
+    "\01",
+    "\0",
+    '"1"',
+    '"\n1\r"',
+    '" 2"',
+    '""',
+    "\n\r3",
+    "1\n",
+]
 
-STRUCTURE = ["", ",", "a", "a,", "a,b", "a,b,c", '"a","b"', '"a,b",c', '"a""b",c', '"a"b,c', 'a"b,c', '"a" ,b', ' "a",b', '"a', 'a,"']
-STRUCTURE += ['a,"b""', '"""",""""', '"",""', "\n", "a,\n", "a,\nb", "\r\na,b", "a\nb,c", "a\rb,c", '"a\nb","\r"', "a,b\n", "NA,NA"]
+STRUCTURE = [
+    "",
+    ",",
+    "a",
+    "a,",
+    "a,b",
+    "a,b,c",
+    '"a","b"',
+    '"a,b",c',
+    '"a""b",c',
+    '"a"b,c',
+    'a"b,c',
+    '"a" ,b',
+    ' "a",b',
+    '"a',
+    'a,"',
+]
+STRUCTURE += [
+    'a,"b""',
+    '"""",""""',
+    '"",""',
+    "\n",
+    "a,\n",
+    "a,\nb",
+    "\r\na,b",
+    "a\nb,c",
+    "a\rb,c",
+    '"a\nb","\r"',
+    "a,b\n",
+    "NA,NA",
+]
 STRUCTURE += ['"NA",b', " NA,NA ", "a,\n,", '"a"\n,b', '"a","b"\n', "a|b", '"|"|b', "\0,\0", "é,ü"]
 
 
@@ -59,11 +112,13 @@ def calls():
         made += [call(text, [["S", None]], select_cols=[column]) for column in (0, 1, 2)]
     made.append(call([], [["int32", 1], ["S", "x"]]))
     made.append(call([["1,a", "2,b"], ["3,c", ",d"]], [["int64", 5], ["S", "x"]]))
-    made += [call("1,2", [["int32", 1]] * n, select_cols=cols) for n, cols in [(2, [0, 0]), (2, [1, 0]), (1, [-1]), (2, [0])]]
+    made += [
+        call("1,2", [["int32", 1]] * n, select_cols=cols) for n, cols in [(2, [0, 0]), (2, [1, 0]), (1, [-1]), (2, [0])]
+    ]
     made += [call("1,2", [["int32", 1]], field_delim=delim) for delim in ("", ",,")]
     rng = random.Random(5)
     pieces = ["1", "-2.5", "x", ",", ",", ",", '"', '""', "\n", "\r", " ", "NA", "|", "\0"]
-    fields = ["1", "-2", "30", "", "NA", '"4"', '""', ' 5', "\n6", "7.5", '"a,b"', '"a""b"']
+    fields = ["1", "-2", "30", "", "NA", '"4"', '""', " 5", "\n6", "7.5", '"a,b"', '"a""b"']
     for _ in range(int(os.environ.get("QUEUECORE_TENSORFLOW_HISTORIES", "6")) * 200):
         options = rng.choice(OPTIONS)
         if rng.random() < 0.2:
@@ -81,7 +136,15 @@ def calls():
     return made
 
 
-OPTIONS = [{}, {}, {"na_value": "NA"}, {"use_quote_delim": False}, {"field_delim": "|"}, {"field_delim": '"'}, {"field_delim": "\n"}]
+OPTIONS = [
+    {},
+    {},
+    {"na_value": "NA"},
+    {"use_quote_delim": False},
+    {"field_delim": "|"},
+    {"field_delim": '"'},
+    {"field_delim": "\n"},
+]
 
 
 def ours(one):
@@ -102,7 +165,10 @@ def ours(one):
 
 
 def without_nan_signs(columns):
-    return [[kind, shape, ["nan" if re.fullmatch("0000c0[7f]f|000000000000f8[7f]f", x) else x for x in flat]] for kind, shape, flat in columns]
+    return [
+        [kind, shape, ["nan" if re.fullmatch("0000c0[7f]f|000000000000f8[7f]f", x) else x for x in flat]]
+        for kind, shape, flat in columns
+    ]
 
 
 def test_every_answer_is_tensorflows():

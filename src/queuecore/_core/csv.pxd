@@ -5,7 +5,8 @@
 #
 # In a block (TensorFlow's CsvDataset), a row ends with LF, CR LF or a lone CR, or with the file. A field that begins with a quote may hold
 # delimiters, newlines and doubled quotes, and ends with a quote before a delimiter or the row's end. A quote elsewhere in a field is an
-# error. A blank line is a row with one empty field. A mark of UTF-8 (BOM) at the start of the file is no part of it.
+# error. A blank line is a row with one empty field. A mark of UTF-8 (BOM) at the start of the file is no part of it. The delimiter is no
+# newline, and no quote where there may be quotes: who makes a plan for files checks that.
 #
 # Rows without quotes and lone CRs go the fast way: kernels index some KiB of text, then each column of numbers is parsed for all its rows.
 # Any other row, and each one that isn't as it should be, goes the careful way, which knows all rules and all faults.

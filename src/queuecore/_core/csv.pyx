@@ -71,6 +71,8 @@ cdef class CsvFormat:
         cdef bytes initial
         if plan.columns != NULL:
             raise TypeError("a format can't be initialised twice")
+        if not columns or not 0 <= delim < 256:
+            raise ValueError("a format needs columns, and a byte between them")
         plan.columns = <CsvColumn*>calloc(max(len(columns), 1), sizeof(CsvColumn))
         if plan.columns == NULL:
             raise MemoryError

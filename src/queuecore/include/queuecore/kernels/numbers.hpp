@@ -6,22 +6,17 @@
 //      Software: Practice and Experience 51(8), 2021; that its product never leaves a doubt: N. Mushtak, D. Lemire, "Fast
 //      Number Parsing Without Fallback", 53(6), 2023. Of more than 19 digits it gets the first 19, then these and one more:
 //      if both round alike, so does all between them.
-//   3. The library's own conversion, which is exact for any number of digits.
+//   3. The C library's own conversion, for a text that has so many digits that these two differ.
 // Every function is given the text's first byte and the one after its last, reads nothing else, and has no state.
 #pragma once
 
-#include <charconv>
-#include <clocale>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <type_traits>
-
-#if !defined(__cpp_lib_to_chars)
-#include <locale.h>
-#endif
 
 namespace queuecore {
 
@@ -289,25 +284,26 @@ inline bool read_decimal(const Byte* p, const Byte* end, Decimal* d) noexcept {
   return true;
 }
 
-// What the library says of an unsigned decimal number.
+// What the C library, which is exact, says of an unsigned decimal number. `ten`: of its first 19 digits.
 template <class Real>
-__attribute__((noinline, cold)) inline Real library_decimal(const Byte* p, const Byte* end, bool large) noexcept {
-  Real value = 0;
-#if defined(__cpp_lib_to_chars)
-  std::from_chars_result done =
-      std::from_chars(reinterpret_cast<const char*>(p), reinterpret_cast<const char*>(end), value);
-  if (done.ec == std::errc::result_out_of_range) value = large ? std::numeric_limits<Real>::infinity() : 0;
-#else
-  (void)large;
-  static const locale_t c_locale = newlocale(LC_ALL_MASK, "C", nullptr);
-  char* text = static_cast<char*>(std::malloc(end - p + 1));
-  if (text == nullptr) return std::numeric_limits<Real>::quiet_NaN();
-  std::memcpy(text, p, end - p);
-  text[end - p] = 0;
-  value = sizeof(Real) == 4 ? Real(strtof_l(text, nullptr, c_locale)) : Real(strtod_l(text, nullptr, c_locale));
-  std::free(text);
-#endif
-  return value;
+__attribute__((noinline, cold)) inline Real library_decimal(const Byte* p, const Byte* end, int64_t ten) noexcept {
+  // No two neighbouring doubles have more than 767 digits halfway between them: of the rest counts only whether it is 0.
+  // Without a point, the text means the same in every locale.
+  constexpr int kEnough = 800;
+  char text[kEnough + 32];
+  int n = 0;
+  bool rest = false;
+  for (; p < end && (is_digit(*p) || *p == '.'); ++p) {
+    if (*p == '.' || (n == 0 && *p == '0')) continue;
+    if (n < kEnough) {
+      text[n++] = char(*p);
+    } else {
+      rest |= *p != '0';
+    }
+  }
+  if (rest) text[n++] = '1';
+  std::snprintf(text + n, 32, "e%lld", static_cast<long long>(ten + 19 - n));
+  return sizeof(Real) == sizeof(float) ? Real(std::strtof(text, nullptr)) : Real(std::strtod(text, nullptr));
 }
 
 template <class Real>
@@ -321,7 +317,7 @@ inline bool parse_decimal(const Byte* p, const Byte* end, bool negative, Real* o
   }
   BitsOf<Real> bits = round_decimal<Real>(d.digits, d.ten);
   if (d.more && bits != round_decimal<Real>(d.digits + 1, d.ten)) {
-    Real value = library_decimal<Real>(p, end, d.ten > 0);
+    Real value = library_decimal<Real>(p, end, d.ten);
     *out = negative ? -value : value;
     return true;
   }
