@@ -165,53 +165,119 @@ constexpr CloseGap close_gap() {
 
 alignas(64) inline constexpr CloseGap kCloseGap = close_gap();
 
-// Up to 16 characters before `end`: an optional minus, digits, a point somewhere between, behind or before them.
-// False: it is something else. *fraction: how many of the digits follow the point.
-QC_TARGET inline bool short_number(const Byte* end, unsigned length, bool negative, uint64_t* digits,
-                                   unsigned* fraction) noexcept {
-  __m128i text = _mm_loadu_si128(reinterpret_cast<const __m128i*>(end - 16));
-  __m128i value = _mm_sub_epi8(text, _mm_set1_epi8('0'));
-  unsigned is_digit = unsigned(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(value, _mm_set1_epi8(9)), value)));
-  length -= negative;
-  unsigned others = ~is_digit & (0xffffu << (16 - length)) & 0xffff;
-  unsigned point = 16;
-  *fraction = 0;
-  if (others != 0) {
-    point = unsigned(__builtin_ctz(others));
-    *fraction = 15 - point;
-    --length;
-    if ((others & (others - 1)) != 0 || end[int(point) - 16] != '.') return false;
-    value = _mm_and_si128(value, _mm_loadu_si128(reinterpret_cast<const __m128i*>(kLastBytes + length + 1)));
-  } else {
-    value = _mm_and_si128(value, _mm_loadu_si128(reinterpret_cast<const __m128i*>(kLastBytes + length)));
-  }
-  if (length == 0) return false;
-  value = _mm_shuffle_epi8(value, _mm_load_si128(reinterpret_cast<const __m128i*>(kCloseGap.row[point])));
+// The value of sixteen bytes 0 to 9.
+QC_TARGET __attribute__((always_inline)) inline uint64_t sixteen_digits(__m128i value) noexcept {
   value = _mm_maddubs_epi16(value, _mm_set1_epi16(10 | 1 << 8));
   value = _mm_madd_epi16(value, _mm_set1_epi32(100 | 1 << 16));
   value = _mm_packus_epi32(value, value);
   value = _mm_madd_epi16(value, _mm_set1_epi32(10000 | 1 << 16));
   uint64_t halves = uint64_t(_mm_cvtsi128_si64(value));
-  *digits = (halves & 0xffffffff) * 100000000 + (halves >> 32);
-  return true;
+  return (halves & 0xffffffff) * 100000000 + (halves >> 32);
 }
 
-inline bool finish(uint64_t digits, unsigned fraction, bool negative, double* out) noexcept {
-  double x = double(int64_t(digits)) / kTens[fraction];
-  *out = negative ? -x : x;
-  return digits <= uint64_t(1) << 53;
+QC_TARGET __attribute__((always_inline)) inline __m128i load(const Byte* p) noexcept {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
 
-inline bool finish(uint64_t digits, unsigned fraction, bool negative, float* out) noexcept {
-  double x;
-  bool exact = finish(digits, fraction, negative, &x);
-  return narrow(x, out) && exact;
+// Which bytes are 0 to 9, a bit each.
+QC_TARGET __attribute__((always_inline)) inline unsigned digits_of(__m128i value) noexcept {
+  return unsigned(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(value, _mm_set1_epi8(9)), value)));
 }
 
-template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
-inline bool finish(uint64_t digits, unsigned, bool negative, Integer* out) noexcept {
-  *out = Integer(negative ? 0 - digits : digits);
-  return digits <= uint64_t(std::numeric_limits<Integer>::max());
+// Digits with at most one point between, behind or before them.
+struct Digits {
+  uint64_t value;
+  int fraction;  // how many follow the point
+  bool point;
+};
+
+// Of up to 16 characters before `end`. False: it is something else.
+QC_TARGET __attribute__((always_inline)) inline bool short_number(const Byte* end, unsigned length,
+                                                                  Digits* d) noexcept {
+  __m128i value = _mm_sub_epi8(load(end - 16), _mm_set1_epi8('0'));
+  unsigned others = ~digits_of(value) & (0xffffu << (16 - length)) & 0xffff;
+  unsigned gap = 16;
+  d->point = others != 0;
+  d->fraction = 0;
+  value = _mm_and_si128(value, load(kLastBytes + length));
+  if (d->point) {
+    gap = unsigned(__builtin_ctz(others));
+    d->fraction = int(15 - gap);
+    if ((others & (others - 1)) != 0 || end[int(gap) - 16] != '.') return false;
+  }
+  d->value = sixteen_digits(_mm_shuffle_epi8(value, load(kCloseGap.row[gap])));
+  return length > d->point;
+}
+
+// Of 16 to 32 characters before `end`, if these are no more than 19 digits after zeros.
+QC_TARGET __attribute__((always_inline)) inline bool long_number(const Byte* end, unsigned length, Digits* d) noexcept {
+  __m128i low = _mm_sub_epi8(load(end - 16), _mm_set1_epi8('0'));
+  __m128i high = _mm_sub_epi8(load(end - 32), _mm_set1_epi8('0'));
+  unsigned others = ~(digits_of(low) << 16 | digits_of(high)) & (0xffffffffu << (32 - length));
+  uint64_t place = 10000000000000000;  // of the last digit in `high`
+  d->point = others != 0;
+  d->fraction = 0;
+  high = _mm_and_si128(high, load(kLastBytes + length - 16));
+  if (d->point) {
+    unsigned gap = unsigned(__builtin_ctz(others));
+    d->fraction = int(31 - gap);
+    if ((others & (others - 1)) != 0 || end[int(gap) - 32] != '.') return false;
+    if (gap >= 16) {
+      low = _mm_shuffle_epi8(low, load(kCloseGap.row[gap - 16]));
+      place /= 10;
+    } else {
+      high = _mm_shuffle_epi8(high, load(kCloseGap.row[gap]));
+    }
+  }
+  uint64_t first = sixteen_digits(high);
+  d->value = first * place + sixteen_digits(low);
+  return first < uint64_t(10000000000000000000u) / place;
+}
+
+// Out of the loop, whose registers it would take.
+template <class Real>
+__attribute__((noinline)) Real round_apart(uint64_t digits, int64_t ten, bool negative) noexcept {
+  return from_bits<Real>(round_decimal<Real>(digits, ten), negative);
+}
+
+// A number as most files have them: an optional minus, up to 19 digits, and of a float a point and e+12 or e-12. False: it
+// is something else.
+template <class Number>
+QC_TARGET __attribute__((always_inline)) inline bool usual_number(const Byte* lowest, const Byte* p, const Byte* end,
+                                                                  Number* out) noexcept {
+  bool negative = *p == '-';
+  int64_t length = end - p - negative, ten = 0;
+  Digits d;
+  if (end - lowest < 32) return false;
+  if constexpr (std::is_floating_point_v<Number>) {
+    if (__builtin_expect((end[-4] | 32) == 'e', 0) && length > 4 && (end[-3] == '-' || end[-3] == '+') &&
+        is_digit(end[-2]) && is_digit(end[-1])) {
+      ten = 10 * (end[-2] - '0') + (end[-1] - '0');
+      ten = end[-3] == '-' ? -ten : ten;
+      end -= 4;
+      length -= 4;
+    }
+  }
+  if (__builtin_expect(length <= 16, 1)) {
+    if (!short_number(end, unsigned(length), &d)) return false;
+  } else if (length <= 32 && end - lowest >= 32) {
+    if (!long_number(end, unsigned(length), &d)) return false;
+  } else {
+    return false;
+  }
+  if constexpr (std::is_floating_point_v<Number>) {
+    ten -= d.fraction;
+    if (d.value <= uint64_t(1) << 53 && ten >= -kExactTens && ten <= kExactTens) {
+      double x = double(int64_t(d.value));
+      x = ten > 0 ? x * kTens[ten] : x / kTens[-ten];
+      if (narrow(negative ? -x : x, out)) return true;
+    }
+    *out = round_apart<Number>(d.value, ten, negative);
+    return true;
+  } else {
+    *out = Number(negative ? 0 - d.value : d.value);
+    return !d.point && d.value <= uint64_t(std::numeric_limits<Number>::max());
+  }
 }
 
 template <class Number>
@@ -225,19 +291,13 @@ QC_TARGET int64_t column(const CsvFields* fields, const CsvMissing* missing, int
     const Byte* p = f.base + cut[0];
     const Byte* end = f.base + cut[1] - 1;
     end -= f.last && end > p && end[-1] == '\r';
-    uint64_t length = uint64_t(end - p), digits;
-    if (__builtin_expect(
-            length - 1 < 16 && end - f.lowest >= 16 && (length != na_bytes || std::memcmp(p, na, length) != 0), 1)) {
-      bool negative = *p == '-';
-      unsigned fraction;
-      Number value;
-      if (__builtin_expect(short_number(end, unsigned(length), negative, &digits, &fraction) &&
-                               (std::is_floating_point_v<Number> || end[-1 - int(fraction)] != '.') &&
-                               finish(digits, fraction, negative, &value),
-                           1)) {
-        std::memcpy(out, &value, sizeof value);
-        continue;
-      }
+    uint64_t length = uint64_t(end - p);
+    Number value;
+    if (__builtin_expect(length != 0 && (length != na_bytes || std::memcmp(p, na, length) != 0) &&
+                             usual_number(f.lowest, p, end, &value),
+                         1)) {
+      std::memcpy(out, &value, sizeof value);
+      continue;
     }
     if (!parse_field<Number>(p, end, missing, out)) return i;
   }
