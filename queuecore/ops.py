@@ -263,7 +263,7 @@ def _leaf_names(template: Any, prefix: str = "") -> Any:
 @overload
 def decode_csv(
     records: None = None,
-    record_defaults: Sequence[Any] = ...,
+    record_defaults: Sequence[Any] | None = ...,
     field_delim: str | bytes = ...,
     use_quote_delim: bool = ...,
     name: str | None = ...,
@@ -403,7 +403,7 @@ def _csv_default(index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]
     dtype = dtype.newbyteorder("=")
     if dtype not in _CSV_KINDS:
         raise DtypeError(f"{label} must be a float32, float64, int32, int64 or bytes, not {dtype}")
-    if item is not None and dtype.kind == "i" and not np.iinfo(dtype).min <= item <= np.iinfo(dtype).max:
+    if item is not None and dtype == np.int32 and not -(2**31) <= item < 2**31:
         raise InvalidArgumentError(f"{label}, {item}, is no int32; pass it as a numpy.int64 for a column of those")
     return dtype, None if item is None else np.array(item, dtype).tobytes()
 

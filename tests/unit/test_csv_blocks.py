@@ -90,7 +90,7 @@ def assert_as_expected(got, want, where):
     sentence, line, record, field = fault
     assert type(error) is CsvError, where
     assert sentence in str(error) and f"'t.csv', line {line}" in str(error), (str(error), where)
-    assert (error.path, error.record, error.field) == ("t.csv", record, field), where
+    assert (error.path, error.line, error.record, error.field) == ("t.csv", line, record, field), where
 
 
 BORDERS = [

@@ -102,6 +102,7 @@ cdef object fault_error(const Fault* fault, object path):
         record=fault.record if fault.record >= 0 else None,
         stage=_STAGES.get(<int>fault.stage),
     )
-    if WHAT_CSV_MISSING <= fault.what <= WHAT_CSV_OPEN:
-        error.field = fault.b & 0xFFFFFFFF
+    if WHAT_CSV_FIELDS <= fault.what <= WHAT_CSV_OPEN:
+        error.line = fault.a
+        error.field = fault.b & 0xFFFFFFFF if fault.what != WHAT_CSV_FIELDS else None
     return error
