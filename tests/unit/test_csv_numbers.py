@@ -113,6 +113,24 @@ def test_halfway_cases_go_to_the_even_one(kind, data):
     same(kind, [one.encode() for one in texts])
 
 
+def test_short_texts_beside_halfway_cases_are_not_rounded_twice():
+    # So near to the middle of two float32 that the nearest double is that middle, which would go to the even one.
+    rng = random.Random(6)
+    texts, twice = [], 0
+    for _ in range(1500):
+        middle = halfway(FLOAT32, rng.randrange(0x30000000, 0x60000000))
+        digits, _, exponent = f"{float(middle):.15e}".partition("e")
+        number_of = int(digits.replace(".", ""))
+        for near in (number_of - 1, number_of, number_of + 1):
+            texts.append(f"{near}e{int(exponent) - 15}".encode())
+            exact = Fraction(near) * Fraction(10) ** (int(exponent) - 15)
+            twice += np.float32(float(exact)) != csv_model.nearest32(exact) and near < 2**53
+        if 0 <= int(exponent) < 16:
+            texts.append(f"{float(middle):.{15 - int(exponent)}f}".encode())
+    assert twice > 40  # else this shows nothing
+    same(FLOAT32, texts)
+
+
 def test_every_power_of_ten_and_two():
     texts = [b"%de%d" % (m, q) for q in range(-400, 400) for m in (1, 9, 18446744073709551615, 8301034833169298227)]
     texts += [b"0x1p%d" % q for q in range(-1100, 1100)]
