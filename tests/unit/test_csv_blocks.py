@@ -273,6 +273,18 @@ def test_the_usual_limit_holds_for_a_line_without_end():
         assert type(error) is RecordTooLargeError and cursor[0] == 2
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_comes_after_the_limit_is_not_looked_at(cut):
+    for size in (1, 7, 50, *([] if cut else [5000])):
+        for rest in (b'x"x', b"x,x", b'"'):
+            data = b"1\n" + b"x" * 200 + rest + b"\n"
+            _, _, error, _ = _testing.csv_table(form([TEXT], limit=100), data, size, 100, cut)
+            assert type(error) is RecordTooLargeError
+    for size in (1, 7, 50, 5000):
+        _, _, error, _ = _testing.csv_table(form([TEXT], limit=100), b'1\nx"' + b"x" * 200 + b"\n", size)
+        assert type(error) is CsvError
+
+
 def test_a_row_with_an_open_quote_over_the_limit_is_too_large_even_when_the_file_has_ended():
     data = b'1\n"' + b"x" * 1000
     for size in (10, 5000):

@@ -36,7 +36,7 @@ cdef struct CsvRow:
     int64_t fields
     int64_t lines                # newlines in its fields
     bytes_in place               # of the last field
-    bytes_in body                # end of the row, without its newline
+    bytes_in body                # end of the row, without its newline; or what is wrong in it
     bytes_in next
 
 
@@ -276,6 +276,7 @@ cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, Cs
                 span.doubled = True
                 p += 1
             if p < end and p[0] != delim and p[0] != FEED and p[0] != RETURN:
+                row.body = p
                 return WHAT_CSV_QUOTE
             span.nbytes = p - 1 - s
             row.lines += _newlines(s, span.nbytes)
@@ -286,6 +287,7 @@ cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, Cs
             if p == end and not last:
                 return NOT_WHOLE
             if p < end and p[0] == QUOTE and plan.quotes:
+                row.body = p
                 return WHAT_CSV_BARE
             span.nbytes = p - s
         span.data = s
@@ -467,8 +469,8 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
             row.lines = 0
         else:
             what = _split_row(plan, p, end, block.last, spans, &row)
-            # A row over the limit is one however much of it is there.
-            if (row.body if what == 0 else end - 1) - p > plan.max_record_bytes and (what <= 0 or what == WHAT_CSV_OPEN):
+            # A row over the limit is one however much of it is there, and whatever comes after the limit.
+            if (end - 1 if what == NOT_WHOLE or what == WHAT_CSV_OPEN else row.body) - p > plan.max_record_bytes:
                 return _wrong(fault, CODE_TOO_LARGE, WHAT_CSV_LONG, at, 0, at.line, plan.max_record_bytes)
             if what == NOT_WHOLE:
                 break
