@@ -275,7 +275,7 @@ def test_the_usual_limit_holds_for_a_line_without_end():
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_what_comes_after_the_limit_is_not_looked_at(cut):
-    for size in (1, 7, 50, *([] if cut else [5000])):
+    for size in (1, 7, 50, 5000):
         for rest in (b'x"x', b"x,x", b'"'):
             data = b"1\n" + b"x" * 200 + rest + b"\n"
             _, _, error, _ = _testing.csv_table(form([TEXT], limit=100), data, size, 100, cut)

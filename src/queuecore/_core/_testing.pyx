@@ -1256,6 +1256,8 @@ def csv_table(CsvFormat format not None, bytes data not None, int64_t block_byte
             elif block.consumed == 0:
                 if begin + held == size:
                     break
+                if held > plan.max_record_bytes + 4:  # beside the row: CR LF, or what shows that it is longer, and a mark
+                    raise AssertionError(f"{held} bytes of a row are not refused")
                 held = min(held + block_bytes, size - begin)
         return columns, (at.offset, at.row, at.line), error, skipped
     finally:
