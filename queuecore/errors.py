@@ -150,7 +150,18 @@ class DtypeError(InvalidArgumentError, TypeError):
 
 
 class CsvError(InvalidArgumentError):
-    """A line of CSV that doesn't parse."""
+    """A line of CSV that doesn't parse.
+
+    Attributes
+    ----------
+    field : int or None
+        Index of the bad field in its record, where it is one field that is bad.
+    line : int or None
+        The line of the file, from 1; of a quote that is never closed, the one in which it opens.
+    """
+
+    field: int | None = None
+    line: int | None = None
 
 
 class ProtoError(InvalidArgumentError):

@@ -132,25 +132,38 @@ def test_stage_programs():
     assert found("programs") == {"missing": 0}
 
 
-@pytest.mark.skipif("address" not in KINDS, reason="for the address sanitizer: run `make sanitize`")
-@pytest.mark.watchdog(1800)
-def test_bad_input_and_every_order(tmp_path):
-    # What the other tests provoke is where memory goes wrong. -s: a report must not end in pytest's own capture.
-    tests = DRIVER.parents[1]
+def assert_tests_pass(folder: Path, *arguments: str) -> None:
+    """Run tests of ours under the sanitizer."""
+    # -s: a report must not end in pytest's own capture.
     done = run_python(
-        *("-m", "pytest", "-s", "-q", "-x", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'temp'}"),
-        # The sanitizer's allocator may be locked by another thread at a fork, and stays so in the child.
-        *("--deselect", "tests/faults/test_process.py::test_fork["),
-        *(
-            str(tests / name)
-            for name in ("faults", "unit/test_order.py", "unit/test_record.py", "unit/test_decode_compressed.py")
-        ),
-        *(str(tests / name) for name in ("unit/test_crc32c.py", "unit/test_tfrecord.py")),
-        *sorted(str(one) for one in tests.glob("unit/test_data*.py")),
+        *("-m", "pytest", "-s", "-q", "-x", "-p", "no:cacheprovider", f"--basetemp={folder / 'temp'}", *arguments),
         timeout=1800,
         QUEUECORE_WATCHDOG="600",
     )
     assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-20000:]
+
+
+@pytest.mark.skipif("address" not in KINDS, reason="for the address sanitizer: run `make sanitize`")
+@pytest.mark.watchdog(1800)
+def test_bad_input_and_every_order(tmp_path):
+    # What the other tests provoke is where memory goes wrong.
+    tests = DRIVER.parents[1]
+    assert_tests_pass(
+        tmp_path,
+        # The sanitizer's allocator may be locked by another thread at a fork, and stays so in the child.
+        *("--deselect", "tests/faults/test_process.py::test_fork["),
+        *(str(tests / name) for name in ("faults", "unit/test_order.py", "unit/test_record.py")),
+        *(str(tests / "unit" / f"test_{name}.py") for name in ("decode_compressed", "crc32c", "tfrecord", "readers")),
+        *(str(tests / "unit" / f"test_{name}.py") for name in ("ops_raw", "programs")),
+        *sorted(str(one) for one in tests.glob("unit/test_data*.py")),
+    )
+
+
+@pytest.mark.skipif("address" not in KINDS, reason="for the address sanitizer: run `make sanitize`")
+@pytest.mark.watchdog(1800)
+def test_csv(tmp_path):
+    # Whatever the text is: nothing is read but its bytes.
+    assert_tests_pass(tmp_path, *sorted(str(one) for one in DRIVER.parents[1].glob("unit/test_csv*.py")))
 
 
 @pytest.mark.parametrize(

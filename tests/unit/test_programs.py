@@ -1,5 +1,6 @@
 """Stage programs: what they put into a queue, how they end, and what their errors say."""
 
+import gzip
 import itertools
 import sys
 import threading
@@ -12,6 +13,8 @@ from helpers.process import PATIENCE, open_descriptors, soon, thread_count
 import queuecore as qc
 from queuecore.errors import (
     CancelledError,
+    ChecksumError,
+    CsvError,
     DtypeError,
     InvalidArgumentError,
     NotFoundError,
@@ -362,6 +365,47 @@ def test_a_record_that_does_not_decode(tmp_path, coord):
         coord.join(threads)
     assert error.__cause__ is caught.value
     assert (caught.value.path, caught.value.record) == (str(path), 2)
+
+
+def test_columns_of_lines(tmp_path, coord):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"1,2.5,x\n3,,y\n4,5,z\n5,q,\n")
+    queue = qc.FIFOQueue(10, [np.int32, np.float32, bytes], [(), (), ()])
+    program = qc.StageProgram(qc.TextLineReader(), [path], qc.ops.decode_csv(record_defaults=[0, -1.0, ""]))
+    threads = qc.QueueRunner(queue, [program]).create_threads(coord, start=True)
+    rows, _ = drain(queue)
+    assert [[int(one), float(two), three] for one, two, three in rows] == [[1, 2.5, b"x"], [3, -1, b"y"], [4, 5, b"z"]]
+    with pytest.raises(CsvError, match="record 3 of") as caught:
+        coord.join(threads)
+    assert (caught.value.path, caught.value.record, caught.value.field) == (str(path), 3, 1)
+
+
+def test_records_that_are_compressed(tmp_path, coord):
+    with qc.TFRecordWriter(tmp_path / "records") as writer:
+        for i in range(3):
+            writer.write(gzip.compress(bytes([65 + i]) * i))
+    queue = qc.FIFOQueue(10, [bytes])
+    program = qc.StageProgram(
+        qc.TFRecordReader(), [tmp_path / "records"], qc.ops.decode_compressed(compression_type="GZIP")
+    )
+    coord.join(qc.QueueRunner(queue, [program]).create_threads(coord, start=True))
+    assert drain(queue)[0] == [b"", b"B", b"CC"]
+
+
+def test_a_damaged_tfrecord(tmp_path, coord):
+    path = tmp_path / "records"
+    with qc.TFRecordWriter(path) as writer:
+        for value in (b"one", b"two", b"six"):
+            writer.write(value)
+    content = bytearray(path.read_bytes())
+    content[19 + 13] ^= 1
+    path.write_bytes(content)
+    queue = qc.FIFOQueue(10, [bytes, bytes])
+    threads = qc.QueueRunner(queue, [qc.StageProgram(qc.TFRecordReader(), [path])]).create_threads(coord, start=True)
+    assert [value for _, value in drain(queue)[0]] == [b"one"]
+    with pytest.raises(ChecksumError) as caught:
+        coord.join(threads)
+    assert (caught.value.path, caught.value.record, caught.value.offset) == (str(path), 1, 19)
 
 
 def test_an_element_of_another_shape_than_the_queues(tmp_path, coord):

@@ -9,11 +9,13 @@ from libc.errno cimport EAGAIN, EINTR
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 from posix.mman cimport PROT_NONE, mprotect
 from queuecore._core.atoms cimport (
     buffer_give, buffer_take, check_layout, light_notify, live_threads as native_live_threads, registry_remove, syscalls)
-from queuecore._core.errors cimport CODE_TRUNCATED, fault_error
+from queuecore._core.csv cimport (
+    CSV_TEXT, CsvBlock, CsvCursor, CsvFormat, CsvPlace, CsvPlan, CsvText, csv_cut, csv_parse, parse_number as csv_number)
+from queuecore._core.errors cimport CODE_CSV, CODE_TRUNCATED, fault_error
 from queuecore._core.handoff cimport (
     HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM, FrontRun, Hand, Op, get_try,
     hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_settle, hand_size, hand_wait, put_try)
@@ -38,6 +40,7 @@ from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_r
 from queuecore._core.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, TFRecordWalk,
     crc32c, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
+from queuecore._core.stages cimport Arena, arena_free, arena_reset
 from queuecore._core.window cimport (
     window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open,
     window_ready, window_take)
@@ -53,6 +56,16 @@ cdef extern from "time.h" nogil:
         long tv_sec
         long tv_nsec
     int nanosleep(const timespec*, timespec*)
+
+cdef extern from "queuecore/kernels/numbers.hpp" namespace "queuecore" nogil:
+    cppclass PowerOfFive:
+        uint64_t high
+        uint64_t low
+
+    cppclass PowersOfFive:
+        PowerOfFive at[651]
+
+    const PowersOfFive kPowersOfFive
 
 cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
     int real_open(const char*)
@@ -1718,3 +1731,192 @@ def planted_shift(int n):
 
 
 _install()  # from the start, so that descriptors are counted from their opening to their closing
+
+
+# CSV, block by block, as a source hands them on.
+
+def csv_table(CsvFormat format not None, bytes data not None, int64_t block_bytes, int64_t most=1 << 40, bint cut=False, bint skip=False,
+              int64_t header_rows=0):
+    """Parse a file in blocks that grow by block_bytes until they hold a row; return (columns, cursor, error or None, skipped rows).
+
+    most: rows a call. cut: find the rows' ends first, and give them to the parser as whole blocks. skip: pass over bad rows.
+    """
+    cdef CsvPlan* plan = &format.plan
+    cdef CsvCursor at, cut_at
+    cdef CsvBlock block, whole
+    cdef Arena arena
+    cdef Fault fault
+    cdef int64_t size = len(data), held = 0, begin = 0, room = 1024, r, skipped = 0
+    cdef int32_t i
+    cdef int rc
+    cdef unsigned char* held_bytes = NULL
+    cdef CsvPlace* places = NULL
+    cdef CsvText* text
+    cdef list columns = [[] for _ in range(plan.count)]
+    error = None
+    if block_bytes < 1 or most < 1:
+        raise ValueError("nothing to do")
+    if most < room:
+        room = most
+    memset(&at, 0, sizeof(CsvCursor))
+    memset(&block, 0, sizeof(CsvBlock))
+    memset(&fault, 0, sizeof(Fault))
+    at.line = 1
+    arena.last = NULL
+    places = <CsvPlace*>calloc(plan.count, sizeof(CsvPlace))
+    try:
+        if places == NULL:
+            raise MemoryError
+        for i in range(plan.count):
+            places[i].stride = plan.columns[i].item_bytes
+            places[i].base = <unsigned char*>calloc(room, places[i].stride)
+            if places[i].base == NULL:
+                raise MemoryError
+        while True:
+            # A copy of just these bytes, so that a sanitizer sees who reads others.
+            free(held_bytes)
+            held_bytes = <unsigned char*>malloc(held if held > 0 else 1)
+            if held_bytes == NULL:
+                raise MemoryError
+            memcpy(held_bytes, <const unsigned char*>data + begin, held)
+            block.text = held_bytes
+            block.nbytes = held
+            block.last = begin + held == size
+            block.most = room
+            arena_reset(&arena)
+            whole = block
+            rc = 0
+            if header_rows > 0:
+                block.most = header_rows
+                rc = csv_cut(plan, &block, &at, &fault)
+                header_rows -= block.rows
+                block.rows = 0
+            else:
+                if cut:
+                    cut_at = at
+                    rc = csv_cut(plan, &whole, &cut_at, &fault)
+                    block.nbytes = whole.consumed
+                    block.last = True
+                    block.most = whole.rows
+                if rc == 0:
+                    with nogil:
+                        rc = csv_parse(plan, places, &block, &at, &arena, &fault)
+                    if cut and rc == 0 and (block.consumed != whole.consumed or memcmp(&at, &cut_at, sizeof(CsvCursor))):
+                        raise AssertionError(f"parsed {block.consumed} bytes of {whole.consumed} in {whole.rows} rows")
+                else:
+                    block.rows = block.consumed = 0
+            for i in range(plan.count):
+                for r in range(block.rows):
+                    if plan.columns[i].kind == CSV_TEXT:
+                        text = <CsvText*>(places[i].base + r * places[i].stride)
+                        columns[i].append((<const char*>text.data)[:text.nbytes])
+                    else:
+                        columns[i].append((<const char*>places[i].base)[r * places[i].stride:(r + 1) * places[i].stride])
+            begin += block.consumed
+            held -= block.consumed
+            if rc != 0:
+                if not skip or fault.code != CODE_CSV:
+                    error = fault_error(&fault, b"t.csv")
+                    break
+                # The rest of the bad row, however many blocks that takes.
+                while True:
+                    block.text = <const unsigned char*>data + begin
+                    block.nbytes = held
+                    block.last = begin + held == size
+                    block.most = 1
+                    csv_cut(plan, &block, &at, &fault)
+                    begin += block.consumed
+                    held -= block.consumed
+                    if block.rows or block.last:
+                        break
+                    held = min(held + block_bytes, size - begin)
+                skipped += 1
+            elif block.consumed == 0:
+                if begin + held == size:
+                    break
+                if held > plan.max_record_bytes + 4:  # beside the row: CR LF, or what shows that it is longer, and a mark
+                    raise AssertionError(f"{held} bytes of a row are not refused")
+                held = min(held + block_bytes, size - begin)
+        return columns, (at.offset, at.row, at.line), error, skipped
+    finally:
+        if places != NULL:
+            for i in range(plan.count):
+                free(places[i].base)
+        free(places)
+        free(held_bytes)
+        arena_free(&arena)
+
+
+def csv_time(CsvFormat format not None, bytes data not None, int64_t rows):
+    """Return the seconds that parsing a file of so many rows takes, in blocks of 256 KiB, into rows of a table."""
+    cdef CsvPlan* plan = &format.plan
+    cdef CsvCursor at
+    cdef CsvBlock block
+    cdef Arena arena
+    cdef Fault fault
+    cdef int64_t width = 0, start, left = len(data), done = 0
+    cdef int32_t i
+    cdef int rc = 0
+    cdef unsigned char* table
+    cdef CsvPlace* places = <CsvPlace*>calloc(plan.count, sizeof(CsvPlace))
+    for i in range(plan.count):
+        width += plan.columns[i].item_bytes
+    table = <unsigned char*>calloc(rows, width)
+    if places == NULL or table == NULL:
+        free(places)
+        free(table)
+        raise MemoryError
+    places[0].base = table
+    for i in range(plan.count):
+        if i > 0:
+            places[i].base = places[i - 1].base + plan.columns[i - 1].item_bytes
+        places[i].stride = width
+    memset(table, 1, rows * width)
+    memset(&at, 0, sizeof(CsvCursor))
+    at.line = 1
+    arena.last = NULL
+    block.text = data
+    with nogil:
+        start = monotonic_ns()
+        while left > 0:
+            block.last = left <= 256 << 10
+            block.nbytes = left if block.last else 256 << 10
+            block.most = rows - done
+            arena_reset(&arena)
+            rc = csv_parse(plan, places, &block, &at, &arena, &fault)
+            if rc != 0 or block.consumed == 0:
+                break
+            block.text += block.consumed
+            left -= block.consumed
+            done += block.rows
+            for i in range(plan.count):
+                places[i].base += block.rows * width
+        start = monotonic_ns() - start
+    arena_free(&arena)
+    free(places)
+    free(table)
+    if done != rows or left != 0:
+        raise ValueError(f"{done} rows of {rows}, and {left} bytes are left")
+    return start * 1e-9
+
+
+def parse_number(int kind, bytes text not None):
+    """Return the bytes of a number of a kind of CSV column, or None if it is none."""
+    cdef const unsigned char* p = text
+    cdef const unsigned char* end = p + len(text)
+    cdef float f = 0
+    cdef double d = 0
+    cdef int32_t i = 0
+    cdef int64_t q = 0
+    if kind == 0:
+        return (<const char*>&f)[:4] if csv_number(p, end, &f) else None
+    if kind == 1:
+        return (<const char*>&d)[:8] if csv_number(p, end, &d) else None
+    if kind == 2:
+        return (<const char*>&i)[:4] if csv_number(p, end, &i) else None
+    return (<const char*>&q)[:8] if csv_number(p, end, &q) else None
+
+
+def powers_of_five():
+    """Return the table by which decimal numbers are read: {q: (high, low)}."""
+    return {q: (kPowersOfFive.at[q + 342].high, kPowersOfFive.at[q + 342].low) for q in range(-342, 309)}

@@ -19,7 +19,7 @@ cdef enum:
     CODE_DECOMPRESS = 40
     CODE_UNIMPLEMENTED = 41
     CODE_CHECKSUM = 45
-    CODE_RECORD_TOO_LARGE = 46
+    CODE_CSV = 50
 
 cdef enum:
     # sentences
@@ -55,6 +55,14 @@ cdef enum:
     WHAT_TFRECORD_CUT_HEADER = 122
     WHAT_TFRECORD_CUT = 123
     WHAT_TFRECORD_TOO_LARGE = 124
+    # CSV. a: the line; b: number of a field, with the kind of its column in the high half where it isn't valid
+    WHAT_CSV_FIELDS = 140     # b: fields of the row, with those expected in the high half
+    WHAT_CSV_MISSING = 141
+    WHAT_CSV_NUMBER = 142
+    WHAT_CSV_BARE = 143
+    WHAT_CSV_QUOTE = 144
+    WHAT_CSV_OPEN = 145
+    WHAT_CSV_LONG = 146       # b: the limit
 
 cdef enum:
     STAGE_NONE = 0

@@ -26,7 +26,7 @@ _CLASSES = {
     CODE_DECOMPRESS: _errors.DecompressError,
     CODE_UNIMPLEMENTED: _errors.UnimplementedError,
     CODE_CHECKSUM: _errors.ChecksumError,
-    CODE_RECORD_TOO_LARGE: _errors.RecordTooLargeError,
+    CODE_CSV: _errors.CsvError,
 }
 
 # By the numbers of inflate.pxd.
@@ -105,6 +105,8 @@ cdef str _sentence(const Fault* f, str name):
     if f.what == WHAT_TFRECORD_TOO_LARGE:
         return (f"{name} has a record of {<uint64_t>f.a} bytes at byte {f.offset} (record {f.record}): the limit is "
                 f"{f.b}. Raise max_record_bytes if records are as long as that, or else the file is damaged")
+    if WHAT_CSV_FIELDS <= f.what <= WHAT_CSV_LONG:
+        return f"{name}, line {f.a}" + _csv_sentence(f)
     return "a native thread ended by a C++ exception"
 
 
@@ -129,11 +131,28 @@ cdef str inflate_sentence(int what, int encoding, int64_t place):
     return f"no library that decompresses {word} data is loaded"
 
 
+cdef str _csv_sentence(const Fault* f):
+    column = f.b & 0xFFFFFFFF
+    if f.what == WHAT_CSV_FIELDS:
+        return f": expected {f.b >> 32} fields, got {column}"
+    if f.what == WHAT_CSV_MISSING:
+        return f", column {column + 1}: a value is required here"
+    if f.what == WHAT_CSV_NUMBER:
+        return f", column {column + 1}: not a valid {('float32', 'float64', 'int32', 'int64')[f.b >> 32]}"
+    if f.what == WHAT_CSV_BARE:
+        return f", column {column + 1}: a quote inside a field that is not quoted"
+    if f.what == WHAT_CSV_QUOTE:
+        return f", column {column + 1}: a quote inside a quoted field that is not doubled, or text after the closing one"
+    if f.what == WHAT_CSV_OPEN:
+        return f", column {column + 1}: the quote that opens here is never closed"
+    return f": a row of more than {f.b} bytes. Is a quote not closed? Otherwise raise max_record_bytes"
+
+
 cdef object fault_error(const Fault* fault, object path):
     # path: bytes or None. The exception that says what `fault` recorded; the caller raises it.
     name = None if path is None else os.fsdecode(path)
     shown = "" if name is None else repr(name)
-    return _CLASSES[<int>fault.code](
+    error = _CLASSES[<int>fault.code](
         _sentence(fault, shown),
         errno=fault.err or None,
         path=name,
@@ -141,3 +160,7 @@ cdef object fault_error(const Fault* fault, object path):
         record=fault.record if fault.record >= 0 else None,
         stage=_STAGES.get(<int>fault.stage),
     )
+    if WHAT_CSV_FIELDS <= fault.what <= WHAT_CSV_OPEN:
+        error.line = fault.a
+        error.field = fault.b & 0xFFFFFFFF if fault.what != WHAT_CSV_FIELDS else None
+    return error

@@ -295,5 +295,7 @@ cdef class NativeProgram:
             error = (<Step>self.steps[run.at]).explain(run.fault.what, run.fault.a, run.fault.b)
         else:
             error = queue._misfit(&run.fault)
-        path = os.fsdecode(path)
-        return type(error)(f"{error} (record {record.index} of {path!r})", path=path, record=record.index)
+        error.path = os.fsdecode(path)
+        error.record = record.index
+        error.args = (f"{error} (record {error.record} of {error.path!r})",)
+        return error

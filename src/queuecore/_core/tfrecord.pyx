@@ -7,7 +7,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.errors cimport (
-    CODE_CHECKSUM, CODE_RECORD_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_TFRECORD_CUT, WHAT_TFRECORD_CUT_HEADER,
+    CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_TFRECORD_CUT, WHAT_TFRECORD_CUT_HEADER,
     WHAT_TFRECORD_DATA, WHAT_TFRECORD_LENGTH, WHAT_TFRECORD_TOO_LARGE, fault_error)
 from queuecore._core.inflate cimport ENCODING_NONE
 from queuecore._core.platform cimport Fault, layout_hash
@@ -97,7 +97,7 @@ cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bi
             rc = WALK_FAULT
             break
         if length > limit:
-            _fault(w, CODE_RECORD_TOO_LARGE, WHAT_TFRECORD_TOO_LARGE, <int64_t>length, <int64_t>limit, fault)
+            _fault(w, CODE_TOO_LARGE, WHAT_TFRECORD_TOO_LARGE, <int64_t>length, <int64_t>limit, fault)
             rc = WALK_FAULT
             break
         whole = <int64_t>length + TFRECORD_FRAME

@@ -1,0 +1,327 @@
+// Loops over a block of CSV text: where its fields and rows end, and a column of numbers at a time.
+//
+// index_plain() and count_plain() stop where text is no longer plain: at a quote, and after a carriage return that no line
+// feed follows. Each kernel exists in C++ that every processor runs, and for AVX2; csv_kernels() chooses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "queuecore/kernels/numbers.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace queuecore {
+
+struct CsvDialect {
+  Byte delim;
+  Byte filler;      // no delimiter, quote or newline
+  uint64_t quotes;  // all ones, or 0: a quote is a character like others
+};
+
+// What stands for a missing number.
+struct CsvMissing {
+  const Byte* na;  // such a field is missing, as an empty one is
+  int64_t na_bytes;
+  bool required;  // none may be missing
+  uint64_t bits;  // the default
+};
+
+// Some fields of one column: number i lies at base + cuts[i * step], up to the byte before the next cut.
+struct CsvFields {
+  const Byte* lowest;  // from here on, memory may be read
+  const Byte* base;
+  const uint32_t* cuts;
+  int64_t step;
+  bool last;  // of its row: the byte before the cut may follow a carriage return
+};
+
+struct CsvKernels {
+  // Cuts text into fields: cuts[0] is 0, and cuts[i] the byte after the i-th delimiter or newline. rows[i]: how many cuts
+  // there are up to the end of row i. Ends with the text, or when there may be no `room` for more. Returns the rows.
+  int64_t (*index_plain)(const CsvDialect* dialect, const Byte* text, int64_t nbytes, uint32_t* cuts, uint32_t* rows,
+                         int64_t room);
+  // Bytes of whole rows, of `most` at most.
+  int64_t (*count_plain)(const CsvDialect* dialect, const Byte* text, int64_t nbytes, int64_t most, int64_t* rows);
+  // n numbers; out: the first one's place. Return how many, less than n where one isn't valid or is missing.
+  int64_t (*float32)(const CsvFields* fields, const CsvMissing* missing, int64_t n, Byte* out, int64_t stride);
+  int64_t (*float64)(const CsvFields* fields, const CsvMissing* missing, int64_t n, Byte* out, int64_t stride);
+  int64_t (*int32)(const CsvFields* fields, const CsvMissing* missing, int64_t n, Byte* out, int64_t stride);
+  int64_t (*int64)(const CsvFields* fields, const CsvMissing* missing, int64_t n, Byte* out, int64_t stride);
+};
+
+inline bool is_missing(const Byte* p, int64_t n, const Byte* na, int64_t na_bytes) noexcept {
+  return n == 0 || (n == na_bytes && std::memcmp(p, na, std::size_t(n)) == 0);
+}
+
+template <class Number>
+inline bool parse_field(const Byte* p, const Byte* end, const CsvMissing* missing, Byte* out) noexcept {
+  if (__builtin_expect(is_missing(p, end - p, missing->na, missing->na_bytes), 0)) {
+    std::memcpy(out, &missing->bits, sizeof(Number));
+    return !missing->required;
+  }
+  Number value;
+  if (!parse_number(p, end, &value)) return false;
+  std::memcpy(out, &value, sizeof value);
+  return true;
+}
+
+// Of 64 bytes, a bit each.
+struct CsvMarks {
+  uint64_t delim, feed, carriage, quote;
+};
+
+// What both loops below know of 64 bytes, when they have looked where plain text ends in them.
+struct CsvPlain {
+  uint64_t newline, separator;
+  bool stop;
+};
+
+namespace csv_anywhere {
+#define QC_TARGET
+
+// Which of eight bytes are c, a bit each.
+inline uint64_t equal(uint64_t eight, Byte c) noexcept {
+  constexpr uint64_t kOnes = 0x0101010101010101, kLow = 0x7f * kOnes;
+  uint64_t differ = eight ^ (kOnes * c);
+  uint64_t high = ~(((differ & kLow) + kLow) | differ | kLow);  // the highest bit of each byte that is equal
+  return ((high >> 7) * 0x0102040810204080) >> 56;
+}
+
+inline CsvMarks marks_of(const Byte* p, Byte delim) noexcept {
+  CsvMarks m{};
+  for (int i = 0; i < 64; i += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, p + i, 8);
+    m.delim |= equal(eight, delim) << i;
+    m.feed |= equal(eight, '\n') << i;
+    m.carriage |= equal(eight, '\r') << i;
+    m.quote |= equal(eight, '"') << i;
+  }
+  return m;
+}
+
+#include "queuecore/kernels/csv_loops.hpp"
+
+template <class Number>
+int64_t column(const CsvFields* fields, const CsvMissing* missing, int64_t n, Byte* out, int64_t stride) noexcept {
+  const uint32_t* cut = fields->cuts;
+  for (int64_t i = 0; i < n; ++i, cut += fields->step, out += stride) {
+    const Byte* p = fields->base + cut[0];
+    const Byte* end = fields->base + cut[1] - 1;
+    end -= fields->last && end > p && end[-1] == '\r';
+    if (!parse_field<Number>(p, end, missing, out)) return i;
+  }
+  return n;
+}
+
+inline constexpr CsvKernels kKernels = {
+    index_plain, count_plain, column<float>, column<double>, column<int32_t>, column<int64_t>,
+};
+
+#undef QC_TARGET
+}  // namespace csv_anywhere
+
+#if defined(__x86_64__)
+namespace csv_avx2 {
+#define QC_TARGET __attribute__((target("avx2,bmi,bmi2,popcnt")))
+
+QC_TARGET inline uint64_t equal(__m256i low, __m256i high, Byte c) noexcept {
+  __m256i wanted = _mm256_set1_epi8(char(c));
+  return uint32_t(_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, wanted))) |
+         uint64_t(uint32_t(_mm256_movemask_epi8(_mm256_cmpeq_epi8(high, wanted)))) << 32;
+}
+
+QC_TARGET inline CsvMarks marks_of(const Byte* p, Byte delim) noexcept {
+  __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
+  return {equal(low, high, delim), equal(low, high, '\n'), equal(low, high, '\r'), equal(low, high, '"')};
+}
+
+#include "queuecore/kernels/csv_loops.hpp"
+
+// Loaded from byte n on: the last n of 16 bytes are ones.
+alignas(64) inline constexpr Byte kLastBytes[32] = {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
+                                                    0,    0,    0,    0,    0,    0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                                                    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+// Row i closes the gap of byte i: what is before it moves up by one. Row 16: nothing moves.
+struct CloseGap {
+  Byte row[17][16];
+};
+
+constexpr CloseGap close_gap() {
+  CloseGap table{};
+  for (int gap = 0; gap < 17; ++gap) {
+    for (int i = 0; i < 16; ++i) {
+      table.row[gap][i] = Byte(gap == 16 || i > gap ? i : (i == 0 ? 0x80 : i - 1));
+    }
+  }
+  return table;
+}
+
+alignas(64) inline constexpr CloseGap kCloseGap = close_gap();
+
+// The value of sixteen bytes 0 to 9.
+QC_TARGET __attribute__((always_inline)) inline uint64_t sixteen_digits(__m128i value) noexcept {
+  value = _mm_maddubs_epi16(value, _mm_set1_epi16(10 | 1 << 8));
+  value = _mm_madd_epi16(value, _mm_set1_epi32(100 | 1 << 16));
+  value = _mm_packus_epi32(value, value);
+  value = _mm_madd_epi16(value, _mm_set1_epi32(10000 | 1 << 16));
+  uint64_t halves = uint64_t(_mm_cvtsi128_si64(value));
+  return (halves & 0xffffffff) * 100000000 + (halves >> 32);
+}
+
+QC_TARGET __attribute__((always_inline)) inline __m128i load(const Byte* p) noexcept {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+}
+
+// Which bytes are 0 to 9, a bit each.
+QC_TARGET __attribute__((always_inline)) inline unsigned digits_of(__m128i value) noexcept {
+  return unsigned(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(value, _mm_set1_epi8(9)), value)));
+}
+
+// Digits with at most one point between, behind or before them.
+struct Digits {
+  uint64_t value;
+  int fraction;  // how many follow the point
+  bool point;
+};
+
+// Of up to 16 characters before `end`. False: it is something else.
+QC_TARGET __attribute__((always_inline)) inline bool short_number(const Byte* end, unsigned length,
+                                                                  Digits* d) noexcept {
+  __m128i value = _mm_sub_epi8(load(end - 16), _mm_set1_epi8('0'));
+  unsigned others = ~digits_of(value) & (0xffffu << (16 - length)) & 0xffff;
+  unsigned gap = 16;
+  d->point = others != 0;
+  d->fraction = 0;
+  value = _mm_and_si128(value, load(kLastBytes + length));
+  if (d->point) {
+    gap = unsigned(__builtin_ctz(others));
+    d->fraction = int(15 - gap);
+    if ((others & (others - 1)) != 0 || end[int(gap) - 16] != '.') return false;
+  }
+  d->value = sixteen_digits(_mm_shuffle_epi8(value, load(kCloseGap.row[gap])));
+  return length > d->point;
+}
+
+// Of 16 to 32 characters before `end`, if these are no more than 19 digits after zeros.
+QC_TARGET __attribute__((always_inline)) inline bool long_number(const Byte* end, unsigned length, Digits* d) noexcept {
+  __m128i low = _mm_sub_epi8(load(end - 16), _mm_set1_epi8('0'));
+  __m128i high = _mm_sub_epi8(load(end - 32), _mm_set1_epi8('0'));
+  unsigned others = ~(digits_of(low) << 16 | digits_of(high)) & (0xffffffffu << (32 - length));
+  uint64_t place = 10000000000000000;  // of the last digit in `high`
+  d->point = others != 0;
+  d->fraction = 0;
+  high = _mm_and_si128(high, load(kLastBytes + length - 16));
+  if (d->point) {
+    unsigned gap = unsigned(__builtin_ctz(others));
+    d->fraction = int(31 - gap);
+    if ((others & (others - 1)) != 0 || end[int(gap) - 32] != '.') return false;
+    if (gap >= 16) {
+      low = _mm_shuffle_epi8(low, load(kCloseGap.row[gap - 16]));
+      place /= 10;
+    } else {
+      high = _mm_shuffle_epi8(high, load(kCloseGap.row[gap]));
+    }
+  }
+  uint64_t first = sixteen_digits(high);
+  d->value = first * place + sixteen_digits(low);
+  return first < uint64_t(10000000000000000000u) / place;
+}
+
+// Out of the loop, whose registers it would take.
+template <class Real>
+__attribute__((noinline)) Real round_apart(uint64_t digits, int64_t ten, bool negative) noexcept {
+  return from_bits<Real>(round_decimal<Real>(digits, ten), negative);
+}
+
+// A number as most files have them: an optional minus, up to 19 digits, and of a float a point and e+12 or e-12. False: it
+// is something else.
+template <class Number>
+QC_TARGET __attribute__((always_inline)) inline bool usual_number(const Byte* lowest, const Byte* p, const Byte* end,
+                                                                  Number* out) noexcept {
+  bool negative = *p == '-';
+  int64_t length = end - p - negative, ten = 0;
+  Digits d;
+  if (end - lowest < 32) return false;
+  if constexpr (std::is_floating_point_v<Number>) {
+    if (__builtin_expect((end[-4] | 32) == 'e', 0) && length > 4 && (end[-3] == '-' || end[-3] == '+') &&
+        is_digit(end[-2]) && is_digit(end[-1])) {
+      ten = 10 * (end[-2] - '0') + (end[-1] - '0');
+      ten = end[-3] == '-' ? -ten : ten;
+      end -= 4;
+      length -= 4;
+    }
+  }
+  if (__builtin_expect(length <= 16, 1)) {
+    if (!short_number(end, unsigned(length), &d)) return false;
+  } else if (length <= 32 && end - lowest >= 32) {
+    if (!long_number(end, unsigned(length), &d)) return false;
+  } else {
+    return false;
+  }
+  if constexpr (std::is_floating_point_v<Number>) {
+    ten -= d.fraction;
+    if (d.value <= uint64_t(1) << 53 && ten >= -kExactTens && ten <= kExactTens) {
+      double x = double(int64_t(d.value));
+      x = ten > 0 ? x * kTens[ten] : x / kTens[-ten];
+      if (narrow(negative ? -x : x, out)) return true;
+    }
+    *out = round_apart<Number>(d.value, ten, negative);
+    return true;
+  } else {
+    *out = Number(negative ? 0 - d.value : d.value);
+    return !d.point && d.value <= uint64_t(std::numeric_limits<Number>::max());
+  }
+}
+
+template <class Number>
+QC_TARGET int64_t column(const CsvFields* fields, const CsvMissing* missing, int64_t n, Byte* out,
+                         int64_t stride) noexcept {
+  const CsvFields f = *fields;
+  const Byte* na = missing->na;
+  const uint64_t na_bytes = missing->na_bytes > 0 ? uint64_t(missing->na_bytes) : ~uint64_t(0);
+  const uint32_t* cut = f.cuts;
+  for (int64_t i = 0; i < n; ++i, cut += f.step, out += stride) {
+    const Byte* p = f.base + cut[0];
+    const Byte* end = f.base + cut[1] - 1;
+    end -= f.last && end > p && end[-1] == '\r';
+    uint64_t length = uint64_t(end - p);
+    Number value;
+    if (__builtin_expect(length != 0 && (length != na_bytes || std::memcmp(p, na, length) != 0) &&
+                             usual_number(f.lowest, p, end, &value),
+                         1)) {
+      std::memcpy(out, &value, sizeof value);
+      continue;
+    }
+    if (!parse_field<Number>(p, end, missing, out)) return i;
+  }
+  return n;
+}
+
+inline constexpr CsvKernels kKernels = {
+    index_plain, count_plain, column<float>, column<double>, column<int32_t>, column<int64_t>,
+};
+
+#undef QC_TARGET
+}  // namespace csv_avx2
+#endif
+
+// The fastest kernels of this processor, up to a level: 0 for those of every processor, 1 for AVX2. Null: it has no such.
+inline const CsvKernels* csv_kernels(int level) noexcept {
+#if defined(__x86_64__)
+  if (level == 1) {
+    bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                 __builtin_cpu_supports("popcnt");
+    return there ? &csv_avx2::kKernels : nullptr;
+  }
+#endif
+  return level == 0 ? &csv_anywhere::kKernels : nullptr;
+}
+
+}  // namespace queuecore
