@@ -542,20 +542,31 @@ def _examples(label: str, serialized: Any, sections: list[Any], names: Any, batc
     return (*components, lengths) if plan.sequence else components[0]
 
 
-def _messages(label: str, value: Any) -> bytes | list[bytes] | Ragged:
+def _messages(label: str, value: Any) -> bytes | Sequence[bytes] | Ragged:
     """Return bytes, or many of them."""
-    if isinstance(value, bytes) or (isinstance(value, (list, tuple)) and set(map(type, value)) <= {bytes}):
-        return value  # type: ignore[return-value]
-    if isinstance(value, Ragged):
-        if not value.is_bytes:
-            raise DtypeError(f"{label}: expected a Ragged of bytes, got one of {value.dtype}")
+    if isinstance(value, bytes):
         return value
-    made = _strings(label, value)
-    if isinstance(made, bytes):
-        return made
-    if made.ndim > 1:
-        raise InvalidArgumentError(f"{label}: expected a string of bytes or a list of them, got shape {made.shape}")
-    return [bytes(one) for one in made.tolist()]
+    if isinstance(value, Ragged) and value.is_bytes:
+        return value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "S":
+        # A message may well end with one: a 0.
+        raise DtypeError(f"{label}: arrays of {value.dtype} lose the zeros at the end of strings; use a list, or dtype object")
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        if value.ndim > 1:
+            raise InvalidArgumentError(f"{label}: expected a string of bytes or a list of them, got shape {value.shape}")
+        value = value.tolist()
+        if isinstance(value, bytes):
+            return value
+    if isinstance(value, (list, tuple)):
+        kinds = set(map(type, value))
+        if kinds <= {bytes}:
+            return value
+        if all(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):
+            return [bytes(one) for one in value]
+        value = next(one for one in value if not isinstance(one, (bytes, bytearray, memoryview)))
+    raise DtypeError(f"{label}: expected a string of bytes or a list of them, got {type(value).__name__}")
 
 
 def _example_step(label: str, plan: Plan, given: Component) -> ExampleStep:
