@@ -1,4 +1,4 @@
-"""Examples for tests: protobuf's own message classes, a writer of any wire format, and what parsing must give."""
+"""Examples for tests: protobuf's own message classes, and what parsing must give."""
 
 from __future__ import annotations
 
@@ -102,61 +102,6 @@ def sequence(context: dict[str, Any] | None = None, **lists: Iterable[Any]) -> b
         made.feature_lists.feature_list[key].feature.extend(steps)
         made.feature_lists.feature_list[key].SetInParent()
     return made.SerializeToString(deterministic=True)
-
-
-# ---- the wire, by hand -----------------------------------------------------------------------------------------------
-
-
-def varint(value: int, pad: int = 0) -> bytes:
-    """Return a number; `pad` adds bytes that say nothing."""
-    value &= 2**64 - 1
-    made = bytearray()
-    while value >= 128:
-        made.append(value & 127 | 128)
-        value >>= 7
-    made.append(value)
-    for _ in range(min(pad, 10 - len(made))):
-        made[-1] |= 128
-        made.append(0)
-    return bytes(made)
-
-
-def tagged(number: int, wire: int, body: bytes, pad: int = 0) -> bytes:
-    """Return a field; of wire type 2 with its length."""
-    return varint(number << 3 | wire) + (varint(len(body), pad) if wire == 2 else b"") + body
-
-
-def group(number: int, body: bytes = b"") -> bytes:
-    """Return a group."""
-    return varint(number << 3 | 3) + body + varint(number << 3 | 4)
-
-
-def int_list(*chunks: Any) -> bytes:
-    """Return an Int64List: a chunk is a number, or a list of packed ones."""
-    return b"".join(
-        tagged(1, 2, b"".join(map(varint, one))) if isinstance(one, list) else tagged(1, 0, varint(one))
-        for one in chunks
-    )
-
-
-def float_list(*chunks: Any) -> bytes:
-    """Return a FloatList, in the same way."""
-    return b"".join(
-        tagged(1, 2, struct.pack(f"<{len(one)}f", *one))
-        if isinstance(one, list)
-        else tagged(1, 5, struct.pack("<f", one))
-        for one in chunks
-    )
-
-
-def bytes_list(*values: bytes) -> bytes:
-    """Return a BytesList."""
-    return b"".join(tagged(1, 2, one) for one in values)
-
-
-def entry(key: bytes, *features: bytes) -> bytes:
-    """Return an entry of a map with such values, which add up."""
-    return tagged(1, 2, tagged(1, 2, key) + b"".join(tagged(2, 2, one) for one in features))
 
 
 # ---- what parsing must give ------------------------------------------------------------------------------------------

@@ -132,6 +132,11 @@ def test_stage_programs():
     assert found("programs") == {"missing": 0}
 
 
+def test_damaged_examples_are_parsed_or_refused():
+    result = found("example")
+    assert min(result.values()) > sum(result.values()) / 10
+
+
 @pytest.mark.skipif("address" not in KINDS, reason="for the address sanitizer: run `make sanitize`")
 @pytest.mark.watchdog(1800)
 def test_bad_input_and_every_order(tmp_path):

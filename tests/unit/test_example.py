@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers import example_messages as wire
 from helpers.example_messages import example, feature, sequence
+from helpers.example_wire import bytes_list, entry, float_list, group, int_list, tagged
 
 import queuecore as qc
 from queuecore import ops
@@ -492,24 +493,24 @@ def test_context_and_lists_have_keys_of_their_own():
 
 def test_an_example_has_no_feature_lists():
     # Field 2 is one that nobody knows there.
-    assert parse_single_example(wire.tagged(2, 0, b"\x05") + example(a=feature(4)), {"a": FixedLenFeature((), I64)})
+    assert parse_single_example(tagged(2, 0, b"\x05") + example(a=feature(4)), {"a": FixedLenFeature((), I64)})
 
 
 # ---- the wire --------------------------------------------------------------------------------------------------------
 
-A = wire.tagged(1, 2, b"a")
+A = tagged(1, 2, b"a")
 
 
 def of(*entries):
-    return wire.tagged(1, 2, b"".join(entries))
+    return tagged(1, 2, b"".join(entries))
 
 
 def test_packed_and_unpacked_values_in_any_mixture():
     for chunks in ([[1, -2, 300]], [1, -2, 300], [[], [1], -2, [300]], [1, [-2, 300], []]):
-        message = of(wire.entry(b"a", wire.tagged(3, 2, wire.int_list(*chunks))))
+        message = of(entry(b"a", tagged(3, 2, int_list(*chunks))))
         same(one(message, FixedLenFeature(3, I64)), [1, -2, 300], I64)
         same(one(message, VarLenFeature(I64)).values, [1, -2, 300], I64)
-        message = of(wire.entry(b"a", wire.tagged(2, 2, wire.float_list(*chunks))))
+        message = of(entry(b"a", tagged(2, 2, float_list(*chunks))))
         same(one(message, FixedLenFeature(3, F32)), [1, -2, 300], F32)
 
 
@@ -522,33 +523,33 @@ def test_numbers_come_out_bit_for_bit():
 
 
 def test_the_last_entry_of_a_key_wins():
-    entries = [wire.entry(b"a", wire.tagged(3, 2, wire.int_list([n]))) for n in (1, 2, 3)]
+    entries = [entry(b"a", tagged(3, 2, int_list([n]))) for n in (1, 2, 3)]
     for message in (of(*entries), of(entries[0]) + of(*entries[1:])):
         same(one(message, FixedLenFeature((), I64)), 3, I64)
     # Also where it says that there is nothing, or something else.
-    same(one(of(entries[0], wire.entry(b"a")), FixedLenFeature((), I64, 9)), 9, I64)
-    last = wire.entry(b"a", wire.tagged(2, 2, wire.float_list(0.5)))
+    same(one(of(entries[0], entry(b"a")), FixedLenFeature((), I64, 9)), 9, I64)
+    last = entry(b"a", tagged(2, 2, float_list(0.5)))
     same(one(of(*entries, last), FixedLenFeature((), F32)), 0.5, F32)
 
 
 def test_keys_are_bytes():
-    assert one(of(wire.entry(b"\xff\0", wire.tagged(1, 2, wire.bytes_list(b"v")))), FixedLenFeature((), bytes), b"\xff\0")
-    message = of(wire.tagged(1, 2, wire.tagged(2, 2, wire.tagged(3, 2, wire.int_list(4)))))
+    assert one(of(entry(b"\xff\0", tagged(1, 2, bytes_list(b"v")))), FixedLenFeature((), bytes), b"\xff\0")
+    message = of(tagged(1, 2, tagged(2, 2, tagged(3, 2, int_list(4)))))
     same(one(message, FixedLenFeature((), I64), ""), 4, I64)
     message = example(ä=feature(5))
     same(one(message, FixedLenFeature((), I64), "ä"), 5, I64)
 
 
 def test_unknown_fields_everywhere():
-    more = wire.tagged(9, 0, b"\x05") + wire.tagged(10, 1, b"8 bytes.") + wire.tagged(11, 5, b"four")
-    more += wire.tagged(12, 2, b"any") + wire.group(13, wire.group(14, wire.tagged(1, 0, b"\1")))
-    ints = wire.tagged(3, 2, more + wire.int_list(4) + more)
-    found = wire.tagged(1, 2, more + A + more + wire.tagged(2, 2, more + ints + more) + more)
-    message = more + wire.tagged(1, 2, more + found + more) + more
+    more = tagged(9, 0, b"\x05") + tagged(10, 1, b"8 bytes.") + tagged(11, 5, b"four")
+    more += tagged(12, 2, b"any") + group(13, group(14, tagged(1, 0, b"\1")))
+    ints = tagged(3, 2, more + int_list(4) + more)
+    found = tagged(1, 2, more + A + more + tagged(2, 2, more + ints + more) + more)
+    message = more + tagged(1, 2, more + found + more) + more
     same(one(message, FixedLenFeature((), I64)), 4, I64)
     same(one(message, VarLenFeature(I64)).values, [4], I64)
-    steps = wire.tagged(1, 2, more + wire.tagged(3, 2, wire.int_list(4)) + more) + more
-    lists = wire.tagged(2, 2, more + wire.tagged(1, 2, A + more + wire.tagged(2, 2, more + steps)))
+    steps = tagged(1, 2, more + tagged(3, 2, int_list(4)) + more) + more
+    lists = tagged(2, 2, more + tagged(1, 2, A + more + tagged(2, 2, more + steps)))
     _, got, _ = parse_sequence_example([more + lists + more], None, {"a": RaggedFeature(I64)})
     assert got["a"].to_list() == [[[4]]]
 
@@ -558,7 +559,7 @@ def test_many_keys_in_any_order():
     keys = [f"feature_number_{i:04}" for i in range(300)]
     features = {key: FixedLenFeature((), I64) for key in keys[::3]}
     rng = np.random.default_rng(5)
-    entries = [wire.entry(key.encode(), wire.tagged(3, 2, wire.int_list(i))) for i, key in enumerate(keys)]
+    entries = [entry(key.encode(), tagged(3, 2, int_list(i))) for i, key in enumerate(keys)]
     batch = [of(*[entries[i] for i in rng.permutation(300)]) for _ in range(5)]
     got = parse_example(batch, features)
     assert {key: value.tolist() for key, value in got.items()} == {key: [3 * i] * 5 for i, key in enumerate(keys[::3])}
