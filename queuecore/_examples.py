@@ -1,7 +1,8 @@
 """What `ops.parse_example` and its like are asked for: descriptions of features, and their way to columns and back.
 
-Native code knows columns: the values of one key in one form. A description (`FixedLenFeature` and so on) needs one or more
-of them, and two may share one. Sparse and ragged components are put together from columns here, for a whole batch at a time.
+Native code knows columns: the values of one key in one form. A description (`FixedLenFeature` and so on) needs one or
+more of them, and two may share one. Sparse and ragged components are put together from columns here, for a whole batch
+at a time.
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ class FixedLenFeature:
     dtype : dtype
         ``np.int64``, ``np.float32`` or ``bytes``.
     default_value : optional
-        What an Example gets that has no such feature: as many values as the shape has. Without it, it is an error. A feature
-        that is there but has no values is an error in any case.
+        What an Example gets that has no such feature: as many values as the shape has. Without it, it is an error. A
+        feature that is there but has no values is an error in any case.
     """
 
     shape: Any
@@ -186,9 +187,9 @@ class RaggedFeature:
     value_key : str, optional
         The feature with the values; the description's own key if not given.
     partitions : sequence of partitions, default ()
-        How values are divided into rows, these into rows of rows, and so on, outermost first: ``RaggedFeature.RowSplits(key)``,
-        ``RowLengths``, ``RowStarts``, ``RowLimits`` or ``ValueRowIds`` name an int64 feature that says it;
-        ``UniformRowLength(length)`` needs none.
+        How values are divided into rows, these into rows of rows, and so on, outermost first:
+        ``RaggedFeature.RowSplits(key)``, ``RowLengths``, ``RowStarts``, ``RowLimits`` or ``ValueRowIds`` name an int64
+        feature that says it; ``UniformRowLength(length)`` needs none.
     row_splits_dtype : dtype, default int32
         ``np.int32`` or ``np.int64``.
     validate : bool, default False
@@ -397,7 +398,7 @@ class Plan:
             elif not isinstance(part, RaggedFeature.UniformRowLength):
                 raise InvalidArgumentError(f"{where}: {part!r} is no partition")
             elif not isinstance(part.length, (int, np.integer)) or part.length < 1:
-                raise InvalidArgumentError(f"{where}: a row's length must be a whole number from 1 on, not {part.length!r}")
+                raise InvalidArgumentError(f"{where}: rows must be of a whole number of values, not {part.length!r}")
         return needs
 
     # ---- back ------------------------------------------------------------------------------------------------------
@@ -471,14 +472,14 @@ def _sparse(rows: _Rows) -> Sparse:
 def _placed(where: str, feature: SparseFeature, sizes: list[int], needs: list[_Rows]) -> Sparse:
     """Return the `Sparse` of a `SparseFeature`: its values, then the indices of each dimension."""
     first, *rest = needs
-    splits = first.row_splits if first.row_splits is not None else np.array([0, len(first.values)])
+    splits = _splits(first)
     for key, one in zip(_listed(feature.index_key), rest, strict=True):
-        others = one.row_splits if one.row_splits is not None else np.array([0, len(one.values)])
+        others = _splits(one)
         if not np.array_equal(splits, others):
             record = int(np.argmax(np.diff(splits) != np.diff(others)))
             raise InvalidArgumentError(
-                f"{where}: record {record} of the batch has {np.diff(splits)[record]} values in {feature.value_key!r}, but "
-                f"{np.diff(others)[record]} indices in {key!r}"
+                f"{where}: record {record} of the batch has {np.diff(splits)[record]} values in {feature.value_key!r}, "
+                f"but {np.diff(others)[record]} indices in {key!r}"
             )
     columns = [one.values for one in rest]
     shape = list(sizes)
@@ -494,13 +495,19 @@ def _placed(where: str, feature: SparseFeature, sizes: list[int], needs: list[_R
     return Sparse(indices, values, shape)
 
 
+def _splits(rows: _Rows) -> Array:
+    """Return the splits of the innermost rows: of steps, of records, or of the only one."""
+    if rows.step_splits is not None:
+        return rows.step_splits
+    return rows.row_splits if rows.row_splits is not None else np.array([0, len(rows.values)])
+
+
 def _nested(where: str, feature: RaggedFeature, needs: list[_Rows]) -> Any:
     """Return the component of a `RaggedFeature`: its values, then the columns of its partitions."""
     dtype = _splits_dtype(where, feature.row_splits_dtype)
     first = needs[0]
     # Rows are steps in feature lists, else records; a lone Example is a batch of one, which is taken off in the end.
-    rows = [one.step_splits if one.step_splits is not None else one.row_splits for one in needs]
-    rows = [np.array([0, len(one.values)]) if splits is None else splits for one, splits in zip(needs, rows, strict=True)]
+    rows = [_splits(one) for one in needs]
     if first.step_splits is not None and any(len(splits) != len(rows[0]) for splits in rows):
         raise InvalidArgumentError(f"{where}: values and partitions do not have the same steps")
     if first.row_splits is not None and first.step_splits is not None:
@@ -533,7 +540,7 @@ def _uniform(where: str, made: Ragged, length: int) -> Ragged:
     if wrong.any():
         row = int(np.argmax(wrong)) - 1
         raise InvalidArgumentError(
-            f"{where}: row {row} has {made.row_lengths()[row]} values, which is not a multiple of {length}, the row's length"
+            f"{where}: row {row} has {made.row_lengths()[row]} values, not a multiple of {length}, the row's length"
         )
     splits = made.row_splits // length
     values = made.values

@@ -288,7 +288,7 @@ def _leaf_names(template: Any, prefix: str = "") -> Any:
 
 @overload
 def parse_example(
-    serialized: None = None, features: Mapping[Any, Any] = ..., name: str | None = ..., example_names: Any = ...
+    serialized: None = None, features: Mapping[Any, Any] | None = ..., name: str | None = ..., example_names: Any = ...
 ) -> Stage: ...
 @overload
 def parse_example(
@@ -317,9 +317,9 @@ def parse_example(
     Returns
     -------
     dict
-        By the keys of `features`: an array of shape ``(n, *shape)`` for a `FixedLenFeature`, ``(n, longest, *shape)`` for a
-        `FixedLenSequenceFeature`, else a `Sparse` or a `Ragged`. Arrays of bytes are a `Ragged` too: of ``(n,)`` strings, or
-        with a level more for each further dimension.
+        By the keys of `features`: an array of shape ``(n, *shape)`` for a `FixedLenFeature`, ``(n, longest, *shape)``
+        for a `FixedLenSequenceFeature`, else a `Sparse` or a `Ragged`. Arrays of bytes are a `Ragged` too: of ``(n,)``
+        strings, or with a level more for each further dimension.
 
     Raises
     ------
@@ -333,15 +333,17 @@ def parse_example(
 
     Notes
     -----
-    One native call for the whole batch, without the GIL. Follows TensorFlow's ``io.parse_example``. Of several entries with one
-    key the last one counts; a feature of no kind is missing; one without values is there. Values that nobody asks for are
-    skipped and not looked at, as are unknown fields; known fields of the wrong wire type are refused. Unlike TensorFlow, the
-    partitions of a `RaggedFeature` are always checked, and bad features are the same error for one and for many Examples.
+    One native call for the whole batch, without the GIL. Follows TensorFlow's ``io.parse_example``. Of several entries
+    with one key the last one counts; a feature of no kind is missing; one without values is there. Values that nobody
+    asks for are skipped and not looked at, as are unknown fields; known fields of the wrong wire type are refused.
+    Unlike TensorFlow, the partitions of a `RaggedFeature` are always checked, and bad features are the same error for
+    one and for many Examples.
 
-    A stage gives the columns as they come off the wire, each a component of its own. A `FixedLenFeature` is one dense component
-    with the feature's key as its name, and so is a `FixedLenSequenceFeature`. The others share the flat columns of the keys that
-    they name: ``key.values``, all values one after the other, and in a batch ``key.row_splits`` (int64), where the values of
-    each record begin and end. A stage that gets one record parses it as `parse_single_example` does.
+    A stage gives the columns as they come off the wire, each a component of its own. A `FixedLenFeature` is one dense
+    component with the feature's key as its name, and so is a `FixedLenSequenceFeature`. The others share the flat
+    columns of the keys that they name: ``key.values``, all values one after the other, and in a batch
+    ``key.row_splits`` (int64), where the values of each record begin and end. A stage that gets one record parses it
+    as `parse_single_example` does.
 
     Examples
     --------
@@ -360,7 +362,7 @@ def parse_example(
 
 @overload
 def parse_single_example(
-    serialized: None = None, features: Mapping[Any, Any] = ..., name: str | None = ..., example_names: Any = ...
+    serialized: None = None, features: Mapping[Any, Any] | None = ..., name: str | None = ..., example_names: Any = ...
 ) -> Stage: ...
 @overload
 def parse_single_example(
@@ -387,7 +389,8 @@ def parse_single_example(
     -------
     dict
         By the keys of `features`: an array of the shape asked for (`bytes` for one string), a `Sparse`, or, for a
-        `RaggedFeature`, an array of the values, and a `Ragged` once they are partitioned. Arrays of bytes are a `Ragged`.
+        `RaggedFeature`, an array of the values, and a `Ragged` once they are partitioned. Arrays of bytes are a
+        `Ragged`.
 
     Raises
     ------
@@ -437,8 +440,8 @@ def parse_sequence_example(
     Returns
     -------
     context, sequences, lengths : dict
-        By key: the context as by `parse_example`; feature lists, with a dimension for the steps after that of the batch; and of
-        each `FixedLenSequenceFeature` how many steps the messages have, an array of int64.
+        By key: the context as by `parse_example`; feature lists, with a dimension for the steps after that of the
+        batch; and of each `FixedLenSequenceFeature` how many steps the messages have, an array of int64.
 
     Raises
     ------
@@ -447,9 +450,9 @@ def parse_sequence_example(
 
     Notes
     -----
-    As for `parse_example`. A stage's components are named ``context.key`` and ``feature_lists.key``; a padded feature list in a
-    batch has also ``.lengths``, a flat one ``.step_splits``, where the values of each step begin and end, and its
-    ``.row_splits`` are those of the steps.
+    As for `parse_example`. A stage's components are named ``context.key`` and ``feature_lists.key``; a padded feature
+    list in a batch has also ``.lengths``, a flat one ``.step_splits``, where the values of each step begin and end,
+    and its ``.row_splits`` are those of the steps.
 
     Examples
     --------
@@ -552,10 +555,10 @@ def _messages(label: str, value: Any) -> bytes | Sequence[bytes] | Ragged:
         return bytes(value)
     if isinstance(value, np.ndarray) and value.dtype.kind == "S":
         # A message may well end with one: a 0.
-        raise DtypeError(f"{label}: arrays of {value.dtype} lose the zeros at the end of strings; use a list, or dtype object")
+        raise DtypeError(f"{label}: arrays of {value.dtype} lose the zeros at the end of strings; use a list")
     if isinstance(value, np.ndarray) and value.dtype == object:
         if value.ndim > 1:
-            raise InvalidArgumentError(f"{label}: expected a string of bytes or a list of them, got shape {value.shape}")
+            raise InvalidArgumentError(f"{label}: expected a string or a list of them, got {value.ndim} dimensions")
         value = value.tolist()
         if isinstance(value, bytes):
             return value

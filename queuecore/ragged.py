@@ -41,8 +41,8 @@ class Ragged:
 
     Notes
     -----
-    Indexing gives a row: `bytes`, or a view of the values. A slice gives a `Ragged`, whose values are a view; so does an
-    array of indices or of booleans, with a copy. Strings of bytes convert to Arrow, and so do rows of numbers
+    Indexing gives a row: `bytes`, or a view of the values. A slice gives a `Ragged`, whose values are a view; so does
+    an array of indices or of booleans, with a copy. Strings of bytes convert to Arrow, and so do rows of numbers
     (``pyarrow.array(ragged)``).
 
     Examples
@@ -295,8 +295,8 @@ class Sparse:
         """Return whether another `Sparse` has the same indices, values, dtype and shape."""
         if not isinstance(other, Sparse) or self.dtype != other.dtype:
             return False
-        if isinstance(self.values, Ragged):
-            same = self.values.equals(other.values)
+        if isinstance(self.values, Ragged) or isinstance(other.values, Ragged):
+            same = isinstance(self.values, Ragged) and self.values.equals(other.values)
         else:
             same = np.array_equal(self.values, other.values)
         same = same and np.array_equal(self.indices, other.indices)
@@ -308,7 +308,7 @@ class Sparse:
 
 
 def strings(characters: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], shape: tuple[int, ...]) -> Ragged:
-    """Return strings of bytes in an array's shape: rows of equal lengths around them, one level for each further dimension."""
+    """Return strings of bytes in an array's shape: a level of equally long rows for each dimension after the first."""
     made = Ragged(characters, offsets)
     for level in range(len(shape) - 1, 0, -1):
         rows = int(np.prod(shape[:level]))

@@ -1,4 +1,4 @@
-"""Examples that are cut, flipped or made to harm: refused, or read as what they are, and nothing is read beyond the end."""
+"""Examples that are cut, flipped or made to harm: refused, or read as what they are; nothing is read beyond the end."""
 
 from __future__ import annotations
 
@@ -169,7 +169,9 @@ def test_known_fields_of_the_wrong_wire_type(wrong):
         refused(tagged(1, 2, entry(b"i", tagged(3, 2, wrong))))
 
 
-@pytest.mark.parametrize("tag", [b"\x00", b"\x02", b"\x07", b"\x4e", b"\x4f", b"\x4c", b"\x82\x80\x80\x80\x10", b"\x80\x00"])
+@pytest.mark.parametrize(
+    "tag", [b"\x00", b"\x02", b"\x07", b"\x4e", b"\x4f", b"\x4c", b"\x82\x80\x80\x80\x10", b"\x80\x00"]
+)
 def test_tags_that_are_none(tag):
     # Field 0, wire types 6 and 7, an end without a beginning, a number of more than 32 bits.
     refused(tag + b"\x00" * 20)

@@ -219,6 +219,7 @@ def plain(result: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
             assert value.row_splits.dtype == feature.row_splits_dtype
             made[key] = ("ragged", listed(value, feature.dtype))
         else:
-            ragged = isinstance(feature, RaggedFeature) and isinstance(value, Ragged) and isinstance(value.values, Ragged)
+            nested = isinstance(value, Ragged) and isinstance(value.values, Ragged)
+            ragged = nested and isinstance(feature, RaggedFeature)
             made[key] = ("ragged" if ragged else "dense", listed(value, feature.dtype))
     return made

@@ -1,4 +1,4 @@
-"""Examples in any form that the wire format allows, good ones and damaged ones. Without protobuf: sanitizers run this too."""
+"""Examples in any form that the wire format allows, good and damaged. Without protobuf: sanitizers run this too."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class Maker(random.Random):
 
 
 def alone(message: bytes) -> Ragged:
-    """Return a batch of one message that ends where its block of memory ends, so that a sanitizer sees what is behind."""
+    """Return a batch of one message, at the end of its block of memory, so that a sanitizer sees what is behind."""
     block = np.empty(len(message), "S1")
     block.view(np.uint8)[:] = np.frombuffer(message, np.uint8)
     return Ragged(block, [0, len(message)])

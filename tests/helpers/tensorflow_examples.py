@@ -1,8 +1,8 @@
 """Parses Examples with TensorFlow: a program of its own, that reads pickled cases and writes pickled answers.
 
-A case is (function, messages or one message, sections): a section is None or a list of (key, name of the description, its
-arguments), with dtypes as words, and partitions as (name, argument). An answer is ("error", class, text) or ("value", dict
-for each section), in the form of `example_messages.plain`; lengths are a plain dict of lists.
+A case is (function, messages or one message, sections): a section is None or a list of (key, name of the description,
+its arguments), with dtypes as words, and partitions as (name, argument). An answer is ("error", class, text) or
+("value", dict for each section), in the form of `example_messages.plain`; lengths are a plain dict of lists.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
 import pytest
 from helpers import example_messages as wire
 from helpers.example_messages import Refused, expected, plain
@@ -30,10 +29,7 @@ def compare(serialized, features, batch):
                 ops.parse_single_example(serialized[0], features)
         assert not isinstance(caught.value, ProtoError)
         return False
-    if batch:
-        result = ops.parse_example(serialized, features)
-    else:
-        result = ops.parse_single_example(serialized[0], features)
+    result = ops.parse_example(serialized, features) if batch else ops.parse_single_example(*serialized, features)
     assert plain(result, features) == wanted
     return True
 

@@ -81,8 +81,9 @@ def test_every_slice_is_that_of_a_list(make):
             for step in (None, 1, 2, -1, -3):
                 assert made[start:stop:step].to_list() == wanted[start:stop:step]
     assert made[1:3].row_splits[0] == 0
-    for index in ([3, 0, 0, -1], [], np.array([False, True, True, False])):
-        assert made[index].to_list() == [wanted[i] for i in np.arange(4)[np.array(index, bool if len(index) and isinstance(index[0], np.bool_) else int)]]
+    assert made[[3, 0, 0, -1]].to_list() == [wanted[i] for i in (3, 0, 0, 3)]
+    assert made[np.array([False, True, True, False])].to_list() == wanted[1:3]
+    assert made[[]].to_list() == []
     for index in (4, -5):
         with pytest.raises(IndexError):
             made[index]

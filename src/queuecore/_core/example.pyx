@@ -1,12 +1,11 @@
 """Native parsing of ``tf.train.Example`` and ``tf.train.SequenceExample``."""
-cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.platform cimport Fault, layout_hash
-from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, Step, arena_free, arena_take
+from queuecore._core.stages cimport Arena, Cell, Step, arena_free, arena_take
 
 import numpy as np
 
@@ -879,7 +878,6 @@ cdef class ExampleStep(Step):
 
     def __init__(self, str label, tuple inputs, tuple outputs, list columns):
         cdef Column* column
-        cdef list keys = [], one
         cdef Span* spans
         cdef int64_t side
         if self.params != NULL:
@@ -950,7 +948,7 @@ cdef class ExampleStep(Step):
             return _errors.ResourceExhaustedError(f"{self.label}: no memory for {b if b >= 0 else '2^63 or more'} bytes")
         if reason in _MALFORMED:
             return _errors.ProtoError(f"{where}Could not parse the message: at byte {b}, {_MALFORMED[reason]}")
-        section, key, kind, form, dims, *_ = self.columns[what >> 8]
+        section, key, kind, _, dims, *_ = self.columns[what >> 8]
         shown = key.decode(errors="backslashreplace")
         if a >= 0:
             name = "<unknown>" if names is None else names[a]
