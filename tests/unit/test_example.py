@@ -728,6 +728,45 @@ def test_a_stage_says_what_is_wrong():
         step.__init__("x", (), (), [])
 
 
+def test_a_program_fills_a_queue_with_examples(tmp_path):
+    messages = [example(label=feature(i), image=feature(bytes([i]) * 50), box=feature(i / 2, 1.0)) for i in range(100)]
+    size = len(messages[0])
+    (tmp_path / "a").write_bytes(b"".join(messages))
+    features = {
+        "image": FixedLenFeature((), bytes),
+        "box": FixedLenFeature(2, F32),
+        "label": FixedLenFeature((), I64),
+        "weight": FixedLenFeature((), F32, 0.5),
+    }
+    queue = qc.FIFOQueue(10, [I64, bytes, F32, F32], [(), (), (), (2,)], names=["label", "image", "weight", "box"])
+    stage = parse_single_example(features=features)
+    program = qc.StageProgram(qc.FixedLengthRecordReader(size), [tmp_path / "a"], stage)
+    coord = qc.Coordinator()
+    threads = qc.QueueRunner(queue, [program]).create_threads(coord, start=True)
+    got = list(queue)
+    coord.join(threads)
+    assert [element["label"] for element in got] == list(range(100))
+    assert [element["image"] for element in got] == [bytes([i]) * 50 for i in range(100)]
+    assert [element["box"].tolist() for element in got] == [[i / 2, 1.0] for i in range(100)]
+    assert {element["weight"].item() for element in got} == {0.5}
+
+
+def test_a_program_says_which_record_does_not_parse(tmp_path):
+    messages = [example(a=feature(i)) for i in range(5)]
+    messages[3] = b"\xff" * len(messages[3])
+    (tmp_path / "a").write_bytes(b"".join(messages))
+    queue = qc.FIFOQueue(10, [I64], [()])
+    stage = parse_single_example(features={"a": FixedLenFeature((), I64)})
+    program = qc.StageProgram(qc.FixedLengthRecordReader(len(messages[0])), [tmp_path / "a"], stage)
+    coord = qc.Coordinator()
+    threads = qc.QueueRunner(queue, [program]).create_threads(coord, start=True)
+    assert [queue.dequeue(timeout=30).item() for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ProtoError) as caught:
+        coord.join(threads)
+    assert caught.value.record == 3
+    assert caught.value.path == str(tmp_path / "a")
+
+
 def test_what_the_stage_gives_is_what_the_eager_call_gives():
     assert ops.parse_example(MESSAGES, ASKED)["w"].equals(
         Sparse([[0, 6], [0, 7]], Ragged.from_list([b"qq", b"p"]), [2, 9])

@@ -594,7 +594,8 @@ cdef bytes_out _place(Work* work, int32_t output, const Column* column, int64_t 
         work.strings[output].n = n
         work.strings[output].spans = <Span*>_take(work, n, sizeof(Span), 1)
         return <bytes_out>work.strings[output].spans
-    if out.data == NULL or out.nbytes != n * column.item:
+    # A place that is given has the size of the column's shape, which is certain but for the number of records.
+    if out.data == NULL or (work.batch and out.nbytes != n * column.item):
         out.data = <bytes_out>_take(work, n, column.item, 1)
     out.nbytes = n * column.item
     out.offsets = NULL
