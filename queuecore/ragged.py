@@ -8,12 +8,20 @@ from typing import Any, overload
 
 import numpy as np
 
+from queuecore._core.arrow import export
 from queuecore.errors import DtypeError, InvalidArgumentError
 
 __all__ = ["Ragged", "Sparse"]
 
 # Strings are rows of this. An array of it is bytes that say of themselves that they are text, not numbers.
 _CHAR = np.dtype("S1")
+# Arrow's words for numbers that lie in memory as NumPy's do.
+_ARROW = {
+    np.dtype(word): letter.encode()
+    for word, letter in zip(
+        ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"), "cCsSiIlLefg", strict=True
+    )
+}
 
 
 class Ragged:
@@ -186,6 +194,46 @@ class Ragged:
         for index, row in enumerate(self):
             made[index] = row
         return made
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """Return the capsules of the Arrow C data interface: lists, or binary strings, that share this memory.
+
+        Parameters
+        ----------
+        requested_schema : capsule, optional
+            Not used: the consumer casts.
+
+        Returns
+        -------
+        schema, array : capsule
+            Of ``large_list`` and ``large_binary`` for int64 splits, of ``list`` and ``binary`` for int32. Each further
+            dimension of the values is a ``fixed_size_list``.
+
+        Raises
+        ------
+        DtypeError
+            If Arrow has no such numbers with the same memory (booleans, complex numbers).
+        """
+        del requested_schema
+        levels: list[tuple[bytes, int, tuple[np.ndarray[Any, Any], ...]]] = []
+        rows: Any = self
+        while isinstance(rows, Ragged):
+            splits = np.ascontiguousarray(rows.row_splits)
+            long = splits.dtype == np.int64
+            if rows.is_bytes:
+                levels.append((b"Z" if long else b"z", len(rows), (splits, np.ascontiguousarray(rows.values))))
+                return export(levels)
+            levels.append((b"+L" if long else b"+l", len(rows), (splits,)))
+            rows = rows.values
+        word = _ARROW.get(rows.dtype)
+        if word is None:
+            raise DtypeError(f"Ragged: Arrow has no values of {rows.dtype}")
+        length = len(rows)
+        for side in rows.shape[1:]:
+            levels.append((b"+w:%d" % side, length, ()))
+            length *= side
+        levels.append((word, length, (np.ascontiguousarray(rows),)))
+        return export(levels)
 
     def equals(self, other: Any) -> bool:
         """Return whether another `Ragged` has the same dtype and the same rows."""

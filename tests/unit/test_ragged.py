@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -160,3 +162,64 @@ def test_indices_outside_show_only_when_they_matter(place):
 def test_sparse_parts_that_do_not_fit(parts):
     with pytest.raises(InvalidArgumentError):
         Sparse(*parts)
+
+
+# ---- the Arrow C data interface --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("split", [np.int32, np.int64])
+def test_arrow_reads_rows_in_place(split):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    words = Ragged.from_list(WORDS)
+    words = Ragged(words.values, words.row_splits.astype(split))
+    got = pa.array(words)
+    assert got.type == (pa.large_binary() if split is np.int64 else pa.binary())
+    assert got.to_pylist() == WORDS
+    got.validate(full=True)
+    assert got.buffers()[2].address == words.values.ctypes.data
+    for word in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"):
+        rows = Ragged(np.arange(6).astype(word), np.array([0, 2, 2, 6], split))
+        got = pa.array(rows)
+        got.validate(full=True)
+        assert got.to_pylist() == rows.to_list()
+        assert got.values.type.to_pandas_dtype() == np.dtype(word)
+        assert got.values.buffers()[1].address == rows.values.ctypes.data
+    nested = Ragged(words, np.array([0, 1, 1, 4], split))
+    assert pa.array(nested).to_pylist() == [WORDS[:1], [], WORDS[1:]]
+    solid = Ragged(np.arange(12, dtype=np.float32).reshape(3, 2, 2), np.array([0, 1, 3], split))
+    got = pa.array(solid)
+    got.validate(full=True)
+    assert got.to_pylist() == [part.tolist() for part in solid]
+    assert pa.array(words[1:3]).to_pylist() == WORDS[1:3]
+    assert pa.array(words[:0]).to_pylist() == []
+    assert pa.array(Ragged(solid.values[:, ::-1], solid.row_splits)).to_pylist()[0] == solid.values[:1, ::-1].tolist()
+
+
+def test_arrow_keeps_the_memory():
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    rows = Ragged(np.arange(1000), [0, 10, 1000])
+    kept = weakref.ref(rows.values)
+    got = pa.array(rows)
+    child = got.values
+    del rows, got
+    assert kept() is not None and child[999].as_py() == 999
+    del child
+    gc.collect()
+    assert kept() is None
+
+
+def test_arrow_capsules_that_nobody_takes():
+    rows = Ragged(np.arange(1000), [0, 10, 1000])
+    kept = weakref.ref(rows.values)
+    schema, array = Ragged(rows, [0, 2]).__arrow_c_array__()
+    assert '"arrow_schema"' in repr(schema) and '"arrow_array"' in repr(array)
+    del rows, schema
+    assert kept() is not None
+    del array
+    assert kept() is None
+
+
+@pytest.mark.parametrize("dtype", [bool, complex, ">i4", object])
+def test_what_arrow_has_not(dtype):
+    with pytest.raises(DtypeError):
+        Ragged(np.zeros(2, dtype), [0, 2]).__arrow_c_array__()
