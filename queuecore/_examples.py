@@ -87,6 +87,7 @@ def _default(label: str, kind: int, count: int, default: Any) -> Any:
 
 
 def _splits_dtype(label: str, dtype: Any) -> np.dtype[Any]:
+    found: np.dtype[Any]
     try:
         found = np.dtype(dtype)
     except (TypeError, ValueError):
@@ -143,6 +144,10 @@ class FixedLenSequenceFeature:
         Whether an Example without it has no rows. Must be `True`, but in feature lists.
     default_value : optional
         One value that fills up shorter Examples of a batch; 0 or ``b""`` if not given. Not for feature lists.
+
+    Notes
+    -----
+    The longest Example sets the size of the whole batch. `RaggedFeature` takes no more memory than there are values.
     """
 
     shape: Any

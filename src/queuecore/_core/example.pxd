@@ -5,8 +5,8 @@
 #
 # I1  No byte at or beyond the end of a record is read. Every read is preceded by a comparison with the end of the message that it is
 #     in, and no message ends beyond the one around it.
-# I2  Every place of memory is asked for by a count of values, each of which took at least one byte of a record; only a padded
-#     column may be larger, by what the longest record of the batch pads the others to.
+# I2  Memory is asked for by counts of values that are there, each of which took at least one byte of a record. Larger may be fixed
+#     columns, whose size the plan says, and padded ones, in which the longest record of a batch sets the size of the others.
 # I3  What is not of these messages is skipped by its wire type, never entered; groups are skipped to a depth of 100.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.stages cimport CELL_DIMS
