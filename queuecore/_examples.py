@@ -237,7 +237,7 @@ class RaggedFeature:
 
         length: Any
 
-    KEYED: ClassVar[tuple[type, ...]] = (RowSplits, RowLengths, RowStarts, RowLimits, ValueRowIds)
+    KEYED: ClassVar[tuple[type[Any], ...]] = (RowSplits, RowLengths, RowStarts, RowLimits, ValueRowIds)
 
     dtype: Any
     value_key: Any = None
@@ -399,7 +399,7 @@ class Plan:
         needs = [self._column(section, key, _kind(where, feature.dtype))]
         for part in feature.partitions:
             if isinstance(part, RaggedFeature.KEYED):
-                needs.append(self._column(section, _key(where, part.key), _INT))  # type: ignore[attr-defined]
+                needs.append(self._column(section, _key(where, part.key), _INT))
             elif not isinstance(part, RaggedFeature.UniformRowLength):
                 raise InvalidArgumentError(f"{where}: {part!r} is no partition")
             elif not isinstance(part.length, (int, np.integer)) or part.length < 1:
