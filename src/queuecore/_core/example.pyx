@@ -13,7 +13,12 @@ from queuecore import errors as _errors
 from queuecore import ragged as _ragged
 
 cdef extern from *:
+    """
+    // Half of what a process may address.
+    static constexpr int64_t kMostBytes = int64_t(1) << 46;
+    """
     bint __builtin_mul_overflow(int64_t, int64_t, int64_t*) noexcept nogil
+    const int64_t MOST_BYTES "kMostBytes"
 
 cnp.import_array()
 check_layout(layout_hash())
@@ -414,7 +419,7 @@ cdef void* _take(Work* work, int64_t a, int64_t b, int64_t c) noexcept nogil:
     # a * b * c bytes; NULL, and a fault: there are none.
     cdef int64_t n = 0
     cdef void* place = NULL
-    if __builtin_mul_overflow(a, b, &n) or __builtin_mul_overflow(n, c, &n) or n > <int64_t>1 << 62:
+    if __builtin_mul_overflow(a, b, &n) or __builtin_mul_overflow(n, c, &n) or n > MOST_BYTES:
         n = -1
     else:
         place = arena_take(work.arena, n + 1)
