@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -726,6 +727,20 @@ def test_a_stage_says_what_is_wrong():
         step(np.array([MESSAGES[0], b"\xff"], object))
     with pytest.raises(TypeError):
         step.__init__("x", (), (), [])
+
+
+def test_one_step_in_many_threads():
+    step = parse_example(features=ASKED).bind([Component(BYTES, (None,))])
+    batches = [
+        [example(f=feature(i / 2, j / 2), s=feature(b"%d" % i * j), v=feature(*range(i)), x=feature(*[b"x"] * i))] * 20
+        for i in range(1, 5)
+        for j in range(1, 5)
+    ]
+    wanted = [[part.tolist() for part in step(np.array(batch, object))] for batch in batches]
+    with ThreadPoolExecutor(8) as pool:
+        futures = [pool.submit(step, np.array(batch, object)) for batch in batches * 20]
+        for future, right in zip(futures, wanted * 20, strict=True):
+            assert [part.tolist() for part in future.result()] == right
 
 
 def test_a_program_fills_a_queue_with_examples(tmp_path):
