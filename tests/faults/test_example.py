@@ -176,6 +176,8 @@ def test_tags_that_are_none(tag):
     # Field 0, wire types 6 and 7, an end without a beginning, a number of more than 32 bits.
     refused(tag + b"\x00" * 20)
     refused(GOOD + tag)
+    if tag != b"\x4c":
+        refused(b"\x4b" + tag + b"\x00\x4c")  # in a group
 
 
 def test_floats_that_are_cut():
