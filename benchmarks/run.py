@@ -21,9 +21,11 @@ import harness  # noqa: E402
 
 BENCHMARKS = (
     "bench_handoff.py",
+    "bench_tfrecord.py",
     "bench_rings.py",
     "bench_stdqueue.py",
     "bench_queues.py",
+    "bench_compressed.py",
     "e2e/bench_fixed.py",
     "e2e/bench_start.py",
     "e2e/bench_epoch_gap.py",

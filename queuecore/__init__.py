@@ -25,6 +25,7 @@ from queuecore.readers import (  # noqa: E402
     IdentityReader,
     ReaderBase,
     TextLineReader,
+    TFRecordReader,
     WholeFileReader,
 )
 from queuecore.runtime import (  # noqa: E402
@@ -35,11 +36,13 @@ from queuecore.runtime import (  # noqa: E402
     start_queue_runners,
 )
 from queuecore.stdqueue import LifoQueue, Queue, SimpleQueue  # noqa: E402
+from queuecore.writers import FixedLengthRecordWriter, TFRecordOptions, TFRecordWriter  # noqa: E402
 
 __all__ = [
     "Coordinator",
     "FIFOQueue",
     "FixedLengthRecordReader",
+    "FixedLengthRecordWriter",
     "IdentityReader",
     "LifoQueue",
     "LooperThread",
@@ -52,6 +55,9 @@ __all__ = [
     "ReaderBase",
     "SimpleQueue",
     "StageProgram",
+    "TFRecordOptions",
+    "TFRecordReader",
+    "TFRecordWriter",
     "TextLineReader",
     "WholeFileReader",
     "__version__",

@@ -1,4 +1,4 @@
-"""The command line: ``queuecore demo`` and ``queuecore stream``.
+"""The command line: ``queuecore demo``, ``queuecore stream`` and ``queuecore verify``.
 
 Exit codes: 0 done, 1 the data or the machine is at fault, 2 wrong use, 130 Ctrl-C, 128 + n for signal n.
 """
@@ -168,6 +168,35 @@ def _parser() -> _Parser:
         "--rounds", type=_not_negative, default=5, metavar="N", help="rounds of the comparison (default: 5; 0: none)"
     )
     stream.set_defaults(run=_run_stream)
+
+    verify = commands.add_parser(
+        "verify",
+        help="check TFRecord files, or files of fixed-length records",
+        description="Check files from start to end: every length and checksum of TFRecord files (also after a damaged "
+        "record), or with --record-bytes whether files of fixed-length records are whole. Prints a line for each "
+        "fault, and a summary. The exit code is 1 if there is any fault.",
+    )
+    verify.add_argument("pattern", nargs="+", metavar="PATTERN", help="file, or pattern such as 'data/*.tfrecord'")
+    verify.add_argument(
+        "--compression",
+        type=str.upper,
+        choices=("NONE", "GZIP", "ZLIB", "ZSTD"),
+        default="NONE",
+        help="how the files are compressed (default: NONE); places are then counted in what they decompress to",
+    )
+    verify.add_argument(
+        "--max-record-bytes", type=_positive, default=None, metavar="N", help="longest TFRecord that is no fault"
+    )
+    verify.add_argument(
+        "--record-bytes", type=_positive, default=None, metavar="N", help="size of fixed-length records"
+    )
+    verify.add_argument(
+        "--header-bytes", type=_not_negative, default=0, metavar="N", help="with --record-bytes: bytes at each start"
+    )
+    verify.add_argument(
+        "--footer-bytes", type=_not_negative, default=0, metavar="N", help="with --record-bytes: bytes at each end"
+    )
+    verify.set_defaults(run=_run_verify)
     return parser
 
 
@@ -229,6 +258,41 @@ def _run_stream(args: argparse.Namespace) -> int:
         rounds=args.rounds,
     )
     return 0
+
+
+def _run_verify(args: argparse.Namespace) -> int:
+    from queuecore._compression import encoding_number
+    from queuecore._core.tfrecord import MAX_RECORD_BYTES
+    from queuecore._progress import counted
+    from queuecore._verify import FixedLengthCheck, TFRecordCheck
+    from queuecore.errors import InvalidArgumentError, QueueCoreError
+
+    check: FixedLengthCheck | TFRecordCheck
+    encoding = encoding_number(args.compression, "--compression")
+    if args.record_bytes is not None:
+        check = FixedLengthCheck(args.record_bytes, args.header_bytes, args.footer_bytes, encoding)
+    else:
+        if args.header_bytes or args.footer_bytes:
+            raise InvalidArgumentError("--header-bytes and --footer-bytes need --record-bytes")
+        check = TFRecordCheck(encoding, args.max_record_bytes or MAX_RECORD_BYTES)
+    names = _expand(args.pattern)
+    found = 0
+    for name in names:
+        faults = check.faults(os.fsencode(name))
+        while True:
+            try:
+                error, rest = next(faults)
+            except StopIteration:
+                break
+            except QueueCoreError as failure:  # of the file itself: a generator ends with it
+                error, rest = failure, ""
+            found += 1
+            print(f"{type(error).__name__}: {' '.join(str(error).split())}{'; ' if rest else ''}{rest}", flush=True)
+    print(
+        f"{counted(len(names), 'file')}, {counted(check.records, 'good record')} ({check.nbytes / 1e6:,.1f} MB), "
+        f"{counted(found, 'fault')}"
+    )
+    return 1 if found else 0
 
 
 def _run_demo(args: argparse.Namespace) -> int:

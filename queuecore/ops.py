@@ -7,8 +7,10 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from queuecore._compression import encoding_number
 from queuecore._core.decode import RawStep
 from queuecore._core.example import ExampleStep
+from queuecore._core.inflate import InflateStep
 from queuecore._core.stages import Step
 from queuecore._examples import (
     FixedLenFeature,
@@ -30,6 +32,7 @@ __all__ = [
     "SparseFeature",
     "Stage",
     "VarLenFeature",
+    "decode_compressed",
     "decode_raw",
     "parse_example",
     "parse_sequence_example",
@@ -281,6 +284,88 @@ def _leaf_names(template: Any, prefix: str = "") -> Any:
         return
     for key, inner in template.items():
         yield from _leaf_names(inner, f"{prefix}.{key}" if prefix else key)
+
+
+@overload
+def decode_compressed(
+    bytes: None = None, compression_type: str = ..., name: str | None = ..., *, max_record_bytes: int = ...
+) -> Stage: ...
+@overload
+def decode_compressed(
+    bytes: Any, compression_type: str = ..., name: str | None = ..., *, max_record_bytes: int = ...
+) -> Any: ...
+def decode_compressed(
+    bytes: Any = None,
+    compression_type: str = "",
+    name: str | None = None,
+    *,
+    max_record_bytes: int = 64 << 20,
+) -> Any:
+    r"""Decompress strings of bytes.
+
+    Parameters
+    ----------
+    bytes : bytes, or array or list of bytes, optional
+        Of any shape; each compressed by itself. Without it, the result is a `Stage`.
+    compression_type : {"", "ZLIB", "GZIP", "ZSTD"}, default ""
+        ``""``: they are not compressed.
+    name : str, optional
+        Not used.
+    max_record_bytes : int, default 64 MiB
+        How long a string may be when it is decompressed.
+
+    Returns
+    -------
+    bytes or ndarray of object
+        Of the input's shape.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no such `compression_type`, or `max_record_bytes` is negative.
+    DtypeError
+        If the input is no bytes.
+    DecompressError
+        If a string is damaged, cut, or followed by something else. Its `offset` is the place in that string.
+    RecordTooLargeError
+        If a string is longer than `max_record_bytes` when decompressed. No more of it than that is ever in memory.
+    UnimplementedError
+        If there is no library for it on this machine.
+
+    Notes
+    -----
+    Runs without the GIL. GZIP members and ZSTD frames may follow each other in a string, GZIP ones also with zeros
+    between or after them; an empty string is an empty string. Follows TensorFlow's ``io.decode_compressed``, but a cut
+    string is an error, as is anything behind the data; the limit is ours. A ZSTD frame may have a window of 128 MiB.
+
+    Examples
+    --------
+    >>> import gzip, queuecore as qc
+    >>> qc.ops.decode_compressed(gzip.compress(b"one") + gzip.compress(b"two"), "GZIP")
+    b'onetwo'
+    >>> qc.ops.decode_compressed([gzip.compress(b"one"), b""], "GZIP")
+    array([b'one', b''], dtype=object)
+    >>> qc.ops.decode_compressed(compression_type="ZLIB")
+    decode_compressed(ZLIB)
+    """
+    del name
+    if compression_type not in ("", "ZLIB", "GZIP", "ZSTD"):
+        raise InvalidArgumentError(
+            f"decode_compressed: compression_type must be '', 'ZLIB', 'GZIP' or 'ZSTD', not {compression_type!r}"
+        )
+    if not 0 <= max_record_bytes < 1 << 62:
+        raise InvalidArgumentError(
+            f"decode_compressed: max_record_bytes must be a number of bytes, not {max_record_bytes}"
+        )
+    encoding = encoding_number(compression_type)
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        given = _lone_strings("decode_compressed", components)
+        made = Component(BYTES, given.shape, None if encoding else given.nbytes)
+        return InflateStep((given,), (made,), encoding, max_record_bytes)
+
+    stage = Stage(f"decode_compressed({compression_type or 'plain'})", bind)
+    return stage if bytes is None else _eager("decode_compressed", stage, bytes)[0]
 
 
 # ---- Examples --------------------------------------------------------------------------------------------------------

@@ -8,12 +8,21 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
+from queuecore._compression import encoding_number
 from queuecore._core.readers import NativeReader
 from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError, UnimplementedError
 from queuecore.ops import BYTES, Component
 from queuecore.queues import QueueBase, _check_index
+from queuecore.writers import compression_of
 
-__all__ = ["FixedLengthRecordReader", "IdentityReader", "ReaderBase", "TextLineReader", "WholeFileReader"]
+__all__ = [
+    "FixedLengthRecordReader",
+    "IdentityReader",
+    "ReaderBase",
+    "TFRecordReader",
+    "TextLineReader",
+    "WholeFileReader",
+]
 
 
 class ReaderBase:
@@ -243,13 +252,17 @@ class FixedLengthRecordReader(ReaderBase):
         At the beginning and the end of each file, left out.
     hop_bytes : int, default 0
         From the beginning of a record to that of the next; 0: `record_bytes`. Less: they overlap; more: there are gaps.
+    encoding : str, optional
+        How files are compressed: ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``. All lengths are those of the decompressed bytes.
     name : str, optional
         Not used.
 
     Raises
     ------
     InvalidArgumentError
-        If a number is too small.
+        If a number is too small, or `encoding` another word.
+    UnimplementedError
+        If no library for the encoding is found.
 
     Notes
     -----
@@ -274,25 +287,30 @@ class FixedLengthRecordReader(ReaderBase):
         header_bytes: SupportsIndex = 0,
         footer_bytes: SupportsIndex = 0,
         hop_bytes: SupportsIndex = 0,
+        encoding: str | None = None,
         *,
         name: str | None = None,
     ) -> None:
         del name
+        number = encoding_number(encoding, "encoding")
         length = _count(record_bytes, "record_bytes", 1)
         header = _count(header_bytes, "header_bytes")
         footer = _count(footer_bytes, "footer_bytes")
         hop = _count(hop_bytes, "hop_bytes") or length
         self._value_bytes = length
         text = "".join(
-            f", {label}={value}"
+            f", {label}={value!r}"
             for label, value, usual in (
                 ("header_bytes", header, 0),
                 ("footer_bytes", footer, 0),
                 ("hop_bytes", hop, length),
+                ("encoding", encoding or None, None),
             )
             if value != usual
         )
-        super().__init__(NativeReader("fixed", length, header, footer, hop), f"FixedLengthRecordReader({length}{text})")
+        super().__init__(
+            NativeReader("fixed", length, header, footer, hop, number), f"FixedLengthRecordReader({length}{text})"
+        )
 
 
 class TextLineReader(ReaderBase):
@@ -322,6 +340,50 @@ class TextLineReader(ReaderBase):
         skip = _count(skip_header_lines, "skip_header_lines")
         super().__init__(
             NativeReader("lines", 0, skip), f"TextLineReader(skip_header_lines={skip})" if skip else "TextLineReader()"
+        )
+
+
+class TFRecordReader(ReaderBase):
+    """Records of TFRecord files, their checksums checked.
+
+    Parameters
+    ----------
+    options : str or object with ``compression_type``, optional
+        ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``, if the files are compressed.
+    name : str, optional
+        Not used.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the compression is another word.
+    UnimplementedError
+        If no library for it is found.
+
+    Notes
+    -----
+    The key is ``name:i``, i being the byte at which the record starts, after decompression. A record whose data are
+    damaged raises (`ChecksumError`), and the next call goes on after it. Where a length is damaged, or the file ends
+    inside a record (`TruncatedRecordError`), the rest of the file is given up. TensorFlow repeats the error until
+    `reset`, and takes a file that ends inside a length for a whole one.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import queuecore as qc
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "a.tfrecord")
+    >>> with qc.TFRecordWriter(file) as writer:
+    ...     _ = writer.write(b"one")
+    >>> qc.TFRecordReader().read([file])[1]
+    b'one'
+    """
+
+    def __init__(self, options: Any = None, *, name: str | None = None) -> None:
+        del name
+        word = compression_of(options)
+        number = encoding_number(word)
+        super().__init__(
+            NativeReader("tfrecord", encoding=number), f"TFRecordReader({word!r})" if word else "TFRecordReader()"
         )
 
 

@@ -139,6 +139,100 @@ def example() -> dict[str, object]:
     return dict(counts)
 
 
+def compressed() -> dict[str, object]:
+    """Mutated gzip, zlib and zstd data: never a byte beyond its bounds, never other bytes than zlib's."""
+    import random
+    import zlib
+
+    from queuecore import errors, ops
+    from queuecore._core import _testing
+    from queuecore._core.inflate import library
+
+    most = 1 << 20
+    state = random.Random(int(os.environ.get("QUEUECORE_FUZZ_SEED", "1")))
+    kinds = {".gz": ("GZIP", 1, 31), ".zlib": ("ZLIB", 2, 15), ".zst": ("ZSTD", 3, 0)}
+    libraries = sorted({name for name in ("libisal", "libz") if name in str(_testing.prefer_library(name))})
+    seeds = {suffix: [] for suffix in kinds}
+    for path in sorted((Path(__file__).parents[1] / "corpus" / "compressed").iterdir()):
+        seeds[path.suffix].append(path.read_bytes())
+
+    def mutated(data: bytes, others: list[bytes]) -> bytes:
+        made = bytearray(data)
+        for _ in range(state.choice([1, 1, 1, 2, 4, 16])):
+            at = state.randrange(len(made) + 1)
+            end = min(len(made), at + state.choice([1, 2, 4, 30]))
+            way = state.randrange(7)
+            if way == 0 and at < len(made):
+                made[at] ^= 1 << state.randrange(8)
+            elif way == 1:
+                made[at:end] = state.randbytes(end - at)
+            elif way == 2:
+                del made[at:end]
+            elif way == 3:
+                made[at:at] = made[at:end] * state.choice([1, 3])
+            elif way == 4:
+                made[at:] = state.choice(others)[at:]
+            elif way == 5:
+                made[at:end] = state.choice([b"\x00", b"\xff", b"\x7f"]) * (end - at)
+            else:
+                del made[at:]
+        return bytes(made)
+
+    def expected(data: bytes, bits: int) -> bytes | None:
+        # zlib's own word, member for member; None: it is an error, or too long.
+        whole = b""
+        while data and len(whole) <= most:
+            one = zlib.decompressobj(bits)
+            try:
+                whole += one.decompress(data, most + 1)
+            except zlib.error:
+                return None
+            if not one.eof or (bits == 15 and one.unused_data):
+                return None
+            data = one.unused_data.lstrip(b"\0")
+        return whole if len(whole) <= most else None
+
+    found = dict.fromkeys(("wrong", "refused", "accepted", "places", "kinds", "long", "corpus"), 0)
+    seen: dict[str, set[int]] = {suffix: set() for suffix in kinds}
+
+    def check(suffix: str, data: bytes) -> None:
+        word, encoding, bits = kinds[suffix]
+        if library(encoding) is None:
+            return
+        for name in libraries if bits else libraries[:1]:
+            _testing.prefer_library(name)
+            source, into = state.choice([1, 2, 3, 7, 64, 1000, 100_000]), state.choice([1, 2, 3, 7, 64, 1000, 200_000])
+            got, what, place = _testing.inflate_pieces(data, encoding, source, into, most)
+            seen[suffix].add(what)
+            found["places"] += not 0 <= place <= len(data)
+            found["long"] += len(got) > most + into
+            right = expected(data, bits) if bits else None
+            if right is not None:
+                found["refused"] += what != 0
+                found["wrong"] += what == 0 and got != right
+            elif bits:
+                found["accepted"] += what == 0 and len(got) <= most
+            try:
+                found["wrong"] += ops.decode_compressed(data, word, max_record_bytes=most) != got
+            except errors.DecompressError as error:
+                found["kinds"] += what == 0
+                found["places"] += not 0 <= error.offset <= len(data)
+            except errors.RecordTooLargeError:
+                found["kinds"] += len(got) <= most
+        _testing.prefer_library("")
+
+    for suffix, files in seeds.items():
+        for data in files:
+            check(suffix, data)
+        found["corpus"] += seen[suffix] - {0} != set()
+    for _ in range(rounds(4000)):
+        suffix = state.choice(list(kinds))
+        check(suffix, mutated(state.choice(seeds[suffix]), seeds[suffix]))
+    # Every way that data can be wrong was seen.
+    found["unseen"] = len({-1, 0, 101, 102, 103, 104} - seen[".gz"])
+    return {name: [count] for name, count in found.items()}
+
+
 def race() -> dict[str, object]:
     """Plain memory, written by several threads: a data race on purpose."""
     from queuecore._core import _testing
@@ -270,7 +364,7 @@ def programs() -> dict[str, object]:
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
     for job in (
-        *(window, parking, slots, buffers, fifo, values, blocking, queues, stops),
+        *(window, parking, slots, buffers, fifo, values, blocking, queues, stops, compressed),
         *(pipeline, early_end, programs, example, race, overflow, shift),
     )
 }

@@ -105,7 +105,7 @@ def found(job: str) -> dict:
 
 @needs_hooks
 @pytest.mark.parametrize(
-    "job", ["window", "parking", "slots", "buffers", "fifo", "values", "blocking", "queues", "stops"]
+    "job", ["window", "parking", "slots", "buffers", "fifo", "values", "blocking", "queues", "stops", "compressed"]
 )
 def test_native_threads(job):
     result = found(job)
@@ -146,8 +146,11 @@ def test_bad_input_and_every_order(tmp_path):
         *("-m", "pytest", "-s", "-q", "-x", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'temp'}"),
         # The sanitizer's allocator may be locked by another thread at a fork, and stays so in the child.
         *("--deselect", "tests/faults/test_process.py::test_fork["),
-        *(str(tests / name) for name in ("faults", "unit/test_order.py", "unit/test_record.py")),
-        str(tests / "unit/test_example.py"),
+        *(
+            str(tests / name)
+            for name in ("faults", "unit/test_order.py", "unit/test_record.py", "unit/test_decode_compressed.py")
+        ),
+        *(str(tests / name) for name in ("unit/test_crc32c.py", "unit/test_tfrecord.py", "unit/test_example.py")),
         *sorted(str(one) for one in tests.glob("unit/test_data*.py")),
         timeout=1800,
         QUEUECORE_WATCHDOG="600",

@@ -1,8 +1,11 @@
 """Readers: records, keys, counters and errors, against plain Python over the same bytes."""
 
+import gzip
 import itertools
 import os
+import pathlib
 import threading
+import zlib
 
 import numpy as np
 import pytest
@@ -12,6 +15,8 @@ from hypothesis import strategies as st
 
 import queuecore as qc
 from queuecore.errors import (
+    ChecksumError,
+    DecompressError,
     DtypeError,
     FailedPreconditionError,
     InvalidArgumentError,
@@ -171,6 +176,36 @@ def test_bad_lengths(options, words):
         qc.FixedLengthRecordReader(**options)
 
 
+@pytest.mark.parametrize(("word", "compress"), [("GZIP", gzip.compress), ("ZLIB", zlib.compress)])
+def test_compressed_files(file, word, compress):
+    content = random_bytes(3 * BLOCK + 77) + bytes(2 * BLOCK)
+    path = file(compress(content))
+    reader = qc.FixedLengthRecordReader(1000, 7, 5, 1100, encoding=word)
+    assert drain(reader, [path, path]) == fixed(path, content, 1000, 7, 5, 1100) * 2
+    assert f"encoding={word!r}" in repr(reader)
+
+
+@pytest.mark.parametrize("cut", [-1, -9, 300_000])
+def test_a_compressed_file_that_is_cut(file, cut):
+    content = random_bytes(2 * BLOCK)
+    path, good = file(gzip.compress(content)[:cut]), file(gzip.compress(b"x" * 1000))
+    reader, work = qc.FixedLengthRecordReader(1000, encoding="GZIP"), [path, good]
+    got = []
+    with pytest.raises(DecompressError) as caught:
+        while True:
+            got.append(reader.read(work))
+    assert caught.value.path == path
+    expected = fixed(path, content, 1000)
+    assert len(got) >= (290 if cut > 0 else len(expected) - 1)
+    assert got == expected[: len(got)]
+    assert drain(reader, work) == [(f"{good}:0".encode(), b"x" * 1000)]
+
+
+def test_unknown_encodings():
+    with pytest.raises(InvalidArgumentError, match="encoding must be"):
+        qc.FixedLengthRecordReader(1, encoding="zlib")
+
+
 # Lines
 
 
@@ -218,6 +253,75 @@ def test_a_line_without_an_end(tmp_path):
 def test_negative_header_lines():
     with pytest.raises(InvalidArgumentError, match="skip_header_lines must be at least 0"):
         qc.TextLineReader(-1)
+
+
+# TFRecords
+
+
+def tfrecords(path, values, compression=None):
+    with qc.TFRecordWriter(path, compression) as writer:
+        for value in values:
+            writer.write(value)
+    starts = itertools.accumulate((len(value) + 16 for value in values), initial=0)
+    return [(f"{path}:{start}".encode(), value) for start, value in zip(starts, values, strict=False)]
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
+def test_tfrecords(file, compression):
+    sizes = [0, 1, 3000, BLOCK - 16, BLOCK - 15, 0, 5 * BLOCK, 7, *range(2000, 2100)]
+    path = file(b"")
+    expected = tfrecords(path, [random_bytes(size, size) for size in sizes], compression)
+    reader = qc.TFRecordReader(compression)
+    assert drain(reader, [path, file(b""), path] if compression is None else [path, path]) == expected * 2
+    assert repr(reader) == (f"TFRecordReader({compression!r})" if compression else "TFRecordReader()")
+
+
+def test_tfrecords_whose_data_are_damaged(file):
+    path = file(b"")
+    expected = tfrecords(path, [b"one", b"two", b"three"])
+    with open(path, "r+b") as out:
+        out.seek(19 + 12)
+        out.write(b"T")
+    reader, work = qc.TFRecordReader(), [path]
+    assert reader.read(work) == expected[0]
+    with pytest.raises(ChecksumError) as caught:
+        reader.read(work)
+    assert (caught.value.path, caught.value.offset, caught.value.record) == (path, 19, 1)
+    assert drain(reader, work) == expected[2:]  # it goes on after it
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_tfrecords_cut_at_every_byte(file, compressed):
+    path = file(b"")
+    expected = tfrecords(path, [b"one", b"two"])
+    content = pathlib.Path(path).read_bytes()
+    for cut in range(len(content)):
+        cut_path = file(gzip.compress(content[:cut]) if compressed else content[:cut])
+        reader, work, got = qc.TFRecordReader("GZIP" if compressed else None), [cut_path, path], []
+        if cut % 19:
+            with pytest.raises(TruncatedRecordError) as caught:
+                while True:
+                    got.append(reader.read(work)[1])
+            assert (caught.value.path, caught.value.offset) == (cut_path, cut // 19 * 19)
+            assert got == [value for _, value in expected[: cut // 19]]
+            got.clear()
+        if not compressed:
+            rest = [value for _, value in drain(reader, work)]
+            assert rest[-2:] == [b"one", b"two"]
+
+
+def test_a_tfrecord_of_a_length_that_cannot_be(file):
+    path = file(b"")
+    tfrecords(path, [b"one"])
+    with open(path, "r+b") as out:
+        out.write(b"\xff")
+    with pytest.raises(ChecksumError, match="length"):
+        qc.TFRecordReader().read([path])
+
+
+def test_what_is_no_compression():
+    with pytest.raises(InvalidArgumentError, match="compression_type must be"):
+        qc.TFRecordReader("gz")
 
 
 # Whole files, and names

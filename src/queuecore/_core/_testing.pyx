@@ -7,17 +7,19 @@ from libc.errno cimport EAGAIN, EINTR
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
+from posix.mman cimport PROT_NONE, mprotect
 from queuecore._core.atoms cimport (
     buffer_give, buffer_take, check_layout, light_notify, live_threads as native_live_threads, registry_remove, syscalls)
+from queuecore._core.errors cimport CODE_TRUNCATED, fault_error
 from queuecore._core.handoff cimport (
     HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_RANDOM, FrontRun, Hand, Op, get_try, hand_free, hand_init,
     hand_leave, hand_settle, hand_size, hand_wait, put_try)
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
-    Atomic, Batch, EventCount, FastRing, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, Syscalls, Turn, Window,
-    alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, monotonic_ns)
+    Atomic, Batch, EventCount, FastRing, Fault, FifoRing, FileStat, Runner, Slab, SpscRing, StepFn, StopFlag, Syscalls,
+    Turn, Window, alloc_lines, cpu_pause, iovec, kAcqRel, kRelaxed, layout_hash, map_pages, monotonic_ns, unmap_pages)
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
     fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size,
@@ -25,11 +27,21 @@ from queuecore._core.ring cimport (
     spsc_push_many)
 from queuecore._core.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
 from queuecore._core.random cimport Philox, philox_seed
-from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop
+from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_set
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
+from queuecore._core.inflate cimport (
+    INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
+from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
+from queuecore._core.tfrecord cimport (
+    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, TFRecordWalk,
+    crc32c, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
 from queuecore._core.window cimport (
     window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open,
     window_ready, window_take)
+
+import os
+
+from queuecore._core.inflate import library
 
 check_layout(layout_hash())
 
@@ -52,6 +64,22 @@ cdef extern from *:
     static inline void* qc_errno_place() { return &errno; }
     """
     void* _errno_place "qc_errno_place"() noexcept nogil
+
+
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    // Pages with one after them that can't be touched.
+    static inline void* qc_guarded_pages(size_t nbytes) {
+      void* p = mmap(nullptr, nbytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (p == MAP_FAILED) return nullptr;
+      mprotect(static_cast<char*>(p) + nbytes, 4096, PROT_NONE);
+      return p;
+    }
+    static inline void qc_guarded_free(void* p, size_t nbytes) { munmap(p, nbytes + 4096); }
+    """
+    void* guarded_pages "qc_guarded_pages"(size_t) noexcept nogil
+    void guarded_free "qc_guarded_free"(void*, size_t) noexcept nogil
 
 
 # Faults. All relaxed: a test sets them while nothing runs, and the start of a thread orders them.
@@ -931,6 +959,139 @@ def light_parking():
     return bool(light_notify())
 
 
+# Streams, and the libraries below them, driven from Python.
+
+cdef class FileStream:
+    """A native stream over one file."""
+    cdef Stream stream
+    cdef StopFlag stop
+    cdef readonly bytes name
+
+    def __cinit__(self):
+        self.stream.fd = -1
+
+    def __init__(self, path, int encoding=0, int retries=0):
+        cdef bytes name = os.fsencode(path)
+        cdef const char* text = name
+        cdef Fault fault
+        cdef bint good
+        with nogil:
+            stream_close(&self.stream)
+            good = stream_open(&self.stream, text, encoding, &fault)
+        if not good:
+            raise fault_error(&fault, name)
+        self.name = name
+        self.stream.retries = retries
+        self.stream.stop = &self.stop
+
+    def request_stop(self):
+        """Of whatever a read waits for; from any thread."""
+        stop_set(&self.stop, NULL)
+
+    def read(self, int64_t n):
+        """Up to n bytes, and the error or None."""
+        cdef bytearray into = bytearray(n + 1)
+        cdef unsigned char* place = into
+        cdef int64_t got = -1
+        cdef Fault fault
+        cdef bint good
+        with nogil:
+            good = stream_read(&self.stream, place, n, &got, &fault)
+        if place[n] != 0:
+            raise AssertionError("written beyond the end")
+        return bytes(into[:got]), None if good else fault_error(&fault, self.name)
+
+    def skip(self, int64_t piece):
+        """Read all of it, so many bytes at a time; how many there were."""
+        cdef unsigned char* into = <unsigned char*>malloc(piece)
+        cdef int64_t got = piece, total = 0
+        cdef Fault fault
+        cdef bint good = True
+        with nogil:
+            while good and got == piece:
+                good = stream_read(&self.stream, into, piece, &got, &fault)
+                total += got
+            free(into)
+        if not good:
+            raise fault_error(&fault, self.name)
+        return total
+
+    @property
+    def offset(self):
+        """Of the next byte."""
+        return self.stream.offset
+
+    @property
+    def size(self):
+        """Of the file."""
+        return self.stream.size
+
+    def close(self):
+        """Idempotent."""
+        with nogil:
+            stream_close(&self.stream)
+
+    def __dealloc__(self):
+        stream_close(&self.stream)
+
+
+def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_bytes, int64_t most=1 << 40):
+    """Decompress, both sides in pieces of so many bytes, each at the end of memory after which there is none.
+
+    Returns
+    -------
+    tuple
+        The bytes, up to a little more than `most`; the WHAT_ number of the fault, 0 or, of data that isn't at its end, -1; its place.
+    """
+    cdef Inflater f
+    cdef const unsigned char* given = data
+    cdef const unsigned char* source = given
+    cdef int64_t n = len(data), at = 0, left = 0, made = 0, total = 0
+    cdef int64_t nbytes = ((source_bytes if source_bytes > into_bytes else into_bytes) + 4095) & ~<int64_t>4095
+    cdef unsigned char* sources = <unsigned char*>guarded_pages(nbytes)
+    cdef unsigned char* results = <unsigned char*>guarded_pages(nbytes)
+    cdef unsigned char* into = results + nbytes - into_bytes
+    cdef void* room = alloc_lines(INFLATER_BYTES)
+    cdef int what
+    cdef list parts = []
+    if sources == NULL or results == NULL or room == NULL:
+        raise MemoryError
+    memset(room, 0xa5, INFLATER_BYTES)
+    what = inflater_begin(&f, encoding, room)
+    while what == 0 and total <= most:
+        with nogil:
+            what = inflater_run(&f, &source, &left, into, into_bytes, &made)
+        parts.append(into[:made])
+        total += made
+        if what == 0 and made < into_bytes:
+            if left != 0:
+                raise AssertionError("stopped before the end of its source")
+            if at == n:
+                what = -1 if f.inside else 0
+                break
+            left = source_bytes if n - at > source_bytes else n - at
+            source = sources + nbytes - left
+            memcpy(sources + nbytes - left, given + at, left)
+            at += left
+    place = f.place
+    inflater_end(&f)
+    guarded_free(sources, nbytes)
+    guarded_free(results, nbytes)
+    free(room)
+    return b"".join(parts), what, place
+
+
+def find_library(int encoding=1):
+    """The name of what decompresses an encoding; of GZIP and ZLIB, if none is named."""
+    return library(encoding)
+
+
+def prefer_library(str name):
+    """Which library decompresses GZIP and ZLIB from now on: "libisal", "libz", or "" for the fastest. The name of what it is."""
+    inflate_prefer(["", "libisal", "libz"].index(name))
+    return library(1)
+
+
 # The hand-off of queues: single calls past the lines, pieces of several rows, waits that run out, a close.
 
 cdef extern from *:
@@ -1097,6 +1258,170 @@ def stress_hand(str kind, int putters, int getters, int64_t rounds, int64_t capa
     free(job.random)
     free(job)
     return found
+
+
+# TFRecord framing, one way of its checksum against the others
+
+cdef extern from "queuecore/kernels/crc32c.hpp" namespace "queuecore" nogil:
+    ctypedef uint32_t (*Crc32cFn)(uint32_t, const unsigned char*, size_t) noexcept
+
+    cppclass Crc32cVariant:
+        const char* name
+        Crc32cFn run
+        bint usable
+
+    Crc32cVariant crc32c_variant(int) noexcept
+    Crc32cFn crc32c_best() noexcept
+
+
+cdef class Guarded:
+    """Memory whose end is that of what may be read: a byte past it ends the process."""
+
+    cdef unsigned char* pages
+    cdef size_t nbytes
+
+    def __cinit__(self, size_t room):
+        self.nbytes = (room + 4095) // 4096 * 4096
+        self.pages = <unsigned char*>map_pages(self.nbytes + 4096)
+        if self.pages == NULL or mprotect(self.pages + self.nbytes, 4096, PROT_NONE) != 0:
+            raise MemoryError
+
+    def __dealloc__(self):
+        unmap_pages(self.pages, self.nbytes + 4096)
+
+    cdef const unsigned char* put(self, const unsigned char* data, size_t n):
+        memcpy(self.pages + self.nbytes - n, data, n)
+        return self.pages + self.nbytes - n
+
+
+def crc32c_variants():
+    """The ways to compute it that this processor has, the slowest first, and which of them the core uses."""
+    cdef list names = []
+    cdef int i = 0
+    cdef str used = ""
+    while crc32c_variant(i).name != NULL:
+        if crc32c_variant(i).usable:
+            names.append(crc32c_variant(i).name.decode())
+        if crc32c_variant(i).run == crc32c_best():
+            used = crc32c_variant(i).name.decode()
+        i += 1
+    return names, used
+
+
+def crc32c_by(str name, bytes data, uint32_t crc=0):
+    """The checksum of data, computed in one of the ways, continuing another."""
+    cdef Guarded guarded = Guarded(len(data))
+    cdef int i = 0
+    while crc32c_variant(i).name != NULL:
+        if crc32c_variant(i).name.decode() == name and crc32c_variant(i).usable:
+            return crc32c_variant(i).run(crc, guarded.put(data, len(data)), len(data))
+        i += 1
+    raise ValueError(name)
+
+
+def tfrecord_read(bytes data, int64_t block, int64_t most=1000, bint known=True,
+                  int64_t max_record_bytes=TFRECORD_MOST_BYTES, bint check=True, bint resync=False):
+    """Read a stream of TFRecords as a reader does, in blocks of that many bytes, or of as many as the framing asks for.
+
+    known: the framing is told how long the stream is. resync: go on after damage. Returns the records as (offset, index,
+    data), the errors, and the longest block that was asked for.
+    """
+    cdef TFRecordWalk walk
+    cdef Fault fault, damage
+    cdef int64_t* starts = <int64_t*>calloc(most + 1, sizeof(int64_t))
+    cdef int64_t size = len(data), at = 0, found = 0, i, n, wanted = 0, need = 1, start, whole
+    cdef const unsigned char* p
+    cdef int rc
+    cdef Guarded guarded = Guarded(size)
+    cdef list records = [], faults = []
+    if starts == NULL:
+        raise MemoryError
+    memset(&walk, 0, sizeof(TFRecordWalk))
+    walk.total_bytes = size if known else -1
+    walk.max_record_bytes = max_record_bytes
+    walk.check = check
+    try:
+        while True:
+            n = max(block, need)
+            wanted = max(n, wanted)
+            n = min(n, size - at)
+            p = guarded.put(<const unsigned char*><const char*>data + at, n)
+            rc = tfrecord_walk(&walk, p, n, not known and at + n == size, starts, most, &found, &fault)
+            for i in range(found):
+                start = at + starts[i]
+                whole = starts[i + 1] - starts[i]
+                if check and not tfrecord_check(p + starts[i] + TFRECORD_HEADER, whole - TFRECORD_FRAME):
+                    tfrecord_damaged(start, walk.record - found + i, &damage)
+                    faults.append(fault_error(&damage, b"stream"))
+                    if not resync:
+                        return records, faults, wanted
+                else:
+                    records.append((start, walk.record - found + i,
+                                    data[start + TFRECORD_HEADER:start + whole - TFRECORD_FRAME + TFRECORD_HEADER]))
+            at += starts[found]
+            need = walk.need if rc == WALK_MORE else 1
+            if rc == WALK_END:
+                return records, faults, wanted
+            if rc == WALK_FAULT:
+                faults.append(fault_error(&fault, b"stream"))
+                if not resync or fault.code == CODE_TRUNCATED:
+                    return records, faults, wanted
+                at += 1
+                while True:
+                    n = min(max(block, TFRECORD_HEADER), size - at)
+                    p = guarded.put(<const unsigned char*><const char*>data + at, n)
+                    if tfrecord_resync(p, n, size - at if known else -1, max_record_bytes, &i):
+                        at += i
+                        break
+                    if at + n == size:
+                        return records, faults, wanted
+                    at += i
+                walk.offset = at
+                walk.record += 1
+    finally:
+        free(starts)
+
+
+def tfrecord_header(uint64_t length):
+    """The header of a record of so many bytes, also of more than any memory has."""
+    cdef unsigned char header[TFRECORD_HEADER]
+    cdef uint32_t crc
+    memcpy(header, &length, 8)
+    crc = crc32c(0, header, 8)
+    crc = ((crc >> 15) | (crc << 17)) + <uint32_t>0xA282EAD8u
+    memcpy(header + 8, &crc, 4)
+    return (<const char*>header)[:TFRECORD_HEADER]
+
+
+def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=True):
+    """Walk over records in memory and check their data, so many times: nanoseconds a pass, and how many records."""
+    cdef TFRecordWalk walk
+    cdef Fault fault
+    cdef int64_t starts[257]
+    cdef int64_t found = 0, i, begun, size = data.shape[0], records = 0, damaged = 0
+    cdef const unsigned char* first = &data[0]
+    cdef const unsigned char* p
+    cdef int rc = WALK_END
+    with nogil:
+        begun = monotonic_ns()
+        for _ in range(passes):
+            memset(&walk, 0, sizeof(TFRecordWalk))
+            walk.total_bytes = size
+            walk.max_record_bytes = TFRECORD_MOST_BYTES
+            walk.check = True
+            rc = WALK_FULL
+            while rc == WALK_FULL:
+                p = first + walk.offset
+                rc = tfrecord_walk(&walk, p, size - walk.offset, False, starts, 256, &found, &fault)
+                for i in range(found):
+                    if check and not tfrecord_check(p + starts[i] + TFRECORD_HEADER,
+                                                    starts[i + 1] - starts[i] - TFRECORD_FRAME):
+                        damaged += 1
+                records += found
+        begun = monotonic_ns() - begun
+    if rc != WALK_END or damaged:
+        raise ValueError("the records are damaged")
+    return begun // passes, records // passes
 
 
 # Bugs on purpose

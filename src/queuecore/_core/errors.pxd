@@ -1,4 +1,5 @@
 # Numbers by which native code says what went wrong, and the only place where they become exceptions.
+from libc.stdint cimport int64_t
 from queuecore._core.platform cimport Fault
 
 cdef enum:
@@ -15,6 +16,10 @@ cdef enum:
     CODE_INTERNAL = 9
     CODE_RESUME = 10
     CODE_TOO_LARGE = 11
+    CODE_DECOMPRESS = 40
+    CODE_UNIMPLEMENTED = 41
+    CODE_CHECKSUM = 45
+    CODE_RECORD_TOO_LARGE = 46
 
 cdef enum:
     # sentences
@@ -35,6 +40,21 @@ cdef enum:
     WHAT_HEADER_CUT = 15
     WHAT_LINE = 16
     WHAT_NAME = 17
+    # of compressed data: a is the encoding, b the place among the decompressed bytes
+    WHAT_CUT = 100
+    WHAT_NO_HEADER = 101
+    WHAT_DAMAGED = 102
+    WHAT_CHECK = 103
+    WHAT_TRAILING = 104
+    WHAT_DICTIONARY = 105
+    WHAT_WINDOW = 106
+    WHAT_INFLATE_MEMORY = 107
+    WHAT_NO_LIBRARY = 108
+    WHAT_TFRECORD_LENGTH = 120
+    WHAT_TFRECORD_DATA = 121
+    WHAT_TFRECORD_CUT_HEADER = 122
+    WHAT_TFRECORD_CUT = 123
+    WHAT_TFRECORD_TOO_LARGE = 124
 
 cdef enum:
     STAGE_NONE = 0
@@ -43,4 +63,6 @@ cdef enum:
     STAGE_ORDER = 3
     STAGE_RUNNER = 4
 
+# What is wrong with compressed data, in words that follow its name and a colon; place: where in it.
+cdef str inflate_sentence(int what, int encoding, int64_t place)
 cdef object fault_error(const Fault* fault, object path)

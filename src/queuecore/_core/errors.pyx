@@ -3,6 +3,7 @@ import errno as _errno
 import os
 import resource
 
+from libc.stdint cimport int64_t, uint64_t
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.atoms cimport check_layout
 
@@ -22,7 +23,14 @@ _CLASSES = {
     CODE_INTERNAL: _errors.InternalError,
     CODE_RESUME: _errors.ResumeMismatchError,
     CODE_TOO_LARGE: _errors.RecordTooLargeError,
+    CODE_DECOMPRESS: _errors.DecompressError,
+    CODE_UNIMPLEMENTED: _errors.UnimplementedError,
+    CODE_CHECKSUM: _errors.ChecksumError,
+    CODE_RECORD_TOO_LARGE: _errors.RecordTooLargeError,
 }
+
+# By the numbers of inflate.pxd.
+_ENCODINGS = ("plain", "GZIP", "ZLIB", "ZSTD")
 
 _STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_RUNNER: "runner"}
 
@@ -35,13 +43,17 @@ def _os_reason(int err):
     return reason
 
 
+cdef str _record(const Fault* f):
+    return "" if f.record < 0 else f" (record {f.record})"
+
+
 cdef str _sentence(const Fault* f, str name):
     if f.what == WHAT_OPEN:
         return f"cannot open {name}: {_os_reason(f.err)}"
     if f.what == WHAT_STAT:
         return f"cannot get the size of {name}: {_os_reason(f.err)}"
     if f.what == WHAT_READ:
-        return f"cannot read {name} at byte {f.offset} (record {f.record}): {_os_reason(f.err)}"
+        return f"cannot read {name} at byte {f.offset}{_record(f)}: {_os_reason(f.err)}"
     if f.what == WHAT_DIRECTORY:
         return f"{name} is a directory, not a file of records"
     if f.what == WHAT_SPECIAL:
@@ -54,7 +66,7 @@ cdef str _sentence(const Fault* f, str name):
                 "Check header_bytes and footer_bytes, or the file")
     if f.what == WHAT_SHORTENED:
         return (f"{name} was shortened while it was being read: it had {f.a} bytes when it was opened, and ends before "
-                f"byte {f.b} now (record {f.record})")
+                f"byte {f.b} now{_record(f)}")
     if f.what == WHAT_REPLACED:
         return (f"{name} is not the file it was when this iterator first opened it (size, modification time or inode differ). "
                 "Don't write to input files while they are read, or start a new iterator")
@@ -73,7 +85,48 @@ cdef str _sentence(const Fault* f, str name):
         return f"{name} has no end of line in the {f.a} bytes after byte {f.offset} (line {f.record + 1}): it is no file of lines"
     if f.what == WHAT_NAME:
         return f"{name} can't be the name of a file: it is empty, or has a zero byte in it"
+    if f.what == WHAT_INFLATE_MEMORY or f.what == WHAT_NO_LIBRARY:
+        return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
+    if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:
+        return f"{name}: {inflate_sentence(f.what, <int>f.a, f.offset)}; {f.b} bytes were decompressed before it"
+    if f.what == WHAT_TFRECORD_LENGTH:
+        hint = ". Is this an uncompressed TFRecord file?" if f.offset == 0 else ""
+        return (f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length doesn't "
+                f"match{hint}")
+    if f.what == WHAT_TFRECORD_DATA:
+        return (f"{name} is damaged in the record at byte {f.offset} (record {f.record}): the checksum of its data "
+                "doesn't match")
+    if f.what == WHAT_TFRECORD_CUT_HEADER:
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of the {f.b} bytes that "
+                "tell its length are there")
+    if f.what == WHAT_TFRECORD_CUT:
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are "
+                "there")
+    if f.what == WHAT_TFRECORD_TOO_LARGE:
+        return (f"{name} has a record of {<uint64_t>f.a} bytes at byte {f.offset} (record {f.record}): the limit is "
+                f"{f.b}. Raise max_record_bytes if records are as long as that, or else the file is damaged")
     return "a native thread ended by a C++ exception"
+
+
+cdef str inflate_sentence(int what, int encoding, int64_t place):
+    word = _ENCODINGS[encoding]
+    if what == WHAT_CUT:
+        return f"cut {word} data: it ends at byte {place}, before it is complete"
+    if what == WHAT_NO_HEADER:
+        return f"no {word} data: none begins at byte {place}"
+    if what == WHAT_DAMAGED:
+        return f"damaged {word} data at about byte {place}"
+    if what == WHAT_CHECK:
+        return f"damaged {word} data: the checksum or the length before byte {place} isn't that of what was decompressed"
+    if what == WHAT_TRAILING:
+        return f"from byte {place} on there is something else than {word} data"
+    if what == WHAT_DICTIONARY:
+        return f"{word} data at byte {place} that needs a dictionary, which can't be given here"
+    if what == WHAT_WINDOW:
+        return f"{word} data at byte {place} that needs a window of more than 128 MiB to decompress"
+    if what == WHAT_INFLATE_MEMORY:
+        return f"no memory to read {word} data"
+    return f"no library that decompresses {word} data is loaded"
 
 
 cdef object fault_error(const Fault* fault, object path):

@@ -15,18 +15,19 @@
 #       putting side in the word that gives tickets out. So nobody acts past a turn that was taken before.
 #   I4  The seal is the last entry of the store. What was pushed before it is delivered; nothing is pushed after it.
 #   I5  Whoever makes a change that an operation in line may wait for looks for lines afterwards; whoever joins a line looks for
-#       changes afterwards (a Dekker pair, L1 and L2). Whoever finds a side's lock taken leaves word (`dirty`), and its holder looks
-#       again after giving it back (L3 and L4).
-# Progress: put_try and get_try of a FIFO store are lock-free while no line exists; of a bag they hold its lock for a few
-# instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
+#       changes afterwards (a Dekker pair of fences, L1). Whoever finds a side's lock taken leaves word (`dirty`), and its holder
+#       looks again after giving it back (L3).
+# Progress: put_try and get_try of a FIFO store are lock-free while no line exists, if its capacity is not 1 (a thread that
+# stops with the only ticket holds up both sides); of a bag they hold its lock for a few instructions. hand_settle never
+# waits for a side's lock. Everything that waits is blocking.
 # Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Shavit and
 # others, SPAA 2010); ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy
 from queuecore._core.parking cimport turn_give, turn_take, turn_try
 from queuecore._core.platform cimport (
-    Atomic, Turn, alloc_lines, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst, monotonic_ns)
+    Atomic, Turn, alloc_lines, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst, monotonic_ns,
+    order)
 from queuecore._core.random cimport Philox, philox_next
 from queuecore._core.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_free, fifo_init, fifo_pop, fifo_push, fifo_seal,
@@ -51,6 +52,30 @@ cdef enum:
     SIDE_GET = 1
     SPINS = 64          # pauses before parking: a little more than a hand-over between two running threads takes
     WAKES = 32          # threads woken after one hold of a lock
+
+# Labels of edges, as in ring.pxd.
+cdef enum:
+    H1 = 64
+    H2 = 40
+    H3 = 41
+    H4 = 42
+    H5 = 43
+    H6 = 44
+    H7 = 45
+    H8 = 46
+    H9 = 47
+    H10 = 48
+    H11 = 49
+    H14 = 50
+    H15 = 51
+    H16 = 52
+    L1 = 53
+    L3 = 54
+    L4 = 55
+    L5 = 56
+    L6 = 57
+    L7 = 58
+    L8 = 59
 
 ctypedef void* RingPtr
 
@@ -254,22 +279,29 @@ cdef inline int _bag_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     return rc
 
 
+cdef inline uint32_t _bag_take(Hand* h, Philox* random) noexcept nogil:
+    # With the bag's lock, and a row in it.
+    cdef int64_t i = 0
+    cdef uint32_t token
+    if h.store == STORE_RANDOM:  # TensorFlow's draw: the last one takes the place of the one that leaves
+        i = philox_next(random) % <uint32_t>h.count
+    token = h.bag[i].token
+    h.count -= 1
+    h.bag[i] = h.bag[h.count]
+    if h.store == STORE_PRIORITY and h.count > 1:
+        _heap_down(h.bag, h.count)
+    return token
+
+
 cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
     cdef int rc = RING_OK
-    cdef int64_t i = 0
     turn_take(&h.lock)
     if h.get_turn and not owner:
         rc = RING_TURN
     elif h.count <= (0 if h.sealed else h.least):
         rc = RING_SEALED if h.sealed else RING_EMPTY
     else:
-        if h.store == STORE_RANDOM:  # TensorFlow's draw: the last one takes the place of the one that leaves
-            i = philox_next(random) % <uint32_t>h.count
-        token[0] = h.bag[i].token
-        h.count -= 1
-        h.bag[i] = h.bag[h.count]
-        if h.store == STORE_PRIORITY and h.count > 1:
-            _heap_down(h.bag, h.count)
+        token[0] = _bag_take(h, random)
     turn_give(&h.lock)
     return rc
 
@@ -277,7 +309,9 @@ cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) n
 cdef inline int _store_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     if h.store != STORE_FIFO:
         return _bag_push(h, token, key)
-    return fifo_push(<FifoRing*>h.tail_ring.load(kAcquire), token)  # H7 acquire: pairs with H6
+    # H1 acquire: pairs with H6. H3, or the side's lock, has shown the last ring; but who sees a ring also is counted after it was put
+    # there, see _quiet.
+    return fifo_push(<FifoRing*>h.tail_ring.load(order(H1, kAcquire)), token)
 
 
 cdef inline int _store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
@@ -287,9 +321,11 @@ cdef inline int _store_pop(Hand* h, Philox* random, uint32_t* token, bint owner)
     if h.store != STORE_FIFO:
         return _bag_pop(h, random, token, owner)
     while True:
-        ring = <FifoRing*>h.head_ring.load(kAcquire)  # H8 acquire: pairs with H9
+        ring = <FifoRing*>h.head_ring.load(order(H8, kAcquire))  # H8 acquire: pairs with H9
         rc = fifo_pop(ring, token, owner)
-        if rc != RING_SEALED or <void*>ring == h.tail_ring.load(kAcquire):  # H7 acquire: the next ring came before the seal
+        # H7 acquire: pairs with H6; what a grower has sealed is not the last ring any more. Where a close came between the two, the
+        # seal is not the grower's, and only this shows the next ring.
+        if rc != RING_SEALED or <void*>ring == h.tail_ring.load(order(H7, kAcquire)):
             return rc
         if not owner:
             return RING_TURN
@@ -297,7 +333,7 @@ cdef inline int _store_pop(Hand* h, Philox* random, uint32_t* token, bint owner)
         h.head_index += 1
         after = h.rings[h.head_index]
         fifo_turn_take(<FifoRing*>after)
-        h.head_ring.store(after, kRelease)  # H9 release: pairs with H8
+        h.head_ring.store(after, order(H9, kRelease))  # H9 release: pairs with H8
 
 
 cdef inline void _store_seal(Hand* h) noexcept nogil:
@@ -307,31 +343,35 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
         h.sealed = 1
         turn_give(&h.lock)
         return
+    # A grower seals the same ring, after it has put the next one in place and before it looks at `closed`. Who comes second finds the
+    # seal, and sees what the first did before it (R12, R2): the grower `closed`, or this thread the next ring.
     while True:
-        ring = h.tail_ring.load(kSeqCst)  # H11 seq_cst: Dekker pair with H10; either the grower sees `closed`, or this sees its ring
+        ring = h.tail_ring.load(order(H11, kAcquire))  # H11 acquire: pairs with H6
         fifo_seal(<FifoRing*>ring)
-        if h.tail_ring.load(kSeqCst) == ring:  # H11, as above
+        if h.tail_ring.load(order(H11, kAcquire)) == ring:  # H11, as above
             return
+
+
+cdef inline bint _bag_room(Hand* h, int64_t room) noexcept nogil:
+    # With the bag's lock, also around the allocation: both sides make room, rarely, and neither may do so from an old number.
+    cdef BagRow* bag = <BagRow*>realloc(h.bag, room * sizeof(BagRow))
+    if bag == NULL:
+        return False
+    h.bag = bag
+    h.room = room
+    return True
 
 
 cdef inline bint _store_grow(Hand* h) noexcept nogil:
     # With the putting side's lock and turn, and no row on its way; rare, so that it may ask for memory there. False: none is left.
     cdef FifoRing* ring
     cdef void* old
-    cdef BagRow* bag
-    cdef BagRow* old_bag
+    cdef bint grown
     if h.store != STORE_FIFO:
-        bag = <BagRow*>malloc(2 * h.room * sizeof(BagRow))
-        if bag == NULL:
-            return False
         turn_take(&h.lock)
-        old_bag = h.bag
-        memcpy(bag, old_bag, h.count * sizeof(BagRow))
-        h.bag = bag
-        h.room *= 2
+        grown = _bag_room(h, 2 * h.room)
         turn_give(&h.lock)
-        free(old_bag)
-        return True
+        return grown
     ring = <FifoRing*>alloc_lines(sizeof(FifoRing))
     if ring == NULL or h.ring_count == 24 or not fifo_init(ring, <uint32_t>(2 * h.ring_rows), 0):
         free(ring)
@@ -340,26 +380,20 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
     h.rings[h.ring_count] = ring
     h.ring_count += 1
     h.ring_rows *= 2
-    h.tail_ring.store(ring, kSeqCst)  # H6 release: pairs with H7. H10 seq_cst: Dekker pair with H11
+    h.tail_ring.store(ring, order(H6, kRelease))  # H6 release: pairs with H1, H7 and H11
     fifo_seal(<FifoRing*>old)
-    if h.closed.load(kSeqCst):  # H10 seq_cst: Dekker pair with H11
+    if h.closed.load(order(H10, kAcquire)):  # H10 acquire: pairs with H4; _store_seal says why it comes after the seal
         fifo_seal(ring)
     return True
 
 
 cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
-    # Rows that were taken go back, as if they came new. More than the capacity may be in it then: the rare case that asks for memory
-    # with a lock held. False: there was none.
-    cdef BagRow* more
+    # Rows that were taken go back, as if they came new. More than the capacity may be in it then. False: no memory for that.
     cdef int64_t i
     turn_take(&h.lock)
-    if h.count + op.done > h.room:
-        more = <BagRow*>realloc(h.bag, (h.count + op.done) * sizeof(BagRow))
-        if more == NULL:
-            turn_give(&h.lock)
-            return False
-        h.bag = more
-        h.room = h.count + op.done
+    if h.count + op.done > h.room and not _bag_room(h, h.count + op.done):
+        turn_give(&h.lock)
+        return False
     for i in range(op.done - 1, -1, -1):  # TensorFlow's order: the last taken first
         _bag_put(h, op.tokens[i], 0 if op.keys == NULL else op.keys[i])
     turn_give(&h.lock)
@@ -375,8 +409,8 @@ cdef inline int64_t _used(uint64_t tickets, uint64_t returned) noexcept nogil:
 
 cdef inline int64_t hand_size(Hand* h) noexcept nogil:
     # Rows in the queue; may be stale when it is read. The older number is read first, so it is never negative.
-    cdef uint64_t returned = h.returned.load(kAcquire)  # H14 acquire: pairs with H15
-    return _used(h.tickets.load(kAcquire), returned)  # acquire: only keeps it after the load above
+    cdef uint64_t returned = h.returned.load(order(H16, kAcquire))  # H16 acquire: pairs with H15; the tickets of these rows
+    return _used(h.tickets.load(kRelaxed), returned)  # relaxed: H16 keeps it after the load above
 
 
 cdef inline void _note_depth(Hand* h, int64_t depth) noexcept nogil:
@@ -393,8 +427,8 @@ cdef inline int _admit(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef int rc = _store_push(h, token, key)
     if rc != RING_OK:
         h.undone.fetch_add(1, kRelaxed)  # relaxed: a statistic
-        h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
-    h.pushed.fetch_add(1, kRelease)  # H12 release: pairs with H13
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14 and H16
+    h.pushed.fetch_add(1, kRelaxed)  # relaxed: _quiet says why
     return rc
 
 
@@ -402,17 +436,17 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef uint64_t x
     cdef int64_t used
     cdef int rc
-    if h.closed.load(kAcquire):  # acquire: pairs with the store in _mark_closed; `cancelled` came before it
+    if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
         return HAND_CLOSED
     x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
     while True:
         if x & 1:
             return HAND_BUSY
-        used = _used(x, h.returned.load(kAcquire))  # H14 acquire: pairs with H15; the place is free
+        used = _used(x, h.returned.load(order(H14, kAcquire)))  # H14 acquire: pairs with H15; the place is free
         if h.capacity >= 0 and used >= h.capacity:
             return HAND_BUSY
         # H3 acquire: pairs with H2; the ring that a grower put in place
-        if h.tickets.compare_exchange_weak(x, x + 2, kAcquire, kRelaxed):
+        if h.tickets.compare_exchange_weak(x, x + 2, order(H3, kAcquire), kRelaxed):
             break
     rc = _admit(h, token, key)
     if rc == RING_OK:
@@ -424,7 +458,7 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
 cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil:
     cdef int rc = _store_pop(h, random, token, False)
     if rc == RING_OK:
-        h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14 and H16
         return HAND_DONE
     return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY
 
@@ -436,12 +470,12 @@ cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
     if which == SIDE_PUT:
         x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
         while not x & 1:
-            # H1 acquire: pairs with H2
-            if h.tickets.compare_exchange_weak(x, x | 1, kAcquire, kRelaxed):
+            # Relaxed: the side's lock shows what its last holder did.
+            if h.tickets.compare_exchange_weak(x, x | 1, kRelaxed, kRelaxed):
                 return True
         return False
     if h.store == STORE_FIFO:
-        return fifo_turn_take(<FifoRing*>h.head_ring.load(kAcquire))  # H8 acquire: pairs with H9
+        return fifo_turn_take(<FifoRing*>h.head_ring.load(kRelaxed))  # relaxed: written under this side's lock
     turn_take(&h.lock)
     h.get_turn = 1
     turn_give(&h.lock)
@@ -450,7 +484,7 @@ cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
 
 cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
     if which == SIDE_PUT:
-        h.tickets.fetch_sub(1, kRelease)  # H2 release: pairs with H1 and H3
+        h.tickets.fetch_sub(1, order(H2, kRelease))  # H2 release: pairs with H3
     elif h.store == STORE_FIFO:
         fifo_turn_give(<FifoRing*>h.head_ring.load(kRelaxed))  # relaxed: written under this side's lock
     else:
@@ -461,19 +495,20 @@ cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
 
 cdef inline bint _quiet(Hand* h) noexcept nogil:
     # Whether no row is on its way. The turn is taken, so no ticket is given out; who pushes such a row settles afterwards.
-    cdef uint64_t pushed = h.pushed.load(kAcquire)  # H13 acquire: pairs with H12
-    return _used(h.tickets.load(kRelaxed), pushed) == 0  # relaxed: it changes only under the turn
+    # Relaxed, both: tickets change only under the turn. And who pushes a row after the caller's next step reads what that step was (a
+    # row or a seal in its ring, or a new ring, H1). So its count happens after this load, which can't have seen it.
+    return _used(h.tickets.load(kRelaxed), h.pushed.load(kRelaxed)) == 0
 
 
 cdef inline void _mark_closed(Hand* h) noexcept nogil:
-    h.closed.store(1, kSeqCst)  # H10 seq_cst: Dekker pair with H11, and before the seal, so that most puts need not find that
+    h.closed.store(1, order(H4, kRelease))  # H4 release: pairs with H5 and H10. Before the seal, so that most puts need not find that
     _store_seal(h)
 
 
 cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
     cdef int64_t used
     cdef int rc
-    if h.closed.load(kAcquire):  # acquire: pairs with the store in _mark_closed; `cancelled` came before it
+    if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
         return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
     if op.closes:
         _mark_closed(h)
@@ -512,7 +547,7 @@ cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
         op.run = NULL
     elif not _bag_return(h, op):
         return  # no memory: the rows stay with the operation, whose thread says so
-    h.returned.fetch_sub(op.done, kRelease)  # release: as H15; too small for a moment only makes a put wait in line
+    h.returned.fetch_sub(op.done, order(H15, kRelease))  # release: as H15; too small for a moment only makes a put wait in line
     op.done = 0
 
 
@@ -525,7 +560,15 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
         turn_take(&h.lock)
         count = h.count
         sealed = h.sealed
+        if h.store == STORE_PRIORITY and count >= op.n:  # all at once, so that no row comes between them: they are sorted
+            while op.done < op.n:
+                op.tokens[op.done] = _bag_take(h, random)
+                op.done += 1
         turn_give(&h.lock)
+        if op.done == op.n:
+            h.returned.fetch_add(op.n, order(H15, kRelease))  # H15, as below
+            moved[0] = True
+            return HAND_DONE
         if count < op.n - op.done:  # nobody else takes any meanwhile, and a sealed bag gets no more
             if sealed:
                 # TensorFlow's way, which decides a shuffle's order: what was gathered goes back, and what there is is drawn anew.
@@ -534,7 +577,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
                 if op.done > 0 or not op.up_to or count == 0:
                     return HAND_CLOSED
                 op.n = count
-            elif h.store == STORE_PRIORITY:  # all at once, so that they come sorted
+            elif h.store == STORE_PRIORITY:
                 return HAND_BUSY
     while op.done < op.n:
         run = h.front
@@ -551,7 +594,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
             if rc != RING_OK:
                 return HAND_BUSY
         op.done += 1
-        h.returned.fetch_add(1, kRelease)  # H15 release: pairs with H14
+        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H14 and H16
         moved[0] = True
     return HAND_DONE
 
@@ -578,7 +621,7 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         s.turn = _turn_take_side(h, which)
     while s.first != NULL and n < WAKES:
         op = s.first
-        if op.over.load(kAcquire):  # L6 acquire: pairs with L7; it waits for its next piece
+        if op.over.load(order(L6, kAcquire)):  # L6 acquire: pairs with L7; it waits for its next piece
             break
         rc = _run_put(h, op, moved) if which == SIDE_PUT else _run_get(h, random, op, moved)
         if rc == HAND_BUSY:
@@ -589,16 +632,16 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         wakes[n] = &op.over
         n += 1
         if rc == HAND_DONE and op.more:
-            op.over.store(1, kRelease)  # L5, as below
+            op.over.store(1, order(L5, kRelease))  # L5, as below
             break
         _unlink(s, op)
-        op.over.store(1, kRelease)  # L5 release: pairs with L8; the result, and what was gathered
+        op.over.store(1, order(L5, kRelease))  # L5 release: pairs with L8; the result, and what was gathered
         moved[0] = True
     if s.first == NULL and s.turn and not (which == SIDE_GET and h.front != NULL):
         _turn_give_side(h, which)
         s.turn = False
     elif n == WAKES:
-        s.dirty.store(1, kSeqCst)  # L3, for itself: _flush comes again
+        s.dirty.store(1, kRelaxed)  # relaxed, for itself: _flush comes again
     return n
 
 
@@ -609,17 +652,20 @@ cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
     cdef bint moved = False
     cdef int i, n
     while True:
-        # L3 seq_cst store, then fence: pairs with L4. Either the lock is free, or its holder sees this after giving it back.
-        fence(kSeqCst)
+        # L3 seq_cst fence: pairs with itself. It comes after `dirty` and before the try of the lock, and after giving the lock back and
+        # before the look at `dirty`. So either the lock is free, or its holder sees `dirty` after giving it back.
+        fence(order(L3, kSeqCst))
         if not s.dirty.load(kRelaxed) or not turn_try(&s.lock):
             return moved
-        s.dirty.store(0, kRelaxed)  # relaxed: a change that came before it is seen below, by the lock or by L1
-        fence(kSeqCst)
+        s.dirty.store(0, kRelaxed)  # relaxed: L4 orders it
+        # L4 seq_cst fence: pairs with L1. It comes between clearing `dirty` and looking for changes: either a change is seen, or the
+        # `dirty` that tells of it comes later and stays.
+        fence(order(L4, kSeqCst))
         n = _run_line(h, which, random, wakes, &moved)
         turn_give(&s.lock)
         for i in range(n):  # its thread may be gone by now: then nobody sleeps at that address
             futex_wake(wakes[i], 1)
-        # L4: once more from L3's fence on: what came while the lock was held
+        # Once more, for what came while the lock was held.
 
 
 cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
@@ -627,17 +673,18 @@ cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
     cdef bint moved = True
     while moved:
         moved = False
-        fence(kSeqCst)  # L1: the change, then the look for lines; pairs with L2
+        # L1 seq_cst fence: pairs with itself and L4: the change, then the look for lines; or in line, then the look for changes.
+        fence(order(L1, kSeqCst))
         if h.side[SIDE_GET].waiting.load(kRelaxed):
-            h.side[SIDE_GET].dirty.store(1, kSeqCst)  # L3
+            h.side[SIDE_GET].dirty.store(1, kRelaxed)  # relaxed: L3 follows
             moved = _flush(h, SIDE_GET, random)
         if h.side[SIDE_PUT].waiting.load(kRelaxed):
-            h.side[SIDE_PUT].dirty.store(1, kSeqCst)  # L3
+            h.side[SIDE_PUT].dirty.store(1, kRelaxed)  # relaxed: L3 follows
             moved = _flush(h, SIDE_PUT, random) or moved
 
 
 cdef inline bint hand_unsettled(Hand* h) noexcept nogil:
-    fence(kSeqCst)  # L1
+    fence(order(L1, kSeqCst))  # L1
     return h.side[SIDE_GET].waiting.load(kRelaxed) != 0 or h.side[SIDE_PUT].waiting.load(kRelaxed) != 0
 
 
@@ -664,12 +711,12 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t un
             s.first = op
         s.last = op
         op.lined = True
-        op.early = not h.closed.load(kAcquire)  # acquire: pairs with the store in _mark_closed
-        s.waiting.fetch_add(1, kSeqCst)  # L2 seq_cst: in line, then the look for changes; pairs with L1
+        op.early = not h.closed.load(order(H5, kAcquire))  # H5 acquire: pairs with H4
+        s.waiting.fetch_add(1, kRelaxed)  # relaxed: L1 follows, in hand_settle
         turn_give(&s.lock)
         hand_settle(h, random)
     for _spin in range(SPINS):  # ends with the operation, or when parking costs less
-        if op.over.load(kAcquire):  # L8 acquire: pairs with L5
+        if op.over.load(order(L8, kAcquire)):  # L8 acquire: pairs with L5
             _unpark(s, op)
             return op.result
         cpu_pause()
@@ -677,11 +724,11 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t un
         op.parked = True
         s.parked.fetch_add(1, kRelaxed)  # relaxed: a statistic
     since = monotonic_ns()
-    while not op.over.load(kAcquire):  # L8
+    while not op.over.load(order(L8, kAcquire)):  # L8
         if futex_wait(&op.over, 0, until) != 0 and monotonic_ns() >= until:
             break
     s.blocked_ns.fetch_add(monotonic_ns() - since, kRelaxed)  # relaxed: a statistic
-    if not op.over.load(kAcquire):  # L8
+    if not op.over.load(order(L8, kAcquire)):  # L8
         return HAND_SLICE
     _unpark(s, op)
     return op.result
@@ -692,7 +739,7 @@ cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint mo
     op.n = n
     op.done = 0
     op.more = more
-    op.over.store(0, kRelease)  # L7 release: pairs with L6
+    op.over.store(0, order(L7, kRelease))  # L7 release: pairs with L6
     hand_settle(h, random)
 
 
@@ -704,7 +751,7 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept 
     _unpark(s, op)
     if not op.joined:
         return rc
-    if op.over.load(kAcquire) and not op.lined:  # L8; written before L5
+    if op.over.load(order(L8, kAcquire)) and not op.lined:  # L8; written before L5
         return op.result
     turn_take(&s.lock)
     if not op.lined:
@@ -717,7 +764,7 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept 
         _turn_give_side(h, which)
         s.turn = False
     turn_give(&s.lock)
-    h.side[which].dirty.store(1, kSeqCst)  # L3: for who found the lock taken, and for those behind
+    h.side[which].dirty.store(1, kRelaxed)  # relaxed: L3 follows. For who found the lock taken, and for those behind
     _flush(h, which, random)
     hand_settle(h, random)
     return rc
@@ -734,14 +781,14 @@ cdef inline void hand_return(Hand* h, Philox* random, Op* op) noexcept nogil:
         _turn_give_side(h, SIDE_GET)
         s.turn = False
     turn_give(&s.lock)
-    s.dirty.store(1, kSeqCst)  # L3
+    s.dirty.store(1, kRelaxed)  # relaxed: L3 follows
     _flush(h, SIDE_GET, random)
     hand_settle(h, random)
 
 
 cdef inline void hand_cancel(Hand* h, Philox* random) noexcept nogil:
     # Closes at once; puts in line are over.
-    h.cancelled.store(1, kRelease)  # release: published by the store of `closed` in _mark_closed
+    h.cancelled.store(1, kRelaxed)  # relaxed: published by H4
     _mark_closed(h)
     hand_settle(h, random)
 

@@ -96,7 +96,7 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         Atomic[uint64_t]* cells
         uint64_t mask
         uint64_t room
-        int32_t shift
+        Plain[int32_t] shift
         Atomic[uint64_t] tail
         Atomic[uint64_t] head_seen
         Atomic[uint64_t] head

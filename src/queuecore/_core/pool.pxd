@@ -14,12 +14,17 @@ from libc.stdlib cimport free
 from queuecore._core.atoms cimport buffer_give, buffer_take
 from queuecore._core.parking cimport turn_give, turn_take
 from queuecore._core.platform cimport (
-    Atomic, Turn, alloc_lines, kAcquire, kRelaxed, kRelease, map_pages, unmap_pages)
+    Atomic, Turn, alloc_lines, kAcquire, kRelaxed, kRelease, map_pages, order, unmap_pages)
 
 cdef enum:
     POOL_CHUNKS = 24
     POOL_SLOTS = 1 << 24    # a token has 24 bits
     POOL_NOBODY = (1 << 24) - 1  # the ring's mark, never a slot
+
+# Labels of edges, as in ring.pxd.
+cdef enum:
+    Q1 = 38
+    Q2 = 39
 
 cdef extern from *:
     """
@@ -79,12 +84,13 @@ cdef inline void pool_push(SlotPool* p, uint32_t slot) noexcept nogil:
     while True:
         next_.store(<uint32_t>head, kRelaxed)  # relaxed: published by Q1
         # Q1 release: pairs with Q2; publishes `next` and the last reads of the slot's bytes. Linearizes here.
-        if p.head.compare_exchange_weak(head, ((head >> 32) + 1) << 32 | <uint64_t>(slot + 1), kRelease, kRelaxed):
+        if p.head.compare_exchange_weak(
+                head, ((head >> 32) + 1) << 32 | <uint64_t>(slot + 1), order(Q1, kRelease), kRelaxed):
             return
 
 
 cdef inline bint pool_pop(SlotPool* p, uint32_t* slot) noexcept nogil:
-    cdef uint64_t head = p.head.load(kAcquire)  # Q2 acquire: pairs with Q1
+    cdef uint64_t head = p.head.load(order(Q2, kAcquire))  # Q2 acquire: pairs with Q1
     cdef uint64_t below
     cdef uint32_t top
     while True:
@@ -93,7 +99,7 @@ cdef inline bint pool_pop(SlotPool* p, uint32_t* slot) noexcept nogil:
             return False
         below = ((head >> 32) + 1) << 32 | pool_next(p, top - 1).load(kRelaxed)  # relaxed: ordered by Q2, checked by the tag
         # Q2 acquire, on success and on failure: pairs with Q1. Linearizes here.
-        if p.head.compare_exchange_weak(head, below, kAcquire, kAcquire):
+        if p.head.compare_exchange_weak(head, below, order(Q2, kAcquire), order(Q2, kAcquire)):
             slot[0] = top - 1
             return True
 

@@ -10,7 +10,7 @@ from queuecore._core.platform cimport Fault, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.queues cimport NativeQueue
 from queuecore._core.readers cimport (
     READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave, reader_next, reader_open,
-    record_drop, record_key, record_key_room)
+    record_check, record_drop, record_key, record_key_room)
 from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
 from queuecore._core.stages cimport Arena, Cell, StageFn, Step, arena_free, arena_reset, arena_take
 
@@ -147,7 +147,7 @@ cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) no
         else:
             reader_leave(run.reader)
             run.entered = False
-            if rc == READER_FAULT:
+            if rc == READER_FAULT or not record_check(&run.record, &run.fault):
                 return RUN_READ
             rc = _deliver(run, queue, stop)
             if rc == RUN_ON:
@@ -296,6 +296,4 @@ cdef class NativeProgram:
         else:
             error = queue._misfit(&run.fault)
         path = os.fsdecode(path)
-        if record.number < 0:
-            return type(error)(f"{error} (in {path!r})", path=path)
-        return type(error)(f"{error} (record {record.number} of {path!r})", path=path, record=record.number)
+        return type(error)(f"{error} (record {record.index} of {path!r})", path=path, record=record.index)

@@ -3,7 +3,7 @@
 # Reader. One thread at a time has the *role*: it alone frames records and reads bytes. It is a claim, not a lock to spin on: who wants it
 # meanwhile sleeps. With it held a reader may wait for a disk, or for its next work unit, as TensorFlow's does.
 #   reader_enter: any thread, a slice of time. reader_next, reader_open, reader_reset, reader_leave: who has the role.
-#   record_drop: who got the record, without the role. The counters: any thread.
+#   record_check, record_drop: who got the record, without the role. The counters: any thread.
 #   I1  Bytes of a block that a record refers to don't change until the record is dropped: the reader appends behind them, and moves to
 #       another block when it has to make room while anybody else holds this one (B1, B2).
 #   I2  A work unit is taken only when there is none in progress. It counts as completed when nothing is left in it: FRAME_WHOLE and
@@ -18,6 +18,7 @@ cdef enum:
     FRAME_IDENTITY = 1   # the name of the work unit itself; no file is opened
     FRAME_LINES = 2
     FRAME_FIXED = 3
+    FRAME_TFRECORD = 4
 
 cdef enum:
     READER_RECORD = 0
@@ -44,6 +45,8 @@ cdef extern from *:
       unsigned char* data;
       int64_t nbytes;
       int64_t number;  // what its key ends with; -1: the key is the name
+      int64_t index;   // in the file
+      bool checked;    // or a checksum follows the data
     };
 
     struct Reader {
@@ -51,7 +54,8 @@ cdef extern from *:
       EventCount left;                       // parked: who wants it
       // Of who has the role
       Atomic<uint64_t> owner;  // a Python thread, so that a work iterator that reads from its own reader is no deadlock
-      Stream stream;
+      void* stream;  // a Stream
+      int32_t encoding;
       int32_t framing;
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;  // FRAME_LINES: header_bytes are lines
       Block* name;  // of the work unit in progress; NULL: none
@@ -84,12 +88,15 @@ cdef extern from *:
         unsigned char* data
         int64_t nbytes
         int64_t number
+        int64_t index
+        bint checked
 
     cppclass Reader "queuecore::Reader":
         Atomic[uint32_t] busy
         EventCount left
         Atomic[uint64_t] owner
-        Stream stream
+        void* stream
+        int32_t encoding
         int32_t framing
         int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
         Block* name
@@ -113,6 +120,8 @@ cdef void reader_leave(Reader* r) noexcept nogil
 cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil
 # Begins a work unit; there must be none. False: `fault` says why, and the unit is given up.
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil
+# Whether its checksum is right; without the role, as it takes time. False: `fault` says what is wrong, and the reader may go on.
+cdef bint record_check(const Record* record, Fault* fault) noexcept nogil
 cdef void record_drop(Reader* r, Record* record) noexcept nogil
 # Its key, of at most record_key_room bytes; how many.
 cdef inline int64_t record_key_room(const Record* record) noexcept nogil:
@@ -122,6 +131,7 @@ cdef int64_t record_key(const Record* record, unsigned char* into) noexcept nogi
 
 cdef class NativeReader:
     cdef Reader* r
+    cdef Stream stream
     cdef uint64_t generation
 
     cdef int _refuse(self) except -1

@@ -14,7 +14,10 @@ from queuecore._core.errors cimport (
 from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait
 from queuecore._core.platform cimport Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns
 from queuecore._core.runtime cimport wait_out_exit
-from queuecore._core.streams cimport stream_close, stream_open, stream_read
+from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
+from queuecore._core.tfrecord cimport (
+    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged,
+    tfrecord_walk)
 
 from queuecore import errors as _errors
 
@@ -79,6 +82,8 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     cdef Block* block = r.block
     cdef int64_t keep = r.filled - r.at, got = 0
     cdef bint well
+    if r.encoding and need > 2 * (keep + BLOCK_BYTES):
+        need = 2 * (keep + BLOCK_BYTES)  # nobody knows whether so many will come
     # B2 acquire: pairs with B1; nobody reads in it any more
     if block == NULL or block.room < need or block.refs.load(kAcquire) != 1:
         block = _block_take(r, need)
@@ -99,10 +104,10 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     r.offset += r.at
     r.at = 0
     r.filled = keep
-    well = stream_read(&r.stream, block_bytes(block) + keep, block.room - keep, &got, fault)
+    well = stream_read(<Stream*>r.stream, block_bytes(block) + keep, block.room - keep, &got, fault)
     r.filled += got
-    r.ended = got < block.room - keep
-    return well
+    r.ended = well and got < block.room - keep
+    return well or got > 0  # what came before the failure goes first; then it shows again
 
 
 # Framings: the next record of what is there. FRAME_MORE: `need` bytes from `at` on would do.
@@ -177,14 +182,15 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
         record.data = begin
         record.nbytes = nbytes
         record.number = r.number
+        record.index = r.number - 1
         return FRAME_OK
 
 
 cdef int _frame_whole(Reader* r, Record* record, int64_t* need) noexcept nogil:
     if not r.ended:
         need[0] = 2 * (r.filled - r.at) + 1
-        if need[0] <= r.stream.size:
-            need[0] = r.stream.size + 1  # one more than there is: so the end shows
+        if need[0] <= (<Stream*>r.stream).size:
+            need[0] = (<Stream*>r.stream).size + 1  # one more than there is: so the end shows
         return FRAME_MORE
     record.data = block_bytes(r.block) + r.at
     record.nbytes = r.filled - r.at
@@ -192,9 +198,34 @@ cdef int _frame_whole(Reader* r, Record* record, int64_t* need) noexcept nogil:
     return FRAME_OK
 
 
+cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
+    cdef TFRecordWalk walk
+    cdef unsigned char* data = block_bytes(r.block) + r.at if r.block != NULL else <unsigned char*>NULL
+    cdef int64_t[2] starts
+    cdef int64_t found = 0
+    cdef int rc
+    walk.total_bytes = -1 if r.encoding else (<Stream*>r.stream).size
+    walk.max_record_bytes = TFRECORD_MOST_BYTES
+    walk.check = True
+    walk.offset = r.offset + r.at
+    walk.record = r.number
+    walk.need = 1
+    rc = tfrecord_walk(&walk, data, r.filled - r.at, r.ended, starts, 1, &found, fault)
+    if found == 1:
+        record.data = data + TFRECORD_HEADER
+        record.nbytes = starts[1] - starts[0] - TFRECORD_FRAME
+        record.number = r.offset + r.at
+        record.checked = False
+        r.at += starts[1]
+        r.number += 1
+        return FRAME_OK
+    need[0] = walk.need
+    return FRAME_END if rc == WALK_END else FRAME_MORE if rc == WALK_MORE else FRAME_FAULT
+
+
 cdef void _close(Reader* r) noexcept nogil:
     # The work unit in progress is over.
-    stream_close(&r.stream)
+    stream_close(<Stream*>r.stream)
     _block_drop(r, r.name)
     r.name = NULL
 
@@ -213,10 +244,14 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
     cdef int rc
     cdef int64_t need = 0
     while r.name != NULL:
+        record.index = r.number
+        record.checked = True
         if r.framing == FRAME_FIXED:
             rc = _frame_fixed(r, record, &need, fault)
         elif r.framing == FRAME_LINES:
             rc = _frame_line(r, record, &need, fault)
+        elif r.framing == FRAME_TFRECORD:
+            rc = _frame_tfrecord(r, record, &need, fault)
         elif r.framing == FRAME_WHOLE:
             rc = _frame_whole(r, record, &need)
         else:
@@ -266,7 +301,7 @@ cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Faul
             fault.what = WHAT_NAME
             _block_drop(r, block)
             return False
-        if not stream_open(&r.stream, <const char*>block_bytes(block), fault):
+        if not stream_open(<Stream*>r.stream, <const char*>block_bytes(block), r.encoding, fault):
             _block_drop(r, block)
             return False
     r.name = block
@@ -306,6 +341,13 @@ cdef void reader_leave(Reader* r) noexcept nogil:
     event_notify(&r.left, 1)
 
 
+cdef bint record_check(const Record* record, Fault* fault) noexcept nogil:
+    if record.checked or tfrecord_check(record.data, record.nbytes):
+        return True
+    tfrecord_damaged(record.number, record.index, fault)
+    return False
+
+
 cdef void record_drop(Reader* r, Record* record) noexcept nogil:
     _block_drop(r, record.block)
     _block_drop(r, record.name)
@@ -330,9 +372,11 @@ cdef class NativeReader:
     Parameters
     ----------
     framing : str
-        "whole", "identity", "lines" or "fixed".
+        "whole", "identity", "lines", "fixed" or "tfrecord".
     record_bytes, header_bytes, footer_bytes, hop_bytes : int
         Of "fixed"; of "lines", `header_bytes` is the number of lines to leave out at the top of each file.
+    encoding : int
+        Of the files, a number of `queuecore._compression`.
     """
 
     def __cinit__(self, *_, **__):
@@ -341,10 +385,14 @@ cdef class NativeReader:
         if self.r == NULL:
             raise MemoryError
         self.r.left.light = light_notify()
-        self.r.stream.fd = -1
+        self.stream.fd = -1
+        self.r.stream = &self.stream
 
-    def __init__(self, str framing, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0):
-        self.r.framing = {"whole": FRAME_WHOLE, "identity": FRAME_IDENTITY, "lines": FRAME_LINES, "fixed": FRAME_FIXED}[framing]
+    def __init__(self, str framing, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0,
+                 int encoding=0):
+        self.r.encoding = encoding
+        self.r.framing = {"whole": FRAME_WHOLE, "identity": FRAME_IDENTITY, "lines": FRAME_LINES, "fixed": FRAME_FIXED,
+                          "tfrecord": FRAME_TFRECORD}[framing]
         self.r.record_bytes = record_bytes
         self.r.header_bytes = header_bytes
         self.r.footer_bytes = footer_bytes
@@ -391,7 +439,7 @@ cdef class NativeReader:
         cdef Record record
         cdef Fault fault
         cdef int rc
-        cdef bint opened
+        cdef bint opened, sound
         cdef bytes name, key
         cdef const char* text
         cdef int64_t nbytes
@@ -418,6 +466,12 @@ cdef class NativeReader:
         finally:
             with nogil:
                 reader_leave(self.r)
+        with nogil:
+            sound = record_check(&record, &fault)
+        if not sound:
+            path = (<const char*>block_bytes(record.name))[:record.name_bytes]
+            record_drop(self.r, &record)
+            raise self._error(&fault, path)
         key = bytes(record_key_room(&record))
         key = key[:record_key(&record, <unsigned char*><char*>key)]
         value = (<const char*>record.data)[:record.nbytes]

@@ -37,7 +37,7 @@
 #   I9  tail is written by the pusher alone, head by the popper alone; head_seen and tail_seen belong to the pusher and
 #       the popper.
 # Source: Lamport's ring (1977), with each side's copy of the other's index.
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from queuecore._core.platform cimport (
     Atomic, FastCell, FastRing, FifoRing, Plain, SpscRing, alloc_lines, cpu_pause, kAcquire, kRelaxed, kRelease,
@@ -103,6 +103,7 @@ cdef inline bint fifo_init(FifoRing* r, uint32_t capacity, uint64_t start) noexc
     # False: no memory, or a capacity that is 0 or above RING_MOST. Indices begin at `start` (for tests of their wrap;
     # else 0).
     cdef uint64_t size, i
+    cdef int32_t shift = 1
     if capacity == 0 or capacity > RING_MOST:
         return False
     size = _size_for(<uint64_t>capacity + 1)
@@ -111,10 +112,9 @@ cdef inline bint fifo_init(FifoRing* r, uint32_t capacity, uint64_t start) noexc
         return False
     r.mask = size - 1
     r.room = <uint64_t>capacity * 2
-    r.shift = 1
-    while size >> r.shift != 1:
-        r.shift += 1
-    r.shift += 1
+    while size >> shift != 1:
+        shift += 1
+    r.shift.set(shift + 1)
     for i in range(size):  # relaxed, all of these: nobody else knows of the ring yet
         r.cells[(start + i) & r.mask].store(_fifo_lap(r, (start + i) * 2) - (<uint64_t>1 << TOKEN_BITS), kRelaxed)
     r.tail.store(start * 2, kRelaxed)
@@ -133,7 +133,7 @@ cdef inline Atomic[uint64_t]* _fifo_cell(FifoRing* r, uint64_t p) noexcept nogil
 
 
 cdef inline uint64_t _fifo_lap(FifoRing* r, uint64_t p) noexcept nogil:
-    return (p >> r.shift) << TOKEN_BITS
+    return (p >> r.shift.get()) << TOKEN_BITS
 
 
 cdef inline int64_t _fifo_ahead(FifoRing* r, uint64_t p, uint64_t x) noexcept nogil:

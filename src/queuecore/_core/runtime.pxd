@@ -10,7 +10,7 @@
 #   I4  Set once, never cleared: who wants to begin anew makes a new one, so no wait can miss a stop that was taken back.
 #   I5  A child is set when it is set itself or its parent is. Both park on the parent's event count, so one wait hears both.
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from queuecore._core.platform cimport Atomic, EventCount, Fault, Runner, StopFlag, kAcquire, kRelaxed, kRelease
+from queuecore._core.platform cimport Atomic, EventCount, Fault, Runner, StopFlag, kAcquire, kRelaxed, kRelease, order
 
 cdef enum:
     STEP_WORKED = 0  # there may be more
@@ -18,25 +18,33 @@ cdef enum:
     STEP_DONE = 2    # never again
 
 
+# Labels of edges, as in ring.pxd.
+cdef enum:
+    F1 = 60
+    F2 = 61
+    F3 = 62
+    F4 = 63
+
+
 cdef inline bint stop_requested(StopFlag* s) noexcept nogil:
-    return s.state.load(kAcquire) != 0  # F3 acquire: pairs with F1; only the bit matters here
+    return s.state.load(order(F3, kAcquire)) != 0  # F3 acquire: pairs with F1; what came before the stop is seen after it
 
 
 cdef inline bint stop_set(StopFlag* s, const Fault* fault) noexcept nogil:
     # True for the caller that set it; everybody else's fault comes too late. fault NULL: a clean stop.
     cdef uint32_t expected = 0
     # F1 release: pairs with F3. Relaxed on failure: somebody else was first, nothing is read.
-    if not s.state.compare_exchange_strong(expected, 1, kRelease, kRelaxed):
+    if not s.state.compare_exchange_strong(expected, 1, order(F1, kRelease), kRelaxed):
         return False
     if fault != NULL:
         s.first = fault[0]
-    s.state.store(2, kRelease)  # F2 release: pairs with F4; publishes `first`
+    s.state.store(2, order(F2, kRelease))  # F2 release: pairs with F4; publishes `first`
     return True
 
 
 cdef inline const Fault* stop_fault(StopFlag* s) noexcept nogil:
     # The fault that stopped it, or NULL (running, being set, or a clean stop).
-    if s.state.load(kAcquire) != 2 or s.first.code == 0:  # F4 acquire: pairs with F2
+    if s.state.load(order(F4, kAcquire)) != 2 or s.first.code == 0:  # F4 acquire: pairs with F2
         return NULL
     return &s.first
 

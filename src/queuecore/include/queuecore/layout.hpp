@@ -49,7 +49,7 @@ struct FifoRing {
   Atomic<uint64_t>* cells;  // lap (high 40 bits) and token (low 24 bits)
   uint64_t mask;            // number of cells, a power of two, less one
   uint64_t room;            // capacity, in twos
-  int32_t shift;            // from a word of tail or head to its lap
+  Plain<int32_t> shift;     // from a word of tail or head to its lap
   alignas(kLine) Atomic<uint64_t> tail;
   Atomic<uint64_t> head_seen;  // a head of the past, beside what pushers write anyway
   alignas(kLine) Atomic<uint64_t> head;

@@ -48,17 +48,18 @@ inline void cpu_pause() noexcept {
 #endif
 }
 
+#ifdef QUEUECORE_SCHEDULE
+using schedule::futex_wait;
+using schedule::futex_wake;
+using schedule::membarrier;
+using schedule::monotonic_ns;
+#else
 inline int64_t monotonic_ns() noexcept {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
-#ifdef QUEUECORE_SCHEDULE
-using schedule::futex_wait;
-using schedule::futex_wake;
-using schedule::membarrier;
-#else
 // Sleeps while *word == expected, until woken or until the absolute CLOCK_MONOTONIC deadline (< 0: none).
 // Returns 0 when futex says "woken", else the errno: EAGAIN, EINTR, ETIMEDOUT.
 inline int futex_wait(void* word, uint32_t expected, int64_t deadline_ns) noexcept {

@@ -1,7 +1,7 @@
 // The seeded scheduler: atomics for tests, in one extension alone (QUEUECORE_SCHEDULE).
 //
-// Threads are fibres of one OS thread. Before each atomic operation a random number decides who goes on, so a seed is a
-// schedule.
+// Threads are fibres of one OS thread. Before each atomic operation, and after those that store, a random number decides
+// who goes on, so a seed is a schedule.
 // Memory is weak, as views make it: each place keeps all its stores in the order in which they were made, and a load
 // may return any of them that is not older than what its thread knows of. An acquiring load learns what the store's
 // releasing thread knew. A read-modify-write takes the newest store and passes on what that one carried. seq_cst: a
@@ -16,6 +16,7 @@
 
 #include <ucontext.h>
 
+#include <bitset>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +32,8 @@ enum MemoryOrder : int { kRelaxed, kAcquire, kRelease, kAcqRel, kSeqCst };
 namespace schedule {
 
 constexpr int kFibres = 6;
-constexpr int kPlaces = 64;
+constexpr int kPlaces = 128;
+constexpr int kLabels = 128;
 constexpr std::size_t kStack = 64 << 10;
 
 enum Verdict : int { kFine, kWrong, kRace, kAllAsleep, kEndless };
@@ -65,18 +67,26 @@ struct Access {
   uint32_t read[kFibres] = {};
 };
 
+// Where to go on: stack, frame and place in the code (__builtin_setjmp). A switch by ucontext costs two system calls.
+struct Point {
+  void* at[5];
+};
+
+using Labels = std::bitset<kLabels>;
+
 struct Fibre {
   ucontext_t context;
   std::unique_ptr<char[]> stack;
+  Point begin, now_at;
   State state;
   Known now;         // what it knows
   Known acquired;    // what it would know after an acquiring fence
   Known released;    // what its relaxed stores carry: what it knew at its last releasing fence
-  uint64_t edges;    // labels of the operation that comes next
+  Labels edges;      // of the operation that comes next
   uint64_t counted;  // operations since it was armed
   bool armed;
   const void* word;  // what it sleeps on
-  bool timed;
+  int64_t deadline;
   int woken;  // what futex_wait returns
 };
 
@@ -88,17 +98,22 @@ struct Machine {
   int what = 0;  // which check of the scenario failed
   uint64_t random = 1;
   uint64_t steps = 0, most = 0;
+  int64_t clock = 0;  // grows with each step, and to the deadline of who is woken by one
   uint64_t stay = 0;  // of 8
   int frozen = -1;
   uint64_t thaw = 0;
-  uint64_t mutated = 0;  // labels, bit by bit, and what order each has instead of its own
-  MemoryOrder weakened[64] = {};
-  int stop = -1;  // the fibre that is suspended, at which of its operations, and which labels that had
-  uint64_t stop_at = 0, stopped = 0;
+  Labels mutated;
+  MemoryOrder weakened[kLabels] = {};  // what order each of them has instead of its own
+  int stop = -1;                       // the fibre that is suspended, at which of its operations, and their labels
+  uint64_t stop_at = 0;
+  bool stopped = false;
+  Labels stopped_before;
   Known shared;  // of seq_cst operations
   ucontext_t main;
+  Point main_at;
   Fibre fibre[kFibres];
-  std::vector<std::vector<Store>> places;
+  int place_count = 0;
+  std::vector<Store> places[kPlaces];
   std::unordered_map<const void*, int> place_of;
   std::unordered_map<const void*, Access> accesses;
   void (*entry)(void*, int) = nullptr;
@@ -115,7 +130,45 @@ inline uint64_t random(uint64_t below) noexcept {
   return (s >> 11) % below;
 }
 
-inline void leave() noexcept { swapcontext(&machine.fibre[machine.me].context, &machine.main); }
+// Who goes on; -1: nobody can.
+inline int pick() noexcept {
+  Machine& m = machine;
+  if (m.frozen >= 0 && m.steps >= m.thaw) m.frozen = -1;
+  if (m.frozen < 0 && random(32) == 0) {  // somebody is away for a while
+    m.frozen = int(random(m.fibres));
+    m.thaw = m.steps + random(100);
+  }
+  int ready[kFibres], n = 0;
+  for (int i = 0; i < m.fibres; i++)
+    if (m.fibre[i].state == kReady && i != m.frozen) ready[n++] = i;
+  if (n == 0 || random(64) == 0)
+    for (int i = 0; i < m.fibres; i++)
+      if (m.fibre[i].state == kAsleep && m.fibre[i].deadline >= 0 && n < kFibres) ready[n++] = i;
+  if (n == 0 && m.frozen >= 0 && m.fibre[m.frozen].state == kReady) ready[n++] = m.frozen;
+  if (n == 0) return -1;
+  Fibre& f = m.fibre[ready[random(n) % n]];
+  if (f.state == kAsleep) {
+    f.state = kReady;
+    f.woken = ETIMEDOUT;
+    if (m.clock < f.deadline) m.clock = f.deadline;
+  }
+  return int(&f - m.fibre);
+}
+
+[[gnu::noinline]] inline void go(Point& to) noexcept { __builtin_longjmp(to.at, 1); }
+
+[[gnu::noinline]] inline void change(Point& from, Point& to) noexcept {
+  if (__builtin_setjmp(from.at) == 0) go(to);
+}
+
+// Lets somebody go on, or run() if nobody can.
+inline void leave() noexcept {
+  Machine& m = machine;
+  int from = m.me, to = m.running ? pick() : -1;
+  if (to == from) return;
+  m.me = to;
+  change(m.fibre[from].now_at, to < 0 ? m.main_at : m.fibre[to].now_at);
+}
 
 // Ends the run. Nothing on a fibre's stack has a destructor, so the fibres are left as they are.
 inline void finish(Verdict verdict, int what) noexcept {
@@ -136,28 +189,34 @@ inline void step(bool away = false) noexcept {
   Machine& m = machine;
   if (!m.running) return;
   Fibre& f = m.fibre[m.me];
+  m.clock++;
   if (++m.steps > m.most) finish(kEndless, 0);
   if (f.armed && m.me == m.stop && ++f.counted == m.stop_at) {
-    m.stopped = f.edges | 1;
+    m.stopped = true;
+    m.stopped_before = f.edges;
     f.state = kSuspended;
     leave();
   } else if (away || random(8) >= m.stay) {
     leave();
   }
-  f.edges = 0;
+  f.edges.reset();
 }
 
 inline void pause() noexcept { step(true); }
+
+// After a store: somebody else may go on before what follows it, also if that is only plain memory.
+inline void stored() noexcept {
+  if (machine.running && random(8) == 0) leave();
+}
 
 inline bool acquires(MemoryOrder o) noexcept { return o == kAcquire || o == kAcqRel || o == kSeqCst; }
 inline bool releases(MemoryOrder o) noexcept { return o == kRelease || o == kAcqRel || o == kSeqCst; }
 
 inline int place(const void* address, uint64_t value) {
-  auto [at, is_new] = machine.place_of.try_emplace(address, int(machine.places.size()));
+  auto [at, is_new] = machine.place_of.try_emplace(address, machine.place_count);
   if (is_new) {
-    if (machine.places.size() == kPlaces) finish(kEndless, -1);
-    machine.places.emplace_back();
-    machine.places.back().push_back(Store{value, Known{}});
+    if (machine.place_count == kPlaces) finish(kEndless, -1);
+    machine.places[machine.place_count++].push_back(Store{value, Known{}});
   }
   return at->second;
 }
@@ -209,10 +268,10 @@ inline void fence(MemoryOrder o) noexcept {
 }
 
 // A fence in every thread, wherever it is. It has no order to weaken: the label stands for leaving it out.
-constexpr int kMembarrier = 63;
+constexpr int kMembarrier = kLabels - 1;
 inline void membarrier() noexcept {
   step();
-  if (!machine.running || machine.mutated >> kMembarrier) return;
+  if (!machine.running || machine.mutated[kMembarrier]) return;
   for (int i = 0; i < machine.fibres; i++) machine.shared.join_view(machine.fibre[i].now);
   for (int i = 0; i < machine.fibres; i++) machine.fibre[i].now.join_view(machine.shared);
 }
@@ -241,7 +300,7 @@ inline int futex_wait(const void* word, uint32_t expected, int64_t deadline_ns) 
   Fibre& f = machine.fibre[machine.me];
   f.state = kAsleep;
   f.word = word;
-  f.timed = deadline_ns >= 0;
+  f.deadline = deadline_ns;
   leave();
   return f.woken;
 }
@@ -259,34 +318,25 @@ inline void futex_wake(const void* word, uint32_t n) noexcept {
   }
 }
 
+inline int64_t monotonic_ns() noexcept { return machine.clock; }
+
+// Each run begins at `begin` again, whatever the last one left on the stack.
 inline void fibre_main() {
+  if (__builtin_setjmp(machine.fibre[machine.me].begin.at) == 0)
+    swapcontext(&machine.fibre[machine.me].context, &machine.main);
   machine.entry(machine.context, machine.me);
   machine.fibre[machine.me].state = kEnded;
   for (;;) leave();
 }
 
-// Who goes on; -1: nobody can.
-inline int pick() noexcept {
-  Machine& m = machine;
-  if (m.frozen >= 0 && m.steps >= m.thaw) m.frozen = -1;
-  if (m.frozen < 0 && random(32) == 0) {  // somebody is away for a while
-    m.frozen = int(random(m.fibres));
-    m.thaw = m.steps + random(100);
-  }
-  int ready[kFibres], n = 0;
-  for (int i = 0; i < m.fibres; i++)
-    if (m.fibre[i].state == kReady && i != m.frozen) ready[n++] = i;
-  if (n == 0 || random(64) == 0)
-    for (int i = 0; i < m.fibres; i++)
-      if (m.fibre[i].state == kAsleep && m.fibre[i].timed && n < kFibres) ready[n++] = i;
-  if (n == 0 && m.frozen >= 0 && m.fibre[m.frozen].state == kReady) ready[n++] = m.frozen;
-  if (n == 0) return -1;
-  Fibre& f = m.fibre[ready[random(n) % n]];
-  if (f.state == kAsleep) {
-    f.state = kReady;
-    f.woken = ETIMEDOUT;
-  }
-  return int(&f - m.fibre);
+inline void make(Fibre& f) {
+  f.stack.reset(new char[kStack]);
+  getcontext(&f.context);
+  f.context.uc_stack.ss_sp = f.stack.get();
+  f.context.uc_stack.ss_size = kStack;
+  f.context.uc_link = nullptr;
+  makecontext(&f.context, fibre_main, 0);
+  swapcontext(&machine.main, &f.context);
 }
 
 // Runs entry(context, i) in `fibres` fibres under one schedule.
@@ -295,38 +345,38 @@ inline int run(uint64_t seed, int fibres, void (*entry)(void*, int), void* conte
   m.random = seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
   for (int i = 0; i < 4; i++) random(2);
   m.stay = random(8);
-  m.places.clear();
+  for (int i = 0; i < m.place_count; i++) m.places[i].clear();
+  m.place_count = 0;
   m.place_of.clear();
   m.accesses.clear();
   m.shared = Known{};
   m.verdict = kFine;
   m.what = 0;
-  m.steps = m.stopped = 0;
+  m.steps = m.clock = 0;
   m.most = most;
+  m.stopped = false;
+  m.stopped_before.reset();
   m.frozen = -1;
   m.fibres = fibres;
   m.entry = entry;
   m.context = context;
   for (int i = 0; i < fibres; i++) {
     Fibre& f = m.fibre[i];
-    if (!f.stack) f.stack.reset(new char[kStack]);
+    if (!f.stack) {
+      m.me = i;
+      make(f);
+    }
+    f.now_at = f.begin;
     f.now = f.acquired = f.released = Known{};
     f.now.clock[i] = 1;
     f.state = kReady;
-    f.edges = f.counted = 0;
+    f.edges.reset();
+    f.counted = 0;
     f.armed = false;
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = kStack;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, fibre_main, 0);
   }
   m.running = true;
-  while (m.running) {
-    m.me = pick();
-    if (m.me < 0) break;
-    swapcontext(&m.main, &m.fibre[m.me].context);
-  }
+  m.me = pick();
+  change(m.main_at, m.fibre[m.me].now_at);
   if (m.running) {
     m.running = false;
     for (int i = 0; i < fibres; i++)
@@ -337,7 +387,7 @@ inline int run(uint64_t seed, int fibres, void (*entry)(void*, int), void* conte
 
 // In all runs from now on that edge has a weaker order; 0: all have their own again.
 inline void mutate(int edge, MemoryOrder weakened) noexcept {
-  machine.mutated = edge == 0 ? 0 : machine.mutated | uint64_t(1) << edge;
+  edge == 0 ? machine.mutated.reset() : machine.mutated.set(edge);
   machine.weakened[edge] = weakened;
 }
 
@@ -347,16 +397,17 @@ inline void suspend(int fibre, uint64_t at) noexcept {
   machine.stop_at = at;
 }
 
-// Labels (bit by bit) of the operation before which it stopped, and bit 0; 0: it did not.
-inline uint64_t suspended_at() noexcept { return machine.stopped; }
+// Whether it stopped; whether the operation before which it did has that label.
+inline bool suspended() noexcept { return machine.stopped; }
+inline bool suspended_before(int edge) noexcept { return machine.stopped_before[edge]; }
 inline int what() noexcept { return machine.what; }
 
 }  // namespace schedule
 
 inline MemoryOrder order(int edge, MemoryOrder wanted) noexcept {
   if (!schedule::machine.running) return wanted;
-  schedule::machine.fibre[schedule::machine.me].edges |= uint64_t(1) << edge;
-  return schedule::machine.mutated >> edge & 1 ? schedule::machine.weakened[edge] : wanted;
+  schedule::machine.fibre[schedule::machine.me].edges.set(edge);
+  return schedule::machine.mutated[edge] ? schedule::machine.weakened[edge] : wanted;
 }
 
 inline void fence(MemoryOrder o) noexcept { schedule::fence(o); }
@@ -367,6 +418,10 @@ template <class T>
 class Atomic {
  public:
   static constexpr bool is_always_lock_free = true;
+
+  // Not within a run: what was seen at this address stays.
+  Atomic() = default;
+  constexpr Atomic(T value) noexcept : value_(value) {}
 
   T load(MemoryOrder o) const noexcept {
     schedule::step();
@@ -379,6 +434,7 @@ class Atomic {
     schedule::step();
     if (schedule::machine.running) schedule::write(place(), bits(next), o, nullptr);
     value_ = next;
+    schedule::stored();
   }
 
   T exchange(T next, MemoryOrder o) noexcept {
@@ -414,6 +470,7 @@ class Atomic {
     schedule::Known passed_on = schedule::machine.places[p][i].carried;
     schedule::write(p, bits(next), good, &passed_on);
     value_ = next;
+    schedule::stored();
     return true;
   }
 
@@ -442,6 +499,7 @@ class Atomic {
       schedule::write(p, bits(f(old)), o, &passed_on);
     }
     value_ = f(old);
+    schedule::stored();
     return old;
   }
 

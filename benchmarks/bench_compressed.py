@@ -1,0 +1,147 @@
+"""Compressed files as streams, beside the libraries themselves: one call of theirs over the whole file in memory.
+
+The input is 42 MB of CSV (ten columns of numbers), compressed at each format's usual level, warm. The stream is driven
+through the core's test hooks (``QUEUECORE_TESTING=1`` builds them): it opens the file, reads it in pieces, and drops
+them. The libraries get the compressed file and a buffer that they have written to before. A ratio compares two runs of
+the same round.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gzip
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import harness  # noqa: E402
+
+
+class ZStream(ctypes.Structure):
+    _fields_ = [
+        *(("next_in", ctypes.c_void_p), ("avail_in", ctypes.c_uint), ("total_in", ctypes.c_ulong)),
+        *(("next_out", ctypes.c_void_p), ("avail_out", ctypes.c_uint), ("total_out", ctypes.c_ulong)),
+        ("rest", ctypes.c_uint64 * 8),
+    ]
+
+
+class IsalState(ctypes.Structure):
+    _fields_ = [
+        *(("next_out", ctypes.c_void_p), ("avail_out", ctypes.c_uint32), ("total_out", ctypes.c_uint32)),
+        *(("next_in", ctypes.c_void_p), ("read_in", ctypes.c_uint64), ("avail_in", ctypes.c_uint32)),
+        *(("read_in_length", ctypes.c_int32), ("tables", ctypes.c_uint8 * 21132), ("crc_flag", ctypes.c_uint32)),
+        ("rest", ctypes.c_uint8 * 66192),
+    ]
+
+
+def whole(kind: str, data: bytes, count: int) -> Callable[[], None]:
+    """Return a function that lets a library decompress all of `data`, which gives `count` bytes."""
+    into = ctypes.create_string_buffer(count + 1)
+    source = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p)
+    if kind == "libisal":
+        library = ctypes.CDLL("libisal.so.2")
+
+        def run() -> None:
+            state = IsalState()
+            library.isal_inflate_init(ctypes.byref(state))
+            state.crc_flag = 1  # with GZIP's header and trailer
+            state.next_in, state.avail_in = source.value, len(data)
+            state.next_out, state.avail_out = ctypes.addressof(into), count + 1
+            if library.isal_inflate(ctypes.byref(state)) != 0 or state.total_out != count:
+                raise AssertionError("not all was decompressed")
+    elif kind == "libz":
+        library = ctypes.CDLL("libz.so.1")
+
+        def run() -> None:
+            state = ZStream()
+            library.inflateInit2_(ctypes.byref(state), 31, b"1", ctypes.sizeof(state))
+            state.next_in, state.avail_in = source.value, len(data)
+            state.next_out, state.avail_out = ctypes.addressof(into), count + 1
+            if library.inflate(ctypes.byref(state), 4) != 1 or state.total_out != count:
+                raise AssertionError("not all was decompressed")
+            library.inflateEnd(ctypes.byref(state))
+    else:
+        library = ctypes.CDLL("libzstd.so.1")
+        library.ZSTD_decompress.restype = ctypes.c_size_t
+        sizes = ctypes.c_size_t(count + 1), ctypes.c_size_t(len(data))
+
+        def run() -> None:
+            if library.ZSTD_decompress(into, sizes[0], source, sizes[1]) != count:
+                raise AssertionError("not all was decompressed")
+
+    return run
+
+
+def run(options: harness.Options) -> dict[str, Any]:
+    """Measure GZIP with each library, and ZSTD."""
+    import numpy as np
+
+    from queuecore._core import _testing
+
+    rows, rounds = (60_000, 3) if options.quick else (600_000, 15)
+    numbers = np.random.default_rng(0).normal(size=(rows, 10))
+    content = "\n".join(",".join(f"{value:.4f}" for value in row) for row in numbers.tolist()).encode()
+    formats = {"libisal": (1, gzip.compress(content, 6)), "libz": (1, gzip.compress(content, 6))}
+    absent = {}
+    if shutil.which("zstd"):
+        command = ["zstd", "--quiet", "--stdout", "--check"]
+        formats["libzstd"] = (3, subprocess.run(command, input=content, stdout=subprocess.PIPE, check=True).stdout)
+    else:
+        absent["libzstd"] = "there is no program zstd to make the file"
+    contenders: list[tuple[str, Callable[[], float]]] = []
+    pairs: list[tuple[str, str, float | None]] = []
+
+    def timed(work: Callable[[], None], library: str) -> float:
+        _testing.prefer_library(library if library != "libzstd" else "")
+        start = time.perf_counter()
+        work()
+        return len(content) / (time.perf_counter() - start) / 1e6
+
+    with harness.scratch(options) as folder:
+        for library, (encoding, data) in formats.items():
+            found = _testing.prefer_library(library) if encoding == 1 else _testing.find_library(encoding)
+            if found is None or library not in found:
+                absent[library] = "it is not installed"
+                continue
+            path = folder / library
+            path.write_bytes(data)
+            own = f"{library}: itself, one call"
+            alone = whole(library, data, len(content))
+            contenders.append((own, lambda work=alone, one=library: timed(work, one)))
+            for piece in (4 << 10, 64 << 10, 1 << 20):
+
+                def stream(path: Path = path, encoding: int = encoding, piece: int = piece) -> None:
+                    opened = _testing.FileStream(path, encoding)
+                    if opened.skip(piece) != len(content):
+                        raise AssertionError("not all was read")
+                    opened.close()
+
+                name = f"{library}: stream, {piece >> 10} KiB a read"
+                contenders.append((name, lambda work=stream, one=library: timed(work, one)))
+                pairs.append((name, own, 0.9 if library != "libzstd" else None))
+        raw = harness.rotate(contenders, rounds)
+        _testing.prefer_library("")
+    findings = [harness.finding(name, "MB/s", values) for name, values in raw.items()]
+    for name, own, target in pairs:
+        ratios = [one / other for one, other in zip(raw[name], raw[own], strict=True)]
+        findings.append(harness.finding(name, "of the library", ratios, at_least=target))
+    return harness.report(
+        "compressed",
+        "decompressed bytes of a file, beside the library alone",
+        findings,
+        raw,
+        parameters={"bytes": len(content), "gzip_bytes": len(formats["libz"][1]), "rounds": rounds},
+        notes=[f"Python's zlib is {zlib.ZLIB_RUNTIME_VERSION}"],
+        absent=absent,
+    )
+
+
+if __name__ == "__main__":
+    harness.main(run)

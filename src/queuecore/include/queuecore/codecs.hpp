@@ -1,0 +1,95 @@
+// The decompression libraries, which are looked for at run time: the types of the functions that are called, and the
+// structs that they and we share, as far as we touch them. Facts of their binary interfaces, on 64-bit Linux: libz.so.1
+// since 1.2, libisal.so.2 since 2.24, libzstd.so.1 since 1.4.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace queuecore {
+
+// zlib: z_stream.
+struct ZStream {
+  const unsigned char* next_in;
+  unsigned avail_in;
+  unsigned long total_in;
+  unsigned char* next_out;
+  unsigned avail_out;
+  unsigned long total_out;
+  const char* msg;
+  void* state;
+  void* (*zalloc)(void* opaque, unsigned items, unsigned size);
+  void (*zfree)(void* opaque, void* address);
+  void* opaque;
+  int data_type;
+  unsigned long adler;
+  unsigned long reserved;
+};
+static_assert(sizeof(ZStream) == 112 && offsetof(ZStream, zalloc) == 64, "zlib checks the size");
+
+constexpr int kZStreamEnd = 1;
+constexpr int kZNeedDict = 2;
+constexpr int kZBufError = -5;
+constexpr int kZMemError = -4;
+
+// ISA-L: the front of inflate_state, then what only the library touches.
+struct IsalState {
+  unsigned char* next_out;
+  uint32_t avail_out;
+  uint32_t total_out;
+  const unsigned char* next_in;
+  uint64_t read_in;  // bits taken from the input, not yet used
+  uint32_t avail_in;
+  int32_t read_in_length;
+  unsigned char tables[21120];
+  uint32_t block_state;
+  uint32_t dict_length;
+  uint32_t bfinal;
+  uint32_t crc_flag;  // which wrapper
+  unsigned char rest[66192];
+};
+static_assert(offsetof(IsalState, block_state) == 21160 && sizeof(IsalState) == 87368, "as in ISA-L 2.24 to 2.31");
+
+constexpr uint32_t kIsalFinished = 5;
+constexpr uint32_t kIsalGzipBody = 6;  // without GZIP's header; the trailer is checked
+constexpr uint32_t kIsalZlib = 3;
+constexpr int kIsalNeedDict = 6;
+constexpr int kIsalWrapper = -4;
+constexpr int kIsalMethod = -5;
+constexpr int kIsalChecksum = -6;
+
+// zstd: ZSTD_inBuffer, ZSTD_outBuffer.
+struct ZstdIn {
+  const void* src;
+  size_t size, pos;
+};
+struct ZstdOut {
+  void* dst;
+  size_t size, pos;
+};
+
+constexpr int kZstdPrefix = 10;
+constexpr int kZstdWindow = 16;
+constexpr int kZstdChecksum = 22;
+constexpr int kZstdDictionary = 32;
+constexpr int kZstdMemory = 64;
+
+struct Codecs {
+  int (*z_init)(ZStream*, int window_bits, const char* version, int stream_size);
+  int (*z_reset)(ZStream*);
+  int (*z_inflate)(ZStream*, int flush);
+  int (*z_end)(ZStream*);
+  void (*isal_init)(IsalState*);
+  void (*isal_reset)(IsalState*);
+  int (*isal_inflate)(IsalState*);
+  void* (*zstd_create)();
+  size_t (*zstd_init)(void*);
+  size_t (*zstd_free)(void*);
+  size_t (*zstd_sizeof)(const void*);
+  size_t (*zstd_decompress)(void*, ZstdOut*, ZstdIn*);
+  unsigned (*zstd_is_error)(size_t);
+  int (*zstd_error)(size_t);
+  unsigned long long (*zstd_content_size)(const void*, size_t);
+};
+
+}  // namespace queuecore

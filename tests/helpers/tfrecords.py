@@ -1,0 +1,72 @@
+"""TFRecord files in plain Python, with somebody else's checksum: what the native core is held against."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import google_crc32c
+
+HEADER, FRAME = 12, 16
+LIMIT = 1 << 30
+
+# 'one', '', 'three', as TensorFlow writes them.
+KNOWN = [b"one", b"", b"three"]
+KNOWN_BYTES = bytes.fromhex(
+    "0300000000000000b099490e6f6e6501405508000000000000000029039807d8ea82a20500000000000000eab2043e74687265656023fb45"
+)
+
+
+class Fault(NamedTuple):
+    """The first thing wrong with a stream."""
+
+    error: str
+    offset: int
+    record: int
+
+
+def checksum(data: bytes) -> bytes:
+    """Masked CRC-32C, as the file has it."""
+    crc = google_crc32c.value(data)
+    return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def header(length: int) -> bytes:
+    """What stands before data of that length."""
+    return struct.pack("<Q", length) + checksum(struct.pack("<Q", length))
+
+
+def stream(records: list[bytes]) -> bytes:
+    """A file of these records."""
+    return b"".join(header(len(data)) + data + checksum(data) for data in records)
+
+
+def places(records: list[bytes]) -> list[int]:
+    """Where each record starts, and where the last one ends."""
+    starts = [0]
+    for data in records:
+        starts.append(starts[-1] + FRAME + len(data))
+    return starts
+
+
+def read(data: bytes, limit: int = LIMIT) -> tuple[list[tuple[int, int, bytes]], Fault | None]:
+    """The records up to the first fault, as (offset, index, data), and that fault."""
+    found: list[tuple[int, int, bytes]] = []
+    at = 0
+    while at < len(data):
+        where = (at, len(found))
+        if len(data) - at < HEADER:
+            return found, Fault("TruncatedRecordError", *where)
+        (length,) = struct.unpack_from("<Q", data, at)
+        if data[at + 8 : at + HEADER] != checksum(data[at : at + 8]):
+            return found, Fault("ChecksumError", *where)
+        if length > limit:
+            return found, Fault("RecordTooLargeError", *where)
+        if len(data) - at < length + FRAME:
+            return found, Fault("TruncatedRecordError", *where)
+        record = data[at + HEADER : at + HEADER + length]
+        if data[at + HEADER + length : at + FRAME + length] != checksum(record):
+            return found, Fault("ChecksumError", *where)
+        found.append((at, len(found), record))
+        at += length + FRAME
+    return found, None
