@@ -20,6 +20,7 @@ from queuecore.queues import (  # noqa: E402
     QueueBase,
     RandomShuffleQueue,
 )
+from queuecore.ragged import Ragged, Sparse  # noqa: E402
 from queuecore.readers import (  # noqa: E402
     FixedLengthRecordReader,
     IdentityReader,
@@ -51,9 +52,11 @@ __all__ = [
     "Queue",
     "QueueBase",
     "QueueRunner",
+    "Ragged",
     "RandomShuffleQueue",
     "ReaderBase",
     "SimpleQueue",
+    "Sparse",
     "StageProgram",
     "TFRecordOptions",
     "TFRecordReader",

@@ -127,6 +127,18 @@ def stops() -> dict[str, object]:
     return {"deaf": deaf}
 
 
+def example() -> dict[str, object]:
+    """Damaged Examples, in blocks of memory that end where they do."""
+    sys.path.append(str(Path(__file__).parents[1]))
+    from helpers.example_wire import fuzz
+
+    counts = {"parsed": 0, "refused": 0}
+    for seed in range(rounds(4000)):
+        for name, count in fuzz(seed).items():
+            counts[name] += count
+    return dict(counts)
+
+
 def compressed() -> dict[str, object]:
     """Mutated gzip, zlib and zstd data: never a byte beyond its bounds, never other bytes than zlib's."""
     import random
@@ -353,7 +365,7 @@ JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
     for job in (
         *(window, parking, slots, buffers, fifo, values, blocking, queues, stops, compressed),
-        *(pipeline, early_end, programs, race, overflow, shift),
+        *(pipeline, early_end, programs, example, race, overflow, shift),
     )
 }
 

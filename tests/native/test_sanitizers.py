@@ -132,6 +132,11 @@ def test_stage_programs():
     assert found("programs") == {"missing": 0}
 
 
+def test_damaged_examples_are_parsed_or_refused():
+    result = found("example")
+    assert min(result.values()) > sum(result.values()) / 10
+
+
 def assert_tests_pass(folder: Path, *arguments: str) -> None:
     """Run tests of ours under the sanitizer."""
     # -s: a report must not end in pytest's own capture.
@@ -153,8 +158,8 @@ def test_bad_input_and_every_order(tmp_path):
         # The sanitizer's allocator may be locked by another thread at a fork, and stays so in the child.
         *("--deselect", "tests/faults/test_process.py::test_fork["),
         *(str(tests / name) for name in ("faults", "unit/test_order.py", "unit/test_record.py")),
-        *(str(tests / "unit" / f"test_{name}.py") for name in ("decode_compressed", "crc32c", "tfrecord", "readers")),
-        *(str(tests / "unit" / f"test_{name}.py") for name in ("ops_raw", "programs")),
+        *(str(tests / "unit" / f"test_{name}.py") for name in ("decode_compressed", "crc32c", "tfrecord", "example")),
+        *(str(tests / "unit" / f"test_{name}.py") for name in ("ops_raw", "programs", "readers")),
         *sorted(str(one) for one in tests.glob("unit/test_data*.py")),
     )
 

@@ -82,7 +82,7 @@ def test_testing_hooks_are_left_out_unless_asked_for(monkeypatch):
 def test_only_modules_that_cimport_numpy_see_its_headers(monkeypatch):
     extensions = build_settings(monkeypatch)["extensions"]()
     with_numpy = {one.name for one in extensions if any("numpy" in folder for folder in one.include_dirs)}
-    assert with_numpy <= {f"queuecore._core.{name}" for name in ("pipeline", "queues", "stages")}
+    assert with_numpy <= {f"queuecore._core.{name}" for name in ("arrow", "example", "pipeline", "queues", "stages")}
 
 
 def test_every_package_is_named():

@@ -117,7 +117,7 @@ cdef int _deliver(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
             made[k].offsets = NULL
             made[k].ndim = 0
             if i == run.step_count - 1 and run.placed[k] >= 0:
-                made[k].data = queue.slot_place(run.slot, run.placed[k])
+                made[k].data = queue.slot_place(run.slot, run.placed[k], &made[k].nbytes)
         if run.steps[i].run(run.steps[i].params, given, made, &run.arena, &run.fault) != 0:
             run.at = i
             return RUN_STEP

@@ -85,8 +85,8 @@ cdef class NativeQueue:
     # Without the GIL; only of queues without references. A free slot; False: no memory.
     cdef bint slot_take(self, uint32_t* slot) noexcept nogil
     cdef void slot_give(self, uint32_t slot) noexcept nogil
-    # Where component i of the element in a slot goes, if it is of fixed size; else NULL.
-    cdef unsigned char* slot_place(self, uint32_t slot, int i) noexcept nogil
+    # Where component i of the element in a slot goes, if it is of fixed size, and how long it is; else NULL.
+    cdef unsigned char* slot_place(self, uint32_t slot, int i, int64_t* nbytes) noexcept nogil
     # Fills component i, unless it lies in its place already. False: it doesn't fit, or no memory (_misfit has the words).
     cdef bint slot_fill(self, uint32_t slot, int i, const Cell* cell, Fault* fault) noexcept nogil
     # Puts a filled slot, or takes one, waiting until `stop` is set at most: HAND_DONE, or HAND_SLICE (stopped), or why not.

@@ -877,9 +877,10 @@ cdef class NativeQueue:
     cdef void slot_give(self, uint32_t slot) noexcept nogil:
         pool_push(self.pool, slot)
 
-    cdef unsigned char* slot_place(self, uint32_t slot, int i) noexcept nogil:
+    cdef unsigned char* slot_place(self, uint32_t slot, int i, int64_t* nbytes) noexcept nogil:
         if self.parts[i].kind != PART_FIXED:
             return NULL
+        nbytes[0] = self.parts[i].nbytes
         return pool_row(self.pool, slot) + self.parts[i].offset
 
     cdef bint slot_fill(self, uint32_t slot, int i, const Cell* cell, Fault* fault) noexcept nogil:
@@ -914,7 +915,8 @@ cdef class NativeQueue:
             fault.b = head + cell.nbytes
             return False
         v.ndim = cell.ndim
-        memcpy(v.data, cell.offsets, head)
+        if head > 0:  # a lone string has no offsets
+            memcpy(v.data, cell.offsets, head)
         memcpy(<unsigned char*>v.data + head, cell.data, cell.nbytes)
         return True
 
