@@ -104,8 +104,10 @@ def _lone_strings(label: str, components: tuple[Component, ...]) -> Component:
     return components[0]
 
 
-def _strings(label: str, value: Any) -> bytes | np.ndarray:
-    """Return bytes, or an object array of them."""
+def _strings(label: str, value: Any) -> bytes | np.ndarray | Ragged:
+    """Return bytes, an object array of them, or a Ragged of bytes."""
+    if isinstance(value, Ragged) and value.is_bytes:
+        return value
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         return value.encode() if isinstance(value, str) else bytes(value)
     try:
@@ -125,9 +127,13 @@ def _strings(label: str, value: Any) -> bytes | np.ndarray:
 
 def _eager(label: str, stage: Stage, value: Any) -> list[Any]:
     strings = _strings(label, value)
+    return stage.bind([_component_of(strings)])(strings)
+
+
+def _component_of(strings: bytes | np.ndarray | Ragged) -> Component:
     if isinstance(strings, bytes):
-        return stage.bind([Component(BYTES, (), len(strings))])(strings)
-    return stage.bind([Component(BYTES, strings.shape)])(strings)
+        return Component(BYTES, (), len(strings))
+    return Component(BYTES, (len(strings),) if isinstance(strings, Ragged) else strings.shape)
 
 
 @overload
@@ -466,13 +472,14 @@ def decode_csv(
     if records is None:
         return stage
     strings = _strings("decode_csv", records)
-    step = stage.bind([Component(BYTES, () if isinstance(strings, bytes) else strings.shape)])
+    step = stage.bind([_component_of(strings)])
     try:
         return step(strings)
     except CsvError as error:
         if error.record is not None and error.field is not None:
             # The step has numbers only; here is the text.
-            record = strings if isinstance(strings, bytes) else strings.reshape(-1)[error.record]
+            flat = strings.reshape(-1) if isinstance(strings, np.ndarray) else strings
+            record = flat if isinstance(flat, bytes) else flat[error.record]
             text = step.field(record, error.field)  # type: ignore[attr-defined]
             if text is not None:
                 error.args = (f"{error}: {text.decode(errors='backslashreplace')}",)

@@ -13,6 +13,7 @@ from queuecore._core.readers import NativeReader
 from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError, UnimplementedError
 from queuecore.ops import BYTES, Component
 from queuecore.queues import QueueBase, _check_index
+from queuecore.ragged import Ragged
 from queuecore.writers import compression_of
 
 __all__ = [
@@ -87,6 +88,30 @@ class ReaderBase:
         Waits for the disk, and for names to come. Empty files are passed over.
         """
         return self._native.read(self._next_name(work))
+
+    def read_up_to(self, work: QueueBase | Iterable[Any], num_records: SupportsIndex) -> tuple[Ragged, Ragged]:
+        """Return the next records of one work unit.
+
+        Parameters
+        ----------
+        work : QueueBase or iterable
+            As of `read`.
+        num_records : int
+            How many at most, at least 1. There are fewer at the end of a file, but never none.
+
+        Returns
+        -------
+        keys, values : Ragged
+            Of bytes, equally long. What `queuecore.ops` take as a batch, without a copy.
+
+        Raises
+        ------
+        OutOfRangeError, InvalidArgumentError, NotFoundError, PermissionDeniedError, UnavailableError, DataLossError
+            As `read`. An error after the first record is raised by the next call.
+        """
+        count = _count(num_records, "num_records", 1)
+        keys, key_splits, values, splits = self._native.read_up_to(self._next_name(work), count)
+        return Ragged(keys.view("S1"), key_splits), Ragged(values.view("S1"), splits)
 
     def num_records_produced(self) -> int:
         """Return how many records were read so far."""

@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import final
 
+import numpy as np
+
 @final
 class NativeReader:
     def __init__(
@@ -13,6 +15,9 @@ class NativeReader:
         encoding: int = 0,
     ) -> None: ...
     def read(self, next_name: Callable[[], bytes]) -> tuple[bytes, bytes]: ...
+    def read_up_to(
+        self, next_name: Callable[[], bytes], n: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]: ...
     def state(self) -> tuple[int, int, bytes]: ...
     def reset(self, completed: int = 0, produced: int = 0, last: bytes = b"") -> None: ...
     @property

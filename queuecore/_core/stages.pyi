@@ -1,8 +1,9 @@
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from typing_extensions import disjoint_base
+
+from queuecore.ragged import Ragged
 
 @disjoint_base
 class Step:
@@ -11,4 +12,4 @@ class Step:
     @property
     def outputs(self) -> tuple[Any, ...]: ...
     def explain(self, what: int, a: int, b: int) -> Exception: ...
-    def __call__(self, *values: bytes | np.ndarray | Sequence[bytes]) -> list[Any]: ...
+    def __call__(self, *values: bytes | np.ndarray | Ragged) -> list[Any]: ...

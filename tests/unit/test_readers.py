@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import queuecore as qc
 from queuecore.errors import (
     ChecksumError,
+    CsvError,
     DecompressError,
     DtypeError,
     FailedPreconditionError,
@@ -485,6 +486,83 @@ def test_reset(file):
     reader.reset()
     assert reader.num_records_produced() == reader.num_work_units_completed() == 0
     assert [value for _, value in drain(reader, work)] == [b"c", b"d"]
+
+
+# Several at once
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 1000, 10**15])
+def test_read_up_to(file, count):
+    contents = [random_bytes(size, size) for size in (0, 20_000, 10, 3 * BLOCK)]
+    paths = [file(content) for content in contents]
+    one, many, work, again = qc.FixedLengthRecordReader(10), qc.FixedLengthRecordReader(10), list(paths), list(paths)
+    expected = drain(one, work)
+    got = []
+    while True:
+        try:
+            keys, values = many.read_up_to(again, count)
+        except OutOfRangeError:
+            break
+        assert len(keys) == len(values) <= count
+        files = {key.rpartition(b":")[0] for key in keys}
+        assert len(files) == 1  # never over the end of a file
+        if len(keys) < count:
+            assert many.num_records_produced() in (2000, 2001, len(expected))
+        got += zip(keys.to_list(), values.to_list(), strict=True)
+    assert got == expected
+    assert many.num_records_produced() == len(expected)
+    assert many.num_work_units_completed() == 4
+
+
+def test_read_up_to_makes_batches_for_operations(file):
+    content = np.arange(100, dtype=">i2").tobytes()
+    reader = qc.FixedLengthRecordReader(20)
+    _, values = reader.read_up_to([file(content)], 100)
+    np.testing.assert_array_equal(qc.ops.decode_raw(values, ">i2"), np.arange(100).reshape(10, 10))
+    np.testing.assert_array_equal(qc.ops.decode_raw(values[2:5], ">i2"), np.arange(20, 50).reshape(3, 10))
+    lines = qc.TextLineReader().read_up_to([file(b"1,a\n2,b\n")], 9)[1]
+    numbers, words = qc.ops.decode_csv(lines, [0, ""])
+    assert numbers.tolist() == [1, 2] and words.tolist() == [b"a", b"b"]
+    with pytest.raises(CsvError, match="x"):
+        qc.ops.decode_csv(qc.Ragged.from_list([b"1", b"x"]), [0])
+
+
+def test_read_up_to_before_and_after_damage(file):
+    path = file(b"")
+    expected = tfrecords(path, [b"one", b"two", b"three", b"four"])
+    with open(path, "r+b") as out:
+        out.seek(2 * 19 + 12)
+        out.write(b"T")
+    reader, work = qc.TFRecordReader(), [path]
+    keys, values = reader.read_up_to(work, 100)
+    assert list(zip(keys, values, strict=True)) == expected[:2]
+    with pytest.raises(ChecksumError):
+        reader.read_up_to(work, 100)
+    keys, values = reader.read_up_to(work, 100)
+    assert list(zip(keys, values, strict=True)) == expected[3:]
+    with pytest.raises(OutOfRangeError):
+        reader.read_up_to(work, 1)
+
+
+def test_an_error_that_is_left_is_reads_too(file):
+    path = file(b"")
+    tfrecords(path, [b"one", b"two"])
+    os.truncate(path, 30)
+    reader, work = qc.TFRecordReader(), [path]
+    assert reader.read_up_to(work, 100)[1].to_list() == [b"one"]
+    with pytest.raises(TruncatedRecordError):
+        reader.read(work)
+    assert drain(reader, work) == []
+    again = [path]
+    assert reader.read_up_to(again, 100)[1].to_list() == [b"one"]
+    reader.reset()  # forgets it
+    assert drain(reader, again) == []
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5])
+def test_read_up_to_no_number(count):
+    with pytest.raises(InvalidArgumentError, match="num_records"):
+        qc.IdentityReader().read_up_to(["a"], count)
 
 
 # State

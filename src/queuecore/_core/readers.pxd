@@ -133,6 +133,8 @@ cdef class NativeReader:
     cdef Reader* r
     cdef Stream stream
     cdef uint64_t generation
+    cdef object failure      # of a record that comes next
 
     cdef int _refuse(self) except -1
+    cdef int _first(self, Record* record, object next_name) except -1
     cdef object _error(self, const Fault* fault, object path)

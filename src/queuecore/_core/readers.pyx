@@ -5,7 +5,7 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EINTR, ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport free
+from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy, memmove, memset
 from queuecore._core.atoms cimport check_layout, fork_generation, light_notify
 from queuecore._core.errors cimport (
@@ -18,6 +18,8 @@ from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_r
 from queuecore._core.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged,
     tfrecord_walk)
+
+import numpy as np
 
 from queuecore import errors as _errors
 
@@ -365,6 +367,63 @@ cdef int64_t record_key(const Record* record, unsigned char* into) noexcept nogi
     return record.name_bytes + n
 
 
+# Bytes that become more.
+
+cdef struct Growing:
+    unsigned char* data
+    int64_t n, room
+
+
+cdef bint _grow(Growing* g, int64_t more) noexcept nogil:
+    # Room for so many more.
+    cdef void* data
+    cdef int64_t room = 2 * g.room
+    if g.n + more <= g.room:
+        return True
+    if room < g.n + more:
+        room = g.n + more
+    if room < 4096:
+        room = 4096
+    data = realloc(g.data, room)
+    if data == NULL:
+        return False
+    g.data = <unsigned char*>data
+    g.room = room
+    return True
+
+
+cdef bint _append(const Record* record, Growing* keys, Growing* key_ends, Growing* values, Growing* ends) noexcept nogil:
+    if not (_grow(keys, record_key_room(record)) and _grow(values, record.nbytes) and _grow(key_ends, 8) and _grow(ends, 8)):
+        return False
+    keys.n += record_key(record, keys.data + keys.n)
+    memcpy(values.data + values.n, record.data, record.nbytes)
+    values.n += record.nbytes
+    memcpy(key_ends.data + key_ends.n, &keys.n, 8)
+    memcpy(ends.data + ends.n, &values.n, 8)
+    key_ends.n += 8
+    ends.n += 8
+    return True
+
+
+cdef object _bytes_of(const Growing* g):
+    cdef unsigned char[::1] view
+    array = np.empty(g.n, np.uint8)
+    if g.n:
+        view = array
+        memcpy(&view[0], g.data, g.n)
+    return array
+
+
+cdef object _ends_of(const Growing* g):
+    # As splits: from 0 on.
+    cdef int64_t[::1] view
+    array = np.zeros(g.n // 8 + 1, np.int64)
+    view = array
+    if g.n:
+        memcpy(&view[1], g.data, g.n)
+    return array
+
+
 @cython.final
 cdef class NativeReader:
     """Records of one file after the other. What the classes of :mod:`queuecore.readers` are made of.
@@ -434,32 +493,42 @@ cdef class NativeReader:
                 wait_out_exit()
         self.r.owner.store(<uint64_t>PyThread_get_thread_ident(), kRelaxed)  # relaxed: as in reader_leave
 
+    cdef int _first(self, Record* record, object next_name) except -1:
+        # The next record, from the next work unit if need be. With the role.
+        cdef Fault fault
+        cdef int rc
+        cdef bint opened
+        cdef bytes name
+        cdef const char* text
+        cdef int64_t nbytes
+        if self.failure is not None:
+            error, self.failure = self.failure, None
+            raise error
+        while True:
+            with nogil:
+                rc = reader_next(self.r, record, &fault)
+            if rc == READER_RECORD:
+                return 0
+            if rc == READER_FAULT:
+                raise self._error(&fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
+            name = next_name()
+            text = name
+            nbytes = len(name)
+            with nogil:
+                opened = reader_open(self.r, <const unsigned char*>text, nbytes, &fault)
+            if not opened:
+                raise self._error(&fault, name)
+
     def read(self, next_name):
         """Return the next record, (key, value). ``next_name()`` returns the name of the next work unit, as bytes, or raises."""
         cdef Record record
         cdef Fault fault
-        cdef int rc
-        cdef bint opened, sound
-        cdef bytes name, key
-        cdef const char* text
-        cdef int64_t nbytes
+        cdef bint sound
+        cdef bytes key
         memset(&record, 0, sizeof(Record))
         self._enter()
         try:
-            while True:
-                with nogil:
-                    rc = reader_next(self.r, &record, &fault)
-                if rc == READER_RECORD:
-                    break
-                if rc == READER_FAULT:
-                    raise self._error(&fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
-                name = next_name()
-                text = name
-                nbytes = len(name)
-                with nogil:
-                    opened = reader_open(self.r, <const unsigned char*>text, nbytes, &fault)
-                if not opened:
-                    raise self._error(&fault, name)
+            self._first(&record, next_name)
         except BaseException:
             record_drop(self.r, &record)
             raise
@@ -478,6 +547,52 @@ cdef class NativeReader:
         record_drop(self.r, &record)
         return key, value
 
+    def read_up_to(self, next_name, int64_t n):
+        """Return the next records of one work unit, at most n: the bytes of all keys, where each ends, and the same of the values."""
+        cdef Record record
+        cdef Fault fault
+        cdef Growing keys, key_ends, values, ends
+        cdef int64_t count = 0
+        cdef int rc = READER_RECORD
+        cdef bint well = True, sound = True
+        memset(&record, 0, sizeof(Record))
+        memset(&keys, 0, sizeof(Growing))
+        memset(&key_ends, 0, sizeof(Growing))
+        memset(&values, 0, sizeof(Growing))
+        memset(&ends, 0, sizeof(Growing))
+        self._enter()
+        try:
+            self._first(&record, next_name)
+            with nogil:
+                while True:
+                    sound = record_check(&record, &fault)
+                    if not sound:
+                        break
+                    well = _append(&record, &keys, &key_ends, &values, &ends)
+                    record_drop(self.r, &record)
+                    count += 1
+                    if not well or count == n:
+                        break
+                    rc = reader_next(self.r, &record, &fault)
+                    if rc != READER_RECORD:
+                        break
+            if not well:
+                raise MemoryError
+            if not sound or rc == READER_FAULT:
+                error = self._error(&fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
+                if count == 0:
+                    raise error
+                self.failure = error  # for the next call: what came before it goes first
+            return _bytes_of(&keys), _ends_of(&key_ends), _bytes_of(&values), _ends_of(&ends)
+        finally:
+            record_drop(self.r, &record)
+            with nogil:
+                reader_leave(self.r)
+            free(keys.data)
+            free(key_ends.data)
+            free(values.data)
+            free(ends.data)
+
     def state(self):
         """Return how many units are done, how many records there were, and the name of the last unit done."""
         self._enter()
@@ -494,6 +609,7 @@ cdef class NativeReader:
         cdef int64_t nbytes = len(last)
         memcpy(block_bytes(block), <const char*>last, nbytes)
         self._enter()
+        self.failure = None
         with nogil:
             _close(self.r)
             _block_drop(self.r, self.r.last)

@@ -15,7 +15,7 @@ check_layout(layout_hash())
 cdef class Step:
     """One native step, bound to the components that it gets: made by a stage of :mod:`queuecore.ops`.
 
-    Called with values, it runs at once: strings are bytes, or lists or object arrays of them; anything else is a C-contiguous
+    Called with values, it runs at once: strings are bytes, an object array of them, or a Ragged; anything else is a C-contiguous
     array of the component's dtype. Returns a list of arrays; strings come out as bytes, or as object arrays of them.
     """
 
@@ -29,7 +29,7 @@ cdef class Step:
         cdef Arena arena
         cdef Fault fault
         cdef int rc
-        cdef list results = []
+        cdef list results = [], kept = []
         arena.last = NULL
         memset(&fault, 0, sizeof(Fault))
         try:
@@ -37,7 +37,10 @@ cdef class Step:
                 raise MemoryError
             for i in range(count):
                 if not self.inputs[i].dtype.itemsize:
-                    _strings_in(&cells[i], values[i], &arena)
+                    if hasattr(values[i], "row_splits"):
+                        kept.append(_ragged_in(&cells[i], values[i]))
+                    else:
+                        _strings_in(&cells[i], values[i], &arena)
                 else:
                     _array_in(&cells[i], values[i])
             for i in range(made):
@@ -68,6 +71,18 @@ cdef int _array_in(Cell* cell, cnp.ndarray array) except -1:
     for j in range(cell.ndim):
         cell.dims[j] = cnp.PyArray_DIM(array, j)
     return 0
+
+
+cdef object _ragged_in(Cell* cell, object ragged):
+    # Strings that lie side by side already. Returns what must be kept.
+    cdef cnp.ndarray data = np.ascontiguousarray(ragged.values)
+    cdef cnp.ndarray offsets = np.ascontiguousarray(ragged.row_splits, np.int64)
+    cell.data = <unsigned char*>cnp.PyArray_DATA(data)
+    cell.nbytes = cnp.PyArray_NBYTES(data)
+    cell.offsets = <const int64_t*>cnp.PyArray_DATA(offsets)
+    cell.ndim = 1
+    cell.dims[0] = cnp.PyArray_DIM(offsets, 0) - 1
+    return data, offsets
 
 
 cdef int _strings_in(Cell* cell, object value, Arena* arena) except -1:
