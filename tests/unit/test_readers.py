@@ -232,6 +232,13 @@ def test_lines_over_the_border_of_a_block(file, seed):
     assert drain(qc.TextLineReader(), [path]) == lines(path, content)
 
 
+def test_a_long_record_among_short_ones(file):
+    parts = [b"a" * 10] * 3000 + [b"b" * 10 * BLOCK] + [b"c" * 10] * 3000
+    content = b"\n".join(parts)
+    path = file(content)
+    assert drain(qc.TextLineReader(), [path, path]) == lines(path, content) * 2
+
+
 @pytest.mark.parametrize("shift", range(-3, 4))
 def test_an_end_of_line_at_the_border_of_a_block(file, shift):
     content = b"a" * (BLOCK + shift) + b"\r\nb\r\n\r\nc"

@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy, memmove, memset
-from queuecore._core.atoms cimport check_layout, fork_generation, light_notify
+from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
 from queuecore._core.errors cimport (
     CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ, WHAT_LINE, WHAT_MEMORY, WHAT_NAME,
     WHAT_HEADER_CUT, fault_error)
@@ -41,8 +41,8 @@ cdef enum:
 # Blocks
 
 cdef Block* _block_new(int64_t room) noexcept nogil:
-    # Held once; NULL: no memory.
-    cdef Block* block = <Block*>alloc_lines(64 + room)
+    # Held once; NULL: no memory. A large one isn't written to before it is filled.
+    cdef Block* block = <Block*>(buffer_take(64 + room) if room > BLOCK_BYTES else alloc_lines(64 + room))
     if block != NULL:
         block.room = room
         block.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it
@@ -76,7 +76,10 @@ cdef void _block_drop(Reader* r, Block* block) noexcept nogil:
             # B1 release, as above. Relaxed on failure: nothing is read.
             if r.spare[i].compare_exchange_strong(nothing, block, kRelease, kRelaxed):
                 return
-    free(block)
+    if block.room > BLOCK_BYTES:
+        buffer_give(block, 64 + block.room)
+    else:
+        free(block)
 
 
 cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
@@ -86,8 +89,8 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     cdef bint well
     if r.encoding and need > 2 * (keep + BLOCK_BYTES):
         need = 2 * (keep + BLOCK_BYTES)  # nobody knows whether so many will come
-    # B2 acquire: pairs with B1; nobody reads in it any more
-    if block == NULL or block.room < need or block.refs.load(kAcquire) != 1:
+    # A large one goes back as soon as it needn't be. B2 acquire: pairs with B1; nobody reads in it any more
+    if block == NULL or block.room < need or need <= BLOCK_BYTES < block.room or block.refs.load(kAcquire) != 1:
         block = _block_take(r, need)
         if block == NULL:
             memset(fault, 0, sizeof(Fault))
@@ -127,7 +130,7 @@ cdef int _frame_fixed(Reader* r, Record* record, int64_t* need, Fault* fault) no
             fault.what = WHAT_HEADER_CUT
             fault.a = r.offset + r.at
             fault.b = r.header_bytes
-            fault.offset = 0
+            fault.file = -1
             return FRAME_FAULT
         need[0] = 1
         if r.skip > 0:
@@ -172,6 +175,7 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
             fault.code = CODE_TOO_LARGE
             fault.what = WHAT_LINE
             fault.a = LINE_BYTES
+            fault.file = -1
             fault.offset = r.offset + r.at
             return FRAME_FAULT
         r.scanned = 0
