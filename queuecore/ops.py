@@ -1,4 +1,4 @@
-"""Decoding operations: at once on values, or, given no input, as native stages."""
+"""Operations on bytes, numbers and pictures: at once on values, or, given no input, as native stages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,30 @@ from queuecore._core.stages import Step
 from queuecore.data._record import compile_record
 from queuecore.errors import DtypeError, InvalidArgumentError
 
-__all__ = ["Component", "Stage", "decode_raw"]
+__all__ = [
+    "Component",
+    "Stage",
+    "adjust_brightness",
+    "adjust_contrast",
+    "adjust_hue",
+    "adjust_saturation",
+    "cast",
+    "compose",
+    "decode_raw",
+    "one_hot",
+    "pad",
+    "random_brightness",
+    "random_contrast",
+    "random_crop",
+    "random_flip_left_right",
+    "random_hue",
+    "random_saturation",
+    "reshape",
+    "resize",
+    "scale",
+    "slice",
+    "transpose",
+]
 
 # Any length: NumPy's word for strings of bytes.
 BYTES: np.dtype[Any] = np.dtype("S")
@@ -258,3 +281,27 @@ def _leaf_names(template: Any, prefix: str = "") -> Any:
         return
     for key, inner in template.items():
         yield from _leaf_names(inner, f"{prefix}.{key}" if prefix else key)
+
+
+# Last, because it builds upon the above.
+from queuecore._ops_numbers import (  # noqa: E402
+    adjust_brightness,
+    adjust_contrast,
+    adjust_hue,
+    adjust_saturation,
+    cast,
+    compose,
+    one_hot,
+    pad,
+    random_brightness,
+    random_contrast,
+    random_crop,
+    random_flip_left_right,
+    random_hue,
+    random_saturation,
+    reshape,
+    resize,
+    scale,
+    slice,
+    transpose,
+)

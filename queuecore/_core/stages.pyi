@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from typing_extensions import disjoint_base
@@ -11,4 +11,10 @@ class Step:
     @property
     def outputs(self) -> tuple[Any, ...]: ...
     def explain(self, what: int, a: int, b: int) -> Exception: ...
-    def __call__(self, *values: bytes | np.ndarray | Sequence[bytes]) -> list[Any]: ...
+    def __call__(
+        self, *values: bytes | np.ndarray | Sequence[bytes], epoch: int = 0, element: int = 0
+    ) -> list[Any]: ...
+
+@final
+class SequenceStep(Step):
+    def __init__(self, steps: list[Step]) -> None: ...

@@ -44,6 +44,7 @@ cdef extern from *:
       unsigned char* data;
       int64_t nbytes;
       int64_t number;  // what its key ends with; -1: the key is the name
+      int64_t sequence;  // records that the reader gave before it
     };
 
     struct Reader {
@@ -84,6 +85,7 @@ cdef extern from *:
         unsigned char* data
         int64_t nbytes
         int64_t number
+        int64_t sequence
 
     cppclass Reader "queuecore::Reader":
         Atomic[uint32_t] busy
