@@ -177,9 +177,15 @@ class _Pass:
 
     def cast(self, dtype: np.dtype[Any], label: str = "cast") -> None:
         number = _number(label, self.dtype)
-        if dtype != self.dtype:
-            self.links.append(("cast", number, _number(label, dtype), dtype.itemsize))
-            self.dtype = dtype
+        if dtype == self.dtype:
+            return
+        codes = {self.dtype.str[1:], dtype.str[1:]}
+        if "f2" in codes and not codes & {"f4", "f8"}:
+            # The same in two steps, of which the processor does one.
+            self.cast(_FLOAT, label)
+            number = _number(label, _FLOAT)
+        self.links.append(("cast", number, _number(label, dtype), dtype.itemsize))
+        self.dtype = dtype
 
 
 class _Cast(NamedTuple):
@@ -282,8 +288,8 @@ class _Chain(Stage):
         chain = _Pass(_lone(str(self.links[0]).partition("(")[0], components))
         passes = [chain]
         for link in self.links:
-            # A scale takes three links.
-            if len(chain.links) > MAX_LINKS - 3 or not link.join(chain):
+            # A scale takes five links at most.
+            if len(chain.links) > MAX_LINKS - 5 or not link.join(chain):
                 chain = _Pass(Component(chain.dtype, chain.shape, name=chain.given.name))
                 passes.append(chain)
                 link.join(chain)

@@ -23,7 +23,7 @@ cdef extern from "queuecore/kernels/pixels.hpp" namespace "queuecore" nogil:
     void stretch(float* values, int64_t n, float most, float low, float high) noexcept
     void add_all(float* values, int64_t n, float b) noexcept
     void sum_channels(const float* values, int64_t pixels, int64_t channels, double* sums) noexcept
-    void spread_channels(float* values, int64_t pixels, int64_t channels, const float* means, float factor) noexcept
+    void spread(float* values, int64_t n, const float* means, float factor) noexcept
     void saturate(float* values, int64_t pixels, float factor) noexcept
     void turn_hue(float* values, int64_t pixels, float turn) noexcept
 
@@ -478,12 +478,13 @@ cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Aren
     if out.nbytes == 0:
         return 0
     tile = TILE // p.channels if TILE > p.channels else 1  # pixels
-    room = p.channels * <int64_t>(sizeof(double) + sizeof(float)) + tile * p.channels * <int64_t>sizeof(float)
+    tile = tile if tile < pixels else pixels
+    room = p.channels * <int64_t>sizeof(double) + 2 * tile * p.channels * <int64_t>sizeof(float)
     sums = <double*>arena_take(arena, room)
     if sums == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, room, 0)
     means = <float*>(sums + p.channels)
-    values = means + p.channels
+    values = means + tile * p.channels
     target = out.data
     for i in range(p.count):
         amount = adjust.low
@@ -499,7 +500,8 @@ cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Aren
                 sum_channels(values, n, p.channels, sums)
                 at += n
             for c in range(p.channels):
-                means[c] = <float>(sums[c] / <double>pixels)
+                for at in range(tile):
+                    means[at * p.channels + c] = <float>(sums[c] / <double>pixels)
         at = 0
         while at < pixels:
             n = tile if pixels - at > tile else pixels - at
@@ -507,7 +509,7 @@ cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Aren
             if adjust.kind == ADJUST_BRIGHTNESS:
                 add_all(values, n * p.channels, amount)
             elif adjust.kind == ADJUST_CONTRAST:
-                spread_channels(values, n, p.channels, means, amount)
+                spread(values, n * p.channels, means, amount)
             elif adjust.kind == ADJUST_SATURATION:
                 saturate(values, n, amount)
             else:

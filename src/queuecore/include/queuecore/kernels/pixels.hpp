@@ -1,7 +1,6 @@
 // Loops over the pixels of one picture, in float32.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 namespace queuecore {
@@ -34,19 +33,26 @@ inline void add_all(float* values, int64_t n, float b) noexcept {
 }
 
 inline void sum_channels(const float* values, int64_t pixels, int64_t channels, double* sums) noexcept {
+  if (channels == 3) {  // three sums in registers
+    double red = 0, green = 0, blue = 0;
+    for (int64_t i = 0; i < 3 * pixels; i += 3) {
+      red += double(values[i]);
+      green += double(values[i + 1]);
+      blue += double(values[i + 2]);
+    }
+    sums[0] += red;
+    sums[1] += green;
+    sums[2] += blue;
+    return;
+  }
   for (int64_t i = 0; i < pixels; i++) {
     for (int64_t c = 0; c < channels; c++) sums[c] += double(values[i * channels + c]);
   }
 }
 
-inline void spread_channels(float* values, int64_t pixels, int64_t channels, const float* means,
-                            float factor) noexcept {
-  for (int64_t i = 0; i < pixels; i++) {
-    for (int64_t c = 0; c < channels; c++) {
-      float* x = values + i * channels + c;
-      *x = (*x - means[c]) * factor + means[c];
-    }
-  }
+// means: one for each value.
+inline void spread(float* values, int64_t n, const float* means, float factor) noexcept {
+  for (int64_t i = 0; i < n; i++) values[i] = (values[i] - means[i]) * factor + means[i];
 }
 
 inline float largest(float a, float b, float c) noexcept {
@@ -77,24 +83,54 @@ inline void saturate(float* values, int64_t pixels, float factor) noexcept {
   }
 }
 
-// Hue is a place on a ring of six sides; `turn` is in sides, from -6 to 6.
+//
+// In vectors by hand: compilers make branches of these choices, and neighbouring pixels seldom go the same way.
+using Four = float __attribute__((vector_size(16)));
+using FourWhole = int32_t __attribute__((vector_size(16)));
+
+inline Four hue_channel(Four high, Four range, Four at) noexcept {
+  at -= 6 * __builtin_convertvector(__builtin_convertvector(at * (1.0f / 6), FourWhole), Four);
+  Four zero = {0, 0, 0, 0};
+  Four away = at < 4 - at ? at : 4 - at;
+  away = away < 1 ? away : zero + 1;
+  away = away > 0 ? away : zero;
+  return high - range * away;
+}
+
+inline void turn_hue_of_four(Four* red, Four* green, Four* blue, float turn) noexcept {
+  Four zero = {0, 0, 0, 0};
+  Four r = *red, g = *green, b = *blue;
+  Four high = r > g ? r : g;
+  high = high > b ? high : b;
+  Four low = r < g ? r : g;
+  low = low < b ? low : b;
+  Four range = high - low;
+  Four rises = r == high ? g - b : g == high ? b - r : r - g;
+  Four place = r == high ? zero + 12 : g == high ? zero + 14 : zero + 16;
+  Four hue = rises / (range > 0 ? range : zero + 1) + place + turn;
+  hue = hue >= 0 ? hue : zero;  // else no number
+  hue = hue < 32 ? hue : zero;
+  *red = hue_channel(high, range, hue + 5);
+  *green = hue_channel(high, range, hue + 3);
+  *blue = hue_channel(high, range, hue + 1);
+}
+
 inline void turn_hue(float* values, int64_t pixels, float turn) noexcept {
-  // Which of largest, middle and smallest goes to red, green and blue, by the side.
-  static constexpr int kPlace[6][3] = {{0, 1, 2}, {1, 0, 2}, {2, 0, 1}, {2, 1, 0}, {1, 2, 0}, {0, 2, 1}};
-  for (int64_t i = 0; i < pixels; i++) {
+  for (int64_t i = 0; i < pixels; i += 4) {
     float* p = values + 3 * i;
-    float high = largest(p[0], p[1], p[2]);
-    float low = smallest(p[0], p[1], p[2]);
-    float range = high - low;
-    if (!(range > 0)) continue;
-    float hue = p[0] == high ? (p[1] - p[2]) / range : p[1] == high ? (p[2] - p[0]) / range + 2 : (p[0] - p[1]) / range + 4;
-    hue += turn;
-    hue -= 6 * std::floor(hue / 6);
-    if (!(hue >= 0 && hue < 6)) hue = 0;  // a rounding's 6, or no number
-    int side = int(hue);
-    float along = hue - float(side);
-    float order[3] = {high, side & 1 ? high - along * range : low + along * range, low};
-    for (int c = 0; c < 3; c++) p[c] = order[kPlace[side][c]];
+    int64_t n = pixels - i < 4 ? pixels - i : 4;
+    Four red = {0, 0, 0, 0}, green = red, blue = red;
+    for (int64_t j = 0; j < n; j++) {
+      red[j] = p[3 * j];
+      green[j] = p[3 * j + 1];
+      blue[j] = p[3 * j + 2];
+    }
+    turn_hue_of_four(&red, &green, &blue, turn);
+    for (int64_t j = 0; j < n; j++) {
+      p[3 * j] = red[j];
+      p[3 * j + 1] = green[j];
+      p[3 * j + 2] = blue[j];
+    }
   }
 }
 
