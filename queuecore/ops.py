@@ -283,25 +283,27 @@ def _leaf_names(template: Any, prefix: str = "") -> Any:
         yield from _leaf_names(inner, f"{prefix}.{key}" if prefix else key)
 
 
-# Last, because it builds upon the above.
+# Last, because they build upon the above.
 from queuecore._ops_numbers import (  # noqa: E402
-    adjust_brightness,
-    adjust_contrast,
-    adjust_hue,
-    adjust_saturation,
     cast,
     compose,
     one_hot,
     pad,
+    reshape,
+    scale,
+    slice,
+    transpose,
+)
+from queuecore._ops_pictures import (  # noqa: E402
+    adjust_brightness,
+    adjust_contrast,
+    adjust_hue,
+    adjust_saturation,
     random_brightness,
     random_contrast,
     random_crop,
     random_flip_left_right,
     random_hue,
     random_saturation,
-    reshape,
     resize,
-    scale,
-    slice,
-    transpose,
 )

@@ -1,4 +1,4 @@
-"""Run by a Python with TensorFlow: a list of calls on standard input, the arrays they make into the file that is named."""
+"""Run by a Python with TensorFlow: makes the calls that standard input lists, and saves the arrays they return."""
 
 import json
 import os

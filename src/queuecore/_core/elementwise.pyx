@@ -476,7 +476,7 @@ cdef int _run_pad(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
     cdef int64_t index[CELL_DIMS]
-    cdef int64_t n = 1, rows = 1, inner = 1, i, head, body, tail
+    cdef int64_t n = 1, rows = 1, inner = 1, i, _i, head, body, tail
     cdef int32_t d, axis = 0
     cdef bint inside
     cdef bytes_in source = cell.data
@@ -508,7 +508,7 @@ cdef int _run_pad(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     tail = frame.after[axis] * inner
     target = out.data
     memset(index, 0, axis * sizeof(int64_t))
-    for i in range(rows):
+    for _i in range(rows):
         inside = True
         for d in range(axis):
             if index[d] < frame.before[d] or index[d] >= frame.before[d] + cell.dims[d]:
@@ -533,7 +533,7 @@ cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, cons
                     int32_t item) noexcept nogil:
     cdef int64_t index[CELL_DIMS]
     cdef int64_t strides[CELL_DIMS]
-    cdef int64_t rows = 1, nbytes = item, stride = item, i
+    cdef int64_t rows = 1, nbytes = item, stride = item, _i
     cdef int32_t d, axis = 0
     for d in range(ndim - 1, -1, -1):
         if size[d] == 0:
@@ -551,7 +551,7 @@ cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, cons
         else:
             nbytes *= size[d]
     memset(index, 0, axis * sizeof(int64_t))
-    for i in range(rows):
+    for _i in range(rows):
         memcpy(target, source, nbytes)
         target += nbytes
         for d in range(axis - 1, -1, -1):
