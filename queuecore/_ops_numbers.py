@@ -10,13 +10,14 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from queuecore._core.elementwise import MAX_LINKS, ChainStep, OneHotStep, PadStep, SliceStep
-from queuecore._core.stages import SequenceStep, Step
+from queuecore._core.stages import PartStep, SequenceStep, Step
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ops import _MAX_DIMS, Component, Stage
 
 __all__ = [
     "cast",
     "compose",
+    "on",
     "one_hot",
     "pad",
     "reshape",
@@ -334,6 +335,55 @@ def compose(*stages: Stage) -> Stage:
     return _Composed(stages)
 
 
+def on(component: str | int, *stages: Stage) -> Stage:
+    r"""Run stages on one component of an element, and leave the others as they are.
+
+    Parameters
+    ----------
+    component : str or int
+        Its name, or its place.
+    *stages : Stage
+        At least one; combined as by `compose`.
+
+    Returns
+    -------
+    Stage
+        What is made of the component takes its place, and its name if it is one component too.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are no stages; when bound, if there is no such component.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> record = np.dtype([("label", "u1"), ("image", "u1", 2)])
+    >>> stage = qc.ops.compose(qc.ops.decode_raw(out_type=record), qc.ops.on("image", qc.ops.scale(a=0.5)))
+    >>> stage.bind([qc.ops.Component(np.dtype("S"), (), 3)])(b"\x07\x01\x02")
+    [array(7, dtype=uint8), array([0.5, 1. ], dtype=float32)]
+    """
+    stage = compose(*stages)
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        names = [one.name for one in components]
+        if isinstance(component, str):
+            if component not in names:
+                raise InvalidArgumentError(f"on: expected one of the components {names}, got {component!r}")
+            index = names.index(component)
+        else:
+            index = _whole("on", "component", component)
+            if not 0 <= index < len(components):
+                raise InvalidArgumentError(f"on: expected a place below {len(components)}, got {index}")
+        step = stage.bind(components[index : index + 1])
+        made = step.outputs
+        if len(made) == 1:
+            made = (made[0]._replace(name=names[index]),)
+        return PartStep(components, index, step, (*components[:index], *made, *components[index + 1 :]))
+
+    return Stage(f"on({component!r}, {', '.join(map(repr, stages))})", bind)
+
+
 @overload
 def cast(x: None = None, dtype: Any = ...) -> Stage: ...
 @overload
@@ -581,7 +631,7 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0) -> Any:
     if paddings is None:
         raise InvalidArgumentError("pad: paddings is missing")
     try:
-        pairs = [_wholes("pad", "paddings", pair, 0) for pair in paddings]
+        pairs: list[tuple[int, ...]] = [_wholes("pad", "paddings", pair, 0) for pair in paddings]
     except TypeError:
         pairs = [()]
     if any(len(pair) != 2 for pair in pairs) or len(pairs) > _MAX_DIMS:

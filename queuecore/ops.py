@@ -22,6 +22,7 @@ __all__ = [
     "cast",
     "compose",
     "decode_raw",
+    "on",
     "one_hot",
     "pad",
     "random_brightness",
@@ -287,6 +288,7 @@ def _leaf_names(template: Any, prefix: str = "") -> Any:
 from queuecore._ops_numbers import (  # noqa: E402
     cast,
     compose,
+    on,
     one_hot,
     pad,
     reshape,

@@ -18,3 +18,7 @@ class Step:
 @final
 class SequenceStep(Step):
     def __init__(self, steps: list[Step]) -> None: ...
+
+@final
+class PartStep(Step):
+    def __init__(self, inputs: tuple[Any, ...], index: int, step: Step, outputs: tuple[Any, ...]) -> None: ...

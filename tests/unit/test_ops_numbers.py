@@ -372,6 +372,64 @@ def test_faults_of_a_sequence_name_their_step():
         step(np.zeros((1, 1), "i4"))
 
 
+RECORD = np.dtype([("label", "<i4"), ("image", "u1", (3, 4)), ("rest", "u1", 5)])
+
+
+@pytest.mark.parametrize("which", ["image", 1])
+def test_one_component_of_several(tmp_path, which):
+    rows = np.frombuffer(values("u1", (30, RECORD.itemsize)).tobytes(), RECORD)
+    path = tmp_path / "rows"
+    path.write_bytes(rows.tobytes())
+    ops = [
+        qc.ops.decode_raw(out_type=RECORD),
+        qc.ops.on(which, qc.ops.transpose(perm=(1, 0)), qc.ops.pad(paddings=[(0, 1), (0, 0)]), qc.ops.scale(a=2)),
+        qc.ops.on("label", qc.ops.one_hot(depth=3, dtype="u1")),
+    ]
+    image = np.pad(rows["image"].transpose(0, 2, 1).astype("f4") * 2, [(0, 0), (0, 1), (0, 0)])
+    label = rows["label"][:, None] == np.arange(3)
+    program = qc.StageProgram(qc.FixedLengthRecordReader(RECORD.itemsize), [path], *ops)
+    assert [(one.name, one.shape) for one in program.outputs] == [("label", (3,)), ("image", (5, 3)), ("rest", (5,))]
+    queue = qc.FIFOQueue(50, ["u1", "u1", "f4"], [(5,), (3,), (5, 3)], names=["rest", "label", "image"])
+    coord = qc.Coordinator()
+    coord.join(qc.QueueRunner(queue, [program]).create_threads(coord, start=True))
+    got = queue.dequeue_many(30, timeout=PATIENCE)
+    for name, expected in (("rest", rows["rest"]), ("label", label), ("image", image)):
+        np.testing.assert_array_equal(got[name], expected)
+
+
+def test_components_that_are_not_there():
+    components = [Component(np.dtype("u1"), (3,), name="a"), Component(np.dtype("S"), ())]
+    with pytest.raises(InvalidArgumentError, match="one of the components .'a', None., got 'b'"):
+        qc.ops.on("b", qc.ops.scale()).bind(components)
+    with pytest.raises(InvalidArgumentError, match="a place below 2, got 2"):
+        qc.ops.on(2, qc.ops.scale()).bind(components)
+    with pytest.raises(InvalidArgumentError, match="at least one stage"):
+        qc.ops.on("a")
+    step = qc.ops.on(1, qc.ops.decode_raw(out_type="i2")).bind(components)
+    given_ = np.array([1, 2, 3], "u1")
+    got = step(given_, b"\1\0")
+    assert got[0].tolist() == [1, 2, 3] and got[0] is not given_
+    assert got[1].tolist() == [1]
+    with pytest.raises(InvalidArgumentError, match="decode_raw: the input has 3 bytes"):
+        compose(qc.ops.on(1, qc.ops.decode_raw(out_type="i2")), qc.ops.on(0, qc.ops.scale())).bind(components)(
+            given_, b"abc"
+        )
+
+
+def test_faults_of_nested_sequences_name_their_step():
+    inner = [qc.ops.pad(paddings=[(0, 1)]), qc.ops.slice(begin=[0], size=[3])]
+    outer = compose(qc.ops.pad(paddings=[(0, 0)]), qc.ops.on(0, *inner))
+    with pytest.raises(InvalidArgumentError, match=r"slice: axis 0 is 2 long, and has no part \[0, 3\)"):
+        outer.bind([Component(np.dtype("i4"), None)])(np.zeros(1, "i4"))
+
+
+def test_too_many_steps():
+    stage = compose(*[qc.ops.pad(paddings=[(0, 0)])] * 254)
+    assert stage.bind([Component(np.dtype("i4"), None)])(np.arange(3, dtype="i4"))[0].tolist() == [0, 1, 2]
+    with pytest.raises(InvalidArgumentError, match="255 steps; at most 254"):
+        compose(stage, qc.ops.pad(paddings=[(0, 0)])).bind([Component(np.dtype("i4"), None)])
+
+
 # In a stage program
 
 
@@ -515,7 +573,10 @@ def test_more_than_memory_can_be():
 
 
 def test_what_was_said_beforehand_is_checked():
-    """A component whose shape is not what the element has: memory stays as it is, and there is an error."""
+    """A component whose shape is not what the element has: memory stays as it is, and steps that write see it."""
+    first = Component(np.dtype("i4"), (2,))
+    assert qc.ops.transpose(perm=(0,)).bind([first])(np.zeros(100, "i4"))[0].shape == (100,)
+    assert qc.ops.on(1, qc.ops.scale()).bind([first, first])(np.zeros(100, "i4"), np.zeros(2, "i4"))[0].shape == (100,)
     for stage in (qc.ops.cast(dtype="f8"), qc.ops.pad(paddings=[(1, 0)]), qc.ops.one_hot(depth=2)):
         step = stage.bind([Component(np.dtype("i4"), (2,))])
         with pytest.raises(InvalidArgumentError, match="as was said beforehand, got"):

@@ -116,7 +116,7 @@ cdef object _out(const Cell* cell, object dtype, object array):
     cdef int64_t i = 0
     cdef tuple shape = tuple([cell.dims[j] for j in range(cell.ndim)])
     if dtype.itemsize:
-        if array is None:
+        if array is None or array.shape != shape:  # the latter where the input isn't what was said beforehand
             array = np.empty(shape, dtype)
         if cell.data != <const unsigned char*>cnp.PyArray_DATA(array):
             memcpy(cnp.PyArray_DATA(array), cell.data, cell.nbytes)
@@ -138,7 +138,8 @@ cdef struct SequenceParams:
     int32_t* made
 
 cdef enum:
-    STEP_SHIFT = 16           # a fault's `what` also says whose it is
+    WHOSE_BITS = 8            # the lowest of a fault's `what` say which step's it is; at each level of nesting as many more
+    WHOSE = 255               # our own
 
 
 @cython.final
@@ -160,10 +161,11 @@ cdef class SequenceStep(Step):
             raise TypeError("a step can't be initialised twice")
         self.steps = []
         for step in steps:
-            # One level is enough for the numbers of faults.
             self.steps += (<SequenceStep>step).steps if isinstance(step, SequenceStep) else [step]
         steps = self.steps
         count = <int32_t>len(steps)
+        if count >= WHOSE:
+            raise _errors.InvalidArgumentError(f"compose: {count} steps; at most {WHOSE - 1} are possible")
         self.inputs = steps[0].inputs
         self.outputs = steps[count - 1].outputs
         self.sequence.run = <StageFn*>calloc(count, sizeof(StageFn))
@@ -188,9 +190,9 @@ cdef class SequenceStep(Step):
 
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of one of the steps."""
-        if what < 0:
+        if what & WHOSE == WHOSE:
             return _errors.ResourceExhaustedError(f"no memory for {a} bytes")
-        return self.steps[what >> STEP_SHIFT].explain(what & ((1 << STEP_SHIFT) - 1), a, b)
+        return self.steps[what & WHOSE].explain(what >> WHOSE_BITS, a, b)
 
 
 cdef int _run_sequence(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
@@ -201,7 +203,7 @@ cdef int _run_sequence(const void* params, const Cell* inputs, Cell* outputs, Ar
     if sequence.count > 1:
         room = <Cell*>arena_take(arena, 2 * sequence.most * sizeof(Cell))
         if room == NULL:
-            fault.what = -1
+            fault.what = WHOSE
             fault.a = 2 * sequence.most * <int64_t>sizeof(Cell)
             return -1
     for i in range(sequence.count):
@@ -213,7 +215,57 @@ cdef int _run_sequence(const void* params, const Cell* inputs, Cell* outputs, Ar
                 made[k].offsets = NULL
                 made[k].ndim = 0
         if sequence.run[i](sequence.params[i], inputs, made, arena, fault) != 0:
-            fault.what |= i << STEP_SHIFT
+            fault.what = fault.what << WHOSE_BITS | i
             return -1
         inputs = made
     return 0
+
+
+cdef struct PartParams:
+    StageFn run
+    const void* params
+    int32_t before            # components
+    int32_t made
+    int32_t after
+
+
+@cython.final
+cdef class PartStep(Step):
+    """A step on one component; the others pass.
+
+    Parameters
+    ----------
+    inputs : tuple of Component
+        All of them.
+    index : int
+        Which one the step gets.
+    step : Step
+        Of one input. What it makes goes to that place.
+    outputs : tuple of Component
+        All of them.
+    """
+    cdef PartParams part
+    cdef Step step
+
+    def __init__(self, tuple inputs, int32_t index, Step step not None, tuple outputs):
+        self.step = step
+        self.inputs = inputs
+        self.outputs = outputs
+        self.part.run = step.run
+        self.part.params = step.params
+        self.part.before = index
+        self.part.made = <int32_t>len(step.outputs)
+        self.part.after = <int32_t>len(inputs) - index - 1
+        self.params = &self.part
+        self.run = _run_part
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of the step."""
+        return self.step.explain(what, a, b)
+
+
+cdef int _run_part(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const PartParams* part = <const PartParams*>params
+    memcpy(outputs, inputs, part.before * sizeof(Cell))
+    memcpy(outputs + part.before + part.made, inputs + part.before + 1, part.after * sizeof(Cell))
+    return part.run(part.params, inputs + part.before, outputs + part.before, arena, fault)
