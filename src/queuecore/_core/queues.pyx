@@ -914,7 +914,8 @@ cdef class NativeQueue:
             fault.b = head + cell.nbytes
             return False
         v.ndim = cell.ndim
-        memcpy(v.data, cell.offsets, head)
+        if head > 0:
+            memcpy(v.data, cell.offsets, head)
         memcpy(<unsigned char*>v.data + head, cell.data, cell.nbytes)
         return True
 
