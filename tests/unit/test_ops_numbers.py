@@ -195,6 +195,10 @@ def test_transpose(data):
         ((224, 223, 3), (2, 0, 1)),
         ((3, 224, 223), (1, 2, 0)),
         ((2, 50, 60, 4), (0, 3, 1, 2)),
+        ((3, 50, 60, 3), (0, 3, 1, 2)),
+        ((2, 3, 50, 60), (0, 2, 3, 1)),
+        ((7, 1, 3), (2, 0, 1)),
+        ((3, 7, 1), (1, 2, 0)),
         ((300, TILE + 3), (1, 0)),
         ((TILE + 3, 5), (1, 0)),
         ((4, 17, 33, 65), (2, 0, 3, 1)),
@@ -306,7 +310,7 @@ def test_a_chain_is_its_links_one_by_one(chain, code, seed):
     assert got.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("shape", [(64, 48, 3), (3, TILE + 1, 5), (2, 3, TILE)])
+@pytest.mark.parametrize("shape", [(64, 48, 3), (3, TILE + 1, 5), (2, 3, TILE), (1, 5, 3), (3, 5, 7)])
 @pytest.mark.parametrize("perm", [(2, 0, 1), (1, 2, 0), (0, 2, 1), (0, 1, 2)])
 def test_a_longer_chain(shape, perm):
     array = values("u1", shape)

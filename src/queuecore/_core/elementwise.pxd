@@ -12,6 +12,7 @@ cdef extern from "queuecore/kernels/elementwise.hpp" namespace "queuecore" nogil
     void scale_all[T](const T* source, T* target, int64_t n, T a, T b) noexcept
     void scale_each[T](const T* source, T* target, int64_t n, const T* a, const T* b) noexcept
     void gather(const void* source, void* target, int64_t rows, int64_t columns, int64_t row, int64_t column, int32_t item) noexcept
+    void split_pixels(const unsigned char* source, unsigned char* first, unsigned char* second, unsigned char* third, int64_t n) noexcept
     void fill_items(void* target, const void* item, int64_t n, int32_t size) noexcept
 
 ctypedef const unsigned char* bytes_in

@@ -322,6 +322,24 @@ cdef void _work(const ChainParams* chain, bytes_in source, bytes_out target, byt
         source = into
 
 
+cdef void _split(const ChainParams* chain, bytes_in source, bytes_out target, bytes_out scratch, int64_t at, int64_t n,
+                 const int64_t* inner) noexcept nogil:
+    # Pixels of three bytes into planes of n bytes each, which are items [at, at + 3 * n) of the output.
+    cdef bytes_out planes[3]
+    cdef int64_t i = 0, k
+    cdef int32_t c
+    while i < n:
+        k = TILE if n - i > TILE else n - i
+        for c in range(3):
+            # The scratch's third tile has room for eight of bytes.
+            planes[c] = scratch + (2 * 8 + c) * TILE if chain.works else target + at + c * n + i
+        split_pixels(source + 3 * i, planes[0], planes[1], planes[2], k)
+        if chain.works:
+            for c in range(3):
+                _work(chain, planes[c], target + (at + c * n + i) * chain.made_item, scratch, at + c * n + i, k, inner)
+        i += k
+
+
 cdef int _run_chain(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
     cdef const ChainParams* chain = <const ChainParams*>params
     cdef const Cell* cell = &inputs[0]
@@ -366,6 +384,10 @@ cdef int _run_chain(const void* params, const Cell* inputs, Cell* outputs, Arena
     at = 0
     while at < n:
         i = 0
+        if item == 1 and rows == 3 and view.strides[view.ndim - 2] == 1 and view.strides[view.ndim - 1] == 3:
+            _split(chain, source, out.data, scratch, at, columns, inner)
+            at += 3 * columns
+            i = rows
         while i < rows:
             m = 1 if columns >= TILE else (TILE // columns if rows - i > TILE // columns else rows - i)
             j = 0

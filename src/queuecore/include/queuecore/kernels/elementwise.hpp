@@ -203,10 +203,65 @@ void gather_items(const T* source, T* target, int64_t rows, int64_t columns, int
   }
 }
 
+// Three bytes to a pixel, and three planes: both ways. A quarter of the time where bytes can be shuffled within a vector.
+#define QC_LOOP inline __attribute__((always_inline))
+
+QC_LOOP void split_loop(const uint8_t* __restrict source, uint8_t* __restrict first, uint8_t* __restrict second,
+                        uint8_t* __restrict third, int64_t n) noexcept {
+  for (int64_t i = 0; i < n; i++) {
+    first[i] = source[3 * i];
+    second[i] = source[3 * i + 1];
+    third[i] = source[3 * i + 2];
+  }
+}
+
+QC_LOOP void join_loop(const uint8_t* __restrict first, const uint8_t* __restrict second,
+                       const uint8_t* __restrict third, uint8_t* __restrict target, int64_t n) noexcept {
+  for (int64_t i = 0; i < n; i++) {
+    target[3 * i] = first[i];
+    target[3 * i + 1] = second[i];
+    target[3 * i + 2] = third[i];
+  }
+}
+
+#undef QC_LOOP
+
+#if defined(__x86_64__)
+__attribute__((target("ssse3"))) inline void split_ssse3(const uint8_t* source, uint8_t* first, uint8_t* second,
+                                                         uint8_t* third, int64_t n) noexcept {
+  split_loop(source, first, second, third, n);
+}
+
+__attribute__((target("ssse3"))) inline void join_ssse3(const uint8_t* first, const uint8_t* second,
+                                                        const uint8_t* third, uint8_t* target, int64_t n) noexcept {
+  join_loop(first, second, third, target, n);
+}
+#endif
+
+inline void split_pixels(const uint8_t* source, uint8_t* first, uint8_t* second, uint8_t* third, int64_t n) noexcept {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("ssse3")) return split_ssse3(source, first, second, third, n);
+#endif
+  split_loop(source, first, second, third, n);
+}
+
+inline void join_planes(const uint8_t* first, const uint8_t* second, const uint8_t* third, uint8_t* target,
+                        int64_t n) noexcept {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("ssse3")) return join_ssse3(first, second, third, target, n);
+#endif
+  join_loop(first, second, third, target, n);
+}
+
 inline void gather(const void* source, void* target, int64_t rows, int64_t columns, int64_t row, int64_t column,
                    int32_t item) noexcept {
   switch (item) {
     case 1:
+      if (columns == 3 && row == 1) {
+        const uint8_t* first = static_cast<const uint8_t*>(source);
+        join_planes(first, first + column, first + 2 * column, static_cast<uint8_t*>(target), rows);
+        break;
+      }
       gather_items(static_cast<const uint8_t*>(source), static_cast<uint8_t*>(target), rows, columns, row, column);
       break;
     case 2:
