@@ -1,4 +1,4 @@
-"""Decoding operations: at once on values, or, given no input, as native stages."""
+"""Operations on bytes, numbers and pictures: at once on values, or, given no input, as native stages."""
 
 from __future__ import annotations
 
@@ -35,13 +35,33 @@ __all__ = [
     "SparseFeature",
     "Stage",
     "VarLenFeature",
+    "adjust_brightness",
+    "adjust_contrast",
+    "adjust_hue",
+    "adjust_saturation",
+    "cast",
+    "compose",
     "decode_compressed",
     "decode_csv",
     "decode_raw",
+    "on",
+    "one_hot",
+    "pad",
     "parse_example",
     "parse_sequence_example",
     "parse_single_example",
     "parse_single_sequence_example",
+    "random_brightness",
+    "random_contrast",
+    "random_crop",
+    "random_flip_left_right",
+    "random_hue",
+    "random_saturation",
+    "reshape",
+    "resize",
+    "scale",
+    "slice",
+    "transpose",
 ]
 
 # Any length: NumPy's word for strings of bytes.
@@ -872,3 +892,30 @@ def _example_stage(label: str, plan: Plan, batch: bool | None) -> Stage:
 
     shown = ", ".join(str(key) for section in plan.sections for key in section)
     return Stage(f"{label}({shown})", bind)
+
+
+# Last, because they build upon the above.
+from queuecore._ops_numbers import (  # noqa: E402
+    cast,
+    compose,
+    on,
+    one_hot,
+    pad,
+    reshape,
+    scale,
+    slice,
+    transpose,
+)
+from queuecore._ops_pictures import (  # noqa: E402
+    adjust_brightness,
+    adjust_contrast,
+    adjust_hue,
+    adjust_saturation,
+    random_brightness,
+    random_contrast,
+    random_crop,
+    random_flip_left_right,
+    random_hue,
+    random_saturation,
+    resize,
+)

@@ -10,6 +10,7 @@ import numpy as np
 from queuecore._core.programs import NativeProgram
 from queuecore._core.runtime import StopEvent
 from queuecore._core.stages import Step
+from queuecore._ops_numbers import merged
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ops import Component, Stage
 from queuecore.queues import QueueBase, _Component, _text
@@ -30,7 +31,8 @@ class StageProgram:
         Names of files, as in ``reader.read``. Programs that share a reader must name the same `work`.
     *ops : Stage
         What `queuecore.ops` return when they are given no input. The first gets the record's value, each further one
-        what the one before it made. Without any, elements are the record's key and value.
+        what the one before it made. Without any, elements are the record's key and value. Neighbours that can share a
+        pass over the element do, as in `queuecore.ops.compose`.
 
     Raises
     ------
@@ -75,6 +77,7 @@ class StageProgram:
                 raise InvalidArgumentError(
                     f"{op!r} is no native stage: an operation of queuecore.ops, called without input, makes one"
                 )
+        for op in merged(ops):
             steps.append(op.bind(components if steps else components[1:]))
             components = steps[-1].outputs
         self._reader = reader

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from typing_extensions import disjoint_base
@@ -12,4 +12,12 @@ class Step:
     @property
     def outputs(self) -> tuple[Any, ...]: ...
     def explain(self, what: int, a: int, b: int) -> Exception: ...
-    def __call__(self, *values: bytes | np.ndarray | Ragged) -> list[Any]: ...
+    def __call__(self, *values: bytes | np.ndarray | Ragged, epoch: int = 0, element: int = 0) -> list[Any]: ...
+
+@final
+class SequenceStep(Step):
+    def __init__(self, steps: list[Step]) -> None: ...
+
+@final
+class PartStep(Step):
+    def __init__(self, inputs: tuple[Any, ...], index: int, step: Step, outputs: tuple[Any, ...]) -> None: ...

@@ -96,6 +96,7 @@ cdef int _deliver(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
     cdef Record* record = &run.record
     cdef int32_t i, k
     arena_reset(&run.arena)
+    run.arena.element = record.sequence
     if not run.has_slot:
         if not queue.slot_take(&run.slot):
             return RUN_MEMORY

@@ -70,6 +70,27 @@ cdef inline void philox_refill(Philox* p) noexcept nogil:
     p.used = 0
 
 
+cdef inline void philox_block(uint64_t key, uint64_t lo, uint64_t hi, uint32_t* draws) noexcept nogil:
+    # The four draws of one block on its own, where the counter itself says what they are for.
+    cdef uint32_t k0 = <uint32_t>key, k1 = <uint32_t>(key >> 32)
+    cdef uint32_t w0 = <uint32_t>lo, w1 = <uint32_t>(lo >> 32), w2 = <uint32_t>hi, w3 = <uint32_t>(hi >> 32)
+    cdef uint64_t m0, m2
+    cdef int _r
+    for _r in range(10):
+        m0 = <uint64_t>0xD2511F53u * w0
+        m2 = <uint64_t>0xCD9E8D57u * w2
+        w0 = <uint32_t>(m2 >> 32) ^ w1 ^ k0
+        w1 = <uint32_t>m2
+        w2 = <uint32_t>(m0 >> 32) ^ w3 ^ k1
+        w3 = <uint32_t>m0
+        k0 += 0x9E3779B9u
+        k1 += 0xBB67AE85u
+    draws[0] = w0
+    draws[1] = w1
+    draws[2] = w2
+    draws[3] = w3
+
+
 cdef inline uint32_t philox_next(Philox* p) noexcept nogil:
     cdef uint32_t r
     if p.used == DRAWS:

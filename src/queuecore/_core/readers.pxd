@@ -47,6 +47,7 @@ cdef extern from *:
       int64_t number;  // what its key ends with; -1: the key is the name
       int64_t index;   // in the file
       bool checked;    // or a checksum follows the data
+      int64_t sequence;  // records that the reader gave before it
     };
 
     struct Reader {
@@ -90,6 +91,7 @@ cdef extern from *:
         int64_t number
         int64_t index
         bint checked
+        int64_t sequence
 
     cppclass Reader "queuecore::Reader":
         Atomic[uint32_t] busy

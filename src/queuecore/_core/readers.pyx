@@ -271,7 +271,8 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
             record.name = r.name
             record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
             record.name_bytes = r.name_bytes
-            r.produced.fetch_add(1, kRelaxed)  # relaxed: a statistic
+            # relaxed: a statistic, and exact here, where only who has the role adds
+            record.sequence = r.produced.fetch_add(1, kRelaxed)
             if r.framing == FRAME_WHOLE or r.framing == FRAME_IDENTITY:
                 _complete(r)
             return READER_RECORD

@@ -25,8 +25,12 @@ cdef struct ArenaChunk:
     size_t room               # bytes after the header
     size_t used
 
+# Which element the thread is at, too: set by who runs the steps, 0 and 0 where nobody counts. What a step draws at random depends on
+# these numbers and on its seed, and on nothing else.
 cdef struct Arena:
     ArenaChunk* last
+    int64_t epoch
+    int64_t element           # of a batch: its first one
 
 # Fills `outputs` from `inputs`, neither of which it keeps. On entry outputs[i].data is NULL, or a place of outputs[i].nbytes bytes
 # (those of its fixed shape) where the result may be written; it may also point anywhere else that stays valid: into the inputs, the

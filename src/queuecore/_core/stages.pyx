@@ -1,12 +1,15 @@
 """Stages: what every native step has in common, and running one eagerly on NumPy arrays."""
+cimport cython
 cimport numpy as cnp
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.platform cimport Fault, layout_hash
 
 import numpy as np
+
+from queuecore import errors as _errors
 
 cnp.import_array()
 check_layout(layout_hash())
@@ -16,14 +19,15 @@ cdef class Step:
     """One native step, bound to the components that it gets: made by a stage of :mod:`queuecore.ops`.
 
     Called with values, it runs at once: strings are bytes, an object array of them, or a Ragged; anything else is a C-contiguous
-    array of the component's dtype. Returns a list of arrays; strings come out as bytes, or as object arrays of them.
+    array of the component's dtype. Returns a list of arrays; strings come out as bytes, or as object arrays of them. `epoch` and
+    `element` (of a batch: its first one) are what random steps draw from, besides their seed.
     """
 
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         raise NotImplementedError
 
-    def __call__(self, *values):
+    def __call__(self, *values, int64_t epoch=0, int64_t element=0):
         cdef Py_ssize_t count = len(self.inputs), made = len(self.outputs), i
         cdef Cell* cells = <Cell*>calloc(count + made, sizeof(Cell))
         cdef Arena arena
@@ -31,6 +35,8 @@ cdef class Step:
         cdef int rc
         cdef list results = [], kept = []
         arena.last = NULL
+        arena.epoch = epoch
+        arena.element = element
         memset(&fault, 0, sizeof(Fault))
         try:
             if cells == NULL:
@@ -125,7 +131,7 @@ cdef object _out(const Cell* cell, object dtype, object array):
     cdef int64_t i = 0
     cdef tuple shape = tuple([cell.dims[j] for j in range(cell.ndim)])
     if dtype.itemsize:
-        if array is None:
+        if array is None or array.shape != shape:  # the latter where the input isn't what was said beforehand
             array = np.empty(shape, dtype)
         if cell.data != <const unsigned char*>cnp.PyArray_DATA(array):
             memcpy(cnp.PyArray_DATA(array), cell.data, cell.nbytes)
@@ -137,3 +143,144 @@ cdef object _out(const Cell* cell, object dtype, object array):
     for i in range(flat.size):
         flat[i] = (<const char*>cell.data)[cell.offsets[i]:cell.offsets[i + 1]]
     return array
+
+
+cdef struct SequenceParams:
+    int32_t count
+    int32_t most              # outputs of one step
+    StageFn* run
+    const void** params
+    int32_t* made
+
+cdef enum:
+    WHOSE_BITS = 8            # the lowest of a fault's `what` say which step's it is; at each level of nesting as many more
+    WHOSE = 255               # our own
+
+
+@cython.final
+cdef class SequenceStep(Step):
+    """Steps one after the other, as one.
+
+    Parameters
+    ----------
+    steps : list of Step
+        Each gets what the one before it makes.
+    """
+    cdef SequenceParams sequence
+    cdef list steps
+
+    def __init__(self, list steps not None):
+        cdef Step step
+        cdef int32_t i = 0, count
+        if self.params != NULL:
+            raise TypeError("a step can't be initialised twice")
+        self.steps = []
+        for step in steps:
+            self.steps += (<SequenceStep>step).steps if isinstance(step, SequenceStep) else [step]
+        steps = self.steps
+        count = <int32_t>len(steps)
+        if count >= WHOSE:
+            raise _errors.InvalidArgumentError(f"compose: {count} steps; at most {WHOSE - 1} are possible")
+        self.inputs = steps[0].inputs
+        self.outputs = steps[count - 1].outputs
+        self.sequence.run = <StageFn*>calloc(count, sizeof(StageFn))
+        self.sequence.params = <const void**>calloc(count, sizeof(void*))
+        self.sequence.made = <int32_t*>calloc(count, sizeof(int32_t))
+        if self.sequence.run == NULL or self.sequence.params == NULL or self.sequence.made == NULL:
+            raise MemoryError
+        for step in steps:
+            self.sequence.run[i] = step.run
+            self.sequence.params[i] = step.params
+            self.sequence.made[i] = <int32_t>len(step.outputs)
+            self.sequence.most = max(self.sequence.most, self.sequence.made[i])
+            i += 1
+        self.sequence.count = count
+        self.params = &self.sequence
+        self.run = _run_sequence
+
+    def __dealloc__(self):
+        free(self.sequence.run)
+        free(self.sequence.params)
+        free(self.sequence.made)
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of one of the steps."""
+        if what & WHOSE == WHOSE:
+            return _errors.ResourceExhaustedError(f"no memory for {a} bytes")
+        return self.steps[what & WHOSE].explain(what >> WHOSE_BITS, a, b)
+
+
+cdef int _run_sequence(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const SequenceParams* sequence = <const SequenceParams*>params
+    cdef Cell* room = NULL
+    cdef Cell* made
+    cdef int32_t i, k
+    if sequence.count > 1:
+        room = <Cell*>arena_take(arena, 2 * sequence.most * sizeof(Cell))
+        if room == NULL:
+            fault.what = WHOSE
+            fault.a = 2 * sequence.most * <int64_t>sizeof(Cell)
+            return -1
+    for i in range(sequence.count):
+        made = outputs
+        if i < sequence.count - 1:
+            made = room + (i & 1) * sequence.most
+            for k in range(sequence.made[i]):
+                made[k].data = NULL
+                made[k].offsets = NULL
+                made[k].ndim = 0
+        if sequence.run[i](sequence.params[i], inputs, made, arena, fault) != 0:
+            fault.what = fault.what << WHOSE_BITS | i
+            return -1
+        inputs = made
+    return 0
+
+
+cdef struct PartParams:
+    StageFn run
+    const void* params
+    int32_t before            # components
+    int32_t made
+    int32_t after
+
+
+@cython.final
+cdef class PartStep(Step):
+    """A step on one component; the others pass.
+
+    Parameters
+    ----------
+    inputs : tuple of Component
+        All of them.
+    index : int
+        Which one the step gets.
+    step : Step
+        Of one input. What it makes goes to that place.
+    outputs : tuple of Component
+        All of them.
+    """
+    cdef PartParams part
+    cdef Step step
+
+    def __init__(self, tuple inputs, int32_t index, Step step not None, tuple outputs):
+        self.step = step
+        self.inputs = inputs
+        self.outputs = outputs
+        self.part.run = step.run
+        self.part.params = step.params
+        self.part.before = index
+        self.part.made = <int32_t>len(step.outputs)
+        self.part.after = <int32_t>len(inputs) - index - 1
+        self.params = &self.part
+        self.run = _run_part
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of the step."""
+        return self.step.explain(what, a, b)
+
+
+cdef int _run_part(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const PartParams* part = <const PartParams*>params
+    memcpy(outputs, inputs, part.before * sizeof(Cell))
+    memcpy(outputs + part.before + part.made, inputs + part.before + 1, part.after * sizeof(Cell))
+    return part.run(part.params, inputs + part.before, outputs + part.before, arena, fault)

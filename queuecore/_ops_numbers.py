@@ -1,0 +1,784 @@
+"""Operations on numbers: dtypes, scales and shapes, and chains of them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from queuecore._core.elementwise import MAX_LINKS, ChainStep, OneHotStep, PadStep, SliceStep
+from queuecore._core.stages import PartStep, SequenceStep, Step
+from queuecore.errors import DtypeError, InvalidArgumentError
+from queuecore.ops import _MAX_DIMS, Component, Stage
+
+__all__ = [
+    "cast",
+    "compose",
+    "on",
+    "one_hot",
+    "pad",
+    "reshape",
+    "scale",
+    "slice",
+    "transpose",
+]
+
+Shape = tuple[int | None, ...] | None
+
+# Numbers of dtypes in the native loops.
+_NUMBERS = {
+    code: index for index, code in enumerate(("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"))
+}
+_WIDE = ("i4", "u4", "i8", "u8", "f8")
+_FLOAT = np.dtype(np.float32)
+_LARGEST = 2**63 - 1
+
+
+# What is given
+
+
+def _number(label: str, dtype: np.dtype[Any]) -> int:
+    number = _NUMBERS.get(dtype.str[1:])
+    if number is None:
+        raise DtypeError(f"{label}: expected booleans, integers or floats of at most 64 bits, got {_word(dtype)}")
+    return number
+
+
+def _word(dtype: np.dtype[Any]) -> str:
+    return "bytes" if dtype.kind == "S" else "objects" if dtype.kind == "O" else str(dtype)
+
+
+def _dtype(label: str, dtype: Any) -> np.dtype[Any]:
+    if dtype is None:
+        raise InvalidArgumentError(f"{label}: dtype is missing")
+    try:
+        found: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
+    except (TypeError, ValueError) as error:
+        raise DtypeError(f"{label}: no dtype: {error}") from error
+    _number(label, found)
+    return found
+
+
+def _lone(label: str, components: tuple[Component, ...]) -> Component:
+    """Return the one component, of numbers."""
+    if len(components) != 1:
+        raise InvalidArgumentError(f"{label}: expected one component, got {len(components)}")
+    dtype = components[0].dtype
+    if dtype.kind not in "biufc" or dtype.itemsize > 16:
+        raise DtypeError(f"{label}: expected numbers, got {_word(dtype)}")
+    return components[0]
+
+
+def _array(label: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{label}: {error}") from error
+    if array.dtype.kind not in "biufc":
+        raise DtypeError(f"{label}: expected numbers, got {_word(array.dtype)}")
+    return np.asarray(array, array.dtype.newbyteorder("="), order="C")
+
+
+def _whole(label: str, what: str, value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        raise InvalidArgumentError(f"{label}: {what} must be an integer, not {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError(f"{label}: {what} must be an integer, not {value!r}") from None
+    if abs(number) > _LARGEST:
+        raise InvalidArgumentError(f"{label}: {what} is out of range: {number}")
+    return number
+
+
+def _wholes(label: str, what: str, value: Any, least: int) -> tuple[int, ...]:
+    if value is None:
+        raise InvalidArgumentError(f"{label}: {what} is missing")
+    try:
+        numbers = [value] if hasattr(value, "__index__") and not hasattr(value, "__len__") else list(value)
+    except TypeError:
+        raise InvalidArgumentError(f"{label}: {what} must be a sequence of integers, not {value!r}") from None
+    found = tuple(_whole(label, what, number) for number in numbers)
+    if len(found) > _MAX_DIMS:
+        raise InvalidArgumentError(f"{label}: {len(found)} dimensions; at most {_MAX_DIMS} are possible")
+    if any(number < least for number in found):
+        raise InvalidArgumentError(f"{label}: {what} has a number below {least}: {list(found)}")
+    return found
+
+
+def _constant(label: str, what: str, value: Any, dtype: np.dtype[Any]) -> bytes:
+    try:
+        made = np.array(value).astype(dtype) if dtype.kind == "f" else np.array(value, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"{label}: {what} is no {dtype}: {error}") from error
+    if made.ndim:
+        raise InvalidArgumentError(f"{label}: {what} must be one number, not {value!r}")
+    return made.tobytes()
+
+
+def _shown(shape: Shape) -> str:
+    return "unknown" if shape is None else f"[{', '.join('?' if side is None else str(side) for side in shape)}]"
+
+
+def _eager(label: str, stage: Stage, value: Any, element: int = 0, epoch: int = 0) -> Any:
+    array = _array(label, value)
+    step = stage.bind([Component(array.dtype, array.shape)])
+    return step(array, element=_whole(label, "element", element), epoch=_whole(label, "epoch", epoch))[0]
+
+
+# Chains
+
+
+class _Pass:
+    """One pass over an element: the links that fit into it, and what has become of dtype and shape after them."""
+
+    def __init__(self, given: Component) -> None:
+        self.given = given
+        self.dtype = given.dtype
+        self.shape: Shape = given.shape
+        self.links: list[Any] = []
+        self.turned = False
+        # Of the scales before a transposition; None: an axis that no longer is the last one has them.
+        self.channels: set[int] | None = set()
+
+    def step(self) -> Step:
+        made = Component(self.dtype, self.shape, name=self.given.name)
+        return ChainStep((self.given,), (made,), self.links)
+
+    def cast(self, dtype: np.dtype[Any], label: str = "cast") -> None:
+        number = _number(label, self.dtype)
+        if dtype == self.dtype:
+            return
+        codes = {self.dtype.str[1:], dtype.str[1:]}
+        if "f2" in codes and not codes & {"f4", "f8"}:
+            # The same in two steps, of which the processor does one.
+            self.cast(_FLOAT, label)
+            number = _number(label, _FLOAT)
+        self.links.append(("cast", number, _number(label, dtype), dtype.itemsize))
+        self.dtype = dtype
+
+
+class _Cast(NamedTuple):
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"cast({self.dtype})"
+
+    def join(self, chain: _Pass) -> bool:
+        chain.cast(self.dtype)
+        return True
+
+
+class _Scale(NamedTuple):
+    a: np.ndarray
+    b: np.ndarray
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"scale({self.a.tolist()}, {self.b.tolist()}, {self.dtype})"
+
+    def join(self, chain: _Pass) -> bool:
+        _number("scale", chain.dtype)
+        channels = 0
+        if self.a.ndim:
+            channels = self.a.size
+            last = None if chain.shape is None else chain.shape[-1] if chain.shape else 0
+            if last not in (None, channels):
+                raise InvalidArgumentError(
+                    f"scale: expected {channels} channels on the last axis, got shape {_shown(chain.shape)}"
+                )
+            if chain.channels is not None:
+                chain.channels.add(channels)
+        wide = any(dtype.str[1:] in _WIDE for dtype in (chain.dtype, self.dtype))
+        between = np.dtype(np.float64 if wide else np.float32)
+        chain.cast(between, "scale")
+        with np.errstate(over="ignore"):
+            a, b = self.a.astype(between), self.b.astype(between)
+        chain.links.append(("scale", wide, a.tobytes(), b.tobytes(), channels))
+        chain.cast(self.dtype, "scale")
+        return True
+
+
+class _Reshape(NamedTuple):
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"reshape({list(self.shape)})"
+
+    def join(self, chain: _Pass) -> bool:
+        made: tuple[int | None, ...] = tuple(None if side < 0 else side for side in self.shape)
+        if chain.shape is not None and None not in chain.shape:
+            count = math.prod(chain.shape)  # type: ignore[arg-type]
+            known = math.prod(side for side in self.shape if side >= 0)
+            if count % known if None in made and known else count != known or None in made:
+                raise InvalidArgumentError(
+                    f"reshape: expected values for shape {list(self.shape)}, got {count} values {_shown(chain.shape)}"
+                )
+            made = tuple(count // known if side < 0 else side for side in self.shape)
+        if chain.channels and chain.channels != {made[-1] if made else None}:
+            chain.channels = None
+        chain.shape = made
+        chain.links.append(("reshape", self.shape))
+        return True
+
+
+class _Transpose(NamedTuple):
+    perm: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"transpose({list(self.perm)})"
+
+    def join(self, chain: _Pass) -> bool:
+        if chain.shape is not None and len(chain.shape) != len(self.perm):
+            raise InvalidArgumentError(
+                f"transpose: expected {len(self.perm)} dimensions, got shape {_shown(chain.shape)}"
+            )
+        if chain.turned or chain.channels is None:
+            return False
+        chain.turned = self.perm != tuple(range(len(self.perm)))
+        shape = chain.shape
+        chain.shape = tuple(None if shape is None else shape[axis] for axis in self.perm)
+        chain.links.append(("transpose", self.perm))
+        return True
+
+
+_Link = _Cast | _Scale | _Reshape | _Transpose
+
+
+class _Chain(Stage):
+    """Links that are taken in as few passes as possible."""
+
+    __slots__ = ("links",)
+
+    def __init__(self, *links: _Link) -> None:
+        self.links = links
+        super().__init__(", ".join(map(str, links)), self._steps)
+
+    def _steps(self, components: tuple[Component, ...]) -> Step:
+        chain = _Pass(_lone(str(self.links[0]).partition("(")[0], components))
+        passes = [chain]
+        for link in self.links:
+            # A scale takes five links at most.
+            if len(chain.links) > MAX_LINKS - 5 or not link.join(chain):
+                chain = _Pass(Component(chain.dtype, chain.shape, name=chain.given.name))
+                passes.append(chain)
+                link.join(chain)
+        steps = [one.step() for one in passes]
+        return steps[0] if len(steps) == 1 else SequenceStep(steps)
+
+
+class _Composed(Stage):
+    __slots__ = ("stages",)
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.stages = list(stages)
+        super().__init__(f"compose({', '.join(map(repr, stages))})", self._steps)
+
+    def _steps(self, components: tuple[Component, ...]) -> Step:
+        steps: list[Step] = []
+        for stage in merged(self.stages):
+            steps.append(stage.bind(steps[-1].outputs if steps else components))
+        return steps[0] if len(steps) == 1 else SequenceStep(steps)
+
+
+def merged(stages: Sequence[Stage]) -> list[Stage]:
+    """Return the same operations, neighbours made one where they can share a pass."""
+    made: list[Stage] = []
+    for stage in stages:
+        for one in merged(stage.stages) if isinstance(stage, _Composed) else [stage]:
+            if isinstance(one, _Chain) and made and isinstance(made[-1], _Chain):
+                made[-1] = _Chain(*made[-1].links, *one.links)
+            else:
+                made.append(one)
+    return made
+
+
+def compose(*stages: Stage) -> Stage:
+    """Make several stages one.
+
+    Parameters
+    ----------
+    *stages : Stage
+        At least one. Each gets what the one before it makes.
+
+    Returns
+    -------
+    Stage
+        Neighbours among `cast`, `scale`, `reshape` and `transpose` share one pass over an element, up to the second
+        transposition. A `StageProgram` does the same with what it is given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is none, or something else than a stage.
+
+    Notes
+    -----
+    What is made is the same as without: bit for bit.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> stage = qc.ops.compose(qc.ops.cast(dtype=np.float32), qc.ops.scale(a=2, b=1))
+    >>> step = stage.bind([qc.ops.Component(np.dtype("u1"), (3,))])
+    >>> step(np.array([1, 2, 3], np.uint8))[0]
+    array([3., 5., 7.], dtype=float32)
+    """
+    for stage in stages:
+        if not isinstance(stage, Stage):
+            raise InvalidArgumentError(f"compose: expected stages, got {stage!r}")
+    if not stages:
+        raise InvalidArgumentError("compose: expected at least one stage")
+    return _Composed(stages)
+
+
+def on(component: str | int, *stages: Stage) -> Stage:
+    r"""Run stages on one component of an element, and leave the others as they are.
+
+    Parameters
+    ----------
+    component : str or int
+        Its name, or its place.
+    *stages : Stage
+        At least one; combined as by `compose`.
+
+    Returns
+    -------
+    Stage
+        What is made of the component takes its place, and its name if it is one component too.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are no stages; when bound, if there is no such component.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> record = np.dtype([("label", "u1"), ("image", "u1", 2)])
+    >>> stage = qc.ops.compose(qc.ops.decode_raw(out_type=record), qc.ops.on("image", qc.ops.scale(a=0.5)))
+    >>> stage.bind([qc.ops.Component(np.dtype("S"), (), 3)])(b"\x07\x01\x02")
+    [array(7, dtype=uint8), array([0.5, 1. ], dtype=float32)]
+    """
+    stage = compose(*stages)
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        names = [one.name for one in components]
+        if isinstance(component, str):
+            if component not in names:
+                raise InvalidArgumentError(f"on: expected one of the components {names}, got {component!r}")
+            index = names.index(component)
+        else:
+            index = _whole("on", "component", component)
+            if not 0 <= index < len(components):
+                raise InvalidArgumentError(f"on: expected a place below {len(components)}, got {index}")
+        step = stage.bind(components[index : index + 1])
+        made = step.outputs
+        if len(made) == 1:
+            made = (made[0]._replace(name=names[index]),)
+        return PartStep(components, index, step, (*components[:index], *made, *components[index + 1 :]))
+
+    return Stage(f"on({component!r}, {', '.join(map(repr, stages))})", bind)
+
+
+@overload
+def cast(x: None = None, dtype: Any = ...) -> Stage: ...
+@overload
+def cast(x: Any, dtype: Any) -> np.ndarray: ...
+def cast(x: Any = None, dtype: Any = None) -> Any:
+    """Convert numbers to another dtype.
+
+    Parameters
+    ----------
+    x : array, optional
+        Booleans, integers or floats of at most 64 bits, of any shape. Without it, the result is a `Stage`.
+    dtype : dtype
+        One of these too.
+
+    Returns
+    -------
+    ndarray
+        A copy, of the same shape.
+
+    Raises
+    ------
+    DtypeError
+        If `x` or `dtype` is something else.
+
+    Notes
+    -----
+    As NumPy's ``astype``: floats to integers truncate, integers wrap, anything but 0 is a true boolean, and float16
+    rounds to nearest, ties to even. A float that doesn't fit into an integer dtype, or is no number, becomes any value.
+    Runs without the GIL.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> qc.ops.cast([1.5, -1.5], np.int32)
+    array([ 1, -1], dtype=int32)
+    >>> qc.ops.cast(dtype=np.float16)
+    cast(float16)
+    """
+    stage = _Chain(_Cast(_dtype("cast", dtype)))
+    return stage if x is None else _eager("cast", stage, x)
+
+
+@overload
+def scale(x: None = None, a: Any = ..., b: Any = ..., dtype: Any = ...) -> Stage: ...
+@overload
+def scale(x: Any, a: Any = ..., b: Any = ..., dtype: Any = ...) -> np.ndarray: ...
+def scale(x: Any = None, a: Any = 1.0, b: Any = 0.0, dtype: Any = np.float32) -> Any:
+    """Multiply by `a` and add `b`.
+
+    Parameters
+    ----------
+    x : array, optional
+        Booleans, integers or floats of at most 64 bits, of any shape. Without it, the result is a `Stage`.
+    a, b : float or sequence of float, default 1 and 0
+        For all values, or one for each place on the last axis.
+    dtype : dtype, default float32
+        Of the result.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape.
+
+    Raises
+    ------
+    DtypeError
+        If `x` or `dtype` is something else.
+    InvalidArgumentError
+        If `a` or `b` is no number or vector of the last axis' length.
+
+    Notes
+    -----
+    Computed in float64 if either side is float64 or an integer of 32 or 64 bits, else in float32, from `a` and `b`
+    rounded to that; both the product and the sum are rounded. Then as `cast`. Runs without the GIL.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> qc.ops.scale(np.array([0, 128, 255], np.uint8), 1 / 128, -1)
+    array([-1.       ,  0.       ,  0.9921875], dtype=float32)
+    >>> qc.ops.scale([[1, 2], [3, 4]], [1, 10], [0, -20], dtype=np.int64)
+    array([[ 1,  0],
+           [ 3, 20]])
+    """
+    made = _dtype("scale", dtype)
+    factors = [_factors(name, value) for name, value in (("a", a), ("b", b))]
+    shape = max((one.shape for one in factors), key=len)
+    if any(one.ndim and one.shape != shape for one in factors):
+        raise InvalidArgumentError(
+            f"scale: expected as many values in b as in a, got {factors[0].size} in a and {factors[1].size} in b"
+        )
+    first, second = (np.broadcast_to(one, shape) for one in factors)
+    stage = _Chain(_Scale(first, second, made))
+    return stage if x is None else _eager("scale", stage, x)
+
+
+def _factors(name: str, value: Any) -> np.ndarray:
+    try:
+        found = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"scale: {name} must be a number or a vector, not {value!r}") from None
+    if found.ndim > 1 or not found.size:
+        raise InvalidArgumentError(f"scale: expected a number or a vector as {name}, got shape {_shown(found.shape)}")
+    return found
+
+
+@overload
+def reshape(x: None = None, shape: Any = ...) -> Stage: ...
+@overload
+def reshape(x: Any, shape: Any) -> np.ndarray: ...
+def reshape(x: Any = None, shape: Any = None) -> Any:
+    """Give the same values, in the same order, another shape.
+
+    Parameters
+    ----------
+    x : array, optional
+        Of numbers. Without it, the result is a `Stage`.
+    shape : sequence of int
+        -1 once at most: as long as it comes.
+
+    Returns
+    -------
+    ndarray
+        A copy.
+
+    Raises
+    ------
+    DtypeError
+        If `x` is no array of numbers.
+    InvalidArgumentError
+        If the shape is none, or doesn't have room for exactly these values.
+
+    Notes
+    -----
+    Follows TensorFlow's ``reshape``. In a stage it costs nothing.
+
+    Examples
+    --------
+    >>> import queuecore as qc
+    >>> qc.ops.reshape([1, 2, 3, 4], (2, -1))
+    array([[1, 2],
+           [3, 4]])
+    """
+    sides = _wholes("reshape", "shape", shape, -1)
+    if sides.count(-1) > 1:
+        raise InvalidArgumentError(f"reshape: expected -1 once at most, got {list(sides)}")
+    if math.prod(side for side in sides if side > 0) > _LARGEST:
+        raise InvalidArgumentError(f"reshape: shape is too large: {list(sides)}")
+    stage = _Chain(_Reshape(sides))
+    return stage if x is None else _eager("reshape", stage, x)
+
+
+@overload
+def transpose(x: None = None, perm: Any = ...) -> Stage: ...
+@overload
+def transpose(x: Any, perm: Any = ...) -> np.ndarray: ...
+def transpose(x: Any = None, perm: Any = None) -> Any:
+    """Put the axes into another order.
+
+    Parameters
+    ----------
+    x : array, optional
+        Of numbers. Without it, the result is a `Stage`.
+    perm : sequence of int
+        Which axis of `x` each axis of the result is: ``(2, 0, 1)`` turns [height, width, channels] into [channels,
+        height, width]. Of an array it may be left out: the axes in reverse.
+
+    Returns
+    -------
+    ndarray
+        A contiguous copy.
+
+    Raises
+    ------
+    DtypeError
+        If `x` is no array of numbers.
+    InvalidArgumentError
+        If `perm` doesn't name each axis once.
+
+    Notes
+    -----
+    Follows TensorFlow's ``transpose``. Runs without the GIL.
+
+    Examples
+    --------
+    >>> import queuecore as qc
+    >>> qc.ops.transpose([[1, 2, 3], [4, 5, 6]], (1, 0))
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
+    """
+    if perm is None and x is not None:
+        x = _array("transpose", x)
+        perm = range(x.ndim)[::-1]
+    axes = _wholes("transpose", "perm", perm, 0)
+    if sorted(axes) != list(range(len(axes))):
+        raise InvalidArgumentError(f"transpose: expected each axis once in perm, got {list(axes)}")
+    stage = _Chain(_Transpose(axes))
+    return stage if x is None else _eager("transpose", stage, x)
+
+
+# Other shapes
+
+
+@overload
+def pad(x: None = None, paddings: Any = ..., constant: Any = ...) -> Stage: ...
+@overload
+def pad(x: Any, paddings: Any, constant: Any = ...) -> np.ndarray: ...
+def pad(x: Any = None, paddings: Any = None, constant: Any = 0) -> Any:
+    """Put a constant around an array.
+
+    Parameters
+    ----------
+    x : array, optional
+        Of numbers. Without it, the result is a `Stage`.
+    paddings : sequence of (int, int)
+        For each axis, how many go before and after.
+    constant : number, default 0
+        What is put there.
+
+    Returns
+    -------
+    ndarray
+        A copy.
+
+    Raises
+    ------
+    DtypeError
+        If `x` is no array of numbers.
+    InvalidArgumentError
+        If the paddings are not of that form, or are for another number of axes; or if the constant is none of the
+        dtype.
+
+    Notes
+    -----
+    Follows TensorFlow's ``pad`` with mode CONSTANT. Runs without the GIL.
+
+    Examples
+    --------
+    >>> import queuecore as qc
+    >>> qc.ops.pad([[1, 2]], [(0, 1), (1, 0)], 9)
+    array([[9, 1, 2],
+           [9, 9, 9]])
+    """
+    if paddings is None:
+        raise InvalidArgumentError("pad: paddings is missing")
+    try:
+        pairs: list[tuple[int, ...]] = [_wholes("pad", "paddings", pair, 0) for pair in paddings]
+    except TypeError:
+        pairs = [()]
+    if any(len(pair) != 2 for pair in pairs) or len(pairs) > _MAX_DIMS:
+        raise InvalidArgumentError(f"pad: expected two numbers for each axis as paddings, got {paddings!r}")
+    before, after = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        given = _lone("pad", components)
+        fill = _constant("pad", "constant", constant, given.dtype)
+        shape: tuple[int | None, ...] = (None,) * len(pairs) if given.shape is None else given.shape
+        if len(shape) != len(pairs):
+            raise InvalidArgumentError(f"pad: expected {len(pairs)} dimensions, got shape {_shown(shape)}")
+        made = tuple(None if side is None else side + sum(pair) for side, pair in zip(shape, pairs, strict=True))
+        _check_size("pad", made, given.dtype)
+        return PadStep((given,), (Component(given.dtype, made, name=given.name),), before, after, fill)
+
+    stage = Stage(f"pad({[list(pair) for pair in pairs]})", bind)
+    return stage if x is None else _eager("pad", stage, x)
+
+
+def _check_size(label: str, shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> None:
+    if len(shape) > _MAX_DIMS:
+        raise InvalidArgumentError(f"{label}: {len(shape)} dimensions; at most {_MAX_DIMS} are possible")
+    if math.prod(side for side in shape if side is not None) * dtype.itemsize > _LARGEST:
+        raise InvalidArgumentError(f"{label}: an array of shape {_shown(shape)} is too large")
+
+
+@overload
+def slice(x: None = None, begin: Any = ..., size: Any = ...) -> Stage: ...
+@overload
+def slice(x: Any, begin: Any, size: Any) -> np.ndarray: ...
+def slice(x: Any = None, begin: Any = None, size: Any = None) -> Any:
+    """Take a part of an array.
+
+    Parameters
+    ----------
+    x : array, optional
+        Of numbers. Without it, the result is a `Stage`.
+    begin : sequence of int
+        Where it begins, on each axis.
+    size : sequence of int
+        How long it is; -1: to the end.
+
+    Returns
+    -------
+    ndarray
+        A copy.
+
+    Raises
+    ------
+    DtypeError
+        If `x` is no array of numbers.
+    InvalidArgumentError
+        If `x` has another number of axes, or no such part.
+
+    Notes
+    -----
+    Follows TensorFlow's ``slice``. Runs without the GIL.
+
+    Examples
+    --------
+    >>> import queuecore as qc
+    >>> qc.ops.slice([[1, 2, 3], [4, 5, 6]], (0, 1), (-1, 2))
+    array([[2, 3],
+           [5, 6]])
+    """
+    first = _wholes("slice", "begin", begin, 0)
+    sides = _wholes("slice", "size", size, -1)
+    if len(first) != len(sides):
+        raise InvalidArgumentError(f"slice: expected as many sizes as begins, got {len(sides)} and {len(first)}")
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        given = _lone("slice", components)
+        shape: tuple[int | None, ...] = (None,) * len(first) if given.shape is None else given.shape
+        if len(shape) != len(first):
+            raise InvalidArgumentError(f"slice: expected {len(first)} dimensions, got shape {_shown(shape)}")
+        made: list[int | None] = []
+        for axis, (there, at, side) in enumerate(zip(shape, first, sides, strict=True)):
+            if there is not None and at + max(side, 0) > there:
+                part = f"[{at}, {at + side})" if side >= 0 else f"from {at} on"
+                raise InvalidArgumentError(f"slice: axis {axis} is {there} long, and has no part {part}")
+            made.append(side if side >= 0 else None if there is None else there - at)
+        return SliceStep((given,), (Component(given.dtype, tuple(made), name=given.name),), first, sides)
+
+    stage = Stage(f"slice({list(first)}, {list(sides)})", bind)
+    return stage if x is None else _eager("slice", stage, x)
+
+
+@overload
+def one_hot(x: None = None, depth: Any = ..., on_value: Any = ..., off_value: Any = ..., dtype: Any = ...) -> Stage: ...
+@overload
+def one_hot(x: Any, depth: Any, on_value: Any = ..., off_value: Any = ..., dtype: Any = ...) -> np.ndarray: ...
+def one_hot(x: Any = None, depth: Any = None, on_value: Any = 1, off_value: Any = 0, dtype: Any = np.float32) -> Any:
+    """Make a row for each index, with one value at its place and another one everywhere else.
+
+    Parameters
+    ----------
+    x : array, optional
+        Indices, of any integer dtype and shape. Without it, the result is a `Stage`.
+    depth : int
+        Length of a row.
+    on_value, off_value : number, default 1 and 0
+        The two values.
+    dtype : dtype, default float32
+        Of the result.
+
+    Returns
+    -------
+    ndarray
+        Of shape ``(*x.shape, depth)``. A row whose index is negative, or not below `depth`, has no `on_value`.
+
+    Raises
+    ------
+    DtypeError
+        If `x` are no integers, or there is no such dtype.
+    InvalidArgumentError
+        If the depth is negative, or a value none of the dtype.
+
+    Notes
+    -----
+    Follows TensorFlow's ``one_hot`` with axis -1. Runs without the GIL.
+
+    Examples
+    --------
+    >>> import queuecore as qc
+    >>> qc.ops.one_hot([2, 0], 3)
+    array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
+    """
+    made = _dtype("one_hot", dtype)
+    if depth is None:
+        raise InvalidArgumentError("one_hot: depth is missing")
+    length = _whole("one_hot", "depth", depth)
+    if length < 0:
+        raise InvalidArgumentError(f"one_hot: depth must not be negative, and is {length}")
+    on = _constant("one_hot", "on_value", on_value, made)
+    off = _constant("one_hot", "off_value", off_value, made)
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        given = _lone("one_hot", components)
+        if given.dtype.kind not in "iu":
+            raise DtypeError(f"one_hot: expected integers, got {given.dtype}")
+        shape = None if given.shape is None else (*given.shape, length)
+        if shape is not None:
+            _check_size("one_hot", shape, made)
+        component = Component(made, shape, name=given.name)
+        return OneHotStep((given,), (component,), _number("one_hot", given.dtype), length, on, off)
+
+    stage = Stage(f"one_hot({length}, {made})", bind)
+    return stage if x is None else _eager("one_hot", stage, x)

@@ -1,0 +1,137 @@
+// Loops over the pixels of one picture, in float32.
+#pragma once
+
+#include <cstdint>
+
+namespace queuecore {
+
+// Between two pixels of a row, for each pixel of the target: source[left] + (source[right] - source[left]) * share.
+inline void blend_columns(const float* source, float* target, int64_t columns, int64_t channels, const int64_t* left,
+                          const int64_t* right, const float* share) noexcept {
+  for (int64_t i = 0; i < columns; i++) {
+    const float* l = source + left[i];
+    const float* r = source + right[i];
+    for (int64_t c = 0; c < channels; c++) target[i * channels + c] = l[c] + (r[c] - l[c]) * share[i];
+  }
+}
+
+inline void blend_rows(const float* top, const float* bottom, float* target, int64_t n, float share) noexcept {
+  for (int64_t i = 0; i < n; i++) target[i] = top[i] + (bottom[i] - top[i]) * share;
+}
+
+// What TensorFlow does before a float becomes an integer again: [0, 1] is its whole range.
+inline void stretch(float* values, int64_t n, float most, float low, float high) noexcept {
+  for (int64_t i = 0; i < n; i++) {
+    float x = values[i] * most;
+    x = x > low ? x : low;  // also of no number at all
+    values[i] = x < high ? x : high;
+  }
+}
+
+inline void add_all(float* values, int64_t n, float b) noexcept {
+  for (int64_t i = 0; i < n; i++) values[i] += b;
+}
+
+inline void sum_channels(const float* values, int64_t pixels, int64_t channels, double* sums) noexcept {
+  if (channels == 3) {  // three sums in registers
+    double red = 0, green = 0, blue = 0;
+    for (int64_t i = 0; i < 3 * pixels; i += 3) {
+      red += double(values[i]);
+      green += double(values[i + 1]);
+      blue += double(values[i + 2]);
+    }
+    sums[0] += red;
+    sums[1] += green;
+    sums[2] += blue;
+    return;
+  }
+  for (int64_t i = 0; i < pixels; i++) {
+    for (int64_t c = 0; c < channels; c++) sums[c] += double(values[i * channels + c]);
+  }
+}
+
+// means: one for each value.
+inline void spread(float* values, int64_t n, const float* means, float factor) noexcept {
+  for (int64_t i = 0; i < n; i++) values[i] = (values[i] - means[i]) * factor + means[i];
+}
+
+inline float largest(float a, float b, float c) noexcept {
+  float m = a > b ? a : b;
+  return m > c ? m : c;
+}
+
+inline float smallest(float a, float b, float c) noexcept {
+  float m = a < b ? a : b;
+  return m < c ? m : c;
+}
+
+// In terms of hue, saturation and value only the second changes. At the same hue and value, every channel's distance from
+// the value is proportional to it, so the hue need not be known.
+inline void saturate(float* values, int64_t pixels, float factor) noexcept {
+  for (int64_t i = 0; i < pixels; i++) {
+    float* p = values + 3 * i;
+    float value = largest(p[0], p[1], p[2]);
+    float range = value - smallest(p[0], p[1], p[2]);
+    float ratio = 0;
+    if (range > 0 && value > 0) {
+      float before = range / value;
+      float after = before * factor;
+      after = after < 0 ? 0 : after > 1 ? 1 : after;
+      ratio = after / before;
+    }
+    for (int c = 0; c < 3; c++) p[c] = value - (value - p[c]) * ratio;
+  }
+}
+
+//
+// In vectors by hand: compilers make branches of these choices, and neighbouring pixels seldom go the same way.
+using Four = float __attribute__((vector_size(16)));
+using FourWhole = int32_t __attribute__((vector_size(16)));
+
+inline Four hue_channel(Four high, Four range, Four at) noexcept {
+  at -= 6 * __builtin_convertvector(__builtin_convertvector(at * (1.0f / 6), FourWhole), Four);
+  Four zero = {0, 0, 0, 0};
+  Four away = at < 4 - at ? at : 4 - at;
+  away = away < 1 ? away : zero + 1;
+  away = away > 0 ? away : zero;
+  return high - range * away;
+}
+
+inline void turn_hue_of_four(Four* red, Four* green, Four* blue, float turn) noexcept {
+  Four zero = {0, 0, 0, 0};
+  Four r = *red, g = *green, b = *blue;
+  Four high = r > g ? r : g;
+  high = high > b ? high : b;
+  Four low = r < g ? r : g;
+  low = low < b ? low : b;
+  Four range = high - low;
+  Four rises = r == high ? g - b : g == high ? b - r : r - g;
+  Four place = r == high ? zero + 12 : g == high ? zero + 14 : zero + 16;
+  Four hue = rises / (range > 0 ? range : zero + 1) + place + turn;
+  hue = hue >= 0 ? hue : zero;  // else no number
+  hue = hue < 32 ? hue : zero;
+  *red = hue_channel(high, range, hue + 5);
+  *green = hue_channel(high, range, hue + 3);
+  *blue = hue_channel(high, range, hue + 1);
+}
+
+inline void turn_hue(float* values, int64_t pixels, float turn) noexcept {
+  for (int64_t i = 0; i < pixels; i += 4) {
+    float* p = values + 3 * i;
+    int64_t n = pixels - i < 4 ? pixels - i : 4;
+    Four red = {0, 0, 0, 0}, green = red, blue = red;
+    for (int64_t j = 0; j < n; j++) {
+      red[j] = p[3 * j];
+      green[j] = p[3 * j + 1];
+      blue[j] = p[3 * j + 2];
+    }
+    turn_hue_of_four(&red, &green, &blue, turn);
+    for (int64_t j = 0; j < n; j++) {
+      p[3 * j] = red[j];
+      p[3 * j + 1] = green[j];
+      p[3 * j + 2] = blue[j];
+    }
+  }
+}
+
+}  // namespace queuecore
