@@ -225,7 +225,7 @@ def compressed() -> dict[str, object]:
         for data in files:
             check(suffix, data)
         found["corpus"] += seen[suffix] - {0} != set()
-    for _ in range(rounds(4000)):
+    for _ in range(rounds(400)):
         suffix = state.choice(list(kinds))
         check(suffix, mutated(state.choice(seeds[suffix]), seeds[suffix]))
     # Every way that data can be wrong was seen.

@@ -86,8 +86,8 @@ cdef FrontRun* _run(int64_t n) except NULL:
 
 cdef inline bint _varying_room(Varying* v, int64_t nbytes) noexcept nogil:
     cdef void* data
-    if nbytes > v.room:
-        data = realloc(v.data, nbytes)
+    if nbytes > v.room or v.data == NULL:  # never NULL, not even for nothing
+        data = realloc(v.data, nbytes + 1)
         if data == NULL:
             return False
         v.data = data
@@ -902,7 +902,7 @@ cdef class NativeQueue:
                     fault.record = j
                     return False
         if part.kind == PART_FIXED:
-            if cell.data != place:
+            if cell.data != place and part.nbytes > 0:
                 memcpy(place, cell.data, part.nbytes)
             return True
         v = <Varying*>place
@@ -917,7 +917,8 @@ cdef class NativeQueue:
         v.ndim = cell.ndim
         if head > 0:  # a lone string has no offsets
             memcpy(v.data, cell.offsets, head)
-        memcpy(<unsigned char*>v.data + head, cell.data, cell.nbytes)
+        if cell.nbytes > 0:
+            memcpy(<unsigned char*>v.data + head, cell.data, cell.nbytes)
         return True
 
     cdef object _misfit(self, const Fault* fault):
