@@ -500,7 +500,7 @@ def test_what_an_error_does_to_the_other_ops_is_no_error(full, coord, uncaught, 
     assert soon(lambda: full.size() == 1)
     gate.set()
     items, error = rest(full)
-    assert items[:1] == [0]
+    assert items and len(items) == len(set(items))  # three threads: in any order
     assert str(error.__cause__) == "the cause"
     assert joined(threads)
     if with_coordinator:
