@@ -1,4 +1,4 @@
-"""Lines, TFRecords and CSV as datasets: records without known places, in order, for any threads and any size of blocks."""
+"""Lines, TFRecords and CSV as datasets: records without known places, in order, for any threads and sizes of blocks."""
 
 import gc
 import json

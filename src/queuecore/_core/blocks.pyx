@@ -206,6 +206,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
             if status == READ_OK:
                 b.fault.code = 0
     if b.fault.code != 0:
+        b.last = False  # there is more, which nobody will see: what the end cuts off is no record
         b.fault.file = b.place.file
         b.fault.record = -1
     return True

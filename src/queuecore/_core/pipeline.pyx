@@ -40,6 +40,7 @@ from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, name_of, read_full, table_claim, table_close_idle,
     table_discover, table_drop, table_find, table_new, table_pin, table_unpin)
 from queuecore._core.stages cimport Step
+from queuecore._core.streams cimport stream_close
 from queuecore._core.window cimport (
     window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_less, window_open,
     window_publish, window_ready, window_take)
@@ -777,7 +778,16 @@ cdef void _drop(void* context) noexcept nogil:
 
 cdef void _worker_drop(void* context) noexcept nogil:
     # Files are for workers: whoever leaves closes those that nobody reads, so that an ended stream holds none.
-    table_close_idle((<Pipe*>context).table)
+    cdef Pipe* p = <Pipe*>context
+    cdef bint idle = False
+    table_close_idle(p.table)
+    if p.blocks != NULL:
+        turn_take(p.turn)
+        idle = not p.blocks.streaming
+        p.blocks.streaming = True  # nobody claims any more
+        turn_give(p.turn)
+        if idle:
+            stream_close(&p.blocks.stream)
     _drop(context)
 
 
