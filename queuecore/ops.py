@@ -24,7 +24,7 @@ from queuecore._examples import (
     VarLenFeature,
 )
 from queuecore.data._record import compile_record
-from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
+from queuecore.errors import CsvError, DtypeError, InvalidArgumentError, UnimplementedError
 from queuecore.ragged import Ragged
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "adjust_hue",
     "adjust_saturation",
     "cast",
+    "cfunc",
     "compose",
     "decode_compressed",
     "decode_csv",
@@ -51,6 +52,7 @@ __all__ = [
     "parse_sequence_example",
     "parse_single_example",
     "parse_single_sequence_example",
+    "python",
     "random_brightness",
     "random_contrast",
     "random_crop",
@@ -91,30 +93,57 @@ class Component(NamedTuple):
 
 
 class Stage:
-    """A native step of a `StageProgram`, as an operation returns it that was given no input.
+    """A step of a `StageProgram`, as an operation returns it that was given no input.
 
     It knows its options; what components it gets, and so which it gives, shows when it is put into a program.
+
+    Attributes
+    ----------
+    python : callable or None
+        Does the same in Python: a function of the components' values, as `queuecore.ops.python` takes it. It is used
+        where there is no native way: where ``bind`` finds out that a library is missing (`UnimplementedError`).
+    outputs : tuple of Component, or None
+        What `python` returns, as far as that is known.
     """
 
-    __slots__ = ("_bind", "_text")
+    __slots__ = ("_bind", "_text", "outputs", "python")
 
-    def __init__(self, text: str, bind: Callable[[tuple[Component, ...]], Step]) -> None:
+    def __init__(
+        self,
+        text: str,
+        bind: Callable[[tuple[Component, ...]], Step],
+        python: Callable[..., Any] | None = None,
+        outputs: tuple[Component, ...] | None = None,
+    ) -> None:
         self._text = text
         self._bind = bind
+        self.python = python
+        self.outputs = outputs
 
     def __repr__(self) -> str:
         """Return the operation and what it makes."""
         return self._text
 
-    def bind(self, components: Sequence[Component]) -> Step:
-        """Return the native step for elements of these components.
+    def bind(self, components: Sequence[Component] | None) -> Step:
+        """Return the step for elements of these components.
 
         Raises
         ------
         InvalidArgumentError
-            If it can't work on such elements.
+            If it can't work on such elements, or nothing is known of them (`None`).
         """
-        return self._bind(tuple(components))
+        if components is None:
+            raise InvalidArgumentError(
+                f"{self!r}: what it gets is not known: give the Python function before it its outputs, by "
+                "queuecore.ops.python(function, outputs=...)"
+            )
+        given = tuple(components)
+        try:
+            return self._bind(given)
+        except UnimplementedError as error:
+            if self.python is None:
+                raise
+            return python_step(self._text, given, self.python, self.outputs, str(error), True)
 
 
 def _lone_strings(label: str, components: tuple[Component, ...]) -> Component:
@@ -895,6 +924,7 @@ def _example_stage(label: str, plan: Plan, batch: bool | None) -> Stage:
 
 
 # Last, because they build upon the above.
+from queuecore._ops_calls import cfunc, python, python_step  # noqa: E402
 from queuecore._ops_numbers import (  # noqa: E402
     cast,
     compose,

@@ -48,6 +48,7 @@ cdef extern from *:
       int64_t index;   // in the file
       bool checked;    // or a checksum follows the data
       int64_t sequence;  // records that the reader gave before it
+      int64_t offset;    // of its first byte in the stream; -1: it lies in none
     };
 
     struct Reader {
@@ -92,6 +93,7 @@ cdef extern from *:
         int64_t index
         bint checked
         int64_t sequence
+        int64_t offset
 
     cppclass Reader "queuecore::Reader":
         Atomic[uint32_t] busy
@@ -118,7 +120,8 @@ cdef inline unsigned char* block_bytes(const Block* block) noexcept nogil:
 # Until `until` (monotonic) at most. False: somebody else has the role.
 cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil
 cdef void reader_leave(Reader* r) noexcept nogil
-# The next record of the work unit in progress, or why not. A unit that fails is given up.
+# The next record of the work unit in progress, or why not. A unit that fails is given up: then `record` has the unit's name, the offset
+# of the first byte that no record was made of, and in nbytes how many there are from it on (-1: not known).
 cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil
 # Begins a work unit; there must be none. False: `fault` says why, and the unit is given up.
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil

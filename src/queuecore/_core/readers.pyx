@@ -271,6 +271,11 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
             record.name = r.name
             record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
             record.name_bytes = r.name_bytes
+            record.offset = -1
+            if r.framing == FRAME_TFRECORD:
+                record.offset = record.number
+            elif r.framing != FRAME_IDENTITY:
+                record.offset = r.offset + (record.data - block_bytes(r.block))
             # relaxed: a statistic, and exact here, where only who has the role adds
             record.sequence = r.produced.fetch_add(1, kRelaxed)
             if r.framing == FRAME_WHOLE or r.framing == FRAME_IDENTITY:
@@ -285,6 +290,10 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
             record.name = r.name
             record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
             record.name_bytes = r.name_bytes
+            record.offset = r.offset + r.at
+            record.nbytes = -1
+            if not r.encoding and (<Stream*>r.stream).size >= record.offset:
+                record.nbytes = (<Stream*>r.stream).size - record.offset
             _close(r)
             return READER_FAULT
     return READER_WORK
