@@ -378,7 +378,7 @@ def on(component: str | int, *stages: Stage) -> Stage:
         step = stage.bind(components[index : index + 1])
         made = step.outputs
         if made is None:
-            raise InvalidArgumentError(f"on: what {stage!r} makes is not known: give it its outputs")
+            raise InvalidArgumentError(f"on: what {stage!r} makes is not known: give queuecore.ops.python its outputs")
         if len(made) == 1:
             made = (made[0]._replace(name=names[index]),)
         outputs = (*components[:index], *made, *components[index + 1 :])

@@ -8,6 +8,7 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
+from queuecore import ops
 from queuecore._core.programs import NativeProgram
 from queuecore._core.runtime import StopEvent
 from queuecore._core.stages import PythonStep, Step
@@ -229,7 +230,7 @@ def _source(work: Any) -> str:
 
 
 def _stage(op: Any) -> Stage:
-    if not callable(op) or str(getattr(op, "__module__", "")).partition(".")[0] == "queuecore":
+    if not callable(op) or any(op is getattr(ops, name) for name in ops.__all__):
         raise InvalidArgumentError(
             f"{op!r} is no step: an operation of queuecore.ops, called without input, makes one; so does a function "
             "of Python's"
