@@ -19,6 +19,7 @@ __all__ = ["cfunc", "python"]
 
 Components = tuple[Component, ...]
 
+_FUNCTION: Any = type(ctypes.CFUNCTYPE(None)()).__mro__[1]  # what all ctypes functions are
 _PYTHON_API = 4  # ctypes' flag of functions that need the GIL
 _MOST_BYTES = 1 << 46
 
@@ -91,9 +92,7 @@ def cfunc(function: Any, outputs: Any) -> Stage:
                 raise InvalidArgumentError(f"{label}: component {index} is more than one string")
             if not _points_to(argument, dtype):
                 word = "uint8, for bytes" if dtype == BYTES else str(dtype)
-                raise DtypeError(
-                    f"{label}: argument {index}: expected a pointer to {word}, got {_word(argument)}"
-                )
+                raise DtypeError(f"{label}: argument {index}: expected a pointer to {word}, got {_word(argument)}")
         for index in range(pointers, len(arguments)):
             if _integer(arguments[index]) != 8:
                 raise DtypeError(
@@ -107,7 +106,7 @@ def cfunc(function: Any, outputs: Any) -> Stage:
 
 def is_native(function: Any) -> bool:
     """Return whether it is a compiled function, which `cfunc` takes."""
-    return isinstance(getattr(function, "ctypes", function), ctypes._CFuncPtr)
+    return isinstance(getattr(function, "ctypes", function), _FUNCTION)
 
 
 def _signature(label: str, function: Any) -> tuple[Any, list[Any], int]:
@@ -116,7 +115,7 @@ def _signature(label: str, function: Any) -> tuple[Any, list[Any], int]:
         pointer = getattr(function, "ctypes", function)  # numba's are made when they are asked for
     except TypeError as error:
         raise InvalidArgumentError(f"{label}: its signature can't be said in ctypes: {error}") from error
-    if not isinstance(pointer, ctypes._CFuncPtr):
+    if not isinstance(pointer, _FUNCTION):
         raise InvalidArgumentError(f"{label}: expected a numba @cfunc or a ctypes function, got {function!r}")
     kind: Any = type(pointer)
     arguments = pointer.argtypes or getattr(kind, "_argtypes_", None)
@@ -126,12 +125,14 @@ def _signature(label: str, function: Any) -> tuple[Any, list[Any], int]:
         type(one).__name__ == "CThunkObject" for one in (getattr(pointer, "_objects", None) or {}).values()
     ):
         raise InvalidArgumentError(f"{label}: it needs the GIL: give the Python function itself")
-    result = 0 if pointer.restype is None else _integer(pointer.restype)
-    if result not in (0, 4, 8) or (pointer.restype is not None and np.dtype(pointer.restype).kind != "i"):
+    result: Any = pointer.restype
+    if result is None:
+        return pointer, list(arguments), 0
+    if _integer(result) not in (4, 8) or np.dtype(result).kind != "i":
         raise InvalidArgumentError(
-            f"{label}: it must return nothing, or a signed integer of 32 or 64 bits, not {_word(pointer.restype)}"
+            f"{label}: it must return nothing, or a signed integer of 32 or 64 bits, not {_word(result)}"
         )
-    return pointer, list(arguments), result
+    return pointer, list(arguments), _integer(result)
 
 
 def _integer(kind: Any) -> int:

@@ -32,8 +32,8 @@ _BAD_DATA = (
     PermissionDeniedError,
     NotAFileError,
 )
-# What the system says of a name, not of itself.
-_BAD_NAMES = (errno.ELOOP, errno.ENAMETOOLONG)
+# What the system says of a name, not of itself. None: it is a pipe or a device, no file.
+_BAD_NAMES = (None, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)
 _MOST_LETTERS = 2000
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -62,7 +62,7 @@ def check_on_error(on_error: Any, max_skips: Any, quarantine: Any) -> Quarantine
 
 
 class Quarantine:
-    """Counts what is left out, and logs it. Any thread may call any method at any time.
+    r"""Counts what is left out, and logs it. Any thread may call any method at any time.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Quarantine:
         Of the log, which is appended to: a JSON object on a line for each record or file that is left out. It has
         ``path``, ``offset`` and ``record`` (null where unknown), ``reason`` (the error's class), ``message``, ``file``
         (whether it is a file, or the rest of one) and ``bytes`` (how many are left out, or null). Text is ASCII: bytes
-        of a path that are no UTF-8 are escapes from ``\\udc80`` to ``\\udcff``, which `json.loads` and `os.fsencode`
+        of a path that are no UTF-8 are escapes from ``\udc80`` to ``\udcff``, which `json.loads` and `os.fsencode`
         turn back into them.
     max_skips : int, optional
         How many records and files may be left out.

@@ -63,9 +63,9 @@ class StageProgram:
     Python's returns at the end, without ``outputs``, is enqueued as by `QueueBase.enqueue`.
 
     An error says which record of which file it was, and closes the queue with it as the cause; what came before it is
-    delivered first. An exception of a Python function is the ``__cause__`` of a `PipelineError`; `KeyboardInterrupt` and
-    `SystemExit` come out as they are. A record that a stop or a close finds on its way into the queue is lost, as in
-    TensorFlow.
+    delivered first. An exception of a Python function is the ``__cause__`` of a `PipelineError`, while
+    `KeyboardInterrupt` and `SystemExit` come out as they are. A record that a stop or a close finds on its way into the
+    queue is lost, as in TensorFlow.
 
     What ``on_error="skip"`` leaves out:
 
@@ -77,7 +77,7 @@ class StageProgram:
 
     It never leaves out what is not the data's fault: reads that fail, too many open files, no memory.
 
-        Examples
+    Examples
     --------
     >>> import pathlib, tempfile
     >>> import numpy as np, queuecore as qc
@@ -176,7 +176,7 @@ class StageProgram:
         order, placed = self._plan(queue)
         work = self._work
         skip = None if self._quarantine is None else self._quarantine.skip
-        if self._names_are_native():
+        if isinstance(work, QueueBase) and self._names_are_native():
             self._native.run(queue._native, stop, work._native, None, order, placed, skip)
         else:
             self._native.run(queue._native, stop, None, self._reader._next_name(work), order, placed, skip)
@@ -236,7 +236,7 @@ def _stage(op: Any) -> Stage:
             "of Python's"
         )
     if is_native(op):
-        raise InvalidArgumentError(f"{op!r} is compiled: say what it makes, by queuecore.ops.cfunc({op!r}, outputs=...)")
+        raise InvalidArgumentError(f"{op!r} is compiled: say what it makes, by queuecore.ops.cfunc(function, outputs)")
     return python(op)
 
 

@@ -190,7 +190,7 @@ def test_mixed_chains(tmp_path, count):
         [tmp_path / "a"],
         raw(np.int16),
         split,
-        qc.ops.python(lambda head, tail: (head * 2, tail.astype(float)), outputs=[(np.int16, (1,)), (np.float64, (3,))]),
+        qc.ops.python(lambda head, tail: (head * 2, tail.astype(float)), outputs=[(np.int16, (1,)), (F8, (3,))]),
         qc.ops.on(1, qc.ops.scale(a=0.5), qc.ops.cast(dtype=np.float32)),
         qc.ops.python(lambda head, tail: {"b": tail[::-1], "a": head}, outputs={"a": (I4, (1,)), "b": (F4, (3,))}),
         qc.ops.on("a", qc.ops.cast(dtype=np.uint8)),
@@ -463,6 +463,7 @@ def test_a_stop_while_the_queue_is_full(lines, coord, known):
 
 def test_references_are_dropped(lines, coord):
     """Objects in a queue belong to it alone; one that is on its way when everything stops goes, too."""
+
     class Thing:
         alive = 0
 
@@ -539,13 +540,13 @@ def test_the_program_says_where_names_come_from(work, words):
 # An operation that falls back
 
 
-def fallback(present, python, outputs=(Component(U8, (None,)),)):
+def fallback(present, python):
     def bind(components):
         if not present:
             raise UnimplementedError("no library for it is found")
         return raw().bind(components)
 
-    return Stage("decode_it()", bind, python, outputs)
+    return Stage("decode_it()", bind, python, (Component(U8, (None,)),))
 
 
 def in_python(line):

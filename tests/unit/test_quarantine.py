@@ -68,6 +68,7 @@ def lines(path):
         NotAFileError(errno=errno.EISDIR),
         UnavailableError(errno=errno.ELOOP),
         UnavailableError(errno=errno.ENAMETOOLONG),
+        UnavailableError("no regular file"),
     ],
 )
 def test_the_fault_of_the_data(error):

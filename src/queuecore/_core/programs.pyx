@@ -9,7 +9,7 @@ from queuecore._core.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.platform cimport Atomic, Fault, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.queues cimport NativeQueue
 from queuecore._core.readers cimport (
-    READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave, reader_next, reader_open,
+    READER_DAMAGED, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave, reader_next, reader_open,
     record_check, record_drop, record_key, record_key_room)
 from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
 from queuecore._core.stages cimport (
@@ -33,7 +33,7 @@ cdef enum:
     RUN_NO_NAME = 4   # its element is no string
     RUN_OPEN = 5
     RUN_READ = 6
-    RUN_CHECK = 7     # the record's checksum
+    RUN_CHECK = 7     # a record is damaged, and the file goes on
     RUN_STEP = 8      # step `at`
     RUN_MISFIT = 9
     RUN_PUT = 10      # the queue takes none: `rc`
@@ -187,7 +187,7 @@ cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) no
             run.entered = False
             if rc == READER_FAULT:
                 return RUN_READ
-            if not record_check(&run.record, &run.fault):
+            if rc == READER_DAMAGED or not record_check(&run.record, &run.fault):
                 return RUN_CHECK
             rc = _begin(run, queue)
             run.inside = True
