@@ -295,7 +295,7 @@ def python_step(
             raise PipelineError(f"{label} raised {type(error).__name__}: {error}") from error
         if outputs is None or converters is None:
             return made
-        if isinstance(made, Mapping):
+        if isinstance(made, dict):
             names = [one.name for one in outputs]
             if set(made) != set(names):
                 raise InvalidArgumentError(f"{label}: expected the keys {names}, got {list(made)}")

@@ -67,7 +67,7 @@ cdef struct Run:
     uint32_t slot
     Cell* given              # of step `at`
     int32_t at, rc
-    Atomic[int64_t]* delivered
+    Atomic[int64_t]* delivered  # the thread's own
     unsigned char* name      # in the arena
     int64_t name_bytes
 
@@ -159,7 +159,7 @@ cdef int _advance(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
     run.rc = queue.slot_put(run.slot, stop)
     if run.rc == HAND_DONE:
         run.has_slot = False
-        run.delivered.fetch_add(1, kRelaxed)  # relaxed: a statistic
+        run.delivered.store(run.delivered.load(kRelaxed) + 1, kRelaxed)  # relaxed: a statistic that only this thread writes
         return RUN_ON
     return RUN_STOPPED if run.rc == HAND_SLICE else RUN_PUT
 
@@ -196,6 +196,12 @@ cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) no
 
 
 @cython.final
+cdef class _Counter:
+    """How many elements one thread has put."""
+    cdef Atomic[int64_t] count
+
+
+@cython.final
 cdef class NativeProgram:
     """A reader and steps: what :class:`queuecore.StageProgram` is made of.
 
@@ -210,7 +216,8 @@ cdef class NativeProgram:
     cdef list steps
     cdef Bound* bound
     cdef int32_t most
-    cdef Atomic[int64_t] delivered
+    cdef list running         # a _Counter for each thread that runs it now
+    cdef int64_t delivered    # by those that have ended
 
     def __init__(self, NativeReader reader not None, list steps not None):
         cdef Step step
@@ -219,6 +226,7 @@ cdef class NativeProgram:
             raise TypeError("a program can't be initialised twice")
         self.reader = reader
         self.steps = steps
+        self.running = []
         self.most = 1
         self.bound = <Bound*>calloc(len(steps) + 1, sizeof(Bound))
         if self.bound == NULL:
@@ -236,7 +244,11 @@ cdef class NativeProgram:
     @property
     def records(self):
         """Elements that it has put, all its threads together."""
-        return self.delivered.load(kRelaxed)  # relaxed: a statistic
+        cdef _Counter one
+        cdef int64_t total = self.delivered
+        for one in self.running:
+            total += one.count.load(kRelaxed)  # relaxed: a statistic
+        return total
 
     def run(self, NativeQueue queue not None, StopEvent stop not None, NativeQueue names, next_name, list order, list placed,
             skip=None):
@@ -267,11 +279,13 @@ cdef class NativeProgram:
         """
         cdef Run run
         cdef int rc = RUN_ON
-        cdef int32_t* order_ = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
+        cdef int32_t* order_
         cdef Py_ssize_t i
         cdef list kept = []
+        cdef _Counter counter = _Counter()
         self.reader._refuse()
         queue._refuse()
+        order_ = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
         memset(&run, 0, sizeof(Run))
         run.reader = self.reader.r
         run.steps = self.bound
@@ -280,7 +294,8 @@ cdef class NativeProgram:
         run.parts = <int32_t>len(order)
         run.asks = names is None
         run.most = self.most
-        run.delivered = &self.delivered
+        run.delivered = &counter.count
+        self.running.append(counter)
         run.cells = <Cell*>calloc(2 + 2 * self.most, sizeof(Cell))
         try:
             if order_ == NULL or run.cells == NULL:
@@ -321,6 +336,9 @@ cdef class NativeProgram:
                 record_drop(run.reader, &run.record)
                 run.inside = False
         finally:
+            # Nothing lets go of the GIL between these two: it is never counted twice, or not at all.
+            self.running.remove(counter)
+            self.delivered += counter.count.load(kRelaxed)  # relaxed: this thread's own
             if run.has_slot:
                 if run.loose:
                     queue._release(&run.slot, 1)

@@ -427,7 +427,8 @@ cdef bint _append(const Record* record, Growing* keys, Growing* key_ends, Growin
     if not (_grow(keys, record_key_room(record)) and _grow(values, record.nbytes) and _grow(key_ends, 8) and _grow(ends, 8)):
         return False
     keys.n += record_key(record, keys.data + keys.n)
-    memcpy(values.data + values.n, record.data, record.nbytes)
+    if record.nbytes > 0:
+        memcpy(values.data + values.n, record.data, record.nbytes)
     values.n += record.nbytes
     memcpy(key_ends.data + key_ends.n, &keys.n, 8)
     memcpy(ends.data + ends.n, &values.n, 8)
