@@ -27,13 +27,14 @@ _BAD_DATA = (
     DataLossError,
     InvalidArgumentError,
     RecordTooLargeError,
-    PipelineError,
     NotFoundError,
     PermissionDeniedError,
     NotAFileError,
 )
 # What the system says of a name, not of itself. None: it is a pipe or a device, no file.
 _BAD_NAMES = (None, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)
+# What it says of itself, to a function of the user's.
+_BAD_MACHINE = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC)
 _MOST_LETTERS = 2000
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -42,10 +43,14 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 def is_bad_data(error: BaseException) -> bool:
     """Return whether an error is the fault of a record or a file, and so one that may be left out.
 
-    The faults of the machine are not: failed reads, too many open files, no memory.
+    The faults of the machine are not: failed reads, too many open files, no memory. Nor are they if a function of the
+    user's met them; and what it meets in queuecore itself, a closed queue for example, counts as that.
     """
-    if isinstance(error, PipelineError) and isinstance(error.__cause__, MemoryError):
-        return False
+    if isinstance(error, PipelineError):
+        cause = error.__cause__
+        if isinstance(cause, QueueCoreError):
+            return is_bad_data(cause)
+        return not isinstance(cause, MemoryError) and getattr(cause, "errno", None) not in _BAD_MACHINE
     return isinstance(error, _BAD_DATA) or (isinstance(error, UnavailableError) and error.errno in _BAD_NAMES)
 
 
@@ -90,9 +95,9 @@ class Quarantine:
             max_skips = max_skips.__index__()
         self._most = max_skips
         self._path = None if path is None else _writable(path)
-        # Held for a few additions only.
+        # Held for a few additions only, and by nobody who just looks: a signal handler or a forked child may do that.
         self._lock = threading.Lock()
-        self._records = self._files = self._bytes = 0
+        self._counts = (0, 0, 0)  # records, files, bytes
 
     @property
     def path(self) -> str | None:
@@ -109,8 +114,7 @@ class Quarantine:
 
         Bytes that nobody knows of don't count: of a file that can't be opened, and of the rest of a compressed one.
         """
-        with self._lock:
-            return {"skipped": self._records, "skipped_files": self._files, "skipped_bytes": self._bytes}
+        return dict(zip(("skipped", "skipped_files", "skipped_bytes"), self._counts, strict=True))
 
     def skip(self, error: QueueCoreError, *, file: bool = False, nbytes: int | None = None) -> None:
         """Leave out what an error is about.
@@ -134,11 +138,10 @@ class Quarantine:
         if not is_bad_data(error):
             raise error
         with self._lock:
-            over = self._most is not None and self._records + self._files >= self._most
+            records, files, total = self._counts
+            over = self._most is not None and records + files >= self._most
             if not over:
-                self._records += not file
-                self._files += file
-                self._bytes += nbytes or 0
+                self._counts = (records + (not file), files + file, total + (nbytes or 0))
         if over:
             error.add_note(f"max_skips={self._most} records and files were left out before this one")
             raise error

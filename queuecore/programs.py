@@ -75,7 +75,8 @@ class StageProgram:
     - the rest of a file, in which no further record can be found: a TFRecord whose length is damaged, too long or cut,
       compressed data that are damaged, a line without end, a file that was changed while it was read.
 
-    It never leaves out what is not the data's fault: reads that fail, too many open files, no memory.
+    It never leaves out what is not the data's fault: reads that fail, too many open files, no memory; nor these as the
+    cause of a `PipelineError`.
 
     Examples
     --------

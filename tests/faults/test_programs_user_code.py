@@ -1,6 +1,7 @@
 """Programs with user code, and programs that leave out what is bad: at exits, in forked children, over bad storage."""
 
 import errno
+import gc
 import os
 import textwrap
 import threading
@@ -253,6 +254,7 @@ def test_nothing_is_left_open(path):
         drain(queue)
         for thread in threads:
             thread.join(PATIENCE)
-        del program
+        del program, queue, coord, threads
+    gc.collect()  # errors, and the frames that they came through
     assert threading.active_count() == 1
     assert open_descriptors() == before

@@ -333,6 +333,7 @@ cdef class NativeProgram:
                     raise error
                 skip(error, file=rc == RUN_OPEN or rc == RUN_READ,
                      nbytes=None if rc == RUN_OPEN or run.record.nbytes < 0 else run.record.nbytes)
+                error = None  # with all that its traceback holds
                 record_drop(run.reader, &run.record)
                 run.inside = False
         finally:
