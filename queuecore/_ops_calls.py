@@ -210,8 +210,8 @@ def python(function: Callable[..., Any], outputs: Any = None) -> Stage:
     ----------
     function : callable
         Gets the components as arguments, in their order: arrays, or bytes where a component is one string (an object
-        array of them where it is more). They are its own, to keep or to change. Returns an array or bytes; of several
-        components a tuple or a list of them, or a dict by their names.
+        array of them where it is more). Those that a native step made are its own, to keep or to change. Returns an
+        array or bytes; of several components a tuple or a list of them, or a dict by their names.
     outputs : list of (dtype, shape), or dict of them by name, optional
         What it returns, so that native steps can come after it: booleans, numbers, or bytes of any length; in a shape,
         `None` for a side that may differ, and for a shape of which nothing is known. What it returns is converted as by

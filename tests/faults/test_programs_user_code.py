@@ -238,6 +238,7 @@ def test_a_function_without_memory(path):
 
 def test_nothing_is_left_open(path):
     """After runs that end by the data, by an error and by a stop."""
+    gc.collect()  # errors of other tests, and the frames that they came through
     before = open_descriptors()
     for function, most in ((bytes, None), (lambda value: 1 / (value[0] - 50), 3), (lambda value: 1 / 0, 3)):
         queue = qc.FIFOQueue(-1, [object], [()])
@@ -255,6 +256,6 @@ def test_nothing_is_left_open(path):
         for thread in threads:
             thread.join(PATIENCE)
         del program, queue, coord, threads
-    gc.collect()  # errors, and the frames that they came through
+    gc.collect()
     assert threading.active_count() == 1
     assert open_descriptors() == before

@@ -594,6 +594,15 @@ def test_at_once_it_falls_back_too():
         step(b"bad")
 
 
+def test_a_native_sequence_refuses_a_step_in_python(tmp_path):
+    """Who doesn't know of steps in Python gets an error, and no crash."""
+    from queuecore._core.stages import SequenceStep
+
+    step = fallback(False, in_python).bind([Component(BYTES, ())])
+    with pytest.raises(UnimplementedError, match="because no library for it is found, can't be here"):
+        SequenceStep([step, step])(b"ab")
+
+
 # Compiled functions
 
 P8, PF, PD, PI = (ctypes.POINTER(kind) for kind in (ctypes.c_uint8, ctypes.c_float, ctypes.c_double, ctypes.c_int32))

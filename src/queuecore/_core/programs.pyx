@@ -232,7 +232,8 @@ cdef class NativeProgram:
         if self.bound == NULL:
             raise MemoryError
         for step in steps:
-            self.bound[i].run = step.run
+            if not isinstance(step, PythonStep):
+                self.bound[i].run = step.run
             self.bound[i].params = step.params
             self.bound[i].made = 0 if step.outputs is None else len(step.outputs)
             self.most = max(self.most, self.bound[i].made)

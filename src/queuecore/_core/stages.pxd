@@ -45,8 +45,8 @@ cdef class Step:
     cdef readonly tuple outputs
 
 
-# A step that Python does: `run` is NULL, and who runs steps calls `call` instead, with the GIL. `outputs` is None where nobody knows
-# beforehand what it makes.
+# A step that Python does: who runs steps calls `call`, with the GIL. `run` always fails. `inputs` and `outputs` are None where nobody knows
+# beforehand what they are.
 cdef class PythonStep(Step):
     cdef readonly object call
     cdef readonly str why

@@ -182,9 +182,19 @@ cdef class PythonStep(Step):
         self.outputs = outputs
         self.call = call
         self.why = why
+        self.run = _run_python
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception for who runs it natively."""
+        return _errors.UnimplementedError(f"a step that runs in Python, because {self.why}, can't be here")
 
     def __call__(self, *values, int64_t epoch=0, int64_t element=0):
         return self.call(list(values), epoch, element)
+
+
+cdef int _run_python(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    fault.what = 0
+    return -1
 
 
 def joined(list steps not None):
