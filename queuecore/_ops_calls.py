@@ -11,8 +11,8 @@ import numpy as np
 
 from queuecore._core.calls import MOST_ARGUMENTS, CallStep
 from queuecore._core.stages import PythonStep, Step
+from queuecore._stages import BYTES, MAX_DIMS, Component, Stage
 from queuecore.errors import DtypeError, InvalidArgumentError, PipelineError, QueueCoreError
-from queuecore.ops import _MAX_DIMS, BYTES, Component, Stage
 from queuecore.queues import _Component
 
 __all__ = ["cfunc", "python"]
@@ -189,7 +189,7 @@ def _output(label: str, pair: Any, name: str | None, fixed: bool) -> Component:
     if sides is None and not fixed:
         return Component(dtype, None, name=name)
     shape = (sides,) if hasattr(sides, "__index__") else sides
-    if not isinstance(shape, (list, tuple)) or len(shape) > _MAX_DIMS:
+    if not isinstance(shape, (list, tuple)) or len(shape) > MAX_DIMS:
         _no_shape(label, sides)
     known = [side for side in shape if side is not None]
     if any(isinstance(side, bool) or not hasattr(side, "__index__") or side < 0 for side in known):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import queuecore as qc
 from queuecore.data import ArraySpec, FixedLengthRecordDataset
-from queuecore.data._record import compile_record
+from queuecore._record import compile_record
 
 SCALARS = [
     *(

@@ -9,25 +9,16 @@ from queuecore._core.errors cimport (
     WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED)
 from queuecore._core.inflate cimport (
     ENCODING_NONE, INFLATE_ROOM, INFLATER_BYTES, inflater_begin, inflater_end, inflater_run)
-from queuecore._core.platform cimport Fault, FileStat, iovec, layout_hash, monotonic_ns
-from queuecore._core.runtime cimport stop_requested
-from queuecore._core.sources cimport open_regular, os_code
+from queuecore._core.platform cimport Fault, FileStat, iovec, layout_hash
+from queuecore._core.sources cimport backoff, open_regular, os_code
 
 check_layout(layout_hash())
-
-cdef extern from "time.h" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int nanosleep(const timespec*, timespec*)
 
 cdef enum:
     RAW_BYTES = 96 << 10         # of a compressed file, read at a time
     MEMORY_BYTES = INFLATER_BYTES + RAW_BYTES + INFLATE_ROOM
     AHEAD = INFLATER_BYTES + RAW_BYTES
     PATIENCE = 1000              # tries of a read that says "later"
-    FIRST_WAIT_NS = 10000000
-    LONGEST_WAIT_NS = 100000000
 
 
 cdef void _fault(Fault* fault, int32_t code, int32_t what, int32_t stage, int64_t offset) noexcept nogil:
@@ -63,20 +54,6 @@ cdef bint stream_open(Stream* s, const char* name, int32_t encoding, Fault* faul
         _fault(fault, CODE_UNIMPLEMENTED if what == WHAT_NO_LIBRARY else CODE_EXHAUSTED, what, STAGE_OPEN, -1)
         fault.a = encoding
         return False
-    return True
-
-
-cdef bint _backoff(Stream* s, int32_t tries) noexcept nogil:
-    # Waits before the next try. False: a stop was requested.
-    cdef timespec t
-    cdef int64_t wait = LONGEST_WAIT_NS if tries > 3 else FIRST_WAIT_NS << tries, until = monotonic_ns() + wait
-    while wait > 0:
-        if s.stop != NULL and stop_requested(s.stop):
-            return False
-        t.tv_sec = 0
-        t.tv_nsec = wait if wait < FIRST_WAIT_NS else FIRST_WAIT_NS
-        nanosleep(&t, NULL)
-        wait = until - monotonic_ns()
     return True
 
 
@@ -125,7 +102,7 @@ cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* 
             continue
         _fault(fault, os_code(errno), WHAT_READ, STAGE_READ, s.place)
         fault.err = errno
-        if fault.err == EIO and tries < s.retries and _backoff(s, tries):
+        if fault.err == EIO and tries < s.retries and backoff(tries, s.stop):
             tries += 1
             continue
         if (fault.err == ESTALE or fault.err == ETIMEDOUT) and not s.reopened:
