@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from queuecore._core.csv import CsvFormat
@@ -49,6 +49,8 @@ class BlockSource:
         What is always made of a record.
     num_threads : int or None
         The ``num_parallel_reads`` of the user.
+    pieces : dict
+        Other sizes of what is read at once, for tests.
     """
 
     name: str
@@ -65,6 +67,7 @@ class BlockSource:
     csv: Callable[[int], CsvFormat] | None = None
     first: Stage | None = None
     num_threads: int | None = None
+    pieces: dict[str, int] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
         paths = [self.files[index] for index in range(len(self.files))]
@@ -104,6 +107,7 @@ class BlockSource:
                 "max_record_bytes": self.max_record_bytes,
                 "guess": self.guess,
                 "fixed": self.fixed,
+                **self.pieces,
             },
             "step": made.step,
             "csv": None if self.csv is None else self.csv(self.max_record_bytes),

@@ -22,6 +22,7 @@ from queuecore._core.streams cimport Stream
 cdef enum:
     FRAME_CSV = 5            # besides those of readers.pxd
     BLOCK_BYTES = 256 << 10  # of a piece
+    HEADROOM = 64 << 10      # in front of a piece, for the record that the one before it cut off
     CSV_STRIDE = 32          # rows between two places that are known
 
 cdef enum:
@@ -76,6 +77,7 @@ cdef struct Blocks:
     bint drop_tail
     int64_t max_record_bytes
     const CsvPlan* csv
+    int64_t piece_bytes, headroom  # BLOCK_BYTES, HEADROOM; others in tests
     bint skip_files          # a file that is missing or damaged ends there, and the next one begins
     int64_t passes           # that will be asked for, as far as is known; -1: without end
     Stream stream

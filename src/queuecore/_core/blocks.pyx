@@ -18,8 +18,6 @@ from queuecore._core.tfrecord cimport TFRecordWalk, tfrecord_walk
 check_layout(layout_hash())
 
 cdef enum:
-    HEADROOM = 64 << 10      # in front of a piece, for the record that the one before it cut off
-    MEMORY = HEADROOM + BLOCK_BYTES
     LEAST_TFRECORD = 16
 
 
@@ -124,12 +122,12 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
         s.streaming = True
     else:
         b.nbytes = e.size - s.next.offset
-        b.last = b.nbytes <= BLOCK_BYTES
+        b.last = b.nbytes <= s.piece_bytes
         if b.last:
             _next_file(s)
         else:
-            b.nbytes = BLOCK_BYTES
-            s.next.offset += BLOCK_BYTES
+            b.nbytes = s.piece_bytes
+            s.next.offset += s.piece_bytes
     return b
 
 
@@ -162,7 +160,7 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
         b.fault.offset = b.fault.record = -1
         return False
     while left > 0:
-        part = BLOCK_BYTES if left > BLOCK_BYTES else left
+        part = s.piece_bytes if left > s.piece_bytes else left
         if not stream_read(&s.stream, b.text, part, &got, &b.fault):
             return False
         if got < part:  # it is shorter than it was: the piece will show it
@@ -179,16 +177,16 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
     if b.kind != BLOCK_PIECE:
         return True
     if b.memory == NULL:
-        b.memory = <unsigned char*>buffer_take(MEMORY)
-        b.room = MEMORY
+        b.room = s.headroom + s.piece_bytes
+        b.memory = <unsigned char*>buffer_take(b.room)
         if b.memory == NULL:
-            _no_memory(b, MEMORY)
+            _no_memory(b, b.room)
             return True
-    b.text = b.memory + HEADROOM
+    b.text = b.memory + s.headroom
     if s.encoding:
         if not b.opens or _stream_to(s, b):
-            if stream_read(&s.stream, b.text, BLOCK_BYTES, &got, &b.fault):
-                b.last = got < BLOCK_BYTES
+            if stream_read(&s.stream, b.text, s.piece_bytes, &got, &b.fault):
+                b.last = got < s.piece_bytes
                 b.fault.code = 0
         b.nbytes = got
         if b.last or b.fault.code != 0:
@@ -278,9 +276,9 @@ cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
         b.nbytes += n
         return True
     room = s.need if s.need > 2 * n else 2 * n
-    if s.encoding and room > 2 * (n + BLOCK_BYTES):
-        room = 2 * (n + BLOCK_BYTES)  # nobody knows whether so many will come
-    room += BLOCK_BYTES
+    if s.encoding and room > 2 * (n + s.piece_bytes):
+        room = 2 * (n + s.piece_bytes)  # nobody knows whether so many will come
+    room += s.piece_bytes
     memory = <unsigned char*>buffer_take(room)
     if memory == NULL:
         _no_memory(b, room)
@@ -495,7 +493,7 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
     if spent != NULL:
         blocks_done(s, spent, 1)
     b.left = b.count + carried
-    if b.epoch != s.epoch:
+    if b.epoch != s.epoch or s.fault.code != 0:  # of an earlier scan, or behind the end
         b.left = carried  # blocks_next_to_index lets go of it
         s.ahead -= 1
         if not carried:
@@ -567,7 +565,7 @@ cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
     b.left -= n
     if b.left > 0:
         return
-    if b.room > MEMORY:  # it was made for one long record
+    if b.room > s.headroom + s.piece_bytes:  # it was made for one long record
         _memory_free(b)
     _block_give(s, b)
 

@@ -157,6 +157,9 @@ cdef int64_t _source_end(Order* order, Op* op, int* status) noexcept nogil:
     cdef int64_t end
     if not op.joined:
         if op.pass_ < order.start.pass_:
+            if order.start.pass_good < 0:  # no pass came to its end: a take() always cut it off before
+                status[0] = PULL_WAIT
+                return <int64_t>1 << 60
             status[0] = PULL_END
             return order.start.pass_good
         status[0] = PULL_WAIT

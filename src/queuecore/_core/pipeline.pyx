@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, Blocks, Place, RecordBlock, blocks_claim, blocks_clear, blocks_done, blocks_index, blocks_init, blocks_low,
+    BLOCK_BYTES, FRAME_CSV, HEADROOM, Blocks, Place, RecordBlock, blocks_claim, blocks_clear, blocks_done, blocks_index, blocks_init, blocks_low,
     blocks_next_to_index, blocks_publish, blocks_read, blocks_retire)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
@@ -1276,7 +1276,7 @@ cdef class Stream:
             fd_limit = IDLE_FILES
         if c.blocks:
             plan.layout.record_bytes = plan.layout.hop_bytes = 1
-            self.table = table_new(files.names, BLOCK_BYTES, 0, 0, BLOCK_BYTES, TAIL_STREAM if self.frame.encoding else TAIL_SHORT,
+            self.table = table_new(files.names, self.frame.piece_bytes, 0, 0, self.frame.piece_bytes, TAIL_STREAM if self.frame.encoding else TAIL_SHORT,
                                    <int32_t>fd_limit)
         else:
             self.table = table_new(files.names, record_bytes, header_bytes, footer_bytes, hop_bytes, drop_tail, <int32_t>fd_limit)
@@ -1344,6 +1344,8 @@ cdef class Stream:
             self.frame.header = blocks.get("header", 0)
             self.frame.max_record_bytes = blocks["max_record_bytes"]
             self.frame.csv = plan.maker.csv
+            self.frame.piece_bytes = blocks.get("piece_bytes", BLOCK_BYTES)
+            self.frame.headroom = blocks.get("headroom", HEADROOM)
             self.frame.skip_files = self.skips is not None
             self.frame.record_bytes, self.frame.header_bytes, self.frame.footer_bytes, self.frame.hop_bytes, self.frame.drop_tail = (
                 blocks.get("fixed", (1, 0, 0, 1, False)))

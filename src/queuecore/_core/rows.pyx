@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.blocks cimport CSV_STRIDE, FRAME_CSV, RecordBlock
 from queuecore._core.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvPlan, CsvText, csv_cut, csv_parse
-from queuecore._core.errors cimport CODE_EXHAUSTED, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY
+from queuecore._core.errors cimport CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY
 from queuecore._core.lines cimport lines_kernels, lines_most
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD
@@ -222,7 +222,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
                   Fault* fault) noexcept nogil:
     cdef CsvCursor at = (<const CsvCursor*>b.index)[first // CSV_STRIDE]
     cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
-    cdef bytes_in end = b.text + b.used
+    cdef bytes_in end = b.text + b.nbytes  # what follows a lone CR says whether it ends a row
     cdef CsvBlock block
     cdef CsvText* text
     cdef const Output* out
@@ -254,6 +254,12 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
             block.most = CSV_ROWS
         arena_reset(&s.arena)
         rc = csv_parse(m.csv, places, &block, &at, &s.arena, fault)
+        if rc == 0 and block.rows == 0:  # cutting and parsing don't agree
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_INTERNAL
+            fault.offset = at.offset
+            fault.record = at.row
+            rc = -1
         for i in range(block.rows):
             if not direct:
                 _csv_cells(m, s, i)
@@ -269,8 +275,6 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
                         if not _add(&m.outputs[j], vars, text.data, text.nbytes, slot, row + done + i, fault):
                             return done + i
         done += block.rows
-        if rc == 0 and block.rows == 0:
-            break  # never: they were all found before
     if rc != 0:
         fault.stage = STAGE_READ
     return done
