@@ -546,7 +546,7 @@ def fallback(present, python):
             raise UnimplementedError("no library for it is found")
         return raw().bind(components)
 
-    return Stage("decode_it()", bind, python, (Component(U8, (None,)),))
+    return Stage("decode_it()", bind, python=python, outputs=(Component(U8, (None,)),))
 
 
 def in_python(line):
@@ -601,6 +601,10 @@ def test_a_native_sequence_refuses_a_step_in_python(tmp_path):
     step = fallback(False, in_python).bind([Component(BYTES, ())])
     with pytest.raises(UnimplementedError, match="because no library for it is found, can't be here"):
         SequenceStep([step, step])(b"ab")
+    (tmp_path / "a").write_bytes(b"ab")
+    for stage in (fallback(False, in_python), qc.ops.python(len)):
+        with pytest.raises(UnimplementedError, match="datasets map native stages alone"):
+            qc.data.FixedLengthRecordDataset([tmp_path / "a"], record_bytes=2).map(stage)
 
 
 # Compiled functions
