@@ -118,7 +118,7 @@ def _signature(label: str, function: Any) -> tuple[Any, list[Any], int]:
     if not isinstance(pointer, _FUNCTION):
         raise InvalidArgumentError(f"{label}: expected a numba @cfunc or a ctypes function, got {function!r}")
     kind: Any = type(pointer)
-    arguments = pointer.argtypes or getattr(kind, "_argtypes_", None)
+    arguments = pointer.argtypes
     if not arguments:
         raise InvalidArgumentError(f"{label}: the types of its arguments are not declared (argtypes)")
     if kind._flags_ & _PYTHON_API or any(
