@@ -37,7 +37,8 @@ class ReaderBase:
     Every call may come from any thread. One thread at a time reads; others wait for it, without the GIL, also while it
     waits for its next work unit. The counters don't wait.
 
-    A file that can't be opened or read raises; it is given up then, and the next call goes on with the next one.
+    A file that can't be opened or read raises; it is given up then, and the next call goes on with the next one. After
+    a record whose checksum doesn't match, the next call gives the one after it.
     Readers can't be used in a forked child (`ForkedPipelineError`).
     """
 
@@ -375,6 +376,8 @@ class TFRecordReader(ReaderBase):
     ----------
     options : str or object with ``compression_type``, optional
         ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``, if the files are compressed.
+    resync : bool, default False
+        Whether to look for the next record where a length is damaged, instead of giving up the rest of the file.
     name : str, optional
         Not used.
 
@@ -389,8 +392,11 @@ class TFRecordReader(ReaderBase):
     -----
     The key is ``name:i``, i being the byte at which the record starts, after decompression. A record whose data are
     damaged raises (`ChecksumError`), and the next call goes on after it. Where a length is damaged, or the file ends
-    inside a record (`TruncatedRecordError`), the rest of the file is given up. TensorFlow repeats the error until
-    `reset`, and takes a file that ends inside a length for a whole one.
+    inside a record (`TruncatedRecordError`), the rest of the file is given up, and the next call begins the next one.
+    TensorFlow repeats the error until `reset`, and takes a file that ends inside a length for a whole one.
+
+    With `resync`, the next call goes on at the next 12 bytes that are a length that can be and its checksum. TFRecords
+    inside the data of a damaged record are found too: nothing tells them from others.
 
     Examples
     --------
@@ -403,12 +409,13 @@ class TFRecordReader(ReaderBase):
     b'one'
     """
 
-    def __init__(self, options: Any = None, *, name: str | None = None) -> None:
+    def __init__(self, options: Any = None, *, resync: bool = False, name: str | None = None) -> None:
         del name
         word = compression_of(options)
-        number = encoding_number(word)
+        shown = [repr(word)] * bool(word) + ["resync=True"] * bool(resync)
         super().__init__(
-            NativeReader("tfrecord", encoding=number), f"TFRecordReader({word!r})" if word else "TFRecordReader()"
+            NativeReader("tfrecord", encoding=encoding_number(word), resync=bool(resync)),
+            f"TFRecordReader({', '.join(shown)})",
         )
 
 
