@@ -106,16 +106,23 @@ def write_files(
             left = memoryview(generator.bytes(records * record_bytes))
             while left:
                 left = left[file.write(left) :]
-            os.fsync(file.fileno())
-            if reread:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         names.append(name)
+    if reread:
+        reread_files(names)
+    return names
+
+
+def reread_files(names: Sequence[str]) -> None:
+    """Drop written files from the page cache, and read them once."""
     buffer = bytearray(2**20)
-    for name in names if reread else ():
+    for name in names:
+        with open(name, "rb", buffering=0) as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    for name in names:
         with open(name, "rb", buffering=0) as file:
             while file.readinto(buffer):
                 pass
-    return names
 
 
 def rotate(contenders: Sequence[tuple[str, Callable[[], Any]]], rounds: int) -> dict[str, list[Any]]:

@@ -27,6 +27,7 @@ BENCHMARKS = (
     "bench_queues.py",
     "bench_compressed.py",
     "e2e/bench_fixed.py",
+    "e2e/bench_records.py",
     "e2e/bench_start.py",
     "e2e/bench_epoch_gap.py",
     "e2e/bench_busy_consumer.py",

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from queuecore._core.pipeline import ShuffleCounter, Stream
+from queuecore._quarantine import check_on_error
 from queuecore.data import _state
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Iterator(Stream):
             max_leases=4 if options.max_leases is None else options.max_leases,
             on_hold_raise=options.on_hold == "raise",
             retries=options.retries or 0,
+            skips=check_on_error(options.on_error or "raise", options.max_skips, options.quarantine),
         )
 
     @property
@@ -108,8 +110,9 @@ class Iterator(Stream):
             Among others ``elements`` (delivered), ``records``, ``bytes_read``, ``empty_files`` (files of no bytes),
             ``dropped_tails`` (cut last records left out because of ``tail="drop"``), ``dropped_records`` (complete
             records left out because an error cut a batch short under ``drop_remainder=True``), ``copied_batches``
-            (elements given as copies because too many were held) and ``helped_units`` (pieces of work done by the
-            consumer).
+            (elements given as copies because too many were held), ``helped_units`` (pieces of work done by the
+            consumer), and what ``on_error="skip"`` left out: ``skipped`` (records), ``skipped_files`` and
+            ``skipped_bytes`` (of files, as far as known).
 
         Notes
         -----

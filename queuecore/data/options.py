@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+from queuecore._quarantine import Path, Quarantine
 from queuecore.data._args import check_int
 from queuecore.errors import InvalidArgumentError
 
@@ -40,6 +41,15 @@ class Options:
     max_record_bytes : int, optional
         The longest record that is let through, where records differ in length. Default: 64 MiB for lines and CSV, 1 GiB
         for TFRecords, whose lengths have a checksum.
+    on_error : {"raise", "skip"}, optional
+        What becomes of a record that is damaged or can't be decoded, and of a file that can't be opened or in which no
+        further record can be found: an error in its place (the default), or it is left out. Faults of the machine
+        (failed reads, too many open files, no memory) are always errors.
+    max_skips : int, optional
+        How many records and files an iterator may leave out; the next one is an error in its place. Default: any number.
+    quarantine : path, optional
+        Of a log of what is left out: a JSON object on a line for each, with ``path``, ``offset``, ``record``,
+        ``reason``, ``message``, ``file`` and ``bytes``.
 
     Raises
     ------
@@ -56,7 +66,7 @@ class Options:
     --------
     >>> import queuecore as qc
     >>> qc.data.Options(num_threads=4)
-    Options(num_threads=4, on_hold=None, max_leases=None, retries=None, max_record_bytes=None)
+    Options(num_threads=4)
     """
 
     num_threads: int | None = None
@@ -64,6 +74,9 @@ class Options:
     max_leases: int | None = None
     retries: int | None = None
     max_record_bytes: int | None = None
+    on_error: Literal["raise", "skip"] | None = None
+    max_skips: int | None = None
+    quarantine: Path | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -76,6 +89,14 @@ class Options:
             check_int(self.retries, "retries", 0, _MOST_RETRIES)
         if self.max_record_bytes is not None:
             check_int(self.max_record_bytes, "max_record_bytes", 1, _MOST_RECORD_BYTES)
+        if self.on_error not in (None, "raise", "skip"):
+            raise InvalidArgumentError(f'on_error must be "raise" or "skip", not {self.on_error!r}')
+        Quarantine(self.quarantine, self.max_skips)  # checks both
+
+    def __repr__(self) -> str:
+        """Return what is set."""
+        shown = [f"{field.name}={value!r}" for field in fields(self) if (value := getattr(self, field.name)) is not None]
+        return f"Options({', '.join(shown)})"
 
     def merged(self, later: Options) -> Options:
         """Return these options with everything that `later` sets put in its place."""

@@ -68,6 +68,11 @@ cdef struct RecordBlock:
     int64_t index_bytes
     int64_t left             # records that are neither made nor left out; the carry counts as one
 
+# A file that was given up, and in which pass.
+cdef struct Skipped:
+    int64_t pass_
+    Fault fault
+
 cdef struct Blocks:
     FileTable* table
     StopFlag* stop
@@ -100,8 +105,9 @@ cdef struct Blocks:
     int64_t base             # records of the pass that are published
     int64_t records, nbytes  # published in all
     int64_t ended_passes     # passes before this one are published to their end
+    int64_t total            # records of a pass, those that are bad too; -1: not known yet
     Fault fault              # code 0: none. The source ends with it, after what is published
-    Fault* skipped           # why files were given up
+    Skipped* skipped         # in order
     int64_t skipped_count, skipped_room
     # of who indexes
     RecordBlock* carry       # the last piece of the file: its bytes from `used` on belong to the next record

@@ -5,13 +5,12 @@ from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout
 from queuecore._core.csv cimport CsvBlock, CsvCursor, csv_cut
 from queuecore._core.errors cimport (
-    CODE_CHECKSUM, CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TOO_LARGE,
-    CODE_TRUNCATED, STAGE_READ, WHAT_LINE, WHAT_MEMORY, WHAT_REPLACED, WHAT_TAIL)
+    CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_LINE, WHAT_MEMORY, WHAT_REPLACED, WHAT_TAIL)
 from queuecore._core.lines cimport lines_kernels
 from queuecore._core.platform cimport Fault, FileEntry, StopFlag, iovec, kAcquire, layout_hash
 from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD
 from queuecore._core.sources cimport (
-    READ_NOT_CACHED, READ_OK, FileTable, name_of, read_full, table_fault, table_pin, table_unpin)
+    READ_NOT_CACHED, READ_OK, FileTable, file_skippable, name_of, read_full, table_fault, table_pin, table_unpin)
 from queuecore._core.streams cimport stream_close, stream_open, stream_read
 from queuecore._core.tfrecord cimport TFRecordWalk, tfrecord_walk
 
@@ -29,6 +28,7 @@ cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t most,
     s.next = start[0]
     s.base = start.base
     s.begins = s.opens = True
+    s.total = -1
     s.stream.fd = -1
     s.ignored = -1
 
@@ -428,7 +428,9 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef Fault reading = b.fault
     if b.kind != BLOCK_PIECE:
         return
-    if b.place.file == s.ignored:
+    if b.begins:
+        s.ignored = -1  # it may be the same file, in the next pass
+    elif b.place.file == s.ignored:
         b.fault.code = 0
         return
     if b.begins:
@@ -459,21 +461,16 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
         s.carry = b
 
 
-cdef bint _skippable(const Fault* f) noexcept nogil:
-    # What concerns one file and its content, and not the machine.
-    return (f.code == CODE_CHECKSUM or f.code == CODE_TRUNCATED or f.code == CODE_TOO_LARGE or f.code == CODE_DECOMPRESS
-            or f.code == CODE_SOURCE_CHANGED or f.code == CODE_NOT_FOUND or f.code == CODE_PERMISSION)
-
-
-cdef bint _keep_fault(Blocks* s, const Fault* f) noexcept nogil:
-    cdef Fault* grown
+cdef bint _keep_fault(Blocks* s, const RecordBlock* b) noexcept nogil:
+    cdef Skipped* grown
     if s.skipped_count == s.skipped_room:
-        grown = <Fault*>realloc(s.skipped, (2 * s.skipped_room + 4) * sizeof(Fault))
+        grown = <Skipped*>realloc(s.skipped, (2 * s.skipped_room + 4) * sizeof(Skipped))
         if grown == NULL:
             return False
         s.skipped = grown
         s.skipped_room = 2 * s.skipped_room + 4
-    s.skipped[s.skipped_count] = f[0]
+    s.skipped[s.skipped_count].pass_ = b.pass_
+    s.skipped[s.skipped_count].fault = b.fault
     s.skipped_count += 1
     return True
 
@@ -513,7 +510,7 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
     else:
         s.ahead -= 1
     if b.fault.code != 0:
-        if s.skip_files and _skippable(&b.fault) and _keep_fault(s, &b.fault):
+        if s.skip_files and file_skippable(b.fault.code, b.fault.what, b.fault.err) and _keep_fault(s, b):
             if b.kind == BLOCK_PIECE and not b.last:
                 s.ignored = b.place.file
                 if s.next.file == s.ignored and not s.streaming:
@@ -522,6 +519,7 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
             s.fault = b.fault
             s.scanned = True
     if b.kind == BLOCK_END:
+        s.total = s.base
         s.ended_passes = b.pass_ + 1
         # A pass of nothing would be followed by another one of nothing.
         if (s.passes < 0 or b.pass_ + 1 < s.passes) and s.base > 0 and s.fault.code == 0:

@@ -57,6 +57,10 @@ cdef struct Element:     # runs kept until they are given
     int32_t given        # runs given so far, and records of the next one
     int64_t offset
 
+# A record that is left out.
+cdef struct Missing:
+    int64_t pass_, ordinal
+
 cdef struct Shuffle:
     uint64_t seed_lo, seed_hi
     bint reshuffle
@@ -94,6 +98,8 @@ cdef struct Shuffle:
     Run* survivors       # after a fast-forward: rows of the buffer to load; n holds the id
     int64_t survivors_count, survivors_planned, survivors_loaded
     int64_t survivor_failed_pass, survivor_failed_ordinal  # the first that could not be loaded; pass -1: none
+    const Missing* missing  # the topmost one of records leaves these out, sorted: the order of the others is what it was with them
+    int64_t missing_count
 
 cdef struct Op:
     int32_t kind
@@ -124,10 +130,6 @@ cdef struct Op:
     int64_t given        # records of this pass so far
     bint joined          # begun in its middle: what lies before has been played, on numbers alone
 
-# A record that is left out.
-cdef struct Missing:
-    int64_t pass_, ordinal
-
 # Where a source begins whose records before that are never read again. `good` counts those without the missing ones.
 cdef struct Start:
     int64_t pass_
@@ -143,7 +145,8 @@ cdef struct Order:
     FileTable* table
     Blocks* blocks       # or NULL: records have known places
     Start start
-    const Missing* missing  # sorted
+    bint skip_files      # a file with a fault just ends there
+    const Missing* missing  # sorted; the source leaves these out, where no shuffle of records does
     int64_t missing_count
     int64_t missing_at   # those before it lie behind the source
     int64_t pass_good    # records of a whole pass that were given; -1: not known yet
@@ -162,7 +165,7 @@ cdef struct OpSpec:
 
 # specs[0] is the operator on the source. store_ahead > 0: a stored shuffle may be used, reading that many rows ahead.
 # `missing` must stay.
-cdef Order* order_new(FileTable* table, Blocks* blocks, const Start* start, const Missing* missing, int64_t missing_count,
+cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const Start* start, const Missing* missing, int64_t missing_count,
                       const OpSpec* specs, int32_t count, int64_t store_ahead) noexcept nogil
 cdef void order_free(Order* order) noexcept nogil
 cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil

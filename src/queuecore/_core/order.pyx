@@ -8,7 +8,7 @@ from queuecore._core.blocks cimport (
 from queuecore._core.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER, WHAT_UNEQUAL
 from queuecore._core.platform cimport Fault, FileEntry, kAcquire, layout_hash, map_pages, unmap_pages
 from queuecore._core.random cimport Philox, philox_jump, philox_next, philox_seed
-from queuecore._core.sources cimport FileTable, table_fault
+from queuecore._core.sources cimport FileTable, file_skippable, table_fault
 
 check_layout(layout_hash())
 
@@ -177,7 +177,8 @@ cdef int64_t _source_end(Order* order, Op* op, int* status) noexcept nogil:
     else:
         known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
         while op.scanned < known and op.bad_file < 0:
-            if t.entries[op.scanned].code != 0:
+            e = &t.entries[op.scanned]
+            if e.code != 0 and not (order.skip_files and file_skippable(e.code, e.what, e.err)):
                 op.bad_file = op.scanned
             op.scanned += 1
         if op.bad_file >= 0:
@@ -219,7 +220,7 @@ cdef int _pull_source(Order* order, Op* op, int64_t max_rows, RunList* out) noex
     _source_go(order, op)
     n = _source_end(order, op, &status) - op.position
     if n <= 0:
-        if status == PULL_END:
+        if status == PULL_END and order.blocks == NULL:
             order.pass_good = op.given
         if status == PULL_FAULT:
             if op.cut_pass >= 0 and _behind(op.pass_, op.position, op.cut_pass, op.cut_ordinal):
@@ -521,6 +522,21 @@ cdef int _enter(Order* order, Op* op) noexcept nogil:
     return PULL_OK
 
 
+cdef bint _is_missing(const Shuffle* s, int64_t id) noexcept nogil:
+    cdef int64_t low = 0, high = s.missing_count, middle
+    cdef const Missing* m
+    while low < high:
+        middle = (low + high) // 2
+        m = &s.missing[middle]
+        if m.pass_ == s.passes[id] and m.ordinal == s.ordinals[id]:
+            return True
+        if _behind(s.passes[id], s.ordinals[id], m.pass_, m.ordinal):
+            low = middle + 1
+        else:
+            high = middle
+    return False
+
+
 cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef Shuffle* s = op.shuffle
     cdef int64_t id, given = 0
@@ -534,6 +550,9 @@ cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noe
         if s.count == 0:
             return s.ended if given == 0 else PULL_OK
         id = _ring_draw(s, op.size)
+        if s.missing_count > 0 and _is_missing(s, id):
+            _id_give(s, id)
+            continue
         if s.stored:  # the row stays taken until it is read, or discarded
             _append(out, id, 0, 1, NULL, 0)
         else:
@@ -682,6 +701,8 @@ cdef int64_t _elements(Order* order, Op* op) noexcept nogil:
     if op.kind == OP_REPEAT:
         return -1
     n = _elements(order, op.up)
+    if op.shuffle != NULL and op.shuffle.missing_count > 0:
+        return -1
     if n < 0 or op.shuffle != NULL:
         return n
     if op.kind == OP_TAKE:
@@ -828,7 +849,7 @@ cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead) noexcept nogi
     return s.ordinals != NULL and s.passes != NULL
 
 
-cdef Order* order_new(FileTable* table, Blocks* blocks, const Start* start, const Missing* missing, int64_t missing_count,
+cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const Start* start, const Missing* missing, int64_t missing_count,
                       const OpSpec* specs, int32_t count, int64_t store_ahead) noexcept nogil:
     cdef Order* order = <Order*>calloc(1, sizeof(Order))
     cdef Op* op
@@ -837,6 +858,7 @@ cdef Order* order_new(FileTable* table, Blocks* blocks, const Start* start, cons
         return NULL
     order.table = table
     order.blocks = blocks
+    order.skip_files = skip_files
     order.start = start[0]
     order.pass_good = start.pass_good
     order.missing = missing
@@ -878,6 +900,12 @@ cdef Order* order_new(FileTable* table, Blocks* blocks, const Start* start, cons
                 order.bottom_shuffle = op
         op.gives_ids = op.up.gives_ids or (op.shuffle != NULL and op.shuffle.stored)
     order.top = &order.ops[count]
+    for i in range(count, 0, -1):
+        if order.ops[i].kind == OP_SHUFFLE:
+            order.ops[i].shuffle.missing = missing
+            order.ops[i].shuffle.missing_count = missing_count
+            order.missing_count = 0
+            break
     return order
 
 

@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, HEADROOM, Blocks, Place, RecordBlock, blocks_claim, blocks_clear, blocks_done, blocks_index, blocks_init, blocks_low,
+    BLOCK_BYTES, FRAME_CSV, HEADROOM, Blocks, Place, RecordBlock, Skipped, blocks_claim, blocks_clear, blocks_done, blocks_index, blocks_init, blocks_low,
     blocks_next_to_index, blocks_publish, blocks_read, blocks_retire)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
@@ -37,8 +37,8 @@ from queuecore._core.rows cimport (
     TAKE_LENGTHS, TAKE_STRINGS, Growing, Output, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, scratch_clear, scratch_init)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, name_of, read_full, table_claim, table_close_idle,
-    table_discover, table_drop, table_find, table_new, table_pin, table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, file_skippable, name_of, read_full, table_claim,
+    table_close_idle, table_discover, table_drop, table_fault, table_find, table_new, table_pin, table_unpin)
 from queuecore._core.stages cimport Step
 from queuecore._core.streams cimport stream_close
 from queuecore._core.window cimport (
@@ -963,7 +963,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
         p.blocks[0] = plan.blocks[0]
         blocks_init(p.blocks, table, &p.runner.stop, 2 * c.threads + 4, &p.place, p.start.pass_)
     slots = c.width + c.max_leases + 1
-    p.order = order_new(table, p.blocks, &p.start, p.missing, p.missing_count, p.specs, p.spec_count, c.store_rows)
+    p.order = order_new(table, p.blocks, c.skip_bad, &p.start, p.missing, p.missing_count, p.specs, p.spec_count, c.store_rows)
     well = (p.order != NULL and (p.blocks != NULL or layout_plan(&p.layout)) and window_init(p.window, c.width, p.order.count)
             and slab_init(p.slab, <uint32_t>slots, slot_bytes) and _units_init(p))
     if well and p.maker.run != NULL:
@@ -1087,7 +1087,8 @@ cdef class Stream:
     cdef list levels          # batch sizes, the innermost first
     cdef bint on_hold_raise
     cdef bint warned
-    cdef int64_t files_logged
+    cdef int64_t files_logged # of the pipe's blocks
+    cdef int64_t table_logged # of the table's files
     cdef int state
     cdef object failure
     cdef uint64_t generation
@@ -1111,6 +1112,7 @@ cdef class Stream:
     cdef _Keeper keeper
     cdef list components      # of elements that are made: see __init__
     cdef object assemble
+    cdef object last          # the error of a record that was one too many to be left out
     cdef object skips         # gets the errors of what is left out; None: they are raised
     cdef Blocks frame         # how blocks are framed
     cdef Start mark           # after the last element that was delivered whole, with its place
@@ -1220,6 +1222,10 @@ cdef class Stream:
                 if op[5] is not None:
                     spec.iteration = (<ShuffleCounter?>op[5]).next_iteration
                 self.base[self.shuffles] = spec.iteration
+                if skips is not None and c.batched:
+                    raise _errors.UnimplementedError(
+                        'on_error="skip" with a shuffle of batches: what is left out of one would change others that were given before. '
+                        "Shuffle before the batch")
                 # A stored shuffle needs every row it holds to be given before long, so it is the only one, over records.
                 stored = stored and self.shuffles == 0 and c.batch_rows == 1 and op[1] > 1
                 if stored and (record_bytes >= STORE_RECORD_BYTES or op[1] > STORE_BYTES // ((record_bytes + 63) // 64 * 64)):
@@ -1527,18 +1533,8 @@ cdef class Stream:
         self.cuts[self.cut_count].ordinal = b.fault_ordinal
         self.cuts[self.cut_count].fault = b.fault
         self.cut_count += 1
-        self._note_good()
         self._discard_pipe()
         self._start()
-        return 0
-
-    cdef int _note_good(self) except -1:
-        # How many records a pass gives, once the order knows.
-        cdef Pipe* p = self.pipe
-        if self.plan.config.blocks and p != NULL:
-            turn_take(p.turn)
-            self.mark.pass_good = p.order.pass_good
-            turn_give(p.turn)
         return 0
 
     cdef bint _leave_out(self) except -1:
@@ -1557,7 +1553,6 @@ cdef class Stream:
         n = p.bad_count
         if n == 0:
             return False
-        self._note_good()
         qsort(p.bad, n, sizeof(Bad), _by_missing)
         grown = <Missing*>realloc(self.missing, (self.missing_count + n) * sizeof(Missing))
         if grown == NULL:
@@ -1569,6 +1564,7 @@ cdef class Stream:
             try:
                 self.skips.skip(self._error(&bad.fault))
             except _errors.QueueCoreError as error:
+                self.last = error
                 cuts = <Cut*>realloc(self.cuts, (self.cut_count + 1) * sizeof(Cut))
                 if cuts == NULL:
                     raise MemoryError
@@ -1594,26 +1590,47 @@ cdef class Stream:
         self._start()
         return True
 
-    cdef int _log_files(self, Pipe* p) except -1:
-        # Files that were given up.
+    cdef int _log_files(self, Pipe* p, bint all_) except -1:
+        # Files that were given up before the place that is delivered.
         cdef Fault f
-        cdef int64_t n
-        if self.skips is None or p.blocks == NULL:
+        cdef Skipped given_up
+        cdef FileEntry* e
+        cdef int64_t n, until
+        if self.skips is None:
             return 0
-        while True:
-            turn_take(p.turn)
-            n = p.blocks.skipped_count - self.files_logged
-            if n > 0:
-                f = p.blocks.skipped[self.files_logged]
-            turn_give(p.turn)
-            if n <= 0:
-                return 0
-            self.files_logged += 1
-            error = self._error(&f)
-            try:
-                self.skips.skip(error)
-            except _errors.QueueCoreError as last:
-                self._fail(last)
+        if p.blocks != NULL:
+            while True:
+                turn_take(p.turn)
+                n = p.blocks.skipped_count - self.files_logged
+                if n > 0:
+                    given_up = p.blocks.skipped[self.files_logged]
+                turn_give(p.turn)
+                if n <= 0 or not (all_ or given_up.pass_ < self.mark.pass_ or (given_up.pass_ == self.mark.pass_
+                                                                               and given_up.fault.file < self.mark_place.file)):
+                    return 0
+                self.files_logged += 1
+                self._log_file(&given_up.fault)
+        until = self.table.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
+        if not all_ and self.mark_pass == 0:
+            until = table_find(self.table, self.mark_end - 1, 0) if self.mark_end > 0 else 0
+        while self.table_logged < until:
+            e = &self.table.entries[self.table_logged]
+            self.table_logged += 1
+            if e.code != 0 and file_skippable(e.code, e.what, e.err):
+                table_fault(self.table, self.table_logged - 1, &f)
+                self._log_file(&f)
+        return 0
+
+    cdef int _log_file(self, const Fault* f) except -1:
+        cdef FileEntry* e = &self.table.entries[f.file]
+        cdef object nbytes = None
+        if e.size >= 0 and f.offset >= 0 and not self.frame.encoding:
+            nbytes = e.size - f.offset
+        try:
+            self.skips.skip(self._error(f), file=True, nbytes=nbytes)
+        except _errors.QueueCoreError as last:
+            self._fail(last)
+        return 0
 
     cdef object _error(self, const Fault* f):
         if f.code == CODE_STEP:
@@ -1649,9 +1666,12 @@ cdef class Stream:
         return 0
 
     cdef int _end(self, Pipe* p) except -1:
-        self._log_files(p)
+        self._log_files(p, p.end_status != PULL_FAULT)  # what lies behind an error was never asked for
         if p.end_status == PULL_FAULT:
-            self._fail(self._error(&p.end_fault))
+            error = self._error(&p.end_fault)
+            if self.last is not None and (self.last.path, self.last.record) == (error.path, error.record):
+                error = self.last  # it says why it was not left out
+            self._fail(error)
         self.state = STATE_ENDED
         runner_stop(p.runner, NULL)
         raise StopIteration
@@ -1715,6 +1735,8 @@ cdef class Stream:
                         "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", RuntimeWarning, 2)
             element = self._whole(arrays) if self.levels else None
         self.records += rows
+        if self.skips is not None:
+            self._log_files(p, False)
         i = 0
         if self.shuffles:
             for i in range(self.shuffles):
@@ -1775,11 +1797,25 @@ cdef class Stream:
 
     cdef void _pass_mark(self):
         # All up to the chunk's end is delivered: a new run begins there.
-        cdef int64_t good = self.mark.pass_good
-        if self.plan.config.blocks:
-            self.mark = self.chunk_mark
-            self.mark.pass_good = good
-            self.mark_place = self.chunk_place
+        cdef int64_t good = self.mark.pass_good, total, left_out, i
+        cdef Missing* m
+        if not self.plan.config.blocks:
+            return
+        if self.chunk_mark.pass_ > self.mark.pass_:
+            # All that is bad in the passes before has been met, unless nobody asked for it.
+            left_out = self.mark.ordinal - self.mark.good
+            for i in range(self.missing_count):
+                m = &self.missing[i]
+                if m.pass_ == self.mark.pass_ and m.ordinal >= self.mark.ordinal:
+                    left_out += 1
+            turn_take(self.pipe.turn)
+            total = self.pipe.blocks.total
+            turn_give(self.pipe.turn)
+            if total >= 0:
+                good = total - left_out
+        self.mark = self.chunk_mark
+        self.mark.pass_good = good
+        self.mark_place = self.chunk_place
 
     cdef int _lead_dims(self, Batch* b, int64_t* dims) except -1:
         # The outermost batch first. An element of elements says how many it has; a short one of records has what there is.
@@ -1935,6 +1971,7 @@ cdef class Stream:
             "helped_units": helped,
             "leases": 0 if p == NULL else p.shared.leases.load(kRelaxed),
             "threads": 0 if p == NULL else p.runner.live.load(kRelaxed),
+            **({"skipped": 0, "skipped_files": 0, "skipped_bytes": 0} if self.skips is None else self.skips.counts()),
         }
 
     def position(self):
@@ -1945,8 +1982,7 @@ cdef class Stream:
             self._refuse()
         cdef list start = None
         if self.plan.config.blocks:
-            self._note_good()
-            start = [self.mark.pass_, self.mark.ordinal, self.mark.good, self.mark.pass_good, self.mark_place.file,
+                start = [self.mark.pass_, self.mark.ordinal, self.mark.good, self.mark.pass_good, self.mark_place.file,
                      self.mark_place.offset, self.mark_place.number, self.mark_place.line, self.mark_place.base]
         if self.delivered > 0 and self.mark_end > 0:
             if self.mark_pass > 0:

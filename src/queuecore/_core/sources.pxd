@@ -84,6 +84,8 @@ cdef class FileList:
 
 # A descriptor of a regular file, with what is known of it, or -1 with the fault. System calls; hold no turn.
 cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil
+# Whether what is wrong with a file may be left to it, and the next one be read: it isn't the machine's fault.
+cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
 # Which error an errno is.
 cdef int32_t os_code(int err) noexcept nogil
 

@@ -1,12 +1,13 @@
 """File source with fixed-length framing."""
-from libc.errno cimport EACCES, EAGAIN, EINTR, EIO, EISDIR, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, errno
+from libc.errno cimport (
+    EACCES, EAGAIN, EINTR, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, errno)
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout, syscalls
 from queuecore._core.errors cimport (
-    CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ,
-    WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL)
+    CODE_CHECKSUM, CODE_DECOMPRESS, CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TOO_LARGE,
+    CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ, WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL)
 from queuecore._core.parking cimport turn_give, turn_take
 from queuecore._core.platform cimport (
     Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash,
@@ -208,6 +209,13 @@ cdef int32_t os_code(int err) noexcept nogil:
     if err == EISDIR:
         return CODE_NOT_A_FILE
     return CODE_UNAVAILABLE
+
+
+cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil:
+    if code == CODE_UNAVAILABLE:
+        return what == WHAT_SPECIAL or err == ELOOP or err == ENAMETOOLONG or err == ENXIO
+    return (code == CODE_CHECKSUM or code == CODE_TRUNCATED or code == CODE_TOO_LARGE or code == CODE_DECOMPRESS
+            or code == CODE_SOURCE_CHANGED or code == CODE_NOT_FOUND or code == CODE_PERMISSION or code == CODE_NOT_A_FILE)
 
 
 cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil:
