@@ -41,8 +41,13 @@ __all__ = [
     "adjust_saturation",
     "cast",
     "compose",
+    "decode_bmp",
     "decode_compressed",
     "decode_csv",
+    "decode_gif",
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
     "decode_raw",
     "on",
     "one_hot",
@@ -895,6 +900,13 @@ def _example_stage(label: str, plan: Plan, batch: bool | None) -> Stage:
 
 
 # Last, because they build upon the above.
+from queuecore._ops_images import (  # noqa: E402
+    decode_bmp,
+    decode_gif,
+    decode_image,
+    decode_jpeg,
+    decode_png,
+)
 from queuecore._ops_numbers import (  # noqa: E402
     cast,
     compose,
