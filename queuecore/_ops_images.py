@@ -127,8 +127,7 @@ class _Decoder:
         if isinstance(strings, np.ndarray):
             flat, shape = strings.reshape(-1).tolist(), strings.shape
         else:
-            flat = [strings[index] for index in range(len(strings))]
-            shape = (len(flat),)
+            flat, shape = strings.to_list(), (len(strings),)
         self._check_dims(shape)
         if not flat:
             return np.empty((*shape, 0, 0, self.channels), self.dtype)
@@ -179,7 +178,7 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
         ) from None
     if decoder.channels not in {_JPEG: (0, 1, 3), _PNG: (0, 1, 3, 4), _GIF: (0, 3)}[kind]:
         raise InvalidArgumentError(
-            f"{decoder.label}: {_SHOWN[kind]} can't be decoded with {decoder.channels} channels"
+            f"{decoder.label}: such a {_SHOWN[kind]} picture can't be decoded with {decoder.channels} channels"
         )
     # The plugins, not Image.open: its own limit on pixels is the process's, and warns.
     plugins = {
@@ -188,7 +187,7 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
         _GIF: GifImagePlugin.GifImageFile,
     }
     try:
-        count = _gif_frames(data) if kind == _GIF else 1
+        count = _gif_frames(decoder.label, data) if kind == _GIF else 1
         if count > 1 and decoder.frames == "one":
             raise DecodeError(f"{decoder.label}: the input is an animated GIF, which decode_gif and decode_image take")
         if decoder.frames == "first":
@@ -224,11 +223,15 @@ def _jpeg(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
     if decoder.jpeg != _PLAIN:
         raise UnimplementedError(f"{decoder.label}: ratio and its like need libjpeg itself. {missing(_JPEG)}")
     channels = decoder.channels or (1 if picture.mode == "L" else 3)
+    if picture.mode == "CMYK":
+        if channels == 1:
+            raise InvalidArgumentError(f"{decoder.label}: such a JPEG picture can't be decoded with 1 channels")
+        # Pillow gives the complement of what is stored, always; Adobe's programs have stored it.
+        inks = np.asarray(picture).astype(np.uint16)
+        inks = 255 - inks if "adobe" in picture.info else inks
+        return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)
     if channels == 1:
         picture.draft("L", None)
-    if picture.mode == "CMYK" and channels == 3:
-        inks = 255 - np.asarray(picture).astype(np.uint16)
-        return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)
     return np.asarray(picture.convert("L" if channels == 1 else "RGB")).reshape(*picture.size[::-1], channels)
 
 
@@ -266,7 +269,7 @@ def _gif(picture: Any, count: int) -> np.ndarray:
     return np.stack(frames)
 
 
-def _gif_frames(data: bytes) -> int:
+def _gif_frames(label: str, data: bytes) -> int:
     """Return the number of frames, of a GIF that is whole."""
 
     def table(at: int) -> int:
@@ -282,14 +285,14 @@ def _gif_frames(data: bytes) -> int:
             elif data[at] == 0x21:
                 at += 2
             else:
-                raise DecodeError(f"the GIF picture is damaged: an unknown block at byte {at}")
+                raise DecodeError(f"{label}: the GIF picture is damaged: an unknown block at byte {at}")
             while data[at]:
                 at += 1 + data[at]
             at += 1
     except IndexError:
-        raise DecodeError("the GIF picture is cut: it ends too early") from None
+        raise DecodeError(f"{label}: the GIF picture is cut: it ends too early") from None
     if not count:
-        raise DecodeError("the GIF picture has no frame")
+        raise DecodeError(f"{label}: the GIF picture has no frame")
     return count
 
 

@@ -140,10 +140,13 @@ def samples() -> dict[str, bytes]:
         "bmp-grey": saved(grey, "BMP"),
         "bmp-alpha": saved(alpha, "BMP"),
         "gif": saved(picture, "GIF"),
-        "gif-frames": saved(turned[0], "GIF", save_all=True, append_images=turned[1:]),
+        "gif-frames": saved(picture, "GIF", save_all=True, append_images=turned),
         "gif-part": saved(picture, "GIF", save_all=True, append_images=[Image.fromarray(part)]),
         "gif-transparent": saved(np.where(np.arange(4) == 3, 255 * (alpha[..., :1] > 99), alpha).astype("u1"), "GIF"),
     }
+    # Without what Adobe's programs write, it isn't the complement of the inks.
+    adobe = found["jpeg-cmyk"].index(b"\xff\xee")
+    found["jpeg-inks"] = found["jpeg-cmyk"][:adobe] + found["jpeg-cmyk"][adobe + 16 :]
     return found | {f"png-{name}": data for name, (data, *_) in png_kinds().items()}
 
 

@@ -305,11 +305,11 @@ cdef int _open(const PictureParams* own, const unsigned char* data, int64_t nbyt
         p.height = jpeg.own.image_height
         if p.channels == 0:
             p.channels = 1 if jpeg.own.components == 1 else 3
-        if p.channels == 4:
-            return _fault(fault, WHAT_CHANNELS, p.kind)
         jpeg.own.out_colours = kJpegGrey if p.channels == 1 else kJpegRgb
-        if p.channels == 3 and (jpeg.own.file_colours == kJpegCmyk or jpeg.own.file_colours == kJpegYcck):
+        if jpeg.own.file_colours == kJpegCmyk or jpeg.own.file_colours == kJpegYcck:
             jpeg.own.out_colours = kJpegCmyk
+        if p.channels == 4 or p.channels == 1 and jpeg.own.out_colours == kJpegCmyk:
+            return _fault(fault, WHAT_CHANNELS, p.kind)
         jpeg.own.scale_num = 1
         jpeg.own.scale_denom = own.ratio
         jpeg.own.dct_method = own.dct
@@ -447,7 +447,7 @@ cdef class PictureStep(Step):
             return _errors.InvalidArgumentError(
                 f"{which} is of {size} pixels or has other channels than the first: pictures of a batch must be equal in shape")
         if what == WHAT_CHANNELS:
-            return _errors.InvalidArgumentError(f"{which}: {name} can't be decoded with {self.own.channels} channels")
+            return _errors.InvalidArgumentError(f"{which}: such a {name} picture can't be decoded with {self.own.channels} channels")
         if what == WHAT_EMPTY:
             text = "the input is empty"
         elif what == WHAT_UNKNOWN:
