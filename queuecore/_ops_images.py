@@ -1,4 +1,4 @@
-"""Decoding of pictures: by libjpeg and libpng in native code; GIF, and where neither is found anything else, by Pillow."""
+"""Decoding of pictures: by libjpeg and libpng in native code; GIF, and what no library is found for, by Pillow."""
 
 from __future__ import annotations
 
@@ -135,7 +135,8 @@ class _Decoder:
             # Measured first, so that all are decoded to where they stay.
             given = Component(BYTES, shape)
             sides = self._native((), given).measure(flat[0], 0)
-            return self._native((Component(self.dtype, (*shape, *sides)),), given)(strings)[0]
+            batch: np.ndarray = self._native((Component(self.dtype, (*shape, *sides)),), given)(strings)[0]
+            return batch
         made = [self.one(one) for one in flat]
         for index, one in enumerate(made):
             if one.shape != made[0].shape:
@@ -174,14 +175,15 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
         from PIL import GifImagePlugin, JpegImagePlugin, PngImagePlugin
     except ImportError:
         raise UnimplementedError(
-            f"{decoder.label}: neither a library for {_SHOWN[kind]} nor Pillow is found. pip install 'queuecore[images]'"
+            f"{decoder.label}: neither a library for {_SHOWN[kind]} nor Pillow is found. "
+            "pip install 'queuecore[images]'"
         ) from None
     if decoder.channels not in {_JPEG: (0, 1, 3), _PNG: (0, 1, 3, 4), _GIF: (0, 3)}[kind]:
         raise InvalidArgumentError(
             f"{decoder.label}: such a {_SHOWN[kind]} picture can't be decoded with {decoder.channels} channels"
         )
     # The plugins, not Image.open: its own limit on pixels is the process's, and warns.
-    plugins = {
+    plugins: dict[int, Any] = {
         _JPEG: JpegImagePlugin.JpegImageFile,
         _PNG: PngImagePlugin.PngImageFile,
         _GIF: GifImagePlugin.GifImageFile,
@@ -489,9 +491,7 @@ def decode_bmp(
     contents: None = None, channels: int = ..., name: str | None = ..., *, max_pixels: int = ...
 ) -> Stage: ...
 @overload
-def decode_bmp(
-    contents: Any, channels: int = ..., name: str | None = ..., *, max_pixels: int = ...
-) -> np.ndarray: ...
+def decode_bmp(contents: Any, channels: int = ..., name: str | None = ..., *, max_pixels: int = ...) -> np.ndarray: ...
 def decode_bmp(
     contents: Any = None, channels: int = 0, name: str | None = None, *, max_pixels: int = _MAX_PIXELS
 ) -> Any:
@@ -527,8 +527,8 @@ def decode_bmp(
 
     Notes
     -----
-    Runs without the GIL. Follows TensorFlow's ``io.decode_bmp``: 8, 24 or 32 bits a pixel; bytes of 8 are greys, whatever
-    the palette says. Compressed ones, which TensorFlow takes for plain ones, are errors.
+    Runs without the GIL. Follows TensorFlow's ``io.decode_bmp``: 8, 24 or 32 bits a pixel; those of 8 are greys,
+    whatever the palette says. Compressed ones, which TensorFlow takes for plain ones, are errors.
 
     Examples
     --------

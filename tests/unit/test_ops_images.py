@@ -310,7 +310,8 @@ def test_no_bytes(value):
 
 
 def test_batches(codec):
-    files = [saved(colours(9, 8, seed), kind) for seed, kind in enumerate(["JPEG", "PNG", "JPEG", "PNG", "BMP", "JPEG"])]
+    kinds = ["JPEG", "PNG", "JPEG", "PNG", "BMP", "JPEG"]
+    files = [saved(colours(9, 8, seed), kind) for seed, kind in enumerate(kinds)]
     alone = [decode_image(data) for data in files]
     np.testing.assert_array_equal(decode_image(files), np.stack(alone))
     array = np.empty((2, 3), object)

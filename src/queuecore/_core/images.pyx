@@ -264,22 +264,23 @@ cdef void _bitmap(const Picture* p, unsigned char* into) noexcept nogil:
     # Bytes of one channel are greys, whatever the palette says; else blue, green, red, and perhaps alpha.
     cdef int64_t x, y
     cdef int32_t size = p.pixel_bytes, channels = p.channels
-    cdef bint grey = size == 1
+    cdef int32_t green = 0 if size == 1 else 1, red = 0 if size == 1 else 2
+    cdef const unsigned char* row
     cdef const unsigned char* pixel
     for y in range(p.height):
-        pixel = p.rows + (y if p.top_down else p.height - 1 - y) * p.row_bytes
-        if grey and channels == 1:
-            memcpy(into, pixel, p.width)
+        row = p.rows + (y if p.top_down else p.height - 1 - y) * p.row_bytes
+        if channels == 1:
+            memcpy(into, row, p.width)
             into += p.width
             continue
         for x in range(p.width):
-            into[0] = pixel[0 if grey else 2]
-            into[1] = pixel[0 if grey else 1]
+            pixel = row + x * size
+            into[0] = pixel[red]
+            into[1] = pixel[green]
             into[2] = pixel[0]
             if channels == 4:
                 into[3] = pixel[3] if size == 4 else 255
             into += channels
-            pixel += size
 
 
 # Reads a header; after it, whatever it returned, _close.

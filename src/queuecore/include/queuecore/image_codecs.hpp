@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdint>
@@ -170,8 +171,7 @@ inline bool png_take(void* library) noexcept {
          image_symbol(library, "png_get_io_ptr", to.png_source_owner) &&
          image_symbol(library, "png_set_read_fn", to.png_set_source) &&
          image_symbol(library, "png_read_info", to.png_read_info) &&
-         image_symbol(library, "png_get_IHDR", to.png_header) &&
-         image_symbol(library, "png_get_valid", to.png_valid) &&
+         image_symbol(library, "png_get_IHDR", to.png_header) && image_symbol(library, "png_get_valid", to.png_valid) &&
          image_symbol(library, "png_set_expand", to.png_expand) &&
          image_symbol(library, "png_set_strip_alpha", to.png_strip_alpha) &&
          image_symbol(library, "png_set_add_alpha", to.png_add_alpha) &&
@@ -215,7 +215,8 @@ inline JpegReader* jpeg_reader(JpegDecompress* own) noexcept { return static_cas
   const char* text = reader->errors.code >= 0 && reader->errors.code <= reader->errors.last_message
                          ? reader->errors.messages[reader->errors.code]
                          : nullptr;
-  reader->outcome = text != nullptr && std::strncmp(text, "Insufficient memory", 19) == 0 ? kImageNoMemory : kImageDamaged;
+  bool memory = text != nullptr && std::strncmp(text, "Insufficient memory", 19) == 0;
+  reader->outcome = memory ? kImageNoMemory : kImageDamaged;
   std::longjmp(reader->jump, 1);
 }
 
@@ -302,10 +303,8 @@ inline int jpeg_picture(JpegReader* reader, unsigned char* into, unsigned height
   while (own->output_scanline < height) {
     unsigned char* target = into + own->output_scanline * row_bytes;
     unsigned char* rows[kJpegRows] = {row};
-    unsigned most = 1;
-    if (!inks) {
-      for (most = 0; most < kJpegRows && own->output_scanline + most < height; most++) rows[most] = target + most * row_bytes;
-    }
+    unsigned most = inks ? 1 : std::min(kJpegRows, height - own->output_scanline);
+    for (unsigned i = 0; !inks && i < most; i++) rows[i] = target + i * row_bytes;
     if (image_codecs.jpeg_read(own, rows, most) == 0) return kImageCut;
     for (unsigned x = 0; inks && x < own->output_width; x++) {
       for (int c = 0; c < 3; c++) {
@@ -336,9 +335,8 @@ struct PngReader {
 
 [[noreturn]] inline void png_failed(void* png, const char* text) {
   PngReader* reader = static_cast<PngReader*>(image_codecs.png_error_owner(png));
-  reader->outcome = reader->cut                                        ? kImageCut
-                    : text != nullptr && std::strstr(text, "memory")   ? kImageNoMemory
-                                                                       : kImageDamaged;
+  bool memory = text != nullptr && std::strstr(text, "memory") != nullptr;
+  reader->outcome = reader->cut ? kImageCut : memory ? kImageNoMemory : kImageDamaged;
   std::longjmp(reader->jump, 1);
 }
 
