@@ -92,7 +92,7 @@ class _Decoder:
         if contents is not None:
             return self._eager(contents)
         options = [f"channels={self.channels}"] * (self.channels != 0 and self.frames != "always")
-        options += [str(self.dtype)] * (self.dtype != np.uint8)
+        options += [f"ratio={self.jpeg[0]}"] * (self.jpeg[0] != 1) + [str(self.dtype)] * (self.dtype != np.uint8)
         text = f"{self.label}({', '.join(options)})"
         for kind in needed:
             if not _has_native(kind):
@@ -104,7 +104,7 @@ class _Decoder:
             if given.shape is not None:
                 self._check_dims(given.shape)
             shape = None if given.shape is None else (*given.shape, None, None, self.channels or None)
-            return self._native((Component(self.dtype, shape),), given)
+            return self._native((Component(self.dtype, shape, name=given.name),), given)
 
         return Stage(text, bind)
 

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.example_messages import example, feature
 from helpers.pictures import BMP, CODECS, GIF, JPEG, PNG, colours, forget, png_kinds, samples, saved, top_down, use
 from PIL import Image
 
@@ -354,7 +355,9 @@ def test_stages_say_what_they_make(codec):
     assert decode_png(channels=3, dtype="u2").bind(given).outputs == (Component(np.dtype("u2"), (None, None, 3)),)
     assert decode_image().bind([Component(BYTES, (None,))]).outputs[0].shape == (None,) * 4
     assert decode_bmp().bind([Component(BYTES, None)]).outputs[0].shape is None
+    assert decode_jpeg().bind([Component(BYTES, (), name="image")]).outputs[0].name == "image"
     assert repr(decode_png(channels=3, dtype="u2")) == "decode_png(channels=3, uint16)"
+    assert repr(decode_jpeg(ratio=2)) == "decode_jpeg(ratio=2)"
     with pytest.raises(qc.errors.InvalidArgumentError, match="one component of bytes"):
         decode_jpeg().bind([Component(np.dtype("u1"), (3,))])
     with pytest.raises(qc.errors.InvalidArgumentError, match="30 dimensions"):
@@ -393,6 +396,29 @@ def test_stage_program(codec, tmp_path):
     got = {row.tobytes() for row in queue}
     coord.join(threads)
     assert got == {qc.ops.resize(one, (8, 8), "nearest").tobytes() for one in pictures.values()}
+
+
+def test_pictures_in_examples(codec, tmp_path):
+    pictures = [colours(12, 10, seed) for seed in range(9)]
+    with qc.writers.TFRecordWriter(tmp_path / "a.tfrecord") as writer:
+        for index, picture in enumerate(pictures):
+            image = feature(saved(picture, "PNG" if index % 2 else "BMP"))
+            writer.write(example(image=image, label=feature(index)))
+    features = {"image": qc.ops.FixedLenFeature((), bytes), "label": qc.ops.FixedLenFeature((), np.int64)}
+    program = qc.StageProgram(
+        qc.TFRecordReader(),
+        [tmp_path / "a.tfrecord"],
+        qc.ops.parse_single_example(features=features),
+        qc.ops.on("image", decode_image(channels=3)),
+    )
+    queue = qc.FIFOQueue(20, [np.uint8, np.int64], [(12, 10, 3), ()], names=["image", "label"])
+    coord = qc.Coordinator()
+    threads = qc.QueueRunner(queue, [program]).create_threads(coord, start=True)
+    got = sorted(queue, key=lambda one: one["label"])
+    coord.join(threads)
+    for index, one in enumerate(got):
+        np.testing.assert_array_equal(one["image"], pictures[index])
+    assert len(got) == 9
 
 
 def test_an_error_of_a_program_names_the_file(codec, tmp_path):
