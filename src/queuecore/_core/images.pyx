@@ -482,10 +482,11 @@ def missing(int kind):
 
 def _jpeg_message(int64_t code):
     # libjpeg's text, without the numbers that would be filled in.
-    cdef JpegReader reader
-    if not jpeg_agree(&reader) or not 0 < code <= reader.errors.last_message or reader.errors.messages[code] == NULL:
+    cdef JpegErrors errors
+    image_codecs.jpeg_std_error(&errors)
+    if not 0 < code <= errors.last_message or errors.messages[code] == NULL:
         return None
-    return _HOLES.sub("..", reader.errors.messages[code].decode("ascii", "replace"))
+    return _HOLES.sub("..", errors.messages[code].decode("ascii", "replace"))
 
 
 cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
