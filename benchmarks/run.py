@@ -26,6 +26,7 @@ BENCHMARKS = (
     "bench_stdqueue.py",
     "bench_queues.py",
     "bench_compressed.py",
+    "bench_images.py",
     "e2e/bench_fixed.py",
     "e2e/bench_records.py",
     "e2e/bench_start.py",

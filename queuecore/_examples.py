@@ -439,7 +439,7 @@ class Plan:
         return made, lengths
 
     def assembled(self, arrays: list[Any], batch: bool) -> dict[Any, Any]:
-        """Return the components by key, of Examples that were parsed one by one: flat columns of a batch are `Ragged`."""
+        """Return the components by key, of Examples parsed one by one: flat columns of a batch are `Ragged`."""
         parts: list[Any] = []
         for column, part in zip(self.columns, arrays, strict=True):
             if not batch or column.form == _FIXED:

@@ -24,6 +24,7 @@ from queuecore._examples import (
     VarLenFeature,
 )
 from queuecore._ops_calls import cfunc, python
+from queuecore._ops_images import decode_bmp, decode_gif, decode_image, decode_jpeg, decode_png
 from queuecore._ops_numbers import (
     cast,
     compose,
@@ -49,7 +50,7 @@ from queuecore._ops_pictures import (
     resize,
 )
 from queuecore._record import RecordPlan, compile_record
-from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure
+from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure, lone_strings, strings_of
 from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged
 
@@ -68,8 +69,13 @@ __all__ = [
     "cast",
     "cfunc",
     "compose",
+    "decode_bmp",
     "decode_compressed",
     "decode_csv",
+    "decode_gif",
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
     "decode_raw",
     "on",
     "one_hot",
@@ -93,36 +99,8 @@ __all__ = [
 ]
 
 
-def _lone_strings(label: str, components: tuple[Component, ...]) -> Component:
-    if len(components) != 1 or components[0].dtype != BYTES:
-        shown = ", ".join(str(one.dtype) for one in components)
-        raise InvalidArgumentError(f"{label}: expected one component of bytes, got {len(components)} ({shown})")
-    return components[0]
-
-
-def _strings(label: str, value: Any) -> bytes | np.ndarray | Ragged:
-    """Return bytes, an object array of them, or a Ragged of bytes."""
-    if isinstance(value, Ragged) and value.is_bytes:
-        return value
-    if isinstance(value, (bytes, bytearray, memoryview, str)):
-        return value.encode() if isinstance(value, str) else bytes(value)
-    try:
-        # Not np.asarray: NumPy's own strings lose the zero bytes at their end.
-        array = value if isinstance(value, np.ndarray) else np.asarray(value, object)
-    except ValueError as error:
-        raise InvalidArgumentError(f"{label}: {error}") from error
-    flat = [one.encode() if isinstance(one, str) else one for one in array.ravel().tolist()]
-    if not all(isinstance(one, bytes) for one in flat):
-        raise DtypeError(f"{label}: expected bytes, or an array or list of them, got {array.dtype} ({value!r:.60})")
-    if not array.ndim:
-        return flat[0]
-    made = np.empty(len(flat), object)
-    made[:] = flat
-    return made.reshape(array.shape)
-
-
 def _eager(label: str, stage: Stage, value: Any) -> list[Any]:
-    strings = _strings(label, value)
+    strings = strings_of(label, value)
     return stage.bind([_component_of(strings)])(strings)
 
 
@@ -234,7 +212,7 @@ def _decode_numbers(dtype: np.dtype[Any], fixed_length: int | None) -> Stage:
         swap = dtype.itemsize // (2 if dtype.kind == "c" else 1)
 
     def bind(components: tuple[Component, ...]) -> Step:
-        given = _lone_strings("decode_raw", components)
+        given = lone_strings("decode_raw", components)
         length = given.nbytes if fixed_length is None else fixed_length
         shape = None
         if given.shape is not None:
@@ -260,7 +238,7 @@ def record_stage(record: RecordPlan, fixed_length: int | None = None, text: str 
     names = dict(_leaf_names(record.template))
 
     def bind(components: tuple[Component, ...]) -> Step:
-        given = _lone_strings("decode_raw", components)
+        given = lone_strings("decode_raw", components)
         if fixed_length is None and given.nbytes not in (None, record.record_bytes):
             raise InvalidArgumentError(
                 f"decode_raw: expected records of {record.record_bytes} bytes, got {given.nbytes} bytes"
@@ -373,7 +351,7 @@ def decode_compressed(
     encoding = encoding_number(compression_type)
 
     def bind(components: tuple[Component, ...]) -> Step:
-        given = _lone_strings("decode_compressed", components)
+        given = lone_strings("decode_compressed", components)
         made = Component(BYTES, given.shape, None if encoding else given.nbytes)
         return InflateStep((given,), (made,), encoding, max_record_bytes)
 
@@ -472,7 +450,7 @@ def decode_csv(
     )
     if records is None:
         return stage
-    strings = _strings("decode_csv", records)
+    strings = strings_of("decode_csv", records)
     step = stage.bind([_component_of(strings)])
     try:
         return step(strings)
@@ -567,7 +545,7 @@ def csv_format(
 
 def _decode_csv(dtypes: Sequence[np.dtype[Any]], csv_format: CsvFormat) -> Stage:
     def bind(components: tuple[Component, ...]) -> Step:
-        given = _lone_strings("decode_csv", components)
+        given = lone_strings("decode_csv", components)
         return CsvStep((given,), tuple(Component(dtype, given.shape) for dtype in dtypes), csv_format)
 
     words = ("bytes" if dtype == BYTES else str(dtype) for dtype in dtypes)
@@ -880,7 +858,7 @@ def _example_step(label: str, plan: Plan, given: Component) -> ExampleStep:
 
 def _example_stage(label: str, plan: Plan, batch: bool | None) -> Stage:
     def bind(components: tuple[Component, ...]) -> Step:
-        given = _lone_strings(label, components)
+        given = lone_strings(label, components)
         if given.shape is None or len(given.shape) > (0 if batch is False else 1):
             expected = "one string" if batch is False else "one string, or a batch of them"
             raise InvalidArgumentError(f"{label}: expected {expected}, got components of shape {given.shape}")

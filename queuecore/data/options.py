@@ -46,7 +46,7 @@ class Options:
         further record can be found: an error in its place (the default), or it is left out. Faults of the machine
         (failed reads, too many open files, no memory) are always errors.
     max_skips : int, optional
-        How many records and files an iterator may leave out; the next one is an error in its place. Default: any number.
+        How many records and files an iterator may leave out; the next one is an error in its place. Default: any.
     quarantine : path, optional
         Of a log of what is left out: a JSON object on a line for each, with ``path``, ``offset``, ``record``,
         ``reason``, ``message``, ``file`` and ``bytes``.
@@ -95,7 +95,9 @@ class Options:
 
     def __repr__(self) -> str:
         """Return what is set."""
-        shown = [f"{field.name}={value!r}" for field in fields(self) if (value := getattr(self, field.name)) is not None]
+        shown = [
+            f"{field.name}={value!r}" for field in fields(self) if (value := getattr(self, field.name)) is not None
+        ]
         return f"Options({', '.join(shown)})"
 
     def merged(self, later: Options) -> Options:

@@ -233,6 +233,50 @@ def compressed() -> dict[str, object]:
     return {name: [count] for name, count in found.items()}
 
 
+def pictures() -> dict[str, object]:
+    """Threads decode pictures, whole ones and damaged ones."""
+    import random
+    import threading
+
+    import numpy as np
+
+    sys.path.append(str(Path(__file__).parents[1]))
+    from helpers.pictures import samples
+
+    from queuecore import errors, ops
+
+    files = {name: data for name, data in samples().items() if not name.startswith("gif")}
+    whole = {name: ops.decode_image(data) for name, data in files.items()}
+    found = {"wrong": [0] * 4, "accepted": [0] * 4, "other": [0] * 4}
+
+    def work(index: int) -> None:
+        state = random.Random(f"{os.environ.get('QUEUECORE_FUZZ_SEED', '1')} {index}")
+        for _ in range(rounds(500)):
+            name = state.choice(list(files))
+            if not np.array_equal(ops.decode_image(files[name]), whole[name]):
+                found["wrong"][index] += 1
+            damaged = bytearray(files[name])
+            if state.random() < 0.2:
+                del damaged[state.randrange(len(damaged)) :]
+            for _ in range(state.choice([1, 2, 8]) if len(damaged) == len(files[name]) else 0):
+                damaged[state.randrange(len(damaged))] = state.randrange(256)
+            try:
+                ops.decode_image(bytes(damaged), max_pixels=1 << 18)
+                found["accepted"][index] += len(damaged) < len(files[name])
+            except (errors.DecodeError, errors.UnimplementedError):
+                pass
+            except Exception as error:
+                print(repr(error), file=sys.stderr)
+                found["other"][index] += 1
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return dict(found)
+
+
 def race() -> dict[str, object]:
     """Plain memory, written by several threads: a data race on purpose."""
     from queuecore._core import _testing
@@ -364,7 +408,7 @@ def programs() -> dict[str, object]:
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
     for job in (
-        *(window, parking, slots, buffers, fifo, values, blocking, queues, stops, compressed),
+        *(window, parking, slots, buffers, fifo, values, blocking, queues, stops, compressed, pictures),
         *(pipeline, early_end, programs, example, race, overflow, shift),
     )
 }

@@ -105,7 +105,11 @@ def found(job: str) -> dict:
 
 @needs_hooks
 @pytest.mark.parametrize(
-    "job", ["window", "parking", "slots", "buffers", "fifo", "values", "blocking", "queues", "stops", "compressed"]
+    "job",
+    [
+        *("window", "parking", "slots", "buffers", "fifo", "values", "blocking", "queues", "stops"),
+        *("compressed", "pictures"),
+    ],
 )
 def test_native_threads(job):
     result = found(job)
@@ -159,7 +163,10 @@ def test_bad_input_and_every_order(tmp_path):
         *("--deselect", "tests/faults/test_process.py::test_fork["),
         *(str(tests / name) for name in ("faults", "unit/test_order.py", "unit/test_record.py")),
         *(str(tests / "unit" / f"test_{name}.py") for name in ("decode_compressed", "crc32c", "tfrecord", "example")),
-        *(str(tests / "unit" / f"test_{name}.py") for name in ("ops_raw", "programs", "readers", "lines")),
+        *(
+            str(tests / "unit" / f"test_{name}.py")
+            for name in ("ops_raw", "ops_images", "programs", "readers", "lines")
+        ),
         *sorted(str(one) for one in tests.glob("unit/test_data*.py")),
     )
 

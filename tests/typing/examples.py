@@ -26,3 +26,8 @@ assert_type(rows[[1, 0]], Ragged)
 assert_type(rows.to_list(), list[Any])
 assert_type(len(rows), int)
 assert_type(Sparse([[0]], [1], [2]).to_dense(), np.ndarray[Any, Any])
+
+assert_type(ops.decode_jpeg(b""), np.ndarray)
+assert_type(ops.decode_image([b""], 3, np.float32), np.ndarray)
+assert_type(ops.decode_png(dtype=np.uint16), ops.Stage)
+assert_type(ops.decode_gif(), ops.Stage)

@@ -1,0 +1,86 @@
+"""JPEG pictures into arrays, beside libjpeg alone: the same calls of the same library, made by a loop without our step.
+
+Both loops are native and live in the core's test hooks (``QUEUECORE_TESTING=1`` builds them). They decode the same
+files in memory, one after the other, each into memory that is used again, with a decoder made for each picture. The
+loop without the step trusts its files: it checks no size and has no way back from an error. A ratio compares two runs
+of the same round.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import harness  # noqa: E402
+
+# Side in pixels: pictures a run. Those of a data set like ImageNet lie between the last two.
+SIDES = {32: 8000, 256: 400, 1024: 24}
+
+
+def files(side: int, count: int) -> list[bytes]:
+    """Return pictures of smooth colours with some noise, of which eight differ."""
+    import numpy as np
+    from PIL import Image
+
+    made = []
+    y, x = np.mgrid[0:side, 0:side] / side
+    for seed in range(8):
+        noise = np.random.default_rng(seed).normal(0, 6, (side, side, 3))
+        waves = np.stack([np.sin(seed + 9 * x), np.cos(7 * y), np.sin(5 * x * y + seed)], -1)
+        file = io.BytesIO()
+        picture = np.clip(128 + 90 * waves + noise, 0, 255).astype(np.uint8)
+        Image.fromarray(picture).save(file, "JPEG", quality=85)
+        made.append(file.getvalue())
+    return [made[index % 8] for index in range(count)]
+
+
+def run(options: harness.Options) -> dict[str, Any]:
+    """Measure pictures of several sizes, after comparing what comes of them."""
+    import numpy as np
+
+    from queuecore import ops
+    from queuecore._core import _testing
+    from queuecore._core.images import library
+
+    if library(1) is None:
+        raise SystemExit("there is no libjpeg here")
+    rounds = 5 if options.quick else 31
+    step = ops.decode_jpeg().bind([ops.Component(np.dtype("S"), ())])
+    contenders: list[tuple[str, Callable[[], float]]] = []
+    sizes = {}
+    for side, count in SIDES.items():
+        inputs = files(side, max(8, count // 20) if options.quick else count)
+        sizes[side] = len(inputs[0])
+        for one in inputs[:8]:
+            ours, alone = (_testing.decode_pictures([one], which)[1] for which in (step, None))
+            if ours != alone or ours != ops.decode_jpeg(one).tobytes():
+                raise AssertionError("the pictures differ")
+
+        def rate(which: Any, inputs: list[bytes] = inputs) -> float:
+            return len(inputs) / _testing.decode_pictures(inputs, which)[0] * 1e9
+
+        contenders.append((f"{side} x {side}: libjpeg alone", lambda rate=rate: rate(None)))
+        contenders.append((f"{side} x {side}: decode_jpeg", lambda rate=rate: rate(step)))
+    raw = harness.rotate(contenders, rounds)
+    findings = [harness.finding(name, "pictures/s", values) for name, values in raw.items()]
+    for side in SIDES:
+        alone, ours = (raw[f"{side} x {side}: {which}"] for which in ("libjpeg alone", "decode_jpeg"))
+        ratios = [one / other for one, other in zip(alone, ours, strict=True)]
+        findings.append(harness.finding(f"{side} x {side}: time", "of libjpeg's own", ratios, at_most=1.05))
+    return harness.report(
+        "images",
+        "JPEG pictures decoded, beside libjpeg alone",
+        findings,
+        raw,
+        parameters={"bytes_by_side": sizes, "pictures": SIDES, "rounds": rounds},
+        notes=[f"libjpeg is {library(1)}"],
+    )
+
+
+if __name__ == "__main__":
+    harness.main(run)
