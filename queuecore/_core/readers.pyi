@@ -13,6 +13,9 @@ class NativeReader:
         footer_bytes: int = 0,
         hop_bytes: int = 0,
         encoding: int = 0,
+        max_record_bytes: int = ...,
+        retries: int = 0,
+        allow_special: bool = False,
     ) -> None: ...
     def read(self, next_name: Callable[[], bytes]) -> tuple[bytes, bytes]: ...
     def read_up_to(

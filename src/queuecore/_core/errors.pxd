@@ -20,6 +20,7 @@ cdef enum:
     CODE_UNIMPLEMENTED = 41
     CODE_CHECKSUM = 45
     CODE_CSV = 50
+    CODE_AGAIN = 220         # of no class: not yet, and nothing is wrong
 
 cdef enum:
     # sentences
@@ -63,6 +64,8 @@ cdef enum:
     WHAT_CSV_QUOTE = 144
     WHAT_CSV_OPEN = 145
     WHAT_CSV_LONG = 146       # b: the limit
+    WHAT_SPECIAL_READER = 220
+    WHAT_WHOLE = 221          # a: the limit; b: the size, or -1
 
 cdef enum:
     STAGE_NONE = 0

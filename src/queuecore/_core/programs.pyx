@@ -9,7 +9,7 @@ from queuecore._core.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.platform cimport Fault, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.queues cimport NativeQueue
 from queuecore._core.readers cimport (
-    READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave, reader_next, reader_open,
+    READER_AGAIN, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave, reader_next, reader_open,
     record_check, record_drop, record_key, record_key_room)
 from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
 from queuecore._core.stages cimport Arena, Cell, StageFn, Step, arena_free, arena_reset, arena_take
@@ -143,6 +143,8 @@ cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) no
             if not run.entered:
                 continue
         rc = reader_next(run.reader, &run.record, &run.fault)
+        if rc == READER_AGAIN:
+            continue
         if rc == READER_WORK:
             rc = _next_unit(run, names, stop)
         else:

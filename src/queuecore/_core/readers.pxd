@@ -24,6 +24,7 @@ cdef enum:
     READER_RECORD = 0
     READER_WORK = 1      # reader_open is next
     READER_FAULT = 2
+    READER_AGAIN = 3     # what it reads from makes it wait; call it again
 
 cdef enum:
     SPARE_BLOCKS = 4
@@ -59,6 +60,9 @@ cdef extern from *:
       int32_t encoding;
       int32_t framing;
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;  // FRAME_LINES: header_bytes are lines
+      int64_t max_record_bytes;
+      int32_t retries;
+      bool special;  // pipes and devices are read too
       Block* name;  // of the work unit in progress; NULL: none
       int64_t name_bytes;
       Block* last;  // of the last one completed, where one unit is one record
@@ -70,6 +74,7 @@ cdef extern from *:
       int64_t skip;     // bytes before the next record
       int64_t number;   // records, or lines, before the next one
       bool ended;       // the stream has no more
+      Fault failed;     // of the last read, after bytes that go first; code 0: none
       // Of everybody
       alignas(kLine) Atomic<int64_t> produced, completed, dropped_tails;
       Atomic<Block*> spare[4];
@@ -101,6 +106,9 @@ cdef extern from *:
         int32_t encoding
         int32_t framing
         int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
+        int64_t max_record_bytes
+        int32_t retries
+        bint special
         Block* name
         int64_t name_bytes
         Block* last
@@ -108,6 +116,7 @@ cdef extern from *:
         Block* block
         int64_t at, filled, offset, scanned, skip, number
         bint ended
+        Fault failed
         Atomic[int64_t] produced, completed, dropped_tails
         Atomic[BlockPtr] spare[4]
 
@@ -118,7 +127,8 @@ cdef inline unsigned char* block_bytes(const Block* block) noexcept nogil:
 # Until `until` (monotonic) at most. False: somebody else has the role.
 cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil
 cdef void reader_leave(Reader* r) noexcept nogil
-# The next record of the work unit in progress, or why not. A unit that fails is given up.
+# The next record of the work unit in progress, or why not. A unit that fails is given up. It comes back every 50 ms from a wait for a
+# pipe, or for another try.
 cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil
 # Begins a work unit; there must be none. False: `fault` says why, and the unit is given up.
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil

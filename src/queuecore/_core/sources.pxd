@@ -73,6 +73,8 @@ cdef class FileList:
 
 # A descriptor of a regular file, with what is known of it, or -1 with the fault. System calls; hold no turn.
 cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil
+# The same of a pipe or device too. Its reads don't wait.
+cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil
 # Which error an errno is.
 cdef int32_t os_code(int err) noexcept nogil
 
