@@ -19,7 +19,6 @@ from queuecore.errors import (
     InvalidArgumentError,
     NotAFileError,
     QueueCoreError,
-    ResourceExhaustedError,
     SourceChangedError,
     TruncatedRecordError,
     UnavailableError,
@@ -36,10 +35,12 @@ _open_lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    # The child's copies are of no use, and the lock may be held by a thread that isn't there.
+    # The child must open its own, and the package counts what its parent has open. The lock may be held by a thread that
+    # isn't there.
     global _open_lock
-    _open.clear()
     _open_lock = threading.Lock()
+    while _open:
+        _open.popitem()[1][0].close()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -211,9 +212,7 @@ class _Database:
     def _share(self, key: tuple[int, int], folder: bool) -> Any:
         with _open_lock:
             if key not in _open:
-                environment = self._lmdb.open(
-                    os.fsdecode(self._name), subdir=folder, readonly=True, lock=False, create=False
-                )
+                environment = self._lmdb.open(self._name, subdir=folder, readonly=True, lock=False, create=False)
                 _open[key] = [environment, 0]
             _open[key][1] += 1
             self._shared = key
@@ -274,14 +273,19 @@ class _Database:
 
     def _lmdb_error(self, error: Any, stage: str) -> QueueCoreError:
         # The package's numbers: an errno, one of its own below 0, or 0 where it has refused by itself.
-        if isinstance(error, self._lmdb.MemoryError):
-            made: type[QueueCoreError] = ResourceExhaustedError
-        elif error.code > 0:
-            return self._os_error(error.code)
-        else:
-            made = DataLossError if error.code < 0 else FailedPreconditionError
-        return made(
-            f"cannot {stage} {os.fsdecode(self._name)!r} (record {self._index}): {error}",
+        number = getattr(error, "code", 0)
+        if number > 0:
+            return self._os_error(number)
+        if "already open" in str(error):
+            return FailedPreconditionError(
+                f"{os.fsdecode(self._name)!r} is open in this process already, outside of queuecore's readers, and LMDB "
+                "can't open it twice. Close it there",
+                path=self._name,
+                stage=stage,
+            )
+        return DataLossError(
+            f"{os.fsdecode(self._name)!r} is damaged, or no LMDB environment (record {self._index}): "
+            f"{str(error).rpartition(': ')[2]}",
             path=self._name,
             record=self._index,
             stage=stage,

@@ -62,8 +62,8 @@ cdef str _sentence(const Fault* f, str name):
     if f.what == WHAT_SPECIAL_READER:
         return f"{name} is not a regular file but a pipe, socket or device. Pass allow_special=True to read a pipe or device to its end"
     if f.what == WHAT_WHOLE:
-        size = "more than the" if f.b < 0 else f"{f.b} bytes, and more than the"
-        return f"{name} has {size} {f.a} bytes that a file may have here. Raise max_record_bytes if it is to be read"
+        size = "" if f.b < 0 else f"{f.b} bytes, "
+        return f"{name} has {size}more than the limit of {f.a}. Raise max_record_bytes if files are as long as that"
     if f.what == WHAT_TAIL:
         return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are there. "
                 "Complete the file, or pass tail='drop' to leave such a rest out")
