@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import threading
@@ -17,7 +18,6 @@ from queuecore.errors import (
     FailedPreconditionError,
     ForkedPipelineError,
     InvalidArgumentError,
-    NotAFileError,
     QueueCoreError,
     SourceChangedError,
     TruncatedRecordError,
@@ -192,7 +192,7 @@ class _Database:
         self._fd = os.open(data, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(self._fd)
         if stat.S_ISDIR(status.st_mode):
-            raise NotAFileError(f"{os.fsdecode(data)!r} is a directory, not a database", path=self._name, stage="open")
+            raise self._os_error(errno.EISDIR)
         if not stat.S_ISREG(status.st_mode):
             raise UnavailableError(f"{shown!r} is a pipe, socket or device, not a database", path=self._name, stage="open")
         if status.st_size == 0:
@@ -222,16 +222,28 @@ class _Database:
         """Return a key and a value; None at the end."""
         if self._shared is None:
             return None
-        if os.fstat(self._fd).st_size < self._least_bytes:
-            raise self._changed("was shortened")
+        # Before: LMDB ends the process where it finds pages that are others by now. After: what was copied was sound.
+        self._check_unchanged(_open[self._shared][0])
         try:
             record = next(self._records, None)
-            if _open[self._shared][0].info()["last_txnid"] != self._transaction.id():
-                raise self._changed("was written to")
         except self._lmdb.Error as error:
             raise self._lmdb_error(error, "read") from error
+        self._check_unchanged(_open[self._shared][0])
         self._index += 1
         return record
+
+    def _check_unchanged(self, environment: Any) -> None:
+        how = "was shortened"
+        if os.fstat(self._fd).st_size >= self._least_bytes:
+            if environment.info()["last_txnid"] == self._transaction.id():
+                return
+            how = "was written to"
+        raise SourceChangedError(
+            f"{os.fsdecode(self._name)!r} {how} while it was being read (record {self._index})",
+            path=self._name,
+            record=self._index,
+            stage="read",
+        )
 
     def close(self) -> None:
         """Give back what was opened. Twice is no error."""
@@ -254,14 +266,6 @@ class _Database:
 
     def __del__(self) -> None:
         self.close()
-
-    def _changed(self, how: str) -> QueueCoreError:
-        return SourceChangedError(
-            f"{os.fsdecode(self._name)!r} {how} while it was being read (record {self._index})",
-            path=self._name,
-            record=self._index,
-            stage="read",
-        )
 
     def _os_error(self, number: int) -> QueueCoreError:
         return _os_error_class(number)(
