@@ -35,8 +35,8 @@ _open_lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    # The child must open its own, and the package counts what its parent has open. The lock may be held by a thread that
-    # isn't there.
+    # The child must open its own, and the package counts what its parent has open. The lock may be held by a thread
+    # that isn't there.
     global _open_lock
     _open_lock = threading.Lock()
     while _open:
@@ -62,7 +62,7 @@ class LmdbRecords:
             raise UnimplementedError(
                 "LMDBReader needs the lmdb package, which isn't here: pip install 'queuecore[lmdb]'"
             ) from error
-        self._lmdb = lmdb
+        self._lmdb: Any = lmdb
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._owner = 0
@@ -154,9 +154,9 @@ def _joined(parts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 class _Database:
     """The unnamed database of one environment, as it was when it was opened.
 
-    Nothing is locked, as in TensorFlow, so that read-only folders do. What a writer's first transaction changes is not
-    what ours sees; only from the second one on are its pages in danger. So a record is sound if no transaction was
-    committed until it was copied.
+    Nothing is locked, as in TensorFlow, so that read-only folders do. A writer that knows of no reader keeps the pages
+    of ours for two transactions more, and writes to them in the third. So a record is sound if none was committed until
+    it was copied.
     """
 
     def __init__(self, lmdb: Any, name: bytes) -> None:
@@ -194,7 +194,9 @@ class _Database:
         if stat.S_ISDIR(status.st_mode):
             raise self._os_error(errno.EISDIR)
         if not stat.S_ISREG(status.st_mode):
-            raise UnavailableError(f"{shown!r} is a pipe, socket or device, not a database", path=self._name, stage="open")
+            raise UnavailableError(
+                f"{shown!r} is a pipe, socket or device, not a database", path=self._name, stage="open"
+            )
         if status.st_size == 0:
             return
         environment = self._share((status.st_dev, status.st_ino), folder)
@@ -282,8 +284,8 @@ class _Database:
             return self._os_error(number)
         if "already open" in str(error):
             return FailedPreconditionError(
-                f"{os.fsdecode(self._name)!r} is open in this process already, outside of queuecore's readers, and LMDB "
-                "can't open it twice. Close it there",
+                f"{os.fsdecode(self._name)!r} is open in this process already, outside of queuecore's readers, and "
+                "LMDB can't open it twice. Close it there",
                 path=self._name,
                 stage=stage,
             )

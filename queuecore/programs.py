@@ -26,8 +26,8 @@ class StageProgram:
     Parameters
     ----------
     reader : ReaderBase
-        Gives the records: any but an `LMDBReader`. Threads that share it take their records in turn, from one file at a time; for several files
-        at once give each program a reader of its own.
+        Gives the records: any but an `LMDBReader`. Threads that share it take their records in turn, from one file at a
+        time; for several files at once give each program a reader of its own.
     work : QueueBase or iterable
         Names of files, as in ``reader.read``. Programs that share a reader must name the same `work`.
     *ops : Stage
@@ -70,8 +70,8 @@ class StageProgram:
         native = reader._native
         if not isinstance(native, NativeReader):
             raise InvalidArgumentError(
-                f"{reader!r} needs Python for each record, so no native program can read from it. Enqueue what it reads "
-                "in a Python op of the QueueRunner, or write the records to TFRecord files first"
+                f"{reader!r} needs Python for each record, so no native program can read from it. Enqueue what it "
+                "reads in a Python op of the QueueRunner, or write the records to TFRecord files first"
             )
         if isinstance(work, QueueBase):
             _check_names_queue(work)

@@ -309,8 +309,8 @@ class FixedLengthRecordReader(ReaderBase):
     encoding : str, optional
         How files are compressed: ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``. All lengths are those of the decompressed bytes.
     retries : int, default 0
-        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on up to 100 ms
-        each. Ctrl-C, or a program's stop, ends the wait.
+        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
+        most. Ctrl-C, or a program's stop, ends the wait.
     allow_special : bool, default False
         Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
         Otherwise they are refused (`UnavailableError`) without waiting for anybody.
@@ -387,8 +387,8 @@ class TextLineReader(ReaderBase):
         How long a line may be, without its end. What is longer is refused (`RecordTooLargeError`), and no more of it
         than that is ever in memory.
     retries : int, default 0
-        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on up to 100 ms
-        each. Ctrl-C, or a program's stop, ends the wait.
+        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
+        most. Ctrl-C, or a program's stop, ends the wait.
     allow_special : bool, default False
         Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
         Otherwise they are refused (`UnavailableError`) without waiting for anybody.
@@ -441,8 +441,8 @@ class TFRecordReader(ReaderBase):
         How long a record may be. A length has a checksum of its own, so one beyond that is rather a long record than
         damage: `RecordTooLargeError`, and the rest of the file is given up. Nothing is allocated for it.
     retries : int, default 0
-        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on up to 100 ms
-        each. Ctrl-C, or a program's stop, ends the wait.
+        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
+        most. Ctrl-C, or a program's stop, ends the wait.
     allow_special : bool, default False
         Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
         Otherwise they are refused (`UnavailableError`) without waiting for anybody.
@@ -511,8 +511,8 @@ class WholeFileReader(ReaderBase):
         there is no limit: a file has the size that whoever names it knows. A device may have no end, so give one with
         `allow_special`.
     retries : int, default 0
-        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on up to 100 ms
-        each. Ctrl-C, or a program's stop, ends the wait.
+        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
+        most. Ctrl-C, or a program's stop, ends the wait.
     allow_special : bool, default False
         Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
         Otherwise they are refused (`UnavailableError`) without waiting for anybody.

@@ -9,6 +9,7 @@ import resource
 import socket
 import threading
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from helpers.tfrecords import header, stream
 
 import queuecore as qc
 from queuecore.errors import (
+    ChecksumError,
+    DecompressError,
     InvalidArgumentError,
     NotAFileError,
     NotFoundError,
@@ -132,7 +135,7 @@ def large(tmp_path, name="large"):
 def test_the_file_is_what_it_was_when_it_was_opened(tmp_path, way):
     path, values = large(tmp_path)
     reader, work = qc.FixedLengthRecordReader(1000), [path]
-    first = reader.read(work)[1]
+    assert reader.read(work)[1] == values[0]
     if way in ("appended to", "both"):
         with path.open("ab") as file:
             file.write(bytes(100_000))
@@ -744,7 +747,10 @@ def test_no_more_of_a_line_than_its_limit_is_in_memory(tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"retries": -1}, {"retries": 1.5}, {"max_record_bytes": -1}, {"max_record_bytes": 1 << 62}, {"max_record_bytes": "1"}],
+    [
+        *({"retries": -1}, {"retries": 1.5}),
+        *({"max_record_bytes": -1}, {"max_record_bytes": 1 << 62}, {"max_record_bytes": "1"}),
+    ],
 )
 @pytest.mark.parametrize("make", [qc.TextLineReader, qc.TFRecordReader, qc.WholeFileReader])
 def test_options_that_can_not_be(make, options):
@@ -788,3 +794,84 @@ def test_reads_that_fail_at_any_place_of_many_files(tmp_path, hooks):
         assert sorted(got[0] + got[1]) == sorted(values)
         if nth > hooks.read_count():
             break
+
+
+# Rows 3, 22, 23, 25 and 26: damage, seen by a reader
+
+
+def flipped(data, bit):
+    data = bytearray(data)
+    data[bit // 8] ^= 1 << bit % 8
+    return bytes(data)
+
+
+def test_each_bit_of_a_record(tmp_path):
+    """Damage to the data costs that record; damage to its length costs what comes after it in that file."""
+    records = [b"first", b"one", b"last"]
+    data, start = stream(records), len(stream(records[:1]))
+    good = tmp_path / "good"
+    good.write_bytes(stream([b"next file"]))
+    for bit in range(8 * start, 8 * (start + 16 + 3)):
+        path = tmp_path / "bad"
+        path.write_bytes(flipped(data, bit))
+        reader = qc.TFRecordReader()
+        got, (error,) = drain(reader, [path, good])
+        in_length = bit < 8 * (start + 12)
+        assert type(error) is ChecksumError and ("length" in str(error)) == in_length
+        assert (error.path, error.offset, error.record, error.stage) == (str(path), start, 1, "read")
+        assert got == [b"first", *([] if in_length else [b"last"]), b"next file"]
+        assert reader.num_work_units_completed() == (1 if in_length else 2)
+
+
+@pytest.mark.parametrize("encoding", ["GZIP", "ZLIB"])
+@pytest.mark.parametrize("way", ["cut", "checksum", "block", "trailing"])
+def test_damaged_compression(tmp_path, encoding, way):
+    content = np.random.default_rng(0).bytes(40_000) * 2
+    data = bytearray(gzip.compress(content) if encoding == "GZIP" else zlib.compress(content))
+    if way == "cut":
+        del data[len(data) // 2 :]
+    elif way == "checksum":
+        data[-1] ^= 1
+    elif way == "block":
+        data[len(data) // 2 : len(data) // 2 + 100] = b"\xff" * 100
+    else:
+        data += b"garbage"
+    bad, good = tmp_path / "bad", tmp_path / "good"
+    bad.write_bytes(data)
+    good.write_bytes(gzip.compress(b"x" * 100) if encoding == "GZIP" else zlib.compress(b"x" * 100))
+    got, (error,) = drain(qc.FixedLengthRecordReader(100, encoding=encoding), [bad, good])
+    assert type(error) is DecompressError
+    assert error.path == str(bad) and 0 < error.offset <= len(data)
+    values = [content[at : at + 100] for at in range(0, len(content), 100)]
+    assert got.pop() == b"x" * 100
+    if way == "block":  # what is made of it before it shows may be anything
+        assert got[:100] == values[:100]
+    else:
+        assert got == values[: len(got)]
+        assert len(got) >= {"cut": 150}.get(way, len(values))
+
+
+def test_members_and_zeros(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(gzip.compress(stream([b"one"])[:10]) + gzip.compress(stream([b"one"])[10:]) + bytes(1000))
+    assert drain(qc.TFRecordReader("GZIP"), [path]) == ([b"one"], [])
+
+
+def test_a_bomb_is_streamed(tmp_path):
+    """A thousand to one, in a process that may take 24 MiB more than it has."""
+    zeros = gzip.compress(bytes(1 << 20))
+    (tmp_path / "plain").write_bytes(zeros * 200)
+    (tmp_path / "packed").write_bytes(gzip.compress(header(1 << 29)) + zeros * 200)
+    (tmp_path / "packed.good").write_bytes(gzip.compress(stream([b"x"])))
+    (tmp_path / "long").write_bytes(stream([b"x"]))
+    code = f"""{FENCED}
+    reader, names, count = qc.FixedLengthRecordReader(1 << 16, encoding="GZIP"), [plain], 0
+    while True:
+        try:
+            count += len(reader.read_up_to(names, 10)[1])
+        except OutOfRangeError:
+            break
+    print(count, outcome(qc.TFRecordReader("GZIP", max_record_bytes=1 << 20), packed))
+    """
+    child = run_python(code, tmp_path / "plain", tmp_path / "packed", tmp_path / "long")
+    assert (child.stdout, child.stderr) == ("3200 RecordTooLargeError\n", "")

@@ -81,7 +81,8 @@ def test_no_loop_of_some_processors_only():
 def test_in_chains_and_shapes():
     values = np.arange(24, dtype=np.float32).reshape(2, 3, 4).astype(BF16)
     stage = qc.ops.compose(
-        qc.ops.cast(dtype=np.float32), qc.ops.scale(a=0.5, b=1), qc.ops.transpose(perm=(2, 0, 1)), qc.ops.cast(dtype=BF16)
+        *(qc.ops.cast(dtype=np.float32), qc.ops.scale(a=0.5, b=1)),
+        *(qc.ops.transpose(perm=(2, 0, 1)), qc.ops.cast(dtype=BF16)),
     )
     got = stage.bind([Component(BF16, (2, 3, 4))])(values)[0]
     expected = (values.astype(np.float32) * 0.5 + 1).transpose(2, 0, 1).astype(BF16)

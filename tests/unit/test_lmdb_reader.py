@@ -46,10 +46,10 @@ def some_records(count, seed=0):
 
 
 def write(path, records, **options):
-    with lmdb.open(os.fsencode(path), map_size=1 << 28, **options) as environment:
-        with environment.begin(write=True) as transaction:
-            for key, value in records.items():
-                transaction.put(key, value)
+    environment = lmdb.open(os.fsencode(path), map_size=1 << 28, **options)
+    with environment, environment.begin(write=True) as transaction:
+        for key, value in records.items():
+            transaction.put(key, value)
     return sorted(records.items())
 
 
@@ -84,10 +84,10 @@ def test_a_file_without_a_folder(tmp_path):
 
 
 def test_only_the_unnamed_database_is_read(tmp_path):
-    with lmdb.open(os.fspath(tmp_path / "a"), max_dbs=2) as environment:
-        with environment.begin(write=True) as transaction:
-            transaction.put(b"own", b"1")
-            transaction.put(b"other", b"2", db=environment.open_db(b"named", transaction))
+    environment = lmdb.open(os.fspath(tmp_path / "a"), max_dbs=2)
+    with environment, environment.begin(write=True) as transaction:
+        transaction.put(b"own", b"1")
+        transaction.put(b"other", b"2", db=environment.open_db(b"named", transaction))
     assert [key for key, _ in drain(qc.LMDBReader(), [tmp_path / "a"])] == [b"named", b"own"]
 
 
@@ -318,9 +318,8 @@ def test_too_many_open_files(tmp_path):
 
 def test_open_elsewhere_in_this_process(tmp_path):
     expected = write(tmp_path / "a", some_records(3))
-    with lmdb.open(os.fspath(tmp_path / "a")):
-        with pytest.raises(FailedPreconditionError, match="Close it there"):
-            qc.LMDBReader().read([tmp_path / "a"])
+    with lmdb.open(os.fspath(tmp_path / "a")), pytest.raises(FailedPreconditionError, match="Close it there"):
+        qc.LMDBReader().read([tmp_path / "a"])
     assert drain(qc.LMDBReader(), [tmp_path / "a"]) == expected
 
 

@@ -5,8 +5,8 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset, strdup
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, syscalls
 from queuecore._core.errors cimport (
-    CODE_AGAIN, CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_UNAVAILABLE, CODE_UNIMPLEMENTED, STAGE_OPEN, STAGE_READ,
-    WHAT_CUT, WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED)
+    CODE_AGAIN, CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_UNIMPLEMENTED, STAGE_OPEN, STAGE_READ, WHAT_CUT,
+    WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED)
 from queuecore._core.inflate cimport (
     ENCODING_NONE, INFLATE_ROOM, INFLATER_BYTES, inflater_begin, inflater_end, inflater_run)
 from queuecore._core.platform cimport Fault, FileStat, iovec, is_regular, layout_hash, monotonic_ns

@@ -184,10 +184,9 @@ inline CastFn cast_fn(int in, int out, bool portable) noexcept {
   (void)portable;
 #endif
   static constexpr CastFn (*from[13])(int) noexcept = {
-      cast_from<Bool>,     cast_from<int8_t>,  cast_from<uint8_t>,  cast_from<int16_t>,
-      cast_from<uint16_t>, cast_from<int32_t>, cast_from<uint32_t>, cast_from<int64_t>,
-      cast_from<uint64_t>, cast_from<Half>,    cast_from<float>,    cast_from<double>,
-      cast_from<Brain>,
+      cast_from<Bool>,    cast_from<int8_t>,   cast_from<uint8_t>, cast_from<int16_t>,  cast_from<uint16_t>,
+      cast_from<int32_t>, cast_from<uint32_t>, cast_from<int64_t>, cast_from<uint64_t>, cast_from<Half>,
+      cast_from<float>,   cast_from<double>,   cast_from<Brain>,
   };
   return from[in](out);
 }
