@@ -28,8 +28,9 @@ def as_dtype(value: Any) -> np.dtype[Any]:
             raise UnimplementedError(
                 "bfloat16 is a dtype of the ml_dtypes package, which isn't here: pip install 'queuecore[bfloat16]'"
             ) from error
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(value)
+        value = ml_dtypes.bfloat16
+    dtype: np.dtype[Any] = np.dtype(value)
+    return dtype
 
 
 def is_bfloat16(dtype: np.dtype[Any]) -> bool:
