@@ -1,5 +1,6 @@
 """Eager readers when files, storage and systems misbehave, row by row, and the options for that."""
 
+import contextlib
 import errno
 import gzip
 import itertools
@@ -632,6 +633,11 @@ def test_a_thread_that_waits_for_a_stuck_reader_is_not_stuck(tmp_path, hooks):
 # Row 24, and limits
 
 
+def write_until_broken(path, content):
+    with contextlib.suppress(BrokenPipeError), open(path, "wb", buffering=0) as file:
+        file.write(content)
+
+
 HUGE = [2**30 + 1, 2**31, 2**32 + 1, 2**63, 2**64 - 1]
 
 FENCED = """
@@ -653,17 +659,22 @@ FENCED = """
 @pytest.mark.parametrize("length", [*HUGE, 2**30, 2**28])
 def test_nothing_is_allocated_for_a_length_that_can_not_be(tmp_path, length):
     """The process could not have it: 24 MiB are all that it may still take."""
-    content = header(length) + bytes(1000)
+    content = header(length) + bytes(1_000_000)  # more than is read at once
     (tmp_path / "plain").write_bytes(content)
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=write_until_broken, args=(tmp_path / "pipe", content))
+    writer.start()
     (tmp_path / "packed").write_bytes(gzip.compress(content))
     (tmp_path / "packed.good").write_bytes(gzip.compress(stream([b"x"])))
     (tmp_path / "long").write_bytes(stream([b"x"]))
     code = f"""{FENCED}
     print(outcome(qc.TFRecordReader(), plain), outcome(qc.TFRecordReader("GZIP"), packed))
+    print(outcome(qc.TFRecordReader(allow_special=True), plain.replace("plain", "pipe")))
     """
     child = run_python(code, tmp_path / "plain", tmp_path / "packed", tmp_path / "long")
+    writer.join(PATIENCE)
     expected = "RecordTooLargeError" if length > 2**30 else "TruncatedRecordError"
-    assert (child.stdout, child.stderr) == (f"{expected} {expected}\n", "")
+    assert (child.stdout, child.stderr) == (f"{expected} {expected}\n{expected}\n", "")
 
 
 def test_the_limit_is_looked_at_before_what_is_left(tmp_path):
@@ -702,6 +713,7 @@ def test_lines_of_the_longest_length(tmp_path, limit, end):
                 reader.read_up_to(work, len(before))
             if extra <= 0:
                 assert reader.read(work)[1] == line
+                assert drain(reader, work) == ([], [])
                 continue
             with pytest.raises(RecordTooLargeError, match="raise|raised") as caught:
                 reader.read(work)

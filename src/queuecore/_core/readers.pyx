@@ -411,7 +411,7 @@ cdef bint _grow(Growing* g, int64_t more) noexcept nogil:
     # Room for so many more.
     cdef void* data
     cdef int64_t room = 2 * g.room
-    if g.n + more <= g.room:
+    if g.room > 0 and g.n + more <= g.room:  # also for nothing: no copy may go nowhere
         return True
     if room < g.n + more:
         room = g.n + more
