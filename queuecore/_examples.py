@@ -7,7 +7,7 @@ at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -437,6 +437,47 @@ class Plan:
                     if number == 1:
                         lengths[key] = needs[0][1] if batch else np.array(len(needs[0][0]), np.int64)
         return made, lengths
+
+    def assembled(self, arrays: list[Any], batch: bool) -> dict[Any, Any]:
+        """Return the components by key, of Examples that were parsed one by one: flat columns of a batch are `Ragged`."""
+        parts: list[Any] = []
+        for column, part in zip(self.columns, arrays, strict=True):
+            if not batch or column.form == _FIXED:
+                parts.append(part)
+            elif column.form == _FLAT:
+                parts += [part.values, part.row_splits]
+            else:
+                parts.append(_padded(part, column))
+        return self.assemble(parts, batch)[0][0]
+
+    def spec(self, fill: Callable[[np.dtype[Any], tuple[Any, ...]], Any]) -> dict[Any, Any]:
+        """Return what `fill` makes of each component's dtype and shape, by key; `None` where sides may differ."""
+        made = {}
+        for key, feature in self.sections[0].items():
+            column = self.columns[self._needs[0][key][0]]
+            shape: tuple[int | None, ...] = column.dims
+            if isinstance(feature, SparseFeature):
+                shape = tuple(self._sizes(key, feature))
+            elif isinstance(feature, RaggedFeature):
+                shape = (None,) * (1 + len(feature.partitions))
+            elif column.form != _FIXED:
+                shape = (None, *shape)
+            made[key] = fill(_DTYPES[column.kind], shape)
+        return made
+
+
+def _padded(rows: Ragged, column: Column) -> Any:
+    longest = _longest(rows.row_splits)
+    if column.kind == _BYTES:
+        fill = column.default[0]
+        lists = [row + [fill] * (longest - len(row)) for row in rows.to_list()]
+        strings = Ragged.from_list([one for row in lists for one in row]) if longest else Ragged.from_list([b""])[:0]
+        return Ragged(strings, np.arange(len(rows) + 1) * longest)
+    outer, place = _places(rows.row_splits)
+    values: Any = rows.values
+    made = np.full((len(rows), longest, *column.dims), column.default, values.dtype)
+    made[outer, place] = values
+    return made
 
 
 def _is_list(value: Any) -> bool:

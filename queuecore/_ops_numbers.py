@@ -12,8 +12,8 @@ import numpy as np
 from queuecore._core.elementwise import MAX_LINKS, ChainStep, OneHotStep, PadStep, SliceStep
 from queuecore._core.stages import PartStep, SequenceStep, Step
 from queuecore._dtypes import as_dtype, is_bfloat16, kind_of
+from queuecore._stages import MAX_DIMS, Component, Stage
 from queuecore.errors import DtypeError, InvalidArgumentError
-from queuecore.ops import _MAX_DIMS, Component, Stage
 
 __all__ = [
     "cast",
@@ -108,8 +108,8 @@ def _wholes(label: str, what: str, value: Any, least: int) -> tuple[int, ...]:
     except TypeError:
         raise InvalidArgumentError(f"{label}: {what} must be a sequence of integers, not {value!r}") from None
     found = tuple(_whole(label, what, number) for number in numbers)
-    if len(found) > _MAX_DIMS:
-        raise InvalidArgumentError(f"{label}: {len(found)} dimensions; at most {_MAX_DIMS} are possible")
+    if len(found) > MAX_DIMS:
+        raise InvalidArgumentError(f"{label}: {len(found)} dimensions; at most {MAX_DIMS} are possible")
     if any(number < least for number in found):
         raise InvalidArgumentError(f"{label}: {what} has a number below {least}: {list(found)}")
     return found
@@ -261,7 +261,8 @@ class _Chain(Stage):
 
     def __init__(self, *links: _Link) -> None:
         self.links = links
-        super().__init__(", ".join(map(str, links)), self._steps)
+        rowwise = all(isinstance(link, (_Cast, _Scale)) for link in links)
+        super().__init__(", ".join(map(str, links)), self._steps, rowwise=rowwise)
 
     def _steps(self, components: tuple[Component, ...]) -> Step:
         chain = _Pass(_lone(str(self.links[0]).partition("(")[0], components))
@@ -281,7 +282,12 @@ class _Composed(Stage):
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = list(stages)
-        super().__init__(f"compose({', '.join(map(repr, stages))})", self._steps)
+        super().__init__(
+            f"compose({', '.join(map(repr, stages))})",
+            self._steps,
+            self.stages[-1].structure,
+            all(stage.rowwise for stage in stages),
+        )
 
     def _steps(self, components: tuple[Component, ...]) -> Step:
         steps: list[Step] = []
@@ -387,7 +393,7 @@ def on(component: str | int, *stages: Stage) -> Stage:
             made = (made[0]._replace(name=names[index]),)
         return PartStep(components, index, step, (*components[:index], *made, *components[index + 1 :]))
 
-    return Stage(f"on({component!r}, {', '.join(map(repr, stages))})", bind)
+    return Stage(f"on({component!r}, {', '.join(map(repr, stages))})", bind, rowwise=stage.rowwise)
 
 
 @overload
@@ -642,7 +648,7 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0) -> Any:
         pairs: list[tuple[int, ...]] = [_wholes("pad", "paddings", pair, 0) for pair in paddings]
     except TypeError:
         pairs = [()]
-    if any(len(pair) != 2 for pair in pairs) or len(pairs) > _MAX_DIMS:
+    if any(len(pair) != 2 for pair in pairs) or len(pairs) > MAX_DIMS:
         raise InvalidArgumentError(f"pad: expected two numbers for each axis as paddings, got {paddings!r}")
     before, after = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
 
@@ -661,8 +667,8 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0) -> Any:
 
 
 def _check_size(label: str, shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> None:
-    if len(shape) > _MAX_DIMS:
-        raise InvalidArgumentError(f"{label}: {len(shape)} dimensions; at most {_MAX_DIMS} are possible")
+    if len(shape) > MAX_DIMS:
+        raise InvalidArgumentError(f"{label}: {len(shape)} dimensions; at most {MAX_DIMS} are possible")
     if math.prod(side for side in shape if side is not None) * dtype.itemsize > _LARGEST:
         raise InvalidArgumentError(f"{label}: an array of shape {_shown(shape)} is too large")
 

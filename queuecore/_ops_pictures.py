@@ -11,8 +11,8 @@ import numpy as np
 from queuecore._core.image_ops import AdjustStep, CropStep, FlipStep, ResizeStep
 from queuecore._core.stages import Step
 from queuecore._ops_numbers import _FLOAT, _check_size, _eager, _lone, _number, _shown, _whole, _wholes
+from queuecore._stages import Component, Stage
 from queuecore.errors import DtypeError, InvalidArgumentError
-from queuecore.ops import Component, Stage
 
 __all__ = [
     "adjust_brightness",

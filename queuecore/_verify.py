@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from queuecore._core.sources import FileList
 from queuecore._core.tfrecord import MAX_RECORD_BYTES, FileBytes, Scan
-from queuecore.data._record import compile_bytes
+from queuecore._record import compile_bytes
 from queuecore.data._source import FixedLengthSource
 from queuecore.errors import QueueCoreError, TruncatedRecordError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -24,7 +24,32 @@ from queuecore._examples import (
     SparseFeature,
     VarLenFeature,
 )
-from queuecore.data._record import compile_record
+from queuecore._ops_numbers import (
+    cast,
+    compose,
+    on,
+    one_hot,
+    pad,
+    reshape,
+    scale,
+    slice,
+    transpose,
+)
+from queuecore._ops_pictures import (
+    adjust_brightness,
+    adjust_contrast,
+    adjust_hue,
+    adjust_saturation,
+    random_brightness,
+    random_contrast,
+    random_crop,
+    random_flip_left_right,
+    random_hue,
+    random_saturation,
+    resize,
+)
+from queuecore._record import RecordPlan, compile_record
+from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure
 from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged
 
@@ -65,58 +90,6 @@ __all__ = [
     "slice",
     "transpose",
 ]
-
-# Any length: NumPy's word for strings of bytes.
-BYTES: np.dtype[Any] = np.dtype("S")
-_MAX_DIMS = 32
-
-
-class Component(NamedTuple):
-    """What is known beforehand of one component of an element.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        In native byte order; ``dtype("S")``, of size 0, for strings of bytes of any length.
-    shape : tuple of int or None, or None
-        `None` in it for a dimension that may differ from element to element; `None`: all of it may.
-    nbytes : int or None
-        Length of each string, if it is always the same.
-    name : str or None
-        Its key, if elements are dicts.
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int | None, ...] | None
-    nbytes: int | None = None
-    name: str | None = None
-
-
-class Stage:
-    """A native step of a `StageProgram`, as an operation returns it that was given no input.
-
-    It knows its options; what components it gets, and so which it gives, shows when it is put into a program.
-    """
-
-    __slots__ = ("_bind", "_text")
-
-    def __init__(self, text: str, bind: Callable[[tuple[Component, ...]], Step]) -> None:
-        self._text = text
-        self._bind = bind
-
-    def __repr__(self) -> str:
-        """Return the operation and what it makes."""
-        return self._text
-
-    def bind(self, components: Sequence[Component]) -> Step:
-        """Return the native step for elements of these components.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If it can't work on such elements.
-        """
-        return self._bind(tuple(components))
 
 
 def _lone_strings(label: str, components: tuple[Component, ...]) -> Component:
@@ -242,15 +215,7 @@ def decode_raw(
         stage = _decode_record(dtype, fixed_length)
         if input_bytes is None:
             return stage
-        record = compile_record(dtype)
-        arrays = _eager("decode_raw", stage, input_bytes)
-
-        def fill(template: Any) -> Any:
-            if isinstance(template, dict):
-                return {key: fill(inner) for key, inner in template.items()}
-            return arrays[template]
-
-        return fill(record.template)
+        return _structured(compile_record(dtype).template, _eager("decode_raw", stage, input_bytes))
     if kind_of(dtype) not in "biufc":
         raise DtypeError(f"decode_raw: expected a dtype of numbers, got {dtype}")
     if dtype.byteorder == "=" and not little_endian:
@@ -334,7 +299,7 @@ def _decode_numbers(dtype: np.dtype[Any], fixed_length: int | None) -> Stage:
         made = Component(dtype.newbyteorder("="), shape)
         return RawStep((given,), (made,), dtype.itemsize, swap, fixed_length or 0, [])
 
-    return Stage(f"decode_raw({dtype})", bind)
+    return Stage(f"decode_raw({dtype})", bind, rowwise=True)
 
 
 def _decode_record(dtype: np.dtype[Any], fixed_length: int | None) -> Stage:
@@ -343,6 +308,11 @@ def _decode_record(dtype: np.dtype[Any], fixed_length: int | None) -> Stage:
         raise InvalidArgumentError(
             f"decode_raw: fixed_length must be {record.record_bytes}, the record's size, not {fixed_length}"
         )
+    return record_stage(record, fixed_length, f"decode_raw({dtype})")
+
+
+def record_stage(record: RecordPlan, fixed_length: int | None = None, text: str = "decode_raw") -> Stage:
+    """Return the stage that cuts records; not for users."""
     names = dict(_leaf_names(record.template))
 
     def bind(components: tuple[Component, ...]) -> Step:
@@ -359,12 +329,22 @@ def _decode_record(dtype: np.dtype[Any], fixed_length: int | None) -> Stage:
         leaves = [leaf.native() for leaf in record.leaves]
         return RawStep((given,), tuple(made), record.record_bytes, 0, fixed_length or 0, leaves)
 
-    return Stage(f"decode_raw({dtype})", bind)
+    def leaves_of(fill: Callable[[np.dtype[Any], tuple[Any, ...]], Any]) -> Any:
+        return _structured(record.template, [fill(leaf.dtype, leaf.shape) for leaf in record.leaves])
+
+    structure = Structure(lambda arrays, _: _structured(record.template, arrays), leaves_of)
+    return Stage(text, bind, structure, True)
+
+
+def _structured(template: Any, arrays: Sequence[Any]) -> Any:
+    if isinstance(template, dict):
+        return {key: _structured(inner, arrays) for key, inner in template.items()}
+    return arrays[template]
 
 
 def _check_dims(shape: tuple[int | None, ...] | None) -> None:
-    if shape is not None and len(shape) > _MAX_DIMS:
-        raise InvalidArgumentError(f"decode_raw: {len(shape)} dimensions; at most {_MAX_DIMS} are possible")
+    if shape is not None and len(shape) > MAX_DIMS:
+        raise InvalidArgumentError(f"decode_raw: {len(shape)} dimensions; at most {MAX_DIMS} are possible")
 
 
 def _leaf_names(template: Any, prefix: str = "") -> Any:
@@ -453,7 +433,7 @@ def decode_compressed(
         made = Component(BYTES, given.shape, None if encoding else given.nbytes)
         return InflateStep((given,), (made,), encoding, max_record_bytes)
 
-    stage = Stage(f"decode_compressed({compression_type or 'plain'})", bind)
+    stage = Stage(f"decode_compressed({compression_type or 'plain'})", bind, rowwise=True)
     return stage if bytes is None else _eager("decode_compressed", stage, bytes)[0]
 
 
@@ -542,11 +522,9 @@ def decode_csv(
     decode_csv(int32, bytes)
     """
     del name
-    if record_defaults is None or len(record_defaults) == 0:
-        raise InvalidArgumentError("decode_csv: record_defaults must have a default for each column")
-    columns = [_csv_default(index, default) for index, default in enumerate(record_defaults)]
+    columns = csv_columns(record_defaults)
     stage = _decode_csv(
-        [dtype for dtype, _ in columns], _csv_format(columns, field_delim, use_quote_delim, na_value, select_cols)
+        [dtype for dtype, _ in columns], csv_format(columns, field_delim, use_quote_delim, na_value, select_cols)
     )
     if records is None:
         return stage
@@ -579,6 +557,8 @@ _MAX_RECORD_BYTES = 64 << 20
 def _csv_default(index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]:
     """Return the dtype of a column, and the bytes of its default; `None`: a value is required."""
     label = f"decode_csv: the default of column {index}"
+    if isinstance(default, (type, np.dtype)):
+        default = np.empty(0, default)
     one = default[0] if isinstance(default, (list, tuple)) and len(default) == 1 else default
     if isinstance(one, (bytes, str)):  # not through NumPy, which takes NUL bytes off their end
         return BYTES, one.encode() if isinstance(one, str) else bytes(one)
@@ -606,7 +586,14 @@ def _csv_default(index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]
     return dtype, None if item is None else np.array(item, dtype).tobytes()
 
 
-def _csv_format(
+def csv_columns(record_defaults: Sequence[Any] | None) -> list[tuple[np.dtype[Any], bytes | None]]:
+    """Return dtype and default, `None` where a value is required, of each column; not for users."""
+    if record_defaults is None or len(record_defaults) == 0:
+        raise InvalidArgumentError("decode_csv: record_defaults must have a default for each column")
+    return [_csv_default(index, default) for index, default in enumerate(record_defaults)]
+
+
+def csv_format(
     columns: Sequence[tuple[np.dtype[Any], bytes | None]],
     field_delim: str | bytes,
     use_quote_delim: bool,
@@ -614,6 +601,7 @@ def _csv_format(
     select_cols: Sequence[int] | None,
     max_record_bytes: int = _MAX_RECORD_BYTES,
 ) -> CsvFormat:
+    """Return the native description of a file or of records; not for users."""
     delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
     if len(delim) != 1:
         raise InvalidArgumentError(f"decode_csv: field_delim must be one byte, not {delim!r}")
@@ -639,7 +627,7 @@ def _decode_csv(dtypes: Sequence[np.dtype[Any]], csv_format: CsvFormat) -> Stage
         return CsvStep((given,), tuple(Component(dtype, given.shape) for dtype in dtypes), csv_format)
 
     words = ("bytes" if dtype == BYTES else str(dtype) for dtype in dtypes)
-    return Stage(f"decode_csv({', '.join(words)})", bind)
+    return Stage(f"decode_csv({', '.join(words)})", bind, rowwise=True)
 
 
 # ---- Examples --------------------------------------------------------------------------------------------------------
@@ -935,7 +923,12 @@ def _example_step(label: str, plan: Plan, given: Component) -> ExampleStep:
     count = shape[0] if shape else None
     sides = {"n": count, "m": None if count is None else count + 1}
     made = [
-        Component(dtype, tuple(sides[side] if isinstance(side, str) else side for side in dims), name=name)
+        Component(
+            dtype,
+            tuple(sides[side] if isinstance(side, str) else side for side in dims),
+            name=name,
+            ragged=not shape and dims[:1] == (None,),
+        )
         for name, dtype, dims in outputs
     ]
     return ExampleStep(label, (given,), tuple(made), columns)
@@ -950,31 +943,5 @@ def _example_stage(label: str, plan: Plan, batch: bool | None) -> Stage:
         return _example_step(label, plan, given)
 
     shown = ", ".join(str(key) for section in plan.sections for key in section)
-    return Stage(f"{label}({shown})", bind)
-
-
-# Last, because they build upon the above.
-from queuecore._ops_numbers import (  # noqa: E402
-    cast,
-    compose,
-    on,
-    one_hot,
-    pad,
-    reshape,
-    scale,
-    slice,
-    transpose,
-)
-from queuecore._ops_pictures import (  # noqa: E402
-    adjust_brightness,
-    adjust_contrast,
-    adjust_hue,
-    adjust_saturation,
-    random_brightness,
-    random_contrast,
-    random_crop,
-    random_flip_left_right,
-    random_hue,
-    random_saturation,
-    resize,
-)
+    structure = None if plan.sequence else Structure(plan.assembled, plan.spec)
+    return Stage(f"{label}({shown})", bind, structure, True)

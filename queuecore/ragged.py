@@ -92,6 +92,18 @@ class Ragged:
         self.row_splits = splits
 
     @classmethod
+    def _of(cls, values: Any, row_splits: np.ndarray[Any, Any]) -> Ragged:
+        # Of splits that are known to fit.
+        made = object.__new__(cls)
+        made.values = values
+        made.row_splits = row_splits
+        return made
+
+    def _copy(self) -> Ragged:
+        values = self.values._copy() if isinstance(self.values, Ragged) else self.values.copy()
+        return Ragged._of(values, self.row_splits.copy())
+
+    @classmethod
     def from_list(cls, rows: Sequence[Any], dtype: Any = None) -> Ragged:
         """Return a `Ragged` of the rows of a list.
 
@@ -247,9 +259,10 @@ class Ragged:
 
     def __repr__(self) -> str:
         """Return the rows, or how many there are."""
+        word = "bytes" if self.dtype.kind == "S" else str(self.dtype)
         if self.nbytes <= 1000:
-            return f"Ragged({self.to_list()!r}, dtype={self.dtype})"
-        return f"Ragged({len(self)} rows, dtype={self.dtype})"
+            return f"Ragged({self.to_list()!r}, dtype={word})"
+        return f"Ragged({len(self)} rows, dtype={word})"
 
 
 class Sparse:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from queuecore._core.tfrecord import frame
-from queuecore.data._record import compile_record
+from queuecore._record import compile_record
 from queuecore.data._source import Filename, expand_filenames
 from queuecore.errors import (
     DtypeError,

@@ -3,17 +3,29 @@
 Start with `FixedLengthRecordDataset`.
 """
 
-from queuecore.data._record import ArraySpec
-from queuecore.data.dataset import INFINITE_CARDINALITY, Dataset, FixedLengthRecordDataset
+from queuecore._record import ArraySpec
+from queuecore.data.dataset import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    CsvDataset,
+    Dataset,
+    FixedLengthRecordDataset,
+    TextLineDataset,
+    TFRecordDataset,
+)
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options
 
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
     "ArraySpec",
+    "CsvDataset",
     "Dataset",
     "FixedLengthRecordDataset",
     "Iterator",
     "Options",
+    "TFRecordDataset",
+    "TextLineDataset",
 ]

@@ -9,8 +9,10 @@ from typing import Any
 
 from queuecore import _seeds
 from queuecore._core.pipeline import ShuffleCounter
+from queuecore._stages import Stage
+from queuecore.data._source import Unknown
 
-__all__ = ["Batch", "Count", "Op", "Prefetch", "Repeat", "Shuffle", "ShuffleSeeds", "Skip", "Take"]
+__all__ = ["Batch", "Count", "Map", "Op", "Prefetch", "Repeat", "Shuffle", "ShuffleSeeds", "Skip", "Take"]
 
 Count = int | float
 """A number of elements: an int, or `math.inf`."""
@@ -89,7 +91,10 @@ class Repeat(Op):
         if self.number == 0:
             return 0
         if self.number < 0:
-            return math.inf if below(1) else 0
+            try:
+                return math.inf if below(1) else 0
+            except Unknown:  # an endless repeat of nothing is rather an oversight
+                return math.inf
         once = below(needed)
         return once if needed is not None and once >= needed else once * self.number
 
@@ -174,6 +179,22 @@ class Prefetch(Op):
 
     def describe(self) -> None:
         return None
+
+    def count(self, needed: int | None, below: Below) -> Count:
+        return below(needed)
+
+
+@dataclass(frozen=True)
+class Map(Op):
+    """A native stage on each element."""
+
+    stage: Stage
+
+    def native(self) -> None:
+        return None
+
+    def describe(self) -> list[Any]:
+        return ["map", repr(self.stage)]
 
     def count(self, needed: int | None, below: Below) -> Count:
         return below(needed)

@@ -12,12 +12,19 @@ from typing import Any
 
 from queuecore import errors
 from queuecore._core.sources import FileList
-from queuecore.data._record import RecordPlan
+from queuecore._record import RecordPlan, compile_bytes
+from queuecore.data._plan import Made, made_by
 from queuecore.errors import InvalidArgumentError
+from queuecore.ops import BYTES, Component, Stage, record_stage
 
-__all__ = ["FixedLengthSource", "expand_filenames"]
+__all__ = ["FixedLengthSource", "Unknown", "expand_filenames"]
 
 _STAGE = "open"
+
+
+class Unknown(Exception):
+    """Nobody knows the number of elements before they are there."""
+
 
 Filename = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -76,6 +83,8 @@ class FixedLengthSource:
         The ``num_parallel_reads`` of the user.
     """
 
+    name = "FixedLengthRecordDataset"
+
     files: FileList
     record: RecordPlan
     header_bytes: int
@@ -130,6 +139,40 @@ class FixedLengthSource:
                 f"{os.fsdecode(path)}: {bad}", path=path, stage=_STAGE, record=good, offset=self.offset(good)
             )
         return good
+
+    def made(self, stages: list[Stage]) -> Made:
+        """Return what stages make of a record."""
+        if not stages:
+            components = [Component(leaf.dtype, leaf.shape) for leaf in self.record.leaves]
+            return made_by(components, self.record.template, [])
+        return made_by([Component(BYTES, (), self.record.record_bytes)], 0, [record_stage(self.record), *stages])
+
+    def native(self, stages: list[Stage]) -> dict[str, Any]:
+        """Return what the native stream takes."""
+        given: dict[str, Any] = {
+            "record_bytes": self.record.record_bytes,
+            "header_bytes": self.header_bytes,
+            "footer_bytes": self.footer_bytes,
+            "hop_bytes": self.hop_bytes,
+            "drop_tail": self.drop_tail,
+            "leaves": [leaf.native() for leaf in self.record.leaves],
+            "template": self.record.template,
+        }
+        if stages:
+            made = self.made(stages)
+            given |= {
+                "leaves": [leaf.native() for leaf in compile_bytes(self.record.record_bytes).leaves],
+                "template": made.template,
+                "step": made.step,
+                "components": made.components,
+                "assemble": made.assemble,
+            }
+        return given
+
+    def limited(self, max_record_bytes: int | None) -> FixedLengthSource:
+        """Return this source: its records have one length."""
+        del max_record_bytes
+        return self
 
     def offset(self, record: int) -> int:
         """Return where a record starts in its file, in bytes."""

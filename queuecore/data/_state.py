@@ -13,7 +13,7 @@ from queuecore.errors import InvalidArgumentError, ResumeMismatchError
 __all__ = ["Position", "pack", "unpack"]
 
 _FORMAT = "queuecore.data.Iterator"
-_VERSION = 1
+_VERSION = 2
 _STAGE = "resume"
 
 
@@ -35,6 +35,10 @@ class Position:
         Digest of their sizes and times.
     seeds : list of tuple of int
         The pair of every shuffle.
+    start : list of int or None
+        Where to begin to read, if records have no known places.
+    missing : list of list of int
+        Pass and number of records that are left out.
     """
 
     elements: int
@@ -43,6 +47,8 @@ class Position:
     files_known: int
     files_digest: int
     seeds: list[tuple[int, int]]
+    start: list[int] | None
+    missing: list[list[int]]
 
 
 def _hex(number: int) -> str:
@@ -84,6 +90,8 @@ def pack(
             "begun": list(at["begun"]),
             "files_known": int(at["files_known"]),
             "files_digest": _hex(int(at["files_digest"])),
+            "start": at["start"],
+            "missing": at["missing"],
         },
     }
     # A copy through JSON: the caller may change its state at will, and sees at once what a file would give back.
@@ -141,7 +149,14 @@ def unpack(
             )
     at = plain["position"]
     return Position(
-        at["elements"], at["iterations"], at["begun"], at["files_known"], int(at["files_digest"], 16), pairs
+        at["elements"],
+        at["iterations"],
+        at["begun"],
+        at["files_known"],
+        int(at["files_digest"], 16),
+        pairs,
+        at["start"],
+        at["missing"],
     )
 
 

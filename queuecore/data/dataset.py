@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, SupportsIndex
 
+from queuecore._compression import encoding_number
 from queuecore._core.sources import FileList
+from queuecore._record import compile_bytes, compile_record
 from queuecore.data._args import check_bool, check_int, check_optional_count
-from queuecore.data._ops import Batch, Count, Op, Prefetch, Repeat, Shuffle, Skip, Take
-from queuecore.data._record import compile_bytes, compile_record
-from queuecore.data._source import Filename, FixedLengthSource, expand_filenames
+from queuecore.data._blocks import BlockSource
+from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
+from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
-from queuecore.errors import InvalidArgumentError
+from queuecore.errors import InvalidArgumentError, UnimplementedError
+from queuecore.ops import BYTES, Component, Stage, csv_columns, csv_format, record_stage
 
-__all__ = ["INFINITE_CARDINALITY", "Dataset", "FixedLengthRecordDataset"]
+__all__ = [
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "CsvDataset",
+    "Dataset",
+    "FixedLengthRecordDataset",
+    "TFRecordDataset",
+    "TextLineDataset",
+]
 
 INFINITE_CARDINALITY = -1
 """What `Dataset.cardinality` returns for an endless dataset."""
+
+UNKNOWN_CARDINALITY = -2
+"""What `Dataset.cardinality` returns where only reading the files would tell."""
 
 _DEFAULT_MOST_THREADS = 8
 # Far above any file, and low enough that sums of a few of these fit an int64.
@@ -44,7 +58,7 @@ class Dataset:
     epoch gets an order of its own. A pickled copy starts counting anew.
     """
 
-    _source: FixedLengthSource
+    _source: FixedLengthSource | BlockSource
     _ops: tuple[Op, ...] = ()
     _options: Options = Options()
 
@@ -278,6 +292,61 @@ class Dataset:
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
         return _Steps(self._source, self._ops, self._options.merged(options))
 
+    def map(self, map_func: Stage) -> Dataset:
+        r"""Make something else of each element.
+
+        Parameters
+        ----------
+        map_func : Stage
+            An operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the operation can't work on the elements, or makes something that can't be batched.
+        UnimplementedError
+            If it isn't a native stage; or if it comes after a `batch` and makes something else of a batch than of
+            its elements one by one.
+
+        Notes
+        -----
+        Runs in the native threads, without the GIL, several elements at a time; several maps in a row share a pass
+        where they can. A random operation draws from its seed, from the number of the pass over the files, and from the
+        record's number in it: so the number of threads changes nothing.
+
+        Strings come out of a batch as a `Ragged`, as do rows of different lengths. Arrays of which only the data knows
+        the shape must have the same one in all elements of a batch; else it is an `InvalidArgumentError`.
+
+        A record that can't be decoded is an error in its place in the order, after all elements before it.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import numpy as np, queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.txt"
+        >>> _ = file.write_text("1,2\n3,4\n")
+        >>> ds = qc.data.TextLineDataset(file).map(qc.ops.decode_csv(record_defaults=[np.float32, np.int32]))
+        >>> for batch in ds.batch(2):
+        ...     print(batch)
+        (array([1., 3.], dtype=float32), array([2, 4], dtype=int32))
+        >>> folder.cleanup()
+        """
+        if not isinstance(map_func, Stage):
+            raise UnimplementedError(
+                f"map takes native stages, that is operations of queuecore.ops called without input, and {map_func!r} "
+                "is none. Python functions run in a QueueRunner, or on the batches"
+            )
+        if not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
+            raise UnimplementedError(f"{map_func!r} can't be applied to batches yet: put the map before the batch")
+        made = self._with(Map(map_func))
+        made._source.made(made._stages())
+        return made
+
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     @property
@@ -291,10 +360,12 @@ class Dataset:
         for op in self._ops:
             if isinstance(op, Batch):
                 dims = (op.batch_size if op.drop_remainder else None, *dims)
-        return self._source.record.spec(dims)
+        return self._source.made(self._stages()).spec(dims)
 
     def cardinality(self) -> int:
-        """Return the number of elements, or `INFINITE_CARDINALITY` (-1) if there is no end.
+        """Return the number of elements.
+
+        `INFINITE_CARDINALITY` (-1) if there is no end, `UNKNOWN_CARDINALITY` (-2) if only reading would tell.
 
         Returns
         -------
@@ -309,12 +380,17 @@ class Dataset:
         -----
         Asks the file system for the size of every file that is needed, in the calling thread, and opens none.
         """
-        total = self._count(len(self._ops), None)
+        try:
+            total = self._count(len(self._ops), None)
+        except Unknown:
+            return UNKNOWN_CARDINALITY
         return INFINITE_CARDINALITY if isinstance(total, float) else total
 
     def __len__(self) -> int:
-        """Return the number of elements, as `cardinality` does; `TypeError` if there is no end."""
+        """Return the number of elements, as `cardinality` does; `TypeError` if it is endless or unknown."""
         total = self.cardinality()
+        if total == UNKNOWN_CARDINALITY:
+            raise TypeError("the number of elements is unknown before they are read, so there is no len()")
         if total == INFINITE_CARDINALITY:
             raise TypeError("an endless dataset has no len()")
         return total
@@ -333,12 +409,13 @@ class Dataset:
         steps = []
         for op in self._ops:
             words = op.describe() or ["prefetch", *vars(op).values()]
-            steps.append(f".{words[0]}({', '.join(repr(word) for word in words[1:])})")
+            shown = [str(word) if isinstance(op, Map) else repr(word) for word in words[1:]]
+            steps.append(f".{words[0]}({', '.join(shown)})")
         count = len(self._source.files)
         files = os.fsdecode(self._source.files[0]) if count == 1 else f"{count} files"
-        return (
-            f"<FixedLengthRecordDataset of {files}, {self._source.record.record_bytes} bytes a record>{''.join(steps)}"
-        )
+        if isinstance(self._source, FixedLengthSource):
+            files += f", {self._source.record.record_bytes} bytes a record"
+        return f"<{self._source.name} of {files}>{''.join(steps)}"
 
     # -- for the iterator ----------------------------------------------------------------------------------------------
 
@@ -373,6 +450,9 @@ class Dataset:
                 most = max(most, -(-op.buffer_size // stacked))
         return most
 
+    def _stages(self) -> list[Stage]:
+        return [op.stage for op in self._ops if isinstance(op, Map)]
+
     def _shuffles(self) -> list[Shuffle]:
         return [op for op in self._ops if isinstance(op, Shuffle)]
 
@@ -388,7 +468,7 @@ class Dataset:
 class _Steps(Dataset):
     """A dataset that came out of another one's method."""
 
-    def __init__(self, source: FixedLengthSource, ops: tuple[Op, ...], options: Options) -> None:
+    def __init__(self, source: FixedLengthSource | BlockSource, ops: tuple[Op, ...], options: Options) -> None:
         self._source = source
         self._ops = ops
         self._options = options
@@ -417,6 +497,8 @@ class FixedLengthRecordDataset(Dataset):
     tail : {"error", "drop"}, default "error"
         What to do about a file that ends inside a record: raise `TruncatedRecordError` after its whole records, or
         leave the rest out and count it in ``stats()["dropped_tails"]``.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed. What is compressed is read from its start, and can't be shuffled.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
 
@@ -472,6 +554,7 @@ class FixedLengthRecordDataset(Dataset):
         record: Any = None,
         hop_bytes: SupportsIndex = 0,
         tail: Literal["error", "drop"] = "error",
+        compression_type: str | None = None,
         num_parallel_reads: int | None = None,
     ) -> None:
         if (record is None) == (record_bytes is None):
@@ -487,12 +570,285 @@ class FixedLengthRecordDataset(Dataset):
         hop = check_int(hop_bytes, "hop_bytes", 0, _MOST_BYTES)
         if tail not in ("error", "drop"):
             raise InvalidArgumentError(f'tail must be "error" or "drop", not {tail!r}')
-        self._source = FixedLengthSource(
+        files = FileList(expand_filenames(filenames))
+        threads = check_threads(num_parallel_reads, "num_parallel_reads")
+        encoding = encoding_number(compression_type)
+        hop = hop or plan.record_bytes
+        source = FixedLengthSource(files, plan, header, footer, hop, tail == "drop", threads)
+        self._source = source
+        if encoding:
+            self._source = BlockSource(
+                source.name,
+                files,
+                "fixed",
+                encoding,
+                (Component(BYTES, (), plan.record_bytes),),
+                0,
+                source.describe() | {"compression": compression_type},
+                plan.record_bytes,
+                _MOST_BYTES,
+                fixed=(plan.record_bytes, header, footer, hop, tail == "drop"),
+                first=record_stage(plan),
+                num_threads=threads,
+            )
+
+
+_LINE_BYTES = 64 << 20
+_TFRECORD_BYTES = 1 << 30
+
+
+class TextLineDataset(Dataset):
+    r"""Lines of text files, one file after the other.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        As of `FixedLengthRecordDataset`.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed.
+    buffer_size : int, optional
+        Not used: files are read in blocks of 256 KiB.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+    skip_header_lines : int, default 0
+        Lines to leave out at the top of each file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is out of its range, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+    UnimplementedError
+        If there is no library for the compression on this machine.
+
+    Notes
+    -----
+    An element is a line, as `bytes`, without its end: LF or CR LF. The last one needs none. In batches they are a
+    `Ragged`: the bytes of all lines side by side, and where each begins. Lines of more than `Options.max_record_bytes`
+    (64 MiB) are refused with a `RecordTooLargeError`, of which no more than that is ever in memory.
+
+    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+
+    The class follows ``tf.data.TextLineDataset``; `skip_header_lines` is ours.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "words.txt"
+    >>> _ = file.write_text("to\nbe\nor\n")
+    >>> list(qc.data.TextLineDataset(file))
+    [b'to', b'be', b'or']
+    >>> for batch in qc.data.TextLineDataset(file).batch(2):
+    ...     print(batch)
+    Ragged([b'to', b'be'], dtype=bytes)
+    Ragged([b'or'], dtype=bytes)
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        compression_type: str | None = None,
+        buffer_size: SupportsIndex | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        skip_header_lines: SupportsIndex = 0,
+    ) -> None:
+        del buffer_size
+        header = check_int(skip_header_lines, "skip_header_lines", 0, _MOST_BYTES)
+        self._source = BlockSource(
+            "TextLineDataset",
             FileList(expand_filenames(filenames)),
-            plan,
-            header,
-            footer,
-            hop or plan.record_bytes,
-            tail == "drop",
-            check_threads(num_parallel_reads, "num_parallel_reads"),
+            "lines",
+            encoding_number(compression_type),
+            (Component(BYTES, ()),),
+            0,
+            {"compression": compression_type or "", "skip_header_lines": header},
+            64,
+            _LINE_BYTES,
+            header=header,
+            num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
         )
+
+
+class TFRecordDataset(Dataset):
+    r"""Records of TFRecord files, one file after the other.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        As of `FixedLengthRecordDataset`.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed.
+    buffer_size : int, optional
+        Not used: files are read in blocks of 256 KiB.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is out of its range, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+    UnimplementedError
+        If there is no library for the compression on this machine.
+
+    Notes
+    -----
+    An element is the data of a record, as `bytes`; in batches a `Ragged`. Both checksums of every record are verified,
+    that of the length before anything is believed of it: a `ChecksumError`, `TruncatedRecordError` or
+    `RecordTooLargeError` (over `Options.max_record_bytes`, 1 GiB) comes in its place in the order.
+
+    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+
+    The class follows ``tf.data.TFRecordDataset``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "numbers.tfrecord"
+    >>> with qc.TFRecordWriter(file) as writer:
+    ...     writer.write(b"\x01\x02")
+    ...     writer.write(b"\x03\x04")
+    >>> for batch in qc.data.TFRecordDataset(file).map(qc.ops.decode_raw(out_type="u1")).batch(2):
+    ...     print(batch)
+    [[1 2]
+     [3 4]]
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        compression_type: str | None = None,
+        buffer_size: SupportsIndex | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        del buffer_size
+        self._source = BlockSource(
+            "TFRecordDataset",
+            FileList(expand_filenames(filenames)),
+            "tfrecord",
+            encoding_number(compression_type),
+            (Component(BYTES, ()),),
+            0,
+            {"compression": compression_type or ""},
+            1024,
+            _TFRECORD_BYTES,
+            num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
+        )
+
+
+class CsvDataset(Dataset):
+    r"""Rows of CSV files, one file after the other.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        As of `FixedLengthRecordDataset`.
+    record_defaults : sequence
+        Of each column a dtype (float32, float64, int32, int64 or bytes), if there must be a value, or the value that
+        stands for none.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed.
+    buffer_size : int, optional
+        Not used: files are read in blocks of 256 KiB.
+    header : bool, default False
+        Leave out the first row of each file.
+    field_delim : str, default ","
+        One byte.
+    use_quote_delim : bool, default True
+        Whether quotes stand around fields that hold delimiters, newlines or quotes.
+    na_value : str, default ""
+        What stands for no value, besides nothing.
+    select_cols : sequence of int, optional
+        The columns to take, rising; `record_defaults` are theirs.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+
+    Raises
+    ------
+    InvalidArgumentError, DtypeError
+        If an argument doesn't fit, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+    UnimplementedError
+        If there is no library for the compression on this machine.
+
+    Notes
+    -----
+    An element is a tuple with a number, or `bytes`, for each column; in batches, arrays and `Ragged`. A number has its
+    exact value: a float is what ``float`` makes of the same text. A bad field, or another number of fields, is a
+    `CsvError` with `line` and `field` in its place in the order. Rows of more than `Options.max_record_bytes` (64 MiB)
+    are refused: so a quote that is never closed doesn't fill the memory.
+
+    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+
+    The class follows ``tf.data.experimental.CsvDataset``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "points.csv"
+    >>> _ = file.write_text("x,name\n1.5,a\n,\"b,c\"\n")
+    >>> for x, name in qc.data.CsvDataset(file, [0.0, bytes], header=True).batch(2):
+    ...     print(x, name)
+    [1.5 0. ] Ragged([b'a', b'b,c'], dtype=bytes)
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        record_defaults: Sequence[Any],
+        compression_type: str | None = None,
+        buffer_size: SupportsIndex | None = None,
+        header: bool = False,
+        field_delim: str | bytes = ",",
+        use_quote_delim: bool = True,
+        na_value: str | bytes = "",
+        select_cols: Sequence[int] | None = None,
+        *,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        del buffer_size
+        columns = csv_columns(record_defaults)
+        options = (field_delim, use_quote_delim, na_value, select_cols)
+        make = _CsvFormats(columns, options)
+        make(_LINE_BYTES)
+        delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
+        if delim in b"\r\n" or (use_quote_delim and delim == b'"'):
+            raise InvalidArgumentError(f"field_delim can't be {field_delim!r}: it ends rows, or quotes fields")
+        words = [None if default is None else default.hex() for _, default in columns]
+        self._source = BlockSource(
+            "CsvDataset",
+            FileList(expand_filenames(filenames)),
+            "csv",
+            encoding_number(compression_type),
+            tuple(Component(dtype, ()) for dtype, _ in columns),
+            tuple(range(len(columns))),
+            {
+                "compression": compression_type or "",
+                "header": check_bool(header, "header"),
+                "columns": [[dtype.str, word] for (dtype, _), word in zip(columns, words, strict=True)],
+                "options": [repr(one) for one in options],
+            },
+            64,
+            _LINE_BYTES,
+            header=int(header),
+            csv=make,
+            num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
+        )
+
+
+class _CsvFormats:
+    """Makes native formats with a limit for rows; can be pickled, which a native format can't."""
+
+    def __init__(self, columns: Any, options: Any) -> None:
+        self._columns = columns
+        self._options = options
+
+    def __call__(self, max_record_bytes: int) -> Any:
+        return csv_format(self._columns, *self._options, max_record_bytes)

@@ -68,19 +68,14 @@ class Iterator(Stream):
         workers, helps = dataset._threads()
         super().__init__(
             source.files,
-            record_bytes=source.record.record_bytes,
-            header_bytes=source.header_bytes,
-            footer_bytes=source.footer_bytes,
-            hop_bytes=source.hop_bytes,
-            drop_tail=source.drop_tail,
-            leaves=[leaf.native() for leaf in source.record.leaves],
-            template=source.record.template,
+            **source.limited(options.max_record_bytes).native(dataset._stages()),
             ops=[op for op in (step.native() for step in dataset._ops) if op is not None],
             num_threads=workers,
             help=helps,
             prefetch=dataset._prefetch_elements(),
             max_leases=4 if options.max_leases is None else options.max_leases,
             on_hold_raise=options.on_hold == "raise",
+            retries=options.retries or 0,
         )
 
     @property
@@ -190,6 +185,8 @@ class Iterator(Stream):
             at.seeds,
             [counter if shuffle.reshuffle else None for shuffle, counter in zip(shuffles, counters, strict=True)],
             at.begun,
+            at.start,
+            at.missing,
         )
         self._seeds = at.seeds
         for index, (shuffle, counter) in enumerate(zip(shuffles, counters, strict=True)):

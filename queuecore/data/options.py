@@ -15,6 +15,9 @@ AUTOTUNE = -1
 
 _MOST_THREADS = 1024
 _MOST_LEASES = 65536
+_MOST_RETRIES = 1000
+# Places in a block of text are 32 bits wide.
+_MOST_RECORD_BYTES = 2**30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,11 @@ class Options:
         gives it an array of its own, which costs a copy; ``"raise"`` raises `SlotsExhaustedError`.
     max_leases : int, optional
         Elements of which the consumer may hold views at the same time, 1 to 65536. Default 4; a ``for`` loop needs 2.
+    retries : int, optional
+        How often a read that fails with EIO is tried again, after 10, 20, 40, 80 and then each time 100 ms. Default 0.
+    max_record_bytes : int, optional
+        The longest record that is let through, where records differ in length. Default: 64 MiB for lines and CSV, 1 GiB
+        for TFRecords, whose lengths have a checksum.
 
     Raises
     ------
@@ -48,12 +56,14 @@ class Options:
     --------
     >>> import queuecore as qc
     >>> qc.data.Options(num_threads=4)
-    Options(num_threads=4, on_hold=None, max_leases=None)
+    Options(num_threads=4, on_hold=None, max_leases=None, retries=None, max_record_bytes=None)
     """
 
     num_threads: int | None = None
     on_hold: Literal["copy", "raise"] | None = None
     max_leases: int | None = None
+    retries: int | None = None
+    max_record_bytes: int | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -62,6 +72,10 @@ class Options:
             raise InvalidArgumentError(f'on_hold must be "copy" or "raise", not {self.on_hold!r}')
         if self.max_leases is not None:
             check_int(self.max_leases, "max_leases", 1, _MOST_LEASES)
+        if self.retries is not None:
+            check_int(self.retries, "retries", 0, _MOST_RETRIES)
+        if self.max_record_bytes is not None:
+            check_int(self.max_record_bytes, "max_record_bytes", 1, _MOST_RECORD_BYTES)
 
     def merged(self, later: Options) -> Options:
         """Return these options with everything that `later` sets put in its place."""

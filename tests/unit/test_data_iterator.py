@@ -243,8 +243,8 @@ def test_a_file_that_goes_away_while_open(tmp_path):
 def test_docstrings_run():
     import doctest
 
-    from queuecore import _seeds
-    from queuecore.data import _record, dataset, iterator, options
+    from queuecore import _record, _seeds
+    from queuecore.data import dataset, iterator, options
 
     for module in (_seeds, _record, dataset, iterator, options):
         result = doctest.testmod(module)

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import queuecore as qc
+from queuecore._record import compile_record
 from queuecore.data import ArraySpec, FixedLengthRecordDataset
-from queuecore.data._record import compile_record
 
 SCALARS = [
     *(

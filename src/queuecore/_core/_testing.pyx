@@ -19,6 +19,7 @@ from queuecore._core.errors cimport CODE_CSV, CODE_TRUNCATED, fault_error
 from queuecore._core.handoff cimport (
     HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM, FrontRun, Hand, Op, get_try,
     hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_settle, hand_size, hand_wait, put_try)
+from queuecore._core.lines cimport LinesKernels, lines_count, lines_kernels, lines_most
 from queuecore._core.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
@@ -1292,19 +1293,24 @@ cdef extern from "queuecore/kernels/crc32c.hpp" namespace "queuecore" nogil:
 
 
 cdef class Guarded:
-    """Memory whose end is that of what may be read: a byte past it ends the process."""
+    """Memory whose ends are those of what may be read: a byte before or past it ends the process."""
 
     cdef unsigned char* pages
     cdef size_t nbytes
 
     def __cinit__(self, size_t room):
+        cdef unsigned char* mapped
         self.nbytes = (room + 4095) // 4096 * 4096
-        self.pages = <unsigned char*>map_pages(self.nbytes + 4096)
-        if self.pages == NULL or mprotect(self.pages + self.nbytes, 4096, PROT_NONE) != 0:
+        mapped = <unsigned char*>map_pages(self.nbytes + 8192)
+        if mapped == NULL:
+            raise MemoryError
+        self.pages = mapped + 4096
+        if mprotect(mapped, 4096, PROT_NONE) != 0 or mprotect(self.pages + self.nbytes, 4096, PROT_NONE) != 0:
             raise MemoryError
 
     def __dealloc__(self):
-        unmap_pages(self.pages, self.nbytes + 4096)
+        if self.pages != NULL:
+            unmap_pages(self.pages - 4096, self.nbytes + 8192)
 
     cdef const unsigned char* put(self, const unsigned char* data, size_t n):
         memcpy(self.pages + self.nbytes - n, data, n)
@@ -1920,3 +1926,87 @@ def parse_number(int kind, bytes text not None):
 def powers_of_five():
     """Return the table by which decimal numbers are read: {q: (high, low)}."""
     return {q: (kPowersOfFive.at[q + 342].high, kPowersOfFive.at[q + 342].low) for q in range(-342, 309)}
+
+
+cdef class LinesPages:
+    """Kernels of a level, at work beside pages that can't be touched: a byte read or written beyond its place ends the process.
+
+    Parameters
+    ----------
+    level : int
+        0: those of every processor, 1: AVX2, 2: AVX-512; -1: the fastest.
+    room : int
+        The most bytes of a text.
+    """
+
+    cdef const LinesKernels* kernels
+    cdef size_t room
+    cdef Guarded text, ends, values, splits
+
+    def __init__(self, int level, size_t room):
+        self.kernels = lines_kernels(level)
+        if self.kernels == NULL:
+            raise ValueError(f"no kernels of level {level} for this processor")
+        self.room = room
+        self.text = Guarded(room + 64)
+        self.ends = Guarded(4 * (room + 1))
+        self.values = Guarded(room + 64)
+        self.splits = Guarded(8 * (room + 1))
+
+    @staticmethod
+    def same(int level, int other):
+        """Return whether two levels are the same kernels."""
+        return lines_kernels(level) == lines_kernels(other)
+
+    cdef const unsigned char* _place(self, bytes data, Py_ssize_t gap):
+        # Carriage returns before it and newlines behind it are none of its own.
+        cdef unsigned char* text = self.text.pages
+        if <size_t>len(data) > self.room or not -1 <= gap <= 64:
+            raise ValueError("no room for the text")
+        if gap >= 0:
+            text += self.text.nbytes - gap - len(data)
+        memset(self.text.pages, 13, text - self.text.pages)
+        memcpy(text, <const unsigned char*>data, len(data))
+        memset(text + len(data), 10, self.text.pages + self.text.nbytes - text - len(data))
+        return text
+
+    def find(self, bytes data not None, int64_t most, Py_ssize_t gap=0):
+        """Return the ends in a text with `gap` bytes behind it (-1: at the start of a page), and how many newlines it has."""
+        cdef const unsigned char* text = self._place(data, gap)
+        cdef uint32_t* ends
+        cdef int64_t count, i
+        if not 0 <= most <= <int64_t>self.room:
+            raise ValueError(most)
+        ends = <uint32_t*>(self.ends.pages + self.ends.nbytes) - most
+        ends[-1] = 0xabadcafe
+        count = self.kernels.find(text, len(data), ends, most)
+        if ends[-1] != 0xabadcafe or memcmp(text, <const unsigned char*>data, len(data)) != 0:
+            raise AssertionError("something else was written")
+        return [ends[i] for i in range(count)], lines_count(text, len(data))
+
+    def gather(self, bytes data not None, int64_t begin, list ends not None, int64_t nbytes, int64_t base=0, Py_ssize_t gap=0,
+               Py_ssize_t behind=0):
+        """Return values and splits of the lines that end so, which take `nbytes`; `behind` these, memory stays as it is."""
+        cdef const unsigned char* text = self._place(data, gap)
+        cdef int64_t n = len(ends), i, taken, most, before
+        cdef uint32_t* places
+        cdef int64_t* splits
+        cdef unsigned char* values
+        if not 0 <= nbytes <= <int64_t>self.room or not 0 <= behind <= 64 or n > <int64_t>self.room:
+            raise ValueError("no room for the lines")
+        places = <uint32_t*>(self.ends.pages + self.ends.nbytes) - n
+        splits = <int64_t*>(self.splits.pages + self.splits.nbytes) - n
+        values = self.values.pages + self.values.nbytes - nbytes - behind
+        for i in range(n):
+            places[i] = ends[i]
+        memset(self.values.pages, 0xcd, self.values.nbytes)
+        splits[-1] = -7
+        most = lines_most(begin, places, n)
+        taken = self.kernels.gather(text, begin, places, n, values, base, splits)
+        if not nbytes <= most or taken != nbytes or splits[-1] != -7:
+            raise AssertionError(f"{taken} of {nbytes} bytes, {most} at most; {splits[-1]}")
+        before = values - self.values.pages
+        for i in range(<int64_t>self.values.nbytes):
+            if not before <= i < before + nbytes and self.values.pages[i] != 0xcd:
+                raise AssertionError(f"byte {i - before} was written")
+        return (<const char*>values)[:nbytes], [splits[i] for i in range(n)]

@@ -20,6 +20,7 @@ cdef enum:
     CODE_UNIMPLEMENTED = 41
     CODE_CHECKSUM = 45
     CODE_CSV = 50
+    CODE_STEP = 60            # what and where in it says the step
     CODE_AGAIN = 220         # of no class: not yet, and nothing is wrong
 
 cdef enum:
@@ -73,6 +74,7 @@ cdef enum:
     STAGE_READ = 2
     STAGE_ORDER = 3
     STAGE_RUNNER = 4
+    STAGE_MAP = 5
 
 # What is wrong with compressed data, in words that follow its name and a colon; place: where in it.
 cdef str inflate_sentence(int what, int encoding, int64_t place)

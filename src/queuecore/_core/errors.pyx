@@ -32,7 +32,7 @@ _CLASSES = {
 # By the numbers of inflate.pxd.
 _ENCODINGS = ("plain", "GZIP", "ZLIB", "ZSTD")
 
-_STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_RUNNER: "runner"}
+_STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_RUNNER: "runner", STAGE_MAP: "map"}
 
 
 def os_reason(int err):

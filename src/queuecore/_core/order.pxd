@@ -5,10 +5,12 @@
 # isn't known yet, or a row that isn't loaded yet, says so and is repeated later. Progress of one pull is one step: OK may come
 # with fewer rows than asked for, also with none.
 #   I1  What is pulled depends on counts, seeds and the operators alone, never on how the pulls were cut or timed.
+#       Records that are left out because they are bad (Missing) are not counted: the operators never see them.
 #   I2  Operators of rows == 1 give records; the others give elements of up to `rows` records and say where each one closes.
 #
 # Order of a shuffle: TensorFlow's (tf.data's ShuffleDataset: a circular buffer, one draw an element).
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from queuecore._core.blocks cimport Blocks, RecordBlock
 from queuecore._core.platform cimport Fault
 from queuecore._core.random cimport Philox
 from queuecore._core.sources cimport FileTable
@@ -36,6 +38,8 @@ cdef struct Run:
     int64_t ordinal      # first record; out of a stored shuffle: the row of the store
     int64_t pass_        # of the source
     int64_t n
+    RecordBlock* block   # where they are; NULL: at a known place, or in the store
+    int64_t good         # records of the pass that came before it
 
 cdef struct RunList:
     Run* runs
@@ -117,6 +121,19 @@ cdef struct Op:
     int64_t scanned      # files looked at for a fault
     int64_t bad_file     # -1: none so far
     int64_t cut_pass, cut_ordinal  # the source ends here, by order.cut_fault; pass -1: no cut
+    int64_t given        # records of this pass so far
+    bint joined          # begun in its middle: what lies before has been played, on numbers alone
+
+# A record that is left out.
+cdef struct Missing:
+    int64_t pass_, ordinal
+
+# Where a source begins whose records before that are never read again. `good` counts those without the missing ones.
+cdef struct Start:
+    int64_t pass_
+    int64_t ordinal
+    int64_t good
+    int64_t pass_good    # records of a whole pass; -1: not known, then pass_ is 0
 
 cdef struct Order:
     Op* ops              # the source first
@@ -124,6 +141,12 @@ cdef struct Order:
     Op* top
     Op* bottom_shuffle   # or NULL
     FileTable* table
+    Blocks* blocks       # or NULL: records have known places
+    Start start
+    const Missing* missing  # sorted
+    int64_t missing_count
+    int64_t missing_at   # those before it lie behind the source
+    int64_t pass_good    # records of a whole pass that were given; -1: not known yet
     Fault fault          # why it ended early
     bint faulted         # a fault has been met: the first one counts
     Fault cut_fault
@@ -138,7 +161,9 @@ cdef struct OpSpec:
     int64_t iteration
 
 # specs[0] is the operator on the source. store_ahead > 0: a stored shuffle may be used, reading that many rows ahead.
-cdef Order* order_new(FileTable* table, const OpSpec* specs, int32_t count, int64_t store_ahead) noexcept nogil
+# `missing` must stay.
+cdef Order* order_new(FileTable* table, Blocks* blocks, const Start* start, const Missing* missing, int64_t missing_count,
+                      const OpSpec* specs, int32_t count, int64_t store_ahead) noexcept nogil
 cdef void order_free(Order* order) noexcept nogil
 cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil
 # Leaves out the next elements, at most `budget` rows of work at a time; PULL_OK: done or more to do (order.skip_left tells).

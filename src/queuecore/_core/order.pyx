@@ -3,6 +3,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memset
 from queuecore._core.atoms cimport check_layout
+from queuecore._core.blocks cimport (
+    BLOCKS_END, BLOCKS_FAULT, Blocks, RecordBlock, blocks_at, blocks_done, blocks_give, blocks_restart)
 from queuecore._core.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER, WHAT_UNEQUAL
 from queuecore._core.platform cimport Fault, FileEntry, kAcquire, layout_hash, map_pages, unmap_pages
 from queuecore._core.random cimport Philox, philox_jump, philox_next, philox_seed
@@ -29,17 +31,19 @@ cdef void _seed_iteration(Shuffle* s) noexcept nogil:
 
 # Lists of runs
 
-cdef inline void _append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n) noexcept nogil:
+cdef inline void _append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n, RecordBlock* block, int64_t good) noexcept nogil:
     cdef Run* last
     if out.count > 0:
         last = &out.runs[out.count - 1]
-        if last.ordinal + last.n == ordinal and last.pass_ == pass_:
+        if last.ordinal + last.n == ordinal and last.pass_ == pass_ and last.block == block:
             last.n += n
             out.rows += n
             return
     out.runs[out.count].ordinal = ordinal
     out.runs[out.count].pass_ = pass_
     out.runs[out.count].n = n
+    out.runs[out.count].block = block
+    out.runs[out.count].good = good
     out.count += 1
     out.rows += n
 
@@ -116,48 +120,121 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
     return _pull_shuffle_elements(order, op, max_rows, out)
 
 
+cdef void _source_go(Order* order, Op* op) noexcept nogil:
+    # From what is only played to what is there, if that is reached; and over records that are missing.
+    cdef const Missing* m
+    cdef RecordBlock* block
+    cdef int status
+    if not op.joined:
+        if op.pass_ < order.start.pass_ or (op.pass_ == order.start.pass_ and op.position < order.start.good):
+            return
+        op.joined = True
+        if op.pass_ == order.start.pass_:
+            op.position = order.start.ordinal
+        elif order.blocks != NULL:
+            blocks_restart(order.blocks, op.pass_)
+    while order.missing_at < order.missing_count:
+        m = &order.missing[order.missing_at]
+        if _behind(m.pass_, m.ordinal, op.pass_, op.position + 1):
+            return
+        if m.pass_ == op.pass_ and m.ordinal == op.position:
+            if order.blocks != NULL:
+                block = blocks_at(order.blocks, op.pass_, op.position, &status)
+                if block == NULL:  # not there yet
+                    return
+                blocks_give(order.blocks, block, op.position + 1)
+                blocks_done(order.blocks, block, 1)
+            op.position += 1
+        order.missing_at += 1
+
+
 cdef int64_t _source_end(Order* order, Op* op, int* status) noexcept nogil:
     # The ordinal before which records are known; *status: what comes there.
     cdef FileTable* t = order.table
-    cdef int64_t known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
+    cdef int64_t known
     cdef FileEntry* e
+    cdef RecordBlock* block
     cdef int64_t end
-    while op.scanned < known and op.bad_file < 0:
-        if t.entries[op.scanned].code != 0:
-            op.bad_file = op.scanned
-        op.scanned += 1
-    if op.bad_file >= 0:
-        e = &t.entries[op.bad_file]
-        end = e.base + e.count
-        status[0] = PULL_FAULT
-    elif known == 0:
-        end = 0
+    if not op.joined:
+        if op.pass_ < order.start.pass_:
+            if order.start.pass_good < 0:  # no pass came to its end: a take() always cut it off before
+                status[0] = PULL_WAIT
+                return <int64_t>1 << 60
+            status[0] = PULL_END
+            return order.start.pass_good
         status[0] = PULL_WAIT
+        return order.start.good
+    if order.blocks != NULL:
+        block = blocks_at(order.blocks, op.pass_, op.position, status)
+        end = op.position
+        if block != NULL:
+            end = block.place.base + block.count
+            status[0] = PULL_WAIT
+        elif status[0] == BLOCKS_END:
+            status[0] = PULL_END
+        else:
+            status[0] = PULL_FAULT if status[0] == BLOCKS_FAULT else PULL_WAIT
     else:
-        e = &t.entries[known - 1]
-        end = e.base + e.count
-        status[0] = PULL_END if known == t.files else PULL_WAIT
+        known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
+        while op.scanned < known and op.bad_file < 0:
+            if t.entries[op.scanned].code != 0:
+                op.bad_file = op.scanned
+            op.scanned += 1
+        if op.bad_file >= 0:
+            e = &t.entries[op.bad_file]
+            end = e.base + e.count
+            status[0] = PULL_FAULT
+        elif known == 0:
+            end = 0
+            status[0] = PULL_WAIT
+        else:
+            e = &t.entries[known - 1]
+            end = e.base + e.count
+            status[0] = PULL_END if known == t.files else PULL_WAIT
     if op.cut_pass >= 0 and op.pass_ >= op.cut_pass and (op.pass_ > op.cut_pass or end >= op.cut_ordinal):
         end = op.cut_ordinal if op.pass_ == op.cut_pass else 0
         status[0] = PULL_FAULT
+    if order.missing_at < order.missing_count:
+        if order.missing[order.missing_at].pass_ == op.pass_ and order.missing[order.missing_at].ordinal < end:
+            end = order.missing[order.missing_at].ordinal
+            status[0] = PULL_WAIT
     return end
+
+
+cdef RecordBlock* _source_take(Order* order, Op* op, int64_t n) noexcept nogil:
+    # The next n records, which are known. Where they are.
+    cdef RecordBlock* block = NULL
+    cdef int status
+    if order.blocks != NULL and op.joined:
+        block = blocks_at(order.blocks, op.pass_, op.position, &status)
+        blocks_give(order.blocks, block, op.position + n)
+    op.position += n
+    op.given += n
+    return block
 
 
 cdef int _pull_source(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef int status = PULL_OK
-    cdef int64_t n = _source_end(order, op, &status) - op.position
+    cdef int64_t n, ordinal, good
+    _source_go(order, op)
+    n = _source_end(order, op, &status) - op.position
     if n <= 0:
+        if status == PULL_END:
+            order.pass_good = op.given
         if status == PULL_FAULT:
             if op.cut_pass >= 0 and _behind(op.pass_, op.position, op.cut_pass, op.cut_ordinal):
                 order.fault = order.cut_fault
+            elif order.blocks != NULL:
+                order.fault = order.blocks.fault
             else:
                 table_fault(order.table, op.bad_file, &order.fault)
             order.faulted = True
         return status
     if n > max_rows:
         n = max_rows
-    _append(out, op.position, op.pass_, n)
-    op.position += n
+    ordinal = op.position
+    good = op.given
+    _append(out, ordinal, op.pass_, n, _source_take(order, op, n), good)
     return PULL_OK
 
 
@@ -184,6 +261,8 @@ cdef inline void _discard_run(Order* order, const Op* op, const Run* run) noexce
     if op.gives_ids:
         for i in range(run.n):
             _id_give(order.bottom_shuffle.shuffle, run.ordinal + i)
+    elif run.block != NULL:
+        blocks_done(order.blocks, run.block, run.n)
 
 
 cdef void _discard(Order* order, const Op* op, const RunList* list_) noexcept nogil:
@@ -216,7 +295,7 @@ cdef int _pull_repeat(Order* order, Op* op, int64_t max_rows, RunList* out) noex
     if op.size >= 0 and op.done >= op.size:
         return PULL_END
     if op.again:
-        _restart(op.up)
+        _restart(order, op.up)
         op.again = False
         op.any = False
     status = _pull(order, op.up, max_rows, out)
@@ -290,7 +369,7 @@ cdef bint _element_append(Element* e, const Run* run) noexcept nogil:
     e.rows += run.n
     if e.count > 0:
         last = &e.runs[e.count - 1]
-        if last.ordinal + last.n == run.ordinal and last.pass_ == run.pass_:
+        if last.ordinal + last.n == run.ordinal and last.pass_ == run.pass_ and last.block == run.block:
             last.n += run.n
             return True
     if e.count == e.room:
@@ -321,7 +400,7 @@ cdef bint _element_give(Element* e, int64_t max_rows, RunList* out) noexcept nog
         n = run.n - e.offset
         if n > max_rows - given:
             n = max_rows - given
-        _append(out, run.ordinal + e.offset, run.pass_, n)
+        _append(out, run.ordinal + e.offset, run.pass_, n, run.block, run.good + e.offset)
         given += n
         e.offset += n
         if e.offset == run.n:
@@ -348,6 +427,7 @@ cdef void _drop_tail(Order* order, const Op* op, Element* e, int64_t rows) noexc
         rows -= n
         tail.ordinal = last.ordinal + last.n
         tail.n = n
+        tail.block = last.block
         _discard_run(order, op, &tail)
         if last.n == 0:
             e.count -= 1
@@ -455,9 +535,9 @@ cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noe
             return s.ended if given == 0 else PULL_OK
         id = _ring_draw(s, op.size)
         if s.stored:  # the row stays taken until it is read, or discarded
-            _append(out, id, 0, 1)
+            _append(out, id, 0, 1, NULL, 0)
         else:
-            _append(out, s.ordinals[id], s.passes[id], 1)
+            _append(out, s.ordinals[id], s.passes[id], 1, NULL, 0)
             _id_give(s, id)
         given += 1
     return PULL_OK
@@ -512,7 +592,20 @@ cdef int _pull_shuffle_elements(Order* order, Op* op, int64_t max_rows, RunList*
 
 # A new pass
 
-cdef void _restart(Op* op) noexcept nogil:
+cdef void _element_drop(Order* order, const Op* op, Element* e) noexcept nogil:
+    # What nobody will be given of it.
+    cdef Run rest
+    while e.given < e.count:
+        rest = e.runs[e.given]
+        rest.n -= e.offset
+        rest.ordinal += e.offset
+        _discard_run(order, op, &rest)
+        e.offset = 0
+        e.given += 1
+    _element_clear(e)
+
+
+cdef void _restart(Order* order, Op* op) noexcept nogil:
     cdef Shuffle* s
     op.done = 0
     op.any = False
@@ -522,11 +615,15 @@ cdef void _restart(Op* op) noexcept nogil:
     op.subs = 0
     op.open_sub = 0
     op.giving = False
-    _element_clear(&op.held)
     if op.kind == OP_SOURCE:
-        op.position = 0
+        op.position = op.given = 0
         op.pass_ += 1
+        if order.blocks != NULL and op.pass_ >= order.start.pass_:
+            blocks_restart(order.blocks, op.pass_)
         return
+    if order.blocks != NULL:
+        _element_drop(order, op.up, &op.held)
+    _element_clear(&op.held)
     s = op.shuffle
     if s != NULL:
         s.ended = PULL_OK
@@ -556,7 +653,7 @@ cdef void _restart(Op* op) noexcept nogil:
         if s.emitting >= 0:
             _id_give(s, s.emitting)
             s.emitting = -1
-    _restart(op.up)
+    _restart(order, op.up)
 
 
 cdef void _ahead_drop(Shuffle* s) noexcept nogil:
@@ -574,8 +671,14 @@ cdef int64_t _elements(Order* order, Op* op) noexcept nogil:
     cdef int status = PULL_OK
     cdef int64_t n
     if op.kind == OP_SOURCE:
+        if op.cut_pass >= 0 or (order.missing_count > 0 and order.pass_good < 0):
+            return -1
+        if order.pass_good >= 0:
+            return order.pass_good
+        if order.blocks != NULL:
+            return -1
         n = _source_end(order, op, &status)
-        return n if status == PULL_END and op.cut_pass < 0 else -1
+        return n if status == PULL_END else -1
     if op.kind == OP_REPEAT:
         return -1
     n = _elements(order, op.up)
@@ -613,11 +716,16 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
     # many. 0 is always right: the caller then pulls and discards.
     cdef int64_t a, passes, step
     cdef int status = PULL_OK
+    cdef RecordBlock* block
     if op.kind == OP_SOURCE:
+        _source_go(order, op)
         a = _source_end(order, op, &status) - op.position
         a = 0 if a < 0 else (a if a < n else n)
         a -= a % unit
-        op.position += a
+        if a > 0:
+            block = _source_take(order, op, a)
+            if block != NULL:
+                blocks_done(order.blocks, block, a)
         return a
     if op.kind == OP_TAKE:
         if op.size >= 0 and n > op.size - op.done:
@@ -643,7 +751,7 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
                     _jump(op.up, passes)
                     op.done += passes
                     return passes * a
-            _restart(op.up)
+            _restart(order, op.up)
             op.again = False
             op.any = False
         a = _advance(order, op.up, n, unit)
@@ -720,13 +828,19 @@ cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead) noexcept nogi
     return s.ordinals != NULL and s.passes != NULL
 
 
-cdef Order* order_new(FileTable* table, const OpSpec* specs, int32_t count, int64_t store_ahead) noexcept nogil:
+cdef Order* order_new(FileTable* table, Blocks* blocks, const Start* start, const Missing* missing, int64_t missing_count,
+                      const OpSpec* specs, int32_t count, int64_t store_ahead) noexcept nogil:
     cdef Order* order = <Order*>calloc(1, sizeof(Order))
     cdef Op* op
     cdef int32_t i, shuffles = 0
     if order == NULL:
         return NULL
     order.table = table
+    order.blocks = blocks
+    order.start = start[0]
+    order.pass_good = start.pass_good
+    order.missing = missing
+    order.missing_count = missing_count
     order.ops = <Op*>calloc(count + 1, sizeof(Op))
     if order.ops == NULL or not _list_init(&order.ops[0].scratch):
         order_free(order)
@@ -734,6 +848,7 @@ cdef Order* order_new(FileTable* table, const OpSpec* specs, int32_t count, int6
     order.count = count + 1
     order.ops[0].kind = OP_SOURCE
     order.ops[0].rows = 1
+    order.ops[0].joined = start.pass_ == 0 and start.good == 0 and start.ordinal == 0
     order.ops[0].bad_file = order.ops[0].cut_pass = -1
     for i in range(count):
         if specs[i].kind == OP_SHUFFLE:
@@ -947,7 +1062,7 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
         first[0] = -1 - s.survivors_planned
         while n < max_rows and s.survivors_planned < s.survivors_count:
             run = &s.survivors[s.survivors_planned]
-            _append(out, run.ordinal, run.pass_, 1)
+            _append(out, run.ordinal, run.pass_, 1, NULL, 0)
             ids[n] = <uint32_t>run.n
             s.survivors_planned += 1
             n += 1
@@ -966,7 +1081,7 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
                 # the next pass is read meanwhile: else the window would fill from nothing at every start of an epoch.
                 if status == PULL_END and s.next_from < 0 and _comes_again(order, op):
                     s.next_from = s.pass_from = s.ahead_in
-                    _restart(op.up)
+                    _restart(order, op.up)
                     if n == 0:  # a load is of one pass, so that what fails in it concerns no other
                         continue
                 break
@@ -979,7 +1094,7 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
         s.passes[id] = run.pass_
         s.ahead[s.ahead_in % s.ahead_room] = <uint32_t>id
         s.ahead_loaded[s.ahead_in % s.ahead_room] = 0
-        _append(out, s.ordinals[id], run.pass_, 1)
+        _append(out, s.ordinals[id], run.pass_, 1, NULL, 0)
         ids[n] = <uint32_t>id
         s.ahead_in += 1
         n += 1

@@ -8,20 +8,26 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from queuecore._core.platform cimport Atomic, Batch, Fault, Leaf, Runner, Slab, Turn, Window, iovec
+from queuecore._core.blocks cimport Blocks, Place, RecordBlock
 from queuecore._core.decode cimport Layout
-from queuecore._core.order cimport OpSpec, Order, RunList
+from queuecore._core.order cimport Missing, OpSpec, Order, RunList, Start
+from queuecore._core.rows cimport Growing, Maker, Scratch
 from queuecore._core.sources cimport FileTable
 
 cdef struct Segment:
     Batch* batch
     uint64_t k
     int64_t row
+    bint sole              # these are all rows of the batch
     RunList runs
 
 cdef struct Unit:
     int32_t kind
     Unit* next
     int64_t file           # to discover
+    RecordBlock* piece     # to read
+    Scratch scratch
+    int64_t nbytes         # of records in blocks, about
     RunList runs           # room for all segments' runs, or for the load
     Segment* segments
     int32_t segment_count
@@ -43,6 +49,11 @@ cdef struct Cut:
     int64_t ordinal
     Fault fault
 
+# A record that is left out, and why.
+cdef struct Bad:
+    Missing place
+    Fault fault
+
 cdef struct Config:
     int64_t batch_rows     # rows of a descriptor: of a whole element, or of a chunk when elements are records
     bint batched
@@ -55,6 +66,11 @@ cdef struct Config:
     int64_t max_leases
     int64_t skip           # elements to leave out at the start
     int64_t store_rows     # 0: no store
+    int64_t prefetch       # batches
+    bint blocks            # records have no known places
+    bint skip_bad
+    int32_t retries
+    int64_t passes         # of the source, as far as is known; -1: without end
 
 cdef extern from *:
     """
@@ -77,12 +93,20 @@ cdef extern from *:
 
 cdef struct Pipe:
     PipeAtomics* shared
+    Atomic[int32_t]* pipes # of one iterator that are not freed yet
     Turn* turn
     Runner* runner
     Window* window
     Slab* slab
     FileTable* table
     Order* order
+    Blocks* blocks         # or NULL
+    Maker maker            # of rows, where they aren't just bytes in their place
+    Growing* vars          # by slot: what varies in length
+    Missing* missing
+    int64_t missing_count
+    Start start
+    Place place
     Config config
     Layout layout
     Leaf* leaves
@@ -98,6 +122,10 @@ cdef struct Pipe:
     int64_t ramp_rows      # rows of the next unit: grows to config.unit_rows
     uint64_t next_batch
     Batch* open
+    uint64_t* whole        # batches that became whole under the turn, and are to be published
+    int32_t whole_count
+    Bad* bad
+    int64_t bad_count, bad_room
     bint begun             # fast-forwarded: rows are planned
     int32_t end_status     # PULL_END or PULL_FAULT once the order is at its end
     Fault end_fault

@@ -1,4 +1,5 @@
 """Plan to batches: the pipeline's native run, and the iterator over it."""
+import os
 import warnings
 
 cimport cython
@@ -7,36 +8,58 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
+from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
+from queuecore._core.blocks cimport (
+    BLOCK_BYTES, FRAME_CSV, HEADROOM, Blocks, Place, RecordBlock, blocks_claim, blocks_clear, blocks_done, blocks_index, blocks_init, blocks_low,
+    blocks_next_to_index, blocks_publish, blocks_read, blocks_retire)
+from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
-    PLACE_DIRECT, PLACE_SCATTER, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
+    PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
-    CODE_EXHAUSTED, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD, fault_error)
+    CODE_CHECKSUM, CODE_CSV, CODE_EXHAUSTED, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD,
+    fault_error)
 from queuecore._core.order cimport (
     OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op,
-    OpSpec, Order, Run, RunList, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
+    Missing, OpSpec, Order, Run, RunList, Start, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
     order_plan_load, order_pull, order_release, order_room)
 from queuecore._core.parking cimport (
     event_cancel, event_has_waiters, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.platform cimport (
     Batch, Fault, FileEntry, Leaf, Runner, Slab, Turn, Window, alloc_lines, cpu_pause, iovec, kAcqRel, kAcquire,
-    kRelaxed, layout_hash, monotonic_ns)
+    kRelaxed, kRelease, layout_hash, monotonic_ns)
 from queuecore._core.runtime cimport (
     STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_fault, stop_requested,
     wait_out_exit)
+from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD
+from queuecore._core.rows cimport (
+    TAKE_LENGTHS, TAKE_STRINGS, Growing, Output, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, scratch_clear, scratch_init)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, FileList, FileTable, name_of, read_full, table_claim, table_close_idle,
+    READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, name_of, read_full, table_claim, table_close_idle,
     table_discover, table_drop, table_find, table_new, table_pin, table_unpin)
+from queuecore._core.stages cimport Step
+from queuecore._core.streams cimport stream_close
 from queuecore._core.window cimport (
-    window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open, window_ready,
-    window_take)
+    window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_less, window_open,
+    window_publish, window_ready, window_take)
+
+import numpy as np
 
 from queuecore import errors as _errors
+from queuecore import ragged as _ragged
 
 cnp.import_array()
 check_layout(layout_hash())
+
+_CHAR = np.dtype("S1")
+_INT64 = np.dtype(np.int64)
+
+
+def _copy(part):
+    return part._copy() if isinstance(part, _ragged.Ragged) else part.copy()
+
 
 cdef extern from *:
     """
@@ -57,6 +80,7 @@ cdef enum:
     UNIT_ROWS = 0
     UNIT_LOAD = 1
     UNIT_DISCOVER = 2
+    UNIT_PIECE = 3
 
 cdef enum:
     CLAIM_UNIT = 0
@@ -83,8 +107,24 @@ cdef enum:
 
 # Execution: nothing here is under the turn
 
-cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row, bint nowait,
-                        int* status, Fault* fault) noexcept nogil:
+cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t record, int64_t n, unsigned char* slot, int64_t row,
+                        Growing* vars, int* status, Fault* fault) noexcept nogil:
+    # Rows of the records that were staged. Returns how many; *status says why not all.
+    cdef int64_t i
+    u.scratch.arena.epoch = pass_
+    for i in range(n):
+        u.scratch.arena.element = ordinal + i
+        if not row_of_record(&p.maker, &u.scratch, u.stage + i * p.layout.hop_bytes, p.layout.record_bytes, slot, row + i, vars, fault):
+            fault.file = u.file_hint
+            fault.record = record + i
+            fault.offset = p.table.header_bytes + fault.record * p.layout.hop_bytes
+            status[0] = READ_FAULT
+            return i
+    return n
+
+
+cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row, Growing* vars,
+                        bint nowait, int* status, Fault* fault) noexcept nogil:
     # Reads n records from `ordinal` on into rows of a slot. Returns how many are in place; *status says why not all.
     cdef Layout* layout = &p.layout
     cdef FileTable* t = p.table
@@ -130,7 +170,9 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t ordinal, int64_t n, unsigned c
             status[0] = read_full(t, u.file_hint, fd, u.iov, count, offset, nowait, &got, fault)
             if status[0] != READ_OK:
                 part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
-            if layout.place == PLACE_DIRECT or layout.place == PLACE_SCATTER:
+            if p.maker.run != NULL:
+                part = _make_rows(p, u, pass_, ordinal + done, record, part, slot, row + done, vars, status, fault)
+            elif layout.place == PLACE_DIRECT or layout.place == PLACE_SCATTER:
                 layout_mend(layout, slot, row + done, part)
             else:
                 layout_split(layout, u.stage, layout.hop_bytes, slot, row + done, part)
@@ -155,19 +197,99 @@ cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, 
     turn_give(p.turn)
 
 
+cdef bint _skippable(const Fault* f) noexcept nogil:
+    # What is wrong with one record, and not with the machine.
+    return f.code == CODE_STEP or f.code == CODE_CHECKSUM or f.code == CODE_CSV or f.code == CODE_TOO_LARGE
+
+
+cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
+    # Notes a bad record, for a new run without it. False: it is to be an error.
+    cdef Bad* grown
+    cdef bint noted = True
+    if not p.config.skip_bad or not _skippable(fault):
+        return False
+    turn_take(p.turn)
+    if p.bad_count == p.bad_room:
+        grown = <Bad*>realloc(p.bad, (2 * p.bad_room + 16) * sizeof(Bad))
+        noted = grown != NULL
+        if noted:
+            p.bad = grown
+            p.bad_room = 2 * p.bad_room + 16
+    if noted:
+        p.bad[p.bad_count].place.pass_ = pass_
+        p.bad[p.bad_count].place.ordinal = ordinal
+        p.bad[p.bad_count].fault = fault[0]
+        p.bad_count += 1
+        b.failed.store(1, kRelaxed)  # relaxed: published to the consumer by B3 in window.pxd
+    turn_give(p.turn)
+    return noted
+
+
+cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars, bint nowait) noexcept nogil:
+    # The rows of one run of records, or none of those after a bad one.
+    cdef int64_t done = 0, i, id
+    cdef int status = READ_OK
+    cdef Fault fault
+    cdef bint leave = False
+    while done < run.n:
+        if run.block != NULL:
+            i = run.ordinal - run.block.place.base + done
+            done += rows_of_block(&p.maker, &u.scratch, run.block, i, run.n - done, slot, row + done, vars, &fault)
+            if done == run.n:
+                break
+            fault.file = run.block.place.file
+            status = READ_FAULT
+        elif p.store != NULL:  # row `id` of the store is a record
+            status = READ_OK
+            while done < run.n and status == READ_OK:
+                id = run.ordinal + done
+                i = p.order.bottom_shuffle.shuffle.ordinals[id]  # it stays until the row is released
+                u.scratch.arena.element = i
+                u.scratch.arena.epoch = p.order.bottom_shuffle.shuffle.passes[id]
+                if row_of_record(&p.maker, &u.scratch, p.store + id * p.store_stride, p.layout.record_bytes, slot, row + done, vars, &fault):
+                    done += 1
+                    continue
+                u.file_hint = table_find(p.table, i, u.file_hint)
+                fault.file = u.file_hint
+                fault.record = i - p.table.entries[u.file_hint].base
+                fault.offset = p.table.header_bytes + fault.record * p.layout.hop_bytes
+                status = READ_FAULT
+            if status == READ_OK:
+                break
+            if _leave_out(p, s.batch, u.scratch.arena.epoch, i, &fault):
+                done += 1
+                leave = True
+                continue
+            _fail(p, s.batch, row + done, u.scratch.arena.epoch, i, &fault)
+            return READ_FAULT
+        else:
+            done += _read_rows(p, u, run.pass_, run.ordinal + done, run.n - done, slot, row + done, vars, nowait, &status, &fault)
+            if status == READ_NOT_CACHED:
+                return READ_NOT_CACHED
+            if status == READ_OK:
+                break
+        if not _leave_out(p, s.batch, run.pass_, run.ordinal + done, &fault):
+            _fail(p, s.batch, row + done, run.pass_, run.ordinal + done, &fault)
+            return READ_FAULT
+        done += 1  # others after it may be bad too: better known now than in a run for each
+        leave = True
+    return READ_FAULT if leave else READ_OK
+
+
 cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
     # False: bytes are not in the page cache; segments before segment_at are done.
     cdef Segment* s
     cdef Run* run
     cdef unsigned char* slot
-    cdef int64_t row, done, i
+    cdef Growing* vars
+    cdef Part* part
+    cdef int64_t row, i
     cdef int32_t r
     cdef int status = READ_OK
-    cdef Fault fault
     while u.segment_at < u.segment_count:
         s = &u.segments[u.segment_at]
         slot = slab_slot(p.slab, s.batch.slot)
-        if p.store != NULL:
+        if p.store != NULL and p.maker.run == NULL:
             i = 0
             for r in range(s.runs.count):
                 run = &s.runs.runs[r]
@@ -176,19 +298,55 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
                     i += 1
             layout_gather(&p.layout, p.store, p.store_stride, u.ids, slot, s.row, s.runs.rows)
         else:
+            vars = NULL
+            part = NULL
+            if p.maker.vars > 0 and s.sole:
+                vars = p.vars + <int64_t>s.batch.slot * p.maker.vars
+                for r in range(p.maker.vars):
+                    vars[r].nbytes = 0
+            elif p.maker.vars > 0:
+                part = part_new(&p.maker, s.row)
+                if part == NULL:
+                    _no_memory(p)
+                    return True
+                part.rows = s.runs.rows
+                vars = part.vars
             row = s.row
             for r in range(s.runs.count):
                 run = &s.runs.runs[r]
-                done = _read_rows(p, u, run.ordinal, run.n, slot, row, nowait, &status, &fault)
+                status = _make_run(p, u, s, run, slot, row, vars, nowait)
                 if status == READ_NOT_CACHED:
+                    if part != NULL:
+                        part_free(&p.maker, part)
                     return False
-                if status != READ_OK:
-                    _fail(p, s.batch, row + done, run.pass_, run.ordinal + done, &fault)
+                if status != READ_OK and not p.config.skip_bad:
                     break
                 row += run.n
+            if part != NULL:
+                turn_take(p.turn)
+                part.next = <Part*>s.batch.parts
+                s.batch.parts = part
+                turn_give(p.turn)
         u.segment_at += 1
-        window_done(p.window, s.batch, s.k, s.runs.rows)
+        if window_less(s.batch, s.runs.rows):
+            _complete(p, s.batch, s.k)
     return True
+
+
+cdef void _complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
+    # All rows of the batch are there. Without the turn.
+    cdef Part* parts = <Part*>b.parts
+    cdef Part* next
+    b.parts = NULL
+    if parts != NULL and b.failed.load(kRelaxed):  # relaxed: ordered by B4
+        while parts != NULL:
+            next = parts.next
+            part_free(&p.maker, parts)
+            parts = next
+    elif parts != NULL and not rows_join(&p.maker, parts, slab_slot(p.slab, b.slot), p.vars + <int64_t>b.slot * p.maker.vars):
+        _no_memory(p)
+        return
+    window_publish(p.window, b, k)
 
 
 cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
@@ -262,6 +420,8 @@ cdef bint _execute(Pipe* p, Unit* u, bint nowait) noexcept nogil:
         return _run_rows(p, u, nowait)
     if u.kind == UNIT_LOAD:
         return _run_load(p, u, nowait)
+    if u.kind == UNIT_PIECE:
+        return blocks_read(p.blocks, u.piece, nowait)
     table_discover(p.table, u.file)
     return True
 
@@ -281,7 +441,13 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
             p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + at] = p.order.ops[i].shuffle.begun
             at += 1
     p.open = NULL
-    window_done(p.window, b, k, p.config.batch_rows - b.rows + 1)
+    if not window_less(b, p.config.batch_rows - b.rows + 1):
+        return
+    if b.parts == NULL:
+        window_publish(p.window, b, k)
+    else:  # bytes are to be copied: not under the turn
+        p.whole[p.whole_count] = k
+        p.whole_count += 1
 
 
 cdef void _finish_order(Pipe* p, int status) noexcept nogil:
@@ -307,14 +473,16 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     cdef uint32_t slot
     cdef int64_t before, most, used = 0
     cdef Run* last
+    cdef RecordBlock* block
     cdef int status
     u.kind = UNIT_ROWS
     u.segment_count = 0
     u.segment_at = 0
     u.rows = 0
-    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK:
+    u.nbytes = 0
+    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK and u.nbytes < UNIT_BYTES // 2:
         if p.open == NULL:
-            if not window_has_room(p.window, p.next_batch) or not slots_pop(&p.slab.stack, &slot):
+            if not _has_room(p) or not slots_pop(&p.slab.stack, &slot):
                 break
             window_open(p.window, p.next_batch, slot, p.config.batch_rows)
             p.open = window_batch(p.window, p.next_batch)
@@ -327,6 +495,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
             s.batch = b
             s.k = p.next_batch - 1
             s.row = b.rows
+            s.sole = False
             memset(&s.runs, 0, sizeof(RunList))
             s.runs.runs = u.runs.runs + used
         list_ = &s.runs
@@ -341,14 +510,20 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
                 u.segment_count += 1
             b.rows += list_.rows - before
             u.rows += list_.rows - before
+            last = &list_.runs[list_.count - 1]
             if p.order.bottom_shuffle == NULL:
-                last = &list_.runs[list_.count - 1]
                 b.mark_pass = last.pass_
                 b.mark_end = last.ordinal + last.n
+                b.mark_good = last.good + last.n
+            block = last.block
+            if block != NULL:
+                memcpy(b.mark_place, &block.place, sizeof(Place))
+                u.nbytes += (list_.rows - before) * (block.used // block.count)
         # Elements that are records share a chunk, which closes when it is full.
         if b.rows == p.config.batch_rows if not p.config.batched or p.order.top.rows == 1 else list_.closed and b.rows > 0:
             b.subs = list_.subs
             used += list_.count
+            s.sole = s.row == 0 and s.runs.rows == b.rows
             s = NULL
             _close_batch(p)
         if status == PULL_END or status == PULL_FAULT:
@@ -362,6 +537,24 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     if u.rows > 0 and p.ramp_rows < p.config.unit_rows:
         p.ramp_rows = 2 * p.ramp_rows if 2 * p.ramp_rows < p.config.unit_rows else p.config.unit_rows
     return u.segment_count > 0
+
+
+cdef bint _has_room(Pipe* p) noexcept nogil:
+    # Whether one more batch may be begun.
+    cdef int64_t rows, ahead
+    if not window_has_room(p.window, p.next_batch):
+        return False
+    if p.blocks == NULL or p.blocks.records == 0:
+        return True
+    # As many as keep all workers busy, now that the size of records shows.
+    rows = SMALL_UNIT_BYTES * p.blocks.records // (p.blocks.nbytes + 1) + 1
+    if rows > p.config.unit_rows:
+        rows = p.config.unit_rows
+    ahead = ((p.config.threads + 2) * rows + p.config.batch_rows - 1) // p.config.batch_rows + 1
+    if ahead < p.config.prefetch + 1:
+        ahead = p.config.prefetch + 1
+    # relaxed: one batch more or less
+    return <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed)) < ahead
 
 
 cdef void _no_memory(Pipe* p) noexcept nogil:
@@ -410,6 +603,8 @@ cdef void _forward(Pipe* p) noexcept nogil:
 cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
     cdef int64_t known = p.table.known_records.load(kRelaxed)
+    if p.blocks != NULL:
+        return p.table.known_files.load(kRelaxed) < p.table.files and p.table.known_files.load(kRelaxed) - p.blocks.next.file < 3
     return (p.table.known_files.load(kRelaxed) < p.table.files
             and known - p.order.ops[0].position < (p.config.threads + 2) * p.ramp_rows)
 
@@ -446,6 +641,8 @@ cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
             u.kind = UNIT_DISCOVER
             u.file = f
             rc = CLAIM_UNIT
+    if rc != CLAIM_UNIT and p.blocks != NULL and (blocks_low(p.blocks) or not p.begun):
+        rc = _claim_piece(p, u, helper)
     if rc != CLAIM_UNIT and p.begun:
         # Rows of the store that are free are filled first: at the end of an epoch that is the next one's window, which else would
         # fill only once this one's is empty. A consumer that helps waits for its batch, and makes that.
@@ -453,12 +650,34 @@ cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
             rc = CLAIM_UNIT
         elif _plan_rows(p, u) or (p.store != NULL and _plan_load(p, u)):
             rc = CLAIM_UNIT
+        elif p.blocks != NULL:
+            rc = _claim_piece(p, u, helper)
     if rc != CLAIM_UNIT:
         u.next = p.free_units
         p.free_units = u
-    turn_give(p.turn)
+    _give_turn(p)
     unit[0] = u
     return rc
+
+
+cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
+    u.piece = blocks_claim(p.blocks, helper)
+    if u.piece == NULL:
+        return CLAIM_NOTHING
+    u.kind = UNIT_PIECE
+    return CLAIM_UNIT
+
+
+cdef void _give_turn(Pipe* p) noexcept nogil:
+    # And publishes what became whole meanwhile.
+    cdef uint64_t k
+    while p.whole_count > 0:
+        p.whole_count -= 1
+        k = p.whole[p.whole_count]
+        turn_give(p.turn)
+        _complete(p, window_batch(p.window, k), k)
+        turn_take(p.turn)
+    turn_give(p.turn)
 
 
 cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
@@ -466,8 +685,21 @@ cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
     cdef int32_t i, j
     cdef int64_t k
     cdef Segment* s
-    cdef bint tell = u.kind != UNIT_ROWS or p.store != NULL  # others may wait for this file, these rows, or the room they left
+    cdef RecordBlock* block
+    # Others may wait for this file, these rows or records, or the room they left.
+    cdef bint tell = u.kind != UNIT_ROWS or p.store != NULL or p.blocks != NULL
     turn_take(p.turn)
+    if u.kind == UNIT_PIECE and blocks_retire(p.blocks, u.piece):
+        while True:
+            block = blocks_next_to_index(p.blocks)
+            if block == NULL:
+                break
+            turn_give(p.turn)
+            blocks_index(p.blocks, block)
+            turn_take(p.turn)
+            blocks_publish(p.blocks, block)
+            if event_has_waiters(&p.runner.work):
+                event_notify(&p.runner.work, 1)
     if u.kind == UNIT_LOAD:
         order_loaded(p.order, u.first, u.rows, u.ids, u.good, &u.fault)
     elif u.kind == UNIT_ROWS and p.store != NULL:
@@ -476,6 +708,11 @@ cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
             for j in range(s.runs.count):
                 for k in range(s.runs.runs[j].n):
                     order_release(p.order, <uint32_t>(s.runs.runs[j].ordinal + k))
+    elif u.kind == UNIT_ROWS and p.blocks != NULL:
+        for i in range(u.segment_count):
+            s = &u.segments[i]
+            for j in range(s.runs.count):
+                blocks_done(p.blocks, s.runs.runs[j].block, s.runs.runs[j].n)
     u.next = p.free_units
     p.free_units = u
     turn_give(p.turn)  # the unit is somebody else's from here on
@@ -541,13 +778,25 @@ cdef void _drop(void* context) noexcept nogil:
 
 cdef void _worker_drop(void* context) noexcept nogil:
     # Files are for workers: whoever leaves closes those that nobody reads, so that an ended stream holds none.
-    table_close_idle((<Pipe*>context).table)
+    cdef Pipe* p = <Pipe*>context
+    cdef bint idle = False
+    table_close_idle(p.table)
+    if p.blocks != NULL:
+        turn_take(p.turn)
+        idle = not p.blocks.streaming
+        p.blocks.streaming = True  # nobody claims any more
+        turn_give(p.turn)
+        if idle:
+            stream_close(&p.blocks.stream)
     _drop(context)
 
 
 cdef void _pipe_free(Pipe* p) noexcept nogil:
     cdef int32_t i
+    cdef int64_t k
     cdef Unit* u
+    cdef Part* part
+    cdef Part* next
     if p.runner != NULL:
         registry_remove(p.runner)
     if p.units != NULL:
@@ -559,7 +808,26 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
             free(u.iov)
             free(u.stage)
             free(u.dump)
+            scratch_clear(&u.scratch)
     free(p.units)
+    if p.blocks != NULL:
+        blocks_clear(p.blocks)
+        free(p.blocks)
+    if p.vars != NULL:
+        for k in range(p.slab.slots * <int64_t>p.maker.vars):
+            free(p.vars[k].data)
+        free(p.vars)
+    if p.window != NULL and p.window.ring != NULL:
+        for i in range(<int32_t>p.window.mask + 1):
+            part = <Part*>p.window.ring[i].parts
+            while part != NULL:
+                next = part.next
+                part_free(&p.maker, part)
+                part = next
+    free(p.maker.outputs)
+    free(p.missing)
+    free(p.whole)
+    free(p.bad)
     if p.slab != NULL:
         slab_free(p.slab)
     if p.window != NULL:
@@ -577,6 +845,8 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     free(p.runner)
     free(p.turn)
     free(p.shared)
+    if p.pipes != NULL:
+        p.pipes.fetch_sub(1, kRelease)  # release: pairs with _Keeper's acquire; nothing of the steps is used any more
     free(p)
 
 
@@ -584,7 +854,7 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
     cdef int32_t i
     cdef Unit* u
     cdef int64_t rows = p.config.unit_rows, ids
-    cdef int64_t stage = (p.layout.stage_records - 1) * p.layout.hop_bytes + p.layout.record_bytes
+    cdef int64_t stage = 1 if p.blocks != NULL else (p.layout.stage_records - 1) * p.layout.hop_bytes + p.layout.record_bytes
     cdef int64_t dump = p.layout.dump_bytes
     if p.layout.hop_bytes - p.layout.record_bytes > dump and not p.layout.lone_records:
         dump = p.layout.hop_bytes - p.layout.record_bytes
@@ -603,6 +873,8 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
         u.dump = <unsigned char*>alloc_lines(dump + 1)
         if u.runs.runs == NULL or u.segments == NULL or u.ids == NULL or u.iov == NULL or u.stage == NULL or u.dump == NULL:
             return False
+        if p.maker.count > 0 and not scratch_init(&u.scratch, &p.maker):
+            return False
         u.next = p.free_units
         p.free_units = u
     return True
@@ -612,13 +884,18 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
     # A run of the same plan (whose leaves, specs and config are copied). Takes over the reference on the table. NULL: no memory.
     cdef Pipe* p = <Pipe*>calloc(1, sizeof(Pipe))
     cdef Config* c
-    cdef int64_t slot_bytes = 0, pieces = 0
+    cdef int64_t slot_bytes = 0, pieces = 0, slots
     cdef int32_t i
+    cdef int64_t k
     cdef Leaf* leaf
+    cdef Output* out
+    cdef bint well
     if p == NULL:
         table_drop(table)
         return NULL
     p.table = table
+    p.pipes = plan.pipes
+    p.pipes.fetch_add(1, kRelaxed)  # relaxed: the caller is who looks at it
     p.generation = fork_generation()
     p.config = plan.config
     c = &p.config
@@ -636,8 +913,11 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
     for i in range(plan.layout.leaf_count):
         pieces += plan.leaves[i].pieces
     p.offsets = <int64_t*>malloc((pieces + 1) * sizeof(int64_t))
+    p.maker = plan.maker
+    p.maker.outputs = <Output*>malloc((plan.maker.count + 1) * sizeof(Output))
+    p.missing = <Missing*>malloc((plan.missing_count + 1) * sizeof(Missing))
     if (p.shared == NULL or p.turn == NULL or p.runner == NULL or p.window == NULL or p.slab == NULL or p.specs == NULL
-            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL):
+            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL or p.maker.outputs == NULL or p.missing == NULL):
         _pipe_free(p)
         return NULL
     p.shared.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
@@ -654,16 +934,52 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
         pieces += leaf.pieces
         leaf.slot_offset = slot_bytes
         slot_bytes += (leaf.row_bytes * c.batch_rows + 63) // 64 * 64
+    if p.maker.count > 0:
+        slot_bytes = 0
+        memcpy(p.maker.outputs, plan.maker.outputs, p.maker.count * sizeof(Output))
+        for i in range(p.maker.count):
+            out = &p.maker.outputs[i]
+            out.slot_offset = slot_bytes
+            slot_bytes += ((out.row_bytes * c.batch_rows if out.item == 0 else (c.batch_rows + 1) * sizeof(int64_t)) + 63) // 64 * 64
+            out.dims_offset = slot_bytes
+            slot_bytes += (out.ndim * c.batch_rows * sizeof(int64_t) + 63) // 64 * 64
     slot_bytes = (slot_bytes + 4095) // 4096 * 4096
     p.layout.leaves = p.leaves
     p.layout.leaf_count = plan.layout.leaf_count
     p.layout.record_bytes = plan.layout.record_bytes
     p.layout.hop_bytes = plan.layout.hop_bytes
-    p.order = order_new(table, p.specs, p.spec_count, c.store_rows)
-    if (p.order == NULL or not layout_plan(&p.layout) or not window_init(p.window, c.width, p.order.count)
-            or not slab_init(p.slab, <uint32_t>(c.width + c.max_leases + 1), slot_bytes) or not _units_init(p)):
+    if plan.missing_count > 0:
+        memcpy(p.missing, plan.missing, plan.missing_count * sizeof(Missing))
+    p.missing_count = plan.missing_count
+    p.start = plan.start
+    p.place = plan.place
+    table.retries = c.retries
+    table.stop = &p.runner.stop
+    if c.blocks:
+        p.blocks = <Blocks*>malloc(sizeof(Blocks))
+        if p.blocks == NULL:
+            _pipe_free(p)
+            return NULL
+        p.blocks[0] = plan.blocks[0]
+        blocks_init(p.blocks, table, &p.runner.stop, 2 * c.threads + 4, &p.place, p.start.pass_)
+    slots = c.width + c.max_leases + 1
+    p.order = order_new(table, p.blocks, &p.start, p.missing, p.missing_count, p.specs, p.spec_count, c.store_rows)
+    well = (p.order != NULL and (p.blocks != NULL or layout_plan(&p.layout)) and window_init(p.window, c.width, p.order.count)
+            and slab_init(p.slab, <uint32_t>slots, slot_bytes) and _units_init(p))
+    if well and p.maker.run != NULL:
+        p.layout.place = PLACE_STAGE
+    if well and p.maker.vars > 0:
+        p.vars = <Growing*>calloc(slots * p.maker.vars, sizeof(Growing))
+        p.whole = <uint64_t*>malloc((p.window.mask + 1) * sizeof(uint64_t))
+        well = p.vars != NULL and p.whole != NULL
+    if not well:
         _pipe_free(p)
         return NULL
+    for k in range(slots):
+        for i in range(p.maker.count):
+            out = &p.maker.outputs[i]
+            if out.item > 0:
+                (<int64_t*>(slab_slot(p.slab, <uint32_t>k) + out.slot_offset))[0] = 0
     if c.store_rows > 0:
         p.store_stride = (c_record(p) + 63) // 64 * 64
         p.store_bytes = <size_t>(p.order.bottom_shuffle.shuffle.capacity * p.store_stride)
@@ -720,6 +1036,42 @@ cdef enum:
     STATE_FAILED = 3
 
 
+cdef list _keepers = []
+
+
+@cython.final
+cdef class _Keeper:
+    # Workers use what Python objects own (steps, formats), and may outlive the iterator, which does not wait for them when it goes.
+    # So it leaves its keeper behind, and later ones look which of those are still needed.
+    cdef Atomic[int32_t]* pipes
+    cdef tuple kept
+
+    def __cinit__(self):
+        self.pipes = <Atomic[int32_t]*>alloc_lines(sizeof(int32_t))
+        if self.pipes == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.pipes)
+
+
+cdef int _sweep() except -1:
+    global _keepers
+    # acquire: pairs with _pipe_free
+    _keepers = [one for one in _keepers if (<_Keeper>one).pipes.load(kAcquire) != 0]
+    return 0
+
+
+cdef int _by_missing(const void* a, const void* b) noexcept nogil:
+    # Of Missing, and of Bad, which begins with one.
+    cdef const Missing* x = <const Missing*>a
+    cdef const Missing* y = <const Missing*>b
+    if x.pass_ != y.pass_:
+        return -1 if x.pass_ < y.pass_ else 1
+    return -1 if x.ordinal < y.ordinal else (1 if x.ordinal > y.ordinal else 0)
+
+
+@cython.no_gc_clear  # __dealloc__ needs its keeper
 cdef class Stream:
     """One iteration over a plan: reads, decodes and batches in native threads, and hands out batches in order.
 
@@ -735,6 +1087,7 @@ cdef class Stream:
     cdef list levels          # batch sizes, the innermost first
     cdef bint on_hold_raise
     cdef bint warned
+    cdef int64_t files_logged
     cdef int state
     cdef object failure
     cdef uint64_t generation
@@ -753,6 +1106,19 @@ cdef class Stream:
     cdef int64_t copied, records, helped_before
     cdef int64_t expect_files
     cdef uint64_t expect_digest
+    cdef Step step            # of the maker, or None
+    cdef CsvFormat csv
+    cdef _Keeper keeper
+    cdef list components      # of elements that are made: see __init__
+    cdef object assemble
+    cdef object skips         # gets the errors of what is left out; None: they are raised
+    cdef Blocks frame         # how blocks are framed
+    cdef Start mark           # after the last element that was delivered whole, with its place
+    cdef Place mark_place
+    cdef Start chunk_mark
+    cdef Place chunk_place
+    cdef Missing* missing
+    cdef int64_t missing_count
     cdef int64_t* dims_store  # per leaf: number of dimensions and the dimensions of a row
     cdef int* ndims
 
@@ -762,7 +1128,22 @@ cdef class Stream:
 
     def __init__(self, FileList files not None, *, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                  int64_t hop_bytes, bint drop_tail, list leaves, template, list ops, int num_threads, bint help, int64_t prefetch,
-                 int64_t max_leases=4, bint on_hold_raise=False):
+                 int64_t max_leases=4, bint on_hold_raise=False, dict blocks=None, Step step=None, CsvFormat csv=None, list components=None,
+                 assemble=None, skips=None, int retries=0):
+        """Describe a stream.
+
+        Parameters
+        ----------
+        blocks : dict, optional
+            Of records without known places: "framing" (a number), "encoding", "header", "max_record_bytes", and the bytes about which
+            a record has, "guess".
+        step : Step, optional
+            What is made of each record; else it is cut into `leaves`, or, of blocks, is a string, or a row of `csv`.
+        components : list of tuple
+            Of what is made: what it is ("fixed", "string", "strings", "ragged", "dense"), its dtype, its shape, or how many dimensions.
+        assemble : callable, optional
+            From a list of components, batched, to an element.
+        """
         cdef int32_t i, j, n = len(leaves)
         cdef Pipe* plan = &self.plan
         cdef Config* c = &plan.config
@@ -851,6 +1232,27 @@ cdef class Stream:
         c.threads = num_threads
         c.help = help
         c.max_leases = max_leases
+        c.prefetch = prefetch
+        c.retries = retries
+        c.skip_bad = skips is not None
+        self.skips = skips
+        self.assemble = assemble
+        self._describe_maker(blocks, step, csv, components)
+        if blocks is not None:
+            if self.shuffles:
+                raise _errors.UnimplementedError(
+                    "shuffle needs records of known places, and those of lines, TFRecords, CSV and compressed files have none yet. "
+                    "Enqueue them to a RandomShuffleQueue with a StageProgram")
+            record_bytes = hop_bytes = blocks["guess"]
+            c.passes = 1
+            for i in range(plan.spec_count):
+                if plan.specs[i].kind == OP_REPEAT:
+                    c.passes = -1 if plan.specs[i].size < 0 or c.passes < 0 else c.passes * plan.specs[i].size
+            self.frame.passes = c.passes
+        if self.components is not None:
+            row_bytes = 0
+            for i in range(plan.maker.count):
+                row_bytes += plan.maker.outputs[i].row_bytes if plan.maker.outputs[i].item == 0 else 64
         if not c.batched:
             c.batch_rows = CHUNK_BYTES // row_bytes if row_bytes < CHUNK_BYTES else 1
             if c.batch_rows > CHUNK_ROWS:
@@ -882,7 +1284,12 @@ cdef class Stream:
         fd_limit = num_threads + DISCOVER_AHEAD + 1
         if self.shuffles and not stored:
             fd_limit = IDLE_FILES
-        self.table = table_new(files.names, record_bytes, header_bytes, footer_bytes, hop_bytes, drop_tail, <int32_t>fd_limit)
+        if c.blocks:
+            plan.layout.record_bytes = plan.layout.hop_bytes = 1
+            self.table = table_new(files.names, self.frame.piece_bytes, 0, 0, self.frame.piece_bytes, TAIL_STREAM if self.frame.encoding else TAIL_SHORT,
+                                   <int32_t>fd_limit)
+        else:
+            self.table = table_new(files.names, record_bytes, header_bytes, footer_bytes, hop_bytes, drop_tail, <int32_t>fd_limit)
         if self.table == NULL:
             raise MemoryError
         for counter in self.counters:
@@ -890,18 +1297,88 @@ cdef class Stream:
                 (<ShuffleCounter>counter).next_iteration += 1
         self.state = STATE_RUNNING
 
+    cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components) except -1:
+        cdef Pipe* plan = &self.plan
+        cdef Output* out
+        cdef int32_t i
+        _sweep()
+        self.keeper = _Keeper()
+        self.keeper.kept = step, csv
+        plan.pipes = self.keeper.pipes
+        plan.config.blocks = blocks is not None
+        self.mark.pass_good = -1
+        self.mark_place.line = 1
+        if components is None:
+            return 0
+        self.step = step
+        self.csv = csv
+        self.components = []
+        plan.maker.outputs = <Output*>calloc(2 * len(components) + 1, sizeof(Output))
+        if plan.maker.outputs == NULL:
+            raise MemoryError
+        plan.maker.made = len(components)
+        for i, (kind, dtype, shape) in enumerate(components):
+            self.components.append((kind, dtype, shape, plan.maker.count))
+            out = &plan.maker.outputs[plan.maker.count]
+            plan.maker.count += 1
+            out.cell = i
+            if kind == "fixed":
+                out.row_bytes = dtype.itemsize
+                for side in shape:
+                    out.row_bytes *= side
+                continue
+            out.var = plan.maker.vars
+            plan.maker.vars += 1
+            out.item = dtype.itemsize if dtype.itemsize and kind != "strings" else 1
+            if kind == "dense":
+                out.ndim = len(shape)
+            elif kind == "strings":
+                out.take = TAKE_STRINGS
+                out = &plan.maker.outputs[plan.maker.count]
+                plan.maker.count += 1
+                out.cell = i
+                out.take = TAKE_LENGTHS
+                out.item = sizeof(int64_t)
+                out.var = plan.maker.vars
+                plan.maker.vars += 1
+        if step is not None:
+            plan.maker.run = step.run
+            plan.maker.params = step.params
+        if csv is not None:
+            plan.maker.csv = &csv.plan
+        if blocks is not None:
+            plan.blocks = &self.frame
+            self.frame.framing = plan.maker.framing = {"lines": FRAME_LINES, "tfrecord": FRAME_TFRECORD, "csv": FRAME_CSV,
+                                                       "fixed": FRAME_FIXED}[blocks["framing"]]
+            self.frame.encoding = blocks["encoding"]
+            self.frame.header = blocks.get("header", 0)
+            self.frame.max_record_bytes = blocks["max_record_bytes"]
+            self.frame.csv = plan.maker.csv
+            self.frame.piece_bytes = blocks.get("piece_bytes", BLOCK_BYTES)
+            self.frame.headroom = blocks.get("headroom", HEADROOM)
+            self.frame.skip_files = self.skips is not None
+            self.frame.record_bytes, self.frame.header_bytes, self.frame.footer_bytes, self.frame.hop_bytes, self.frame.drop_tail = (
+                blocks.get("fixed", (1, 0, 0, 1, False)))
+            plan.maker.record_bytes = self.frame.record_bytes
+            plan.maker.hop_bytes = self.frame.hop_bytes
+        return 0
+
     def __dealloc__(self):
         cdef int32_t i
         if self.generation == fork_generation():
             if self.pipe != NULL:
                 runner_stop(self.pipe.runner, NULL)
                 _drop(self.pipe)
+            if self.keeper is not None and self.keeper.pipes.load(kAcquire) != 0:  # acquire: as in _sweep
+                _keepers.append(self.keeper)
             table_drop(self.table)
         if self.plan.leaves != NULL:
             for i in range(self.plan.layout.leaf_count):
                 free(<void*>self.plan.leaves[i].offsets)
         free(self.plan.leaves)
         free(self.plan.specs)
+        free(self.plan.maker.outputs)
+        free(self.missing)
         free(self.base)
         free(self.begun)
         free(self.cuts)
@@ -925,7 +1402,8 @@ cdef class Stream:
             k = self.next_k
             if window_ready(p.window, k):
                 if window_batch(p.window, k).failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd
-                    self._recover(k)
+                    if not self._leave_out():
+                        self._recover(k)
                     continue
                 return self._deliver(p, k)
             if window_ended(p.window, k):
@@ -979,12 +1457,17 @@ cdef class Stream:
         cdef Fault f
         cdef Pipe* p
         self.table.refs.fetch_add(1, kRelaxed)  # relaxed: this object holds a reference
+        self.plan.start = self.mark
+        self.plan.place = self.mark_place
+        self.plan.missing = self.missing
+        self.plan.missing_count = self.missing_count
         with nogil:
             p = _pipe_new(&self.plan, self.table, self.cuts, self.cut_count, self.delivered)
         if p == NULL:
             raise _errors.ResourceExhaustedError(
                 "no memory for the buffers of this pipeline. Use smaller batches, a smaller shuffle buffer or less prefetch")
         self.next_k = 0
+        self.files_logged = 0
         self.pipe = p
         with nogil:
             rc = runner_start(p.runner, p.config.threads, "qc-reader", _hold, &started)
@@ -1044,12 +1527,109 @@ cdef class Stream:
         self.cuts[self.cut_count].ordinal = b.fault_ordinal
         self.cuts[self.cut_count].fault = b.fault
         self.cut_count += 1
+        self._note_good()
         self._discard_pipe()
         self._start()
         return 0
 
+    cdef int _note_good(self) except -1:
+        # How many records a pass gives, once the order knows.
+        cdef Pipe* p = self.pipe
+        if self.plan.config.blocks and p != NULL:
+            turn_take(p.turn)
+            self.mark.pass_good = p.order.pass_good
+            turn_give(p.turn)
+        return 0
+
+    cdef bint _leave_out(self) except -1:
+        # Records that are bad and to be left out: a new run without them. False: there are none. `skips` says when it is enough; then
+        # the first one too many is the end.
+        cdef Pipe* p = self.pipe
+        cdef Missing* grown
+        cdef Cut* cuts
+        cdef Bad* bad
+        cdef int64_t n, i, count
+        if not self.plan.config.skip_bad:
+            return False
+        with nogil:
+            runner_stop(p.runner, NULL)
+        self._join(p, -1)
+        n = p.bad_count
+        if n == 0:
+            return False
+        self._note_good()
+        qsort(p.bad, n, sizeof(Bad), _by_missing)
+        grown = <Missing*>realloc(self.missing, (self.missing_count + n) * sizeof(Missing))
+        if grown == NULL:
+            raise MemoryError
+        self.missing = grown
+        count = self.missing_count
+        for i in range(n):
+            bad = &p.bad[i]
+            try:
+                self.skips.skip(self._error(&bad.fault))
+            except _errors.QueueCoreError as error:
+                cuts = <Cut*>realloc(self.cuts, (self.cut_count + 1) * sizeof(Cut))
+                if cuts == NULL:
+                    raise MemoryError
+                self.cuts = cuts
+                self.cuts[self.cut_count].at = self.delivered
+                self.cuts[self.cut_count].pass_ = bad.place.pass_
+                self.cuts[self.cut_count].ordinal = bad.place.ordinal
+                self.cuts[self.cut_count].fault = bad.fault
+                self.cut_count += 1
+                break
+            self.missing[count] = bad.place
+            count += 1
+        self.missing_count = count
+        qsort(self.missing, count, sizeof(Missing), _by_missing)
+        if self.plan.config.blocks:  # those before the mark are never met again
+            i = 0
+            while i < count and (self.missing[i].pass_ < self.mark.pass_
+                                 or (self.missing[i].pass_ == self.mark.pass_ and self.missing[i].ordinal < self.mark.ordinal)):
+                i += 1
+            memmove(self.missing, self.missing + i, (count - i) * sizeof(Missing))
+            self.missing_count = count - i
+        self._discard_pipe()
+        self._start()
+        return True
+
+    cdef int _log_files(self, Pipe* p) except -1:
+        # Files that were given up.
+        cdef Fault f
+        cdef int64_t n
+        if self.skips is None or p.blocks == NULL:
+            return 0
+        while True:
+            turn_take(p.turn)
+            n = p.blocks.skipped_count - self.files_logged
+            if n > 0:
+                f = p.blocks.skipped[self.files_logged]
+            turn_give(p.turn)
+            if n <= 0:
+                return 0
+            self.files_logged += 1
+            error = self._error(&f)
+            try:
+                self.skips.skip(error)
+            except _errors.QueueCoreError as last:
+                self._fail(last)
+
     cdef object _error(self, const Fault* f):
+        if f.code == CODE_STEP:
+            return self._step_error(f)
         return fault_error(f, None if f.file < 0 else <bytes>name_of(self.files.names, f.file))
+
+    cdef object _step_error(self, const Fault* f):
+        cdef object error = self.step.explain(f.what, f.a, f.b)
+        error.path = os.fsdecode(<bytes>name_of(self.files.names, f.file))
+        error.stage = "map"
+        error.record = f.record
+        if f.offset >= 0:
+            error.offset = f.offset
+        where = f"record {f.record}" if f.offset < 0 else f"record {f.record}, at byte {f.offset}"
+        error.args = (f"{error} ({where} of {error.path!r})",)
+        return error
 
     cdef int _fail(self, object error) except -1:
         self.state = STATE_FAILED
@@ -1069,6 +1649,7 @@ cdef class Stream:
         return 0
 
     cdef int _end(self, Pipe* p) except -1:
+        self._log_files(p)
         if p.end_status == PULL_FAULT:
             self._fail(self._error(&p.end_fault))
         self.state = STATE_ENDED
@@ -1117,29 +1698,37 @@ cdef class Stream:
         p.shared.leases.fetch_add(1, kRelaxed)
         # What the template needs, then the marks: from here on the batch is the consumer's.
         arrays = None
-        if self.levels and not copy:
+        if self.levels and not copy and self.components is None:
             element = self._build(self.template, slot, dims, lead, lease)
         else:
-            arrays = [self._array(i, slot, dims, lead, lease) for i in range(self.plan.layout.leaf_count)]
+            if self.components is not None:
+                arrays = [self._component(one, b, slot, dims, lead, lease) for one in self.components]
+            else:
+                arrays = [self._array(i, slot, dims, lead, lease) for i in range(self.plan.layout.leaf_count)]
             if copy:
-                arrays = [a.copy() for a in arrays]
+                arrays = [_copy(a) for a in arrays]
                 self.copied += 1
                 if not self.warned:
                     self.warned = True
                     warnings.warn(
                         f"more than {p.config.max_leases} batches of this iterator are held; further ones are copies, which costs time. "
                         "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", RuntimeWarning, 2)
-            element = self._assemble(self.template, arrays) if self.levels else None
+            element = self._whole(arrays) if self.levels else None
         self.records += rows
         i = 0
         if self.shuffles:
             for i in range(self.shuffles):
                 self._count_iterations(i, p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i])
         self.next_k = k + 1
+        self.chunk_mark.pass_ = b.mark_pass
+        self.chunk_mark.ordinal = b.mark_end
+        self.chunk_mark.good = b.mark_good
+        memcpy(&self.chunk_place, b.mark_place, sizeof(Place))
         if self.levels:
             self.mark_pass = b.mark_pass
             self.mark_end = b.mark_end
             self.delivered += 1
+            self._pass_mark()
             window_take(p.window, k)
         else:
             self.chunk_pass = b.mark_pass
@@ -1174,14 +1763,23 @@ cdef class Stream:
         if self.generation != fork_generation() or self.state == STATE_CLOSED:
             self.chunk = None
             self._refuse()
-        element = self._assemble(self.template, [a[at] for a in arrays])
+        element = self._one(arrays, at)
         self.chunk_at = at + 1
         self.delivered += 1
         self.mark_pass = self.chunk_pass
         self.mark_end = self.chunk_end
         if at + 1 == self.chunk_rows:
             self.chunk = None
+            self._pass_mark()
         return element
+
+    cdef void _pass_mark(self):
+        # All up to the chunk's end is delivered: a new run begins there.
+        cdef int64_t good = self.mark.pass_good
+        if self.plan.config.blocks:
+            self.mark = self.chunk_mark
+            self.mark.pass_good = good
+            self.mark_place = self.chunk_place
 
     cdef int _lead_dims(self, Batch* b, int64_t* dims) except -1:
         # The outermost batch first. An element of elements says how many it has; a short one of records has what there is.
@@ -1210,6 +1808,69 @@ cdef class Stream:
             shape[lead + i] = self.dims_store[leaf * MAX_DIMS + i]
         return qc_view(self.dtypes[leaf], lead + n, shape, slot + self.pipe.leaves[leaf].slot_offset, lease)
 
+    cdef object _component(self, tuple one, Batch* b, unsigned char* slot, int64_t* dims, int lead, _Lease lease):
+        # A component of a batch: an array, or a Ragged.
+        cdef str kind = one[0]
+        cdef int first = one[3]
+        cdef cnp.npy_intp shape[2 * MAX_DIMS]
+        cdef const Output* out = &self.pipe.maker.outputs[first]
+        cdef Growing* g
+        cdef int64_t* noted
+        cdef int64_t row
+        cdef int i, n
+        cdef object made
+        if kind == "fixed":
+            n = len(one[2])
+            for i in range(lead):
+                shape[i] = dims[i]
+            for i in range(n):
+                shape[lead + i] = one[2][i]
+            return qc_view(one[1], lead + n, shape, slot + out.slot_offset, lease)
+        if kind == "dense":
+            noted = <int64_t*>(slot + out.dims_offset)
+            for row in range(1, b.rows):
+                for i in range(out.ndim):
+                    if noted[row * out.ndim + i] != noted[i]:
+                        self._fail(_errors.InvalidArgumentError(
+                            f"cannot batch elements of unequal shapes: {[noted[n] for n in range(out.ndim)]} and, {row} later, "
+                            f"{[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {self.delivered}). Pad or reshape them first"))
+            g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + out.var]
+            for i in range(lead):
+                shape[i] = dims[i]
+            for i in range(out.ndim):
+                shape[lead + i] = noted[i]
+            return qc_view(one[1], lead + out.ndim, shape, g.data if g.data != NULL else slot, lease)
+        values, splits = self._varying(out, b, slot, _CHAR if one[1].itemsize == 0 or kind == "strings" else one[1], lease)
+        if kind == "strings":
+            lengths, splits = self._varying(out + 1, b, slot, _INT64, lease)
+            inner = np.zeros(lengths.size + 1, np.int64)
+            np.cumsum(lengths, out=inner[1:])
+            values = _ragged.Ragged._of(values, inner)
+        made = _ragged.Ragged._of(values, splits)
+        for i in range(lead - 1, 0, -1):  # batches of batches
+            n = len(made) // dims[i] if dims[i] else 0
+            made = _ragged.Ragged._of(made, np.arange(n + 1, dtype=np.int64) * dims[i])
+        return made
+
+    cdef tuple _varying(self, const Output* out, Batch* b, unsigned char* slot, object dtype, _Lease lease):
+        # The values of all rows, and where rows begin and end among them.
+        cdef cnp.npy_intp n
+        cdef Growing* g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + out.var]
+        cdef int64_t* ends = <int64_t*>(slot + out.slot_offset)
+        n = ends[b.rows] // out.item
+        values = qc_view(dtype, 1, &n, g.data if g.data != NULL else slot, lease)
+        n = b.rows + 1
+        splits = qc_view(_INT64, 1, &n, ends, lease)
+        return values, splits if out.item == 1 else splits // out.item
+
+    cdef object _whole(self, list arrays):
+        return self._assemble(self.template, arrays) if self.assemble is None else self.assemble(arrays, True)
+
+    cdef object _one(self, list arrays, int64_t at):
+        if self.assemble is None:
+            return self._assemble(self.template, [a[at] for a in arrays])
+        return self.assemble([a[at] for a in arrays], False)
+
     cdef object _build(self, object template, unsigned char* slot, int64_t* dims, int lead, _Lease lease):
         cdef dict element
         if type(template) is int:
@@ -1222,6 +1883,8 @@ cdef class Stream:
     cdef object _assemble(self, object template, list parts):
         if type(template) is int:
             return parts[template]
+        if type(template) is tuple:
+            return tuple([self._assemble(part, parts) for part in <tuple>template])
         return {name: self._assemble(part, parts) for name, part in (<dict>template).items()}
 
     def close(self, timeout=1.0):
@@ -1280,9 +1943,16 @@ cdef class Stream:
         cdef uint64_t digest = 0
         if self.generation != fork_generation():
             self._refuse()
+        cdef list start = None
+        if self.plan.config.blocks:
+            self._note_good()
+            start = [self.mark.pass_, self.mark.ordinal, self.mark.good, self.mark.pass_good, self.mark_place.file,
+                     self.mark_place.offset, self.mark_place.number, self.mark_place.line, self.mark_place.base]
         if self.delivered > 0 and self.mark_end > 0:
             if self.mark_pass > 0:
                 known = self.table.known_files.load(kAcquire)
+            elif self.plan.config.blocks:
+                known = self.mark_place.file + 1
             else:
                 known = table_find(self.table, self.mark_end - 1, 0) + 1
             digest = self.table.entries[known - 1].digest
@@ -1295,9 +1965,12 @@ cdef class Stream:
             "files_digest": digest,
             "iterations": [self.base[i] for i in range(self.shuffles)],
             "begun": [self.begun[i] for i in range(self.shuffles)],
+            "start": start,
+            "missing": [[self.missing[i].pass_, self.missing[i].ordinal] for i in range(self.missing_count)],
         }
 
-    def restore(self, int64_t elements, list iterations, int64_t files_known, uint64_t files_digest, list seeds, list counters, list begun):
+    def restore(self, int64_t elements, list iterations, int64_t files_known, uint64_t files_digest, list seeds, list counters, list begun,
+                list start=None, list missing=None):
         """Go on after `elements` elements, as an iterator that had delivered them would.
 
         Raises `ResumeMismatchError`, and changes nothing, if the place or the first `files_known` files are not those.
@@ -1311,7 +1984,7 @@ cdef class Stream:
                 or not len(iterations) == len(seeds) == len(counters) == len(begun) == self.shuffles):
             raise _errors.ResumeMismatchError("the saved place does not fit this dataset's operations or files")
         t = table_new(self.files.names, self.table.record_bytes, self.table.header_bytes, self.table.footer_bytes,
-                      self.table.hop_bytes, self.table.drop_tail, self.table.fd_limit)
+                      self.table.hop_bytes, self.table.tail, self.table.fd_limit)
         if t == NULL:
             raise MemoryError
         with nogil:
@@ -1336,12 +2009,32 @@ cdef class Stream:
             self.counters[i] = <ShuffleCounter?>counters[i] if counters[i] is not None else None
         self.cut_count = 0
         self.chunk = None
+        self._restore_mark(start, [] if missing is None else missing)
         self.delivered = elements
         self.mark_pass = self.mark_end = 0
         self.expect_files = files_known
         self.expect_digest = files_digest
         self.state = STATE_RUNNING
         self.failure = None
+
+    cdef int _restore_mark(self, list start, list missing) except -1:
+        cdef Missing* grown = <Missing*>realloc(self.missing, (len(missing) + 1) * sizeof(Missing))
+        cdef int64_t i
+        if grown == NULL:
+            raise MemoryError
+        self.missing = grown
+        for i, (pass_, ordinal) in enumerate(missing):
+            self.missing[i].pass_ = pass_
+            self.missing[i].ordinal = ordinal
+        self.missing_count = len(missing)
+        memset(&self.mark, 0, sizeof(Start))
+        memset(&self.mark_place, 0, sizeof(Place))
+        self.mark.pass_good = -1
+        self.mark_place.line = 1
+        if start is not None:
+            (self.mark.pass_, self.mark.ordinal, self.mark.good, self.mark.pass_good, self.mark_place.file, self.mark_place.offset,
+             self.mark_place.number, self.mark_place.line, self.mark_place.base) = start
+        return 0
 
     cdef int _spec_of(self, int shuffle):
         cdef int i, seen = 0

@@ -146,6 +146,9 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         Fault fault
         int64_t mark_pass
         int64_t mark_end
+        int64_t mark_good
+        int64_t[5] mark_place
+        void* parts
 
     cppclass Window:
         Batch* ring

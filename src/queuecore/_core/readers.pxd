@@ -127,8 +127,8 @@ cdef inline unsigned char* block_bytes(const Block* block) noexcept nogil:
 # Until `until` (monotonic) at most. False: somebody else has the role.
 cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil
 cdef void reader_leave(Reader* r) noexcept nogil
-# The next record of the work unit in progress, or why not. A unit that fails is given up. It comes back every 50 ms from a wait for a
-# pipe, or for another try.
+# The next record of the work unit in progress, or why not. A unit that fails is given up. It comes back from a wait for a pipe,
+# or for another try, after 100 ms at most.
 cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil
 # Begins a work unit; there must be none. False: `fault` says why, and the unit is given up.
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil

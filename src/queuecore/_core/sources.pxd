@@ -7,7 +7,7 @@
 #   I2  An entry's fd is closed only by the thread that took it out of the entry under the turn, with pins == 0.
 #   I3  At most `fd_limit` files are open, plus one per thread at work.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from queuecore._core.platform cimport Atomic, Fault, FileEntry, FileStat, Turn, iovec
+from queuecore._core.platform cimport Atomic, Fault, FileEntry, FileStat, StopFlag, Turn, iovec
 
 cdef extern from *:
     """
@@ -27,8 +27,10 @@ cdef extern from *:
       FileEntry* entries;
       int64_t files;
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;
-      int32_t drop_tail;
+      int32_t tail;
       int32_t fd_limit;
+      int32_t retries;           // of a read that fails with EIO; set, as the next, before anybody reads
+      StopFlag* stop;            // ends the waits between those; NULL: none
       int32_t open_files;        // guarded by the turn
       int32_t idle_first, idle_last;  // guarded by the turn; -1: none
       int64_t claimed;           // files handed out for discovery; guarded by the turn
@@ -53,8 +55,10 @@ cdef extern from *:
         FileEntry* entries
         int64_t files
         int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
-        int32_t drop_tail
+        int32_t tail
         int32_t fd_limit
+        int32_t retries
+        StopFlag* stop
         int32_t open_files
         int32_t idle_first, idle_last
         int64_t claimed
@@ -68,6 +72,13 @@ cdef enum:
     READ_FAULT = 1
     READ_NOT_CACHED = 2  # only with nowait: the bytes would have to come from the disk
 
+# What becomes of bytes at the end of a file that are less than a record.
+cdef enum:
+    TAIL_ERROR = 0
+    TAIL_DROP = 1        # left out, and counted
+    TAIL_SHORT = 2       # a short record: so files are made of pieces
+    TAIL_STREAM = 3      # a file is one record of unknown length, and isn't kept open
+
 cdef class FileList:
     cdef Names* names
 
@@ -78,13 +89,16 @@ cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil
 # Which error an errno is.
 cdef int32_t os_code(int err) noexcept nogil
 
+# Waits before a failed read is tried again: 10 ms, 20 ms and so on, 100 ms at most. False: a stop was requested (NULL: none can be).
+cdef bint backoff(int32_t tries, StopFlag* stop) noexcept nogil
+
 cdef void names_drop(Names* names) noexcept nogil
 cdef inline const char* name_of(const Names* names, int64_t i) noexcept nogil:
     return names.text + names.offsets[i]
 
 # NULL: no memory. Takes a reference on the names.
 cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes, int64_t hop_bytes,
-                          bint drop_tail, int32_t fd_limit) noexcept nogil
+                          int32_t tail, int32_t fd_limit) noexcept nogil
 # Drops a reference; the last one closes every file.
 cdef void table_drop(FileTable* t) noexcept nogil
 # The next file to discover, at most `ahead` files past those that are known; -1: none now.

@@ -1,5 +1,5 @@
 """File source with fixed-length framing."""
-from libc.errno cimport EACCES, EAGAIN, EINTR, EISDIR, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, errno
+from libc.errno cimport EACCES, EAGAIN, EINTR, EIO, EISDIR, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, errno
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -9,12 +9,22 @@ from queuecore._core.errors cimport (
     WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL)
 from queuecore._core.parking cimport turn_give, turn_take
 from queuecore._core.platform cimport (
-    Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash)
+    Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash,
+    monotonic_ns)
+from queuecore._core.runtime cimport stop_requested
 
 check_layout(layout_hash())
 
+cdef extern from "time.h" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int nanosleep(const timespec*, timespec*)
+
 cdef enum:
     IOV_MAX_COUNT = 1024  # Linux's UIO_MAXIOV
+    FIRST_WAIT_NS = 10000000
+    LONGEST_WAIT_NS = 100000000
 
 
 cdef class FileList:
@@ -85,6 +95,19 @@ cdef uint64_t _mix(uint64_t h, uint64_t x) noexcept nogil:
     return h ^ (h >> 29)
 
 
+cdef bint backoff(int32_t tries, StopFlag* stop) noexcept nogil:
+    cdef timespec t
+    cdef int64_t wait = LONGEST_WAIT_NS if tries > 3 else FIRST_WAIT_NS << tries, until = monotonic_ns() + wait
+    while wait > 0:
+        if stop != NULL and stop_requested(stop):
+            return False
+        t.tv_sec = 0
+        t.tv_nsec = wait if wait < FIRST_WAIT_NS else FIRST_WAIT_NS
+        nanosleep(&t, NULL)
+        wait = until - monotonic_ns()
+    return True
+
+
 cdef void names_drop(Names* names) noexcept nogil:
     # acq_rel (release: this holder is done; acquire: the last one sees that of all others) pairs with itself
     if names == NULL or names.refs.fetch_sub(1, kAcqRel) != 1:
@@ -95,7 +118,7 @@ cdef void names_drop(Names* names) noexcept nogil:
 
 
 cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes, int64_t hop_bytes,
-                          bint drop_tail, int32_t fd_limit) noexcept nogil:
+                          int32_t tail, int32_t fd_limit) noexcept nogil:
     cdef FileTable* t = <FileTable*>alloc_lines(sizeof(FileTable))
     if t == NULL:
         return NULL
@@ -112,7 +135,7 @@ cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_byt
     t.header_bytes = header_bytes
     t.footer_bytes = footer_bytes
     t.hop_bytes = hop_bytes
-    t.drop_tail = drop_tail
+    t.tail = tail
     t.fd_limit = fd_limit
     t.idle_first = t.idle_last = -1
     return t
@@ -249,6 +272,10 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
         body = st.size - t.header_bytes - t.footer_bytes
         if st.size == 0:
             t.empty_files.fetch_add(1, kRelaxed)  # relaxed: a statistic
+        elif t.tail == TAIL_STREAM:
+            e.count = 1
+            syscalls().close(fd)
+            fd = -1
         elif body < 0:
             e.code = CODE_TRUNCATED
             e.what = WHAT_HEADER
@@ -260,12 +287,14 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
                 left = body
             # What is left after the last record may be the gap before a next one that doesn't come.
             if left != 0 and not (e.count > 0 and t.hop_bytes > t.record_bytes and left <= t.hop_bytes - t.record_bytes):
-                if t.drop_tail:
+                if t.tail == TAIL_SHORT:
+                    e.count += 1
+                elif t.tail == TAIL_DROP:
                     t.dropped_tails.fetch_add(1, kRelaxed)  # relaxed: a statistic
                 else:
                     e.code = CODE_TRUNCATED
                     e.what = WHAT_TAIL
-        if e.count == 0:
+        if e.count == 0 and fd >= 0:
             syscalls().close(fd)
             fd = -1
     turn_take(&t.turn)
@@ -418,6 +447,7 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
                    Fault* fault) noexcept nogil:
     cdef int64_t n
     cdef int err, part, patience = 1000
+    cdef int32_t tries = 0
     cdef int flags = RWF_NOWAIT if nowait else 0
     got[0] = 0
     while count > 0:
@@ -425,6 +455,7 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
         n = syscalls().preadv(fd, iov, part, offset + got[0], flags)
         if n > 0:
             got[0] += n
+            tries = 0
             while count > 0 and <size_t>n >= iov.iov_len:
                 n -= <int64_t>iov.iov_len
                 iov += 1
@@ -441,6 +472,12 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
         if n < 0 and err == EAGAIN and patience > 0:  # a regular file that says "later": a few network file systems do
             patience -= 1
             continue
+        if n < 0 and err == EIO and t.retries > 0:
+            if nowait:
+                return READ_NOT_CACHED
+            if tries < t.retries and backoff(tries, t.stop):
+                tries += 1
+                continue
         memset(fault, 0, sizeof(Fault))
         fault.stage = STAGE_READ
         fault.file = f

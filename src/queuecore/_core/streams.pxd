@@ -15,13 +15,12 @@ cdef struct Stream:
     # Set by stream_open; its caller may change them after it.
     int32_t retries          # 0; how often a read that fails with EIO is tried again
     StopFlag* stop           # NULL; ends the waits between those, and those for a pipe
-    int32_t slices           # 0; 1: a read that waits for more than 50 ms fails with CODE_AGAIN, and goes on when it is called again
+    int32_t slices           # 0; 1: a read that waits fails with CODE_AGAIN after 100 ms at most, and goes on when it is called again
     # The rest belongs to streams.pyx.
     int32_t special          # a pipe or device
     int32_t quiet            # of these: there may be nothing to read, nor an end
     int32_t reopened
     int32_t tries            # in a row that failed
-    int64_t try_ns           # when the next one is due; 0: now
     int32_t starved          # nothing more can be made of the compressed bytes that were read
     int32_t ended            # all was decompressed
     int64_t place            # of the next byte in the file

@@ -9,17 +9,11 @@ from queuecore._core.errors cimport (
     WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED)
 from queuecore._core.inflate cimport (
     ENCODING_NONE, INFLATE_ROOM, INFLATER_BYTES, inflater_begin, inflater_end, inflater_run)
-from queuecore._core.platform cimport Fault, FileStat, iovec, is_regular, layout_hash, monotonic_ns
+from queuecore._core.platform cimport Fault, FileStat, iovec, is_regular, layout_hash
 from queuecore._core.runtime cimport stop_requested
-from queuecore._core.sources cimport open_any, open_regular, os_code
+from queuecore._core.sources cimport backoff, open_any, open_regular, os_code
 
 check_layout(layout_hash())
-
-cdef extern from "time.h" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int nanosleep(const timespec*, timespec*)
 
 cdef extern from "poll.h" nogil:
     struct pollfd:
@@ -34,8 +28,6 @@ cdef enum:
     MEMORY_BYTES = INFLATER_BYTES + RAW_BYTES + INFLATE_ROOM
     AHEAD = INFLATER_BYTES + RAW_BYTES
     PATIENCE = 1000              # tries of a read that says "later"
-    FIRST_WAIT_NS = 10000000
-    LONGEST_WAIT_NS = 100000000
     SLICE_MS = 50
 
 
@@ -88,7 +80,6 @@ cdef bint _begin(Stream* s, const char* name, int32_t encoding, const FileStat* 
 
 cdef bint _failed(Stream* s, int err, Fault* fault) noexcept nogil:
     s.tries = 0
-    s.try_ns = 0
     _fault(fault, os_code(err), WHAT_READ, STAGE_READ, s.place)
     fault.err = err
     return False
@@ -97,23 +88,6 @@ cdef bint _failed(Stream* s, int err, Fault* fault) noexcept nogil:
 cdef bint _again(Stream* s, Fault* fault) noexcept nogil:
     _fault(fault, CODE_AGAIN, WHAT_READ, STAGE_READ, s.place)
     return False
-
-
-cdef bint _backoff(Stream* s, Fault* fault) noexcept nogil:
-    # Waits until the next try is due. False: not yet, or a stop was requested.
-    cdef timespec t
-    cdef int64_t now = monotonic_ns(), until = now + <int64_t>SLICE_MS * 1000000
-    while now < s.try_ns:
-        if s.stop != NULL and stop_requested(s.stop):
-            return _failed(s, EIO, fault)
-        if s.slices and now >= until:
-            return _again(s, fault)
-        t.tv_sec = 0
-        t.tv_nsec = s.try_ns - now if s.try_ns - now < FIRST_WAIT_NS else FIRST_WAIT_NS
-        nanosleep(&t, NULL)
-        now = monotonic_ns()
-    s.try_ns = 0
-    return True
 
 
 cdef bint _listen(Stream* s, Fault* fault) noexcept nogil:
@@ -149,13 +123,11 @@ cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* 
     # From the file itself, at its place.
     cdef iovec iov
     cdef int64_t part
-    cdef int patience = PATIENCE
+    cdef int patience = PATIENCE, err
     got[0] = 0
     if n > s.size - s.place:  # what is appended meanwhile doesn't count
         n = s.size - s.place
     while got[0] < n:
-        if s.try_ns != 0 and not _backoff(s, fault):
-            return False
         if s.quiet:
             if s.slices and got[0] > 0:
                 return _again(s, fault)
@@ -185,11 +157,13 @@ cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* 
         if errno == EAGAIN and patience > 0:  # a regular file that says "later": a few network file systems do
             patience -= 1
             continue
-        if errno == EIO and s.tries < s.retries:
-            s.try_ns = monotonic_ns() + (LONGEST_WAIT_NS if s.tries > 3 else FIRST_WAIT_NS << s.tries)
+        err = errno
+        if err == EIO and s.tries < s.retries and backoff(s.tries, s.stop):
             s.tries += 1
+            if s.slices:
+                return _again(s, fault)
             continue
-        _failed(s, errno, fault)
+        _failed(s, err, fault)
         if (fault.err == ESTALE or fault.err == ETIMEDOUT) and not (s.reopened or s.special):
             s.reopened = 1
             if _reopen(s, fault):

@@ -1,6 +1,6 @@
 # The window: a hand-off in index order. Batch k lives in descriptor k mod the ring's size until the consumer has taken it.
 #
-# window_open, window_close: the planner, one thread at a time (it holds the turn). window_done: any worker.
+# window_open: the planner, one thread at a time (it holds the turn). window_done, or window_less and then window_publish: any worker.
 # window_ready, window_take: consumers, one at a time (they hold the GIL).
 #   I1  Batch k is opened only while k < consumed + width, so no descriptor is opened before its last batch was taken.
 #   I2  `missing` starts at one more than the rows that may come; only window_close takes that one off. So it cannot reach zero while
@@ -53,16 +53,26 @@ cdef inline void window_open(Window* w, uint64_t k, uint32_t slot, int64_t rows)
     cdef Batch* b = window_batch(w, k)
     b.slot = slot
     b.rows = b.subs = 0
+    b.parts = NULL
     b.failed.store(0, kRelaxed)  # relaxed: all of these are published by the turn to workers, and by B3 to the consumer
     b.missing.store(rows + 1, kRelaxed)
 
 
-cdef inline void window_done(Window* w, Batch* b, uint64_t k, int64_t rows) noexcept nogil:
+cdef inline bint window_less(Batch* b, int64_t rows) noexcept nogil:
+    # So many rows fewer are missing. True: none is, and the caller publishes the batch.
     # B4 acq_rel: release, this worker's rows are in place; acquire, the last one publishes everybody's.
-    if b.missing.fetch_sub(rows, order(B4, kAcqRel)) == rows:
-        # B3 release: pairs with B5; the batch's rows and its descriptor. Linearizes here.
-        b.ready.store(k + 1, order(B3, kRelease))
-        event_notify_all(&w.arrived)
+    return b.missing.fetch_sub(rows, order(B4, kAcqRel)) == rows
+
+
+cdef inline void window_publish(Window* w, Batch* b, uint64_t k) noexcept nogil:
+    # B3 release: pairs with B5; the batch's rows and its descriptor. Linearizes here.
+    b.ready.store(k + 1, order(B3, kRelease))
+    event_notify_all(&w.arrived)
+
+
+cdef inline void window_done(Window* w, Batch* b, uint64_t k, int64_t rows) noexcept nogil:
+    if window_less(b, rows):
+        window_publish(w, b, k)
 
 
 cdef inline bint window_ready(Window* w, uint64_t k) noexcept nogil:

@@ -110,6 +110,9 @@ struct alignas(kLine) Batch {
   Fault fault;
   int64_t mark_pass;  // mark: after the last record that the order had used
   int64_t mark_end;
+  int64_t mark_good;      // records of the pass until there
+  int64_t mark_place[5];  // a Place of blocks.pxd: of the block with that record
+  void* parts;            // Parts of rows.pxd; guarded by the turn
 };
 
 struct Window {

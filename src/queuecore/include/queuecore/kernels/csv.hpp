@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "queuecore/kernels/bytes.hpp"
 #include "queuecore/kernels/numbers.hpp"
 
 #if defined(__x86_64__)
@@ -83,23 +84,15 @@ struct CsvPlain {
 namespace csv_anywhere {
 #define QC_TARGET
 
-// Which of eight bytes are c, a bit each.
-inline uint64_t equal(uint64_t eight, Byte c) noexcept {
-  constexpr uint64_t kOnes = 0x0101010101010101, kLow = 0x7f * kOnes;
-  uint64_t differ = eight ^ (kOnes * c);
-  uint64_t high = ~(((differ & kLow) + kLow) | differ | kLow);  // the highest bit of each byte that is equal
-  return ((high >> 7) * 0x0102040810204080) >> 56;
-}
-
 inline CsvMarks marks_of(const Byte* p, Byte delim) noexcept {
   CsvMarks m{};
   for (int i = 0; i < 64; i += 8) {
     uint64_t eight;
     std::memcpy(&eight, p + i, 8);
-    m.delim |= equal(eight, delim) << i;
-    m.feed |= equal(eight, '\n') << i;
-    m.carriage |= equal(eight, '\r') << i;
-    m.quote |= equal(eight, '"') << i;
+    m.delim |= equal_bits(eight, delim) << i;
+    m.feed |= equal_bits(eight, '\n') << i;
+    m.carriage |= equal_bits(eight, '\r') << i;
+    m.quote |= equal_bits(eight, '"') << i;
   }
   return m;
 }
@@ -129,16 +122,11 @@ inline constexpr CsvKernels kKernels = {
 namespace csv_avx2 {
 #define QC_TARGET __attribute__((target("avx2,bmi,bmi2,popcnt")))
 
-QC_TARGET inline uint64_t equal(__m256i low, __m256i high, Byte c) noexcept {
-  __m256i wanted = _mm256_set1_epi8(char(c));
-  return uint32_t(_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, wanted))) |
-         uint64_t(uint32_t(_mm256_movemask_epi8(_mm256_cmpeq_epi8(high, wanted)))) << 32;
-}
-
 QC_TARGET inline CsvMarks marks_of(const Byte* p, Byte delim) noexcept {
   __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
-  return {equal(low, high, delim), equal(low, high, '\n'), equal(low, high, '\r'), equal(low, high, '"')};
+  return {equal_bits(low, high, delim), equal_bits(low, high, '\n'), equal_bits(low, high, '\r'),
+          equal_bits(low, high, '"')};
 }
 
 #include "queuecore/kernels/csv_loops.hpp"

@@ -18,9 +18,9 @@
 #include <limits>
 #include <type_traits>
 
-namespace queuecore {
+#include "queuecore/kernels/bytes.hpp"
 
-using Byte = unsigned char;
+namespace queuecore {
 
 // 5 ** q as its first 128 bits: cut, but for -27 <= q < 0, where it is rounded up.
 struct PowerOfFive {

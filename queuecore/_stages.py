@@ -1,0 +1,91 @@
+"""Stages: what native operations have in common, and what is known of what they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from queuecore._core.stages import Step
+
+__all__ = ["BYTES", "MAX_DIMS", "Component", "Stage", "Structure"]
+
+# Any length: NumPy's word for strings of bytes.
+BYTES: np.dtype[Any] = np.dtype("S")
+MAX_DIMS = 32
+
+
+class Component(NamedTuple):
+    """What is known beforehand of one component of an element.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        In native byte order; ``dtype("S")``, of size 0, for strings of bytes of any length.
+    shape : tuple of int or None, or None
+        `None` in it for a dimension that may differ from element to element; `None`: all of it may.
+    nbytes : int or None
+        Length of each string, if it is always the same.
+    name : str or None
+        Its key, if elements are dicts.
+    ragged : bool
+        Whether elements differ in the length of their first dimension by nature, so that a batch of them is a `Ragged`.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int | None, ...] | None
+    nbytes: int | None = None
+    name: str | None = None
+    ragged: bool = False
+
+
+class Structure(NamedTuple):
+    """How a user sees components, where that is not just a dict of them.
+
+    Attributes
+    ----------
+    assemble : callable
+        From the list of components, and whether they are those of a batch, to an element.
+    spec : callable
+        From a function that makes a specification of a dtype and a shape, to that of an element.
+    """
+
+    assemble: Callable[[list[Any], bool], Any]
+    spec: Callable[[Callable[[np.dtype[Any], tuple[Any, ...]], Any]], Any]
+
+
+class Stage:
+    """A native step of a `StageProgram`, as an operation returns it that was given no input.
+
+    It knows its options; what components it gets, and so which it gives, shows when it is put into a program.
+    """
+
+    __slots__ = ("_bind", "_text", "rowwise", "structure")
+
+    def __init__(
+        self,
+        text: str,
+        bind: Callable[[tuple[Component, ...]], Step],
+        structure: Structure | None = None,
+        rowwise: bool = False,
+    ) -> None:
+        self._text = text
+        self._bind = bind
+        self.structure = structure
+        # Whether a batch of elements becomes the same as they do one by one.
+        self.rowwise = rowwise
+
+    def __repr__(self) -> str:
+        """Return the operation and what it makes."""
+        return self._text
+
+    def bind(self, components: Sequence[Component]) -> Step:
+        """Return the native step for elements of these components.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it can't work on such elements.
+        """
+        return self._bind(tuple(components))

@@ -1,0 +1,120 @@
+"""Sources whose records have no known places: text, TFRecords, CSV, and compressed files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from queuecore._core.csv import CsvFormat
+from queuecore._core.sources import FileList
+from queuecore._stages import Component, Stage
+from queuecore.data._plan import Made, made_by
+from queuecore.data._source import Unknown
+
+__all__ = ["BlockSource"]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSource:
+    """Files whose records are found by reading them.
+
+    Attributes
+    ----------
+    name : str
+        What a user calls the dataset.
+    files : FileList
+        The names, shared by all iterators.
+    framing : str
+        "lines", "tfrecord", "csv" or "fixed".
+    encoding : int
+        How files are compressed, a number of `queuecore._compression`.
+    components : tuple of Component
+        Of a record.
+    template : object
+        Their structure.
+    words : dict
+        What decides which records there are and what an element looks like, as plain values.
+    guess : int
+        The bytes of a record, about.
+    max_record_bytes : int
+        The longest record that is let through.
+    header : int
+        Lines or rows to leave out at the top of each file.
+    fixed : tuple
+        Of "fixed": bytes of record, header, footer and hop, and whether cut tails are dropped.
+    csv : callable or None
+        Makes the native format, with a limit for rows.
+    first : Stage or None
+        What is always made of a record.
+    num_threads : int or None
+        The ``num_parallel_reads`` of the user.
+    pieces : dict
+        Other sizes of what is read at once, for tests.
+    """
+
+    name: str
+    files: FileList
+    framing: str
+    encoding: int
+    components: tuple[Component, ...]
+    template: Any
+    words: dict[str, Any]
+    guess: int
+    max_record_bytes: int
+    header: int = 0
+    fixed: tuple[Any, ...] = (1, 0, 0, 1, False)
+    csv: Callable[[int], CsvFormat] | None = None
+    first: Stage | None = None
+    num_threads: int | None = None
+    pieces: dict[str, int] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        paths = [self.files[index] for index in range(len(self.files))]
+        return _rebuild, (paths, {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "files"})
+
+    def describe(self) -> dict[str, Any]:
+        """Return what decides which records there are and what an element looks like, as plain values."""
+        return {"source": self.framing, **self.words}
+
+    def count(self, needed: int | None) -> int:
+        """Nobody knows how many records there are without reading the files: raise `Unknown`."""
+        raise Unknown
+
+    def made(self, stages: list[Stage]) -> Made:
+        """Return what stages make of a record."""
+        return made_by(self.components, self.template, stages if self.first is None else [self.first, *stages])
+
+    def limited(self, max_record_bytes: int | None) -> BlockSource:
+        """Return this source with another limit for its records; `None`: the same."""
+        return self if max_record_bytes is None else replace(self, max_record_bytes=max_record_bytes)
+
+    def native(self, stages: list[Stage]) -> dict[str, Any]:
+        """Return what the native stream takes."""
+        made = self.made(stages)
+        return {
+            "record_bytes": 1,
+            "header_bytes": 0,
+            "footer_bytes": 0,
+            "hop_bytes": 1,
+            "drop_tail": False,
+            "leaves": [],
+            "template": made.template,
+            "blocks": {
+                "framing": self.framing,
+                "encoding": self.encoding,
+                "header": self.header,
+                "max_record_bytes": self.max_record_bytes,
+                "guess": self.guess,
+                "fixed": self.fixed,
+                **self.pieces,
+            },
+            "step": made.step,
+            "csv": None if self.csv is None else self.csv(self.max_record_bytes),
+            "components": made.components,
+            "assemble": made.assemble,
+        }
+
+
+def _rebuild(paths: list[bytes], rest: dict[str, Any]) -> BlockSource:
+    return BlockSource(files=FileList(paths), **rest)

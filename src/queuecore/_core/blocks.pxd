@@ -1,0 +1,139 @@
+# Blocks: the source of records that have no known places: lines, TFRecords, CSV, and whatever is compressed.
+#
+# A block is a piece of a file that was read, with the places of the records in it. Three things happen to it:
+#   read    blocks_claim, under the pipeline's turn, says which piece is next; blocks_read, outside, reads it. Pieces of plain files are
+#           read by any number of threads at once; those of a compressed file one after the other.
+#   index   blocks_index finds the records, piece after piece, one thread at a time, outside the turn. What the end of a piece cuts off is
+#           moved in front of the next one. Then the block is published: its records have numbers.
+#   use     The order takes records by number (blocks_at, blocks_give). When all of a block's records are made or left out (blocks_done),
+#           its memory is used again.
+#   I1  At most `most` blocks are ahead of the order: being read, waiting, or published and not given yet. What was given is bounded by the
+#       batches it goes to.
+#   I2  A published block doesn't change.
+#   I3  Blocks are indexed in the order of their sequence numbers, and published in that order: records have the numbers that one thread
+#       would give them.
+# blocks_read, blocks_index: no turn, system calls and long loops. All others: who holds the turn; short, no system call.
+from libc.stdint cimport int32_t, int64_t
+from queuecore._core.csv cimport CsvCursor, CsvPlan
+from queuecore._core.platform cimport Fault, StopFlag
+from queuecore._core.sources cimport FileTable
+from queuecore._core.streams cimport Stream
+
+cdef enum:
+    FRAME_CSV = 5            # besides those of readers.pxd
+    BLOCK_BYTES = 256 << 10  # of a piece
+    HEADROOM = 64 << 10      # in front of a piece, for the record that the one before it cut off
+    CSV_STRIDE = 32          # rows between two places that are known
+
+cdef enum:
+    BLOCKS_OK = 0
+    BLOCKS_WAIT = 1
+    BLOCKS_END = 2           # of the pass
+    BLOCKS_FAULT = 3         # as well
+
+# Where a block begins: enough to begin reading there.
+cdef struct Place:
+    int64_t file
+    int64_t offset           # in its (decompressed) stream
+    int64_t number           # records of the file before it
+    int64_t line             # CSV: from 1
+    int64_t base             # records of the pass before it
+
+cdef enum:
+    BLOCK_PIECE = 0
+    BLOCK_FAULT = 1          # a file that can't be read: no piece of it, but its fault
+    BLOCK_END = 2            # of the pass
+
+cdef struct RecordBlock:
+    RecordBlock* next
+    RecordBlock* made_before # all of them
+    int32_t kind
+    unsigned char* memory
+    int64_t room             # bytes of it
+    unsigned char* text
+    int64_t nbytes
+    int64_t used             # of them, by whole records
+    Place place              # of text
+    bint begins              # its place is known when it is claimed: at the start of a file, or where everything began
+    bint opens               # compressed: with it a file is opened
+    bint last                # the file ends with it
+    int64_t sequence
+    int64_t epoch            # of the scan: what belongs to an earlier one is dropped
+    Fault fault              # why the file ends after these records; code 0: it doesn't, or is at its end
+    int64_t pass_
+    int64_t count            # records
+    int64_t given            # of them, to the order
+    int64_t skip             # of the index: entries before the first record
+    void* index              # lines: uint32_t ends, as of lines.pxd. TFRecords: int64_t starts. CSV: a CsvCursor for every CSV_STRIDE rows
+    int64_t index_bytes
+    int64_t left             # records that are neither made nor left out; the carry counts as one
+
+cdef struct Blocks:
+    FileTable* table
+    StopFlag* stop
+    int32_t framing, encoding
+    int64_t header           # lines, or rows of CSV, to leave out at the top of each file
+    int64_t record_bytes, header_bytes, footer_bytes, hop_bytes  # FRAME_FIXED
+    bint drop_tail
+    int64_t max_record_bytes
+    const CsvPlan* csv
+    int64_t piece_bytes, headroom  # BLOCK_BYTES, HEADROOM; others in tests
+    bint skip_files          # a file that is missing or damaged ends there, and the next one begins
+    int64_t passes           # that will be asked for, as far as is known; -1: without end
+    Stream stream
+    # under the turn
+    RecordBlock* made
+    RecordBlock* free
+    int32_t most, ahead
+    int64_t pass_            # of the next piece, as are those that follow
+    Place next
+    bint begins
+    bint opens
+    int64_t sequence, epoch
+    bint streaming           # a piece of a compressed file is being read
+    bint scanned             # nothing is left to read in this pass
+    RecordBlock* waiting     # read, not indexed; by sequence
+    int64_t next_index       # sequence
+    bint indexing            # somebody indexes
+    RecordBlock* first       # published
+    RecordBlock* last
+    int64_t base             # records of the pass that are published
+    int64_t records, nbytes  # published in all
+    int64_t ended_passes     # passes before this one are published to their end
+    Fault fault              # code 0: none. The source ends with it, after what is published
+    Fault* skipped           # why files were given up
+    int64_t skipped_count, skipped_room
+    # of who indexes
+    RecordBlock* carry       # the last piece of the file: its bytes from `used` on belong to the next record
+    RecordBlock* spent       # the one before, whose bytes were moved
+    int64_t index_epoch
+    int64_t need             # bytes that the next record takes, as far as it is known
+    Place at                 # of the next record
+    int64_t lead             # FRAME_FIXED: bytes before the next record
+    int64_t ignored          # this file is given up; -1: none
+    int64_t dropped_tails
+
+# Begins: `start` is where, `pass_` in which pass.
+cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t most, const Place* start, int64_t pass_) noexcept nogil
+# When nobody uses it any more.
+cdef void blocks_clear(Blocks* s) noexcept nogil
+# The next piece to read, or NULL: none now. nowait: none that would need more than the page cache.
+cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil
+# Whether pieces are missing that the order will need soon.
+cdef inline bint blocks_low(const Blocks* s) noexcept nogil:
+    return 2 * s.ahead < s.most
+# Reads a piece. False: it is not in the page cache, and is to be read again.
+cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil
+# A piece was read. True: the caller indexes now, with blocks_index, until that returns False.
+cdef bint blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil
+cdef RecordBlock* blocks_next_to_index(Blocks* s) noexcept nogil
+cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil
+cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil
+# The block with record `ordinal` of a pass, or NULL with *status.
+cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int* status) noexcept nogil
+# Its records up to `ordinal` were given; after its last one it is the order's no more.
+cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t ordinal) noexcept nogil
+# n records of it are made, or left out.
+cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
+# The order begins this pass: what is left of earlier ones is dropped.
+cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil

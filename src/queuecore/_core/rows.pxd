@@ -1,0 +1,70 @@
+# Rows: how records become rows of a batch.
+#
+# A Maker is immutable once it is made and may be used by any number of threads at once; each brings a Scratch of its own, and writes
+# only to the rows that it was given. All are wait-free, but for memory that grows.
+#
+# Where a batch lies: each output has room for its rows in the batch's slot. An output of varying length (`item` > 0) has there, for each
+# row, where it ends, and its shape if that may differ (`ndim` > 0); the values lie in a buffer that grows, and stays with the slot. Who
+# makes all rows of a batch writes there at once. Otherwise each makes a Part, and rows_join puts the parts together.
+from libc.stdint cimport int32_t, int64_t
+from queuecore._core.blocks cimport RecordBlock
+from queuecore._core.csv cimport CsvPlan
+from queuecore._core.platform cimport Fault
+from queuecore._core.stages cimport Arena, Cell, StageFn
+
+cdef enum:
+    # What of a cell an output takes.
+    TAKE_ITEMS = 0       # the items of an array, or the bytes of one string
+    TAKE_STRINGS = 1     # the bytes of all its strings
+    TAKE_LENGTHS = 2     # how long each of its strings is
+
+cdef struct Growing:
+    unsigned char* data
+    int64_t nbytes
+    int64_t room
+
+cdef struct Output:
+    int32_t cell         # of the last step: which component it is taken from
+    int32_t take
+    int32_t item         # bytes of an item, if rows vary in length; 0: they don't
+    int32_t ndim         # dimensions that are noted for each row
+    int32_t var          # its number among those that vary
+    int64_t row_bytes    # those that don't
+    int64_t slot_offset  # of the rows; of int64_t ends, one more than rows
+    int64_t dims_offset  # of the noted dimensions
+
+cdef struct Part:
+    Part* next
+    int64_t row, rows
+    Growing* vars
+
+cdef struct Maker:
+    int32_t framing
+    const CsvPlan* csv
+    int64_t hop_bytes, record_bytes  # FRAME_FIXED
+    StageFn run          # NULL: the record itself
+    const void* params
+    int32_t made         # components that it makes
+    Output* outputs
+    int32_t count
+    int32_t vars
+
+cdef struct Scratch:
+    Arena arena
+    Cell* cells
+    unsigned char* columns  # CSV
+
+# False: no memory.
+cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil
+cdef void scratch_clear(Scratch* s) noexcept nogil
+# n records of a block, from its `first` on, as rows of a slot from `row` on. `vars`: where what varies is appended. Returns how many were
+# made: fewer than n with a fault (all but its file) of the next one.
+cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, unsigned char* slot, int64_t row,
+                           Growing* vars, Fault* fault) noexcept nogil
+# One record. False: a fault, all but its place.
+cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot, int64_t row,
+                        Growing* vars, Fault* fault) noexcept nogil
+cdef Part* part_new(const Maker* m, int64_t row) noexcept nogil
+cdef void part_free(const Maker* m, Part* part) noexcept nogil
+# Puts the parts, which are freed, into `vars`. False: no memory.
+cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* vars) noexcept nogil

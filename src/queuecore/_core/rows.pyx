@@ -1,0 +1,346 @@
+"""Records to rows of batches. See rows.pxd for the contract."""
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms cimport check_layout
+from queuecore._core.blocks cimport CSV_STRIDE, FRAME_CSV, RecordBlock
+from queuecore._core.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvPlan, CsvText, csv_cut, csv_parse
+from queuecore._core.errors cimport CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY
+from queuecore._core.lines cimport lines_kernels, lines_most
+from queuecore._core.platform cimport Fault, layout_hash
+from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD
+from queuecore._core.stages cimport Arena, Cell, arena_free, arena_reset
+from queuecore._core.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
+
+check_layout(layout_hash())
+
+cdef enum:
+    CSV_ROWS = 256           # parsed together, where each goes on alone
+    COLUMN_BYTES = 16        # an item of any column
+
+ctypedef const unsigned char* bytes_in
+ctypedef unsigned char* bytes_out
+
+
+cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil:
+    cdef int64_t given = m.csv.count if m.csv != NULL else 1
+    s.cells = <Cell*>calloc(given + m.made + 1, sizeof(Cell))
+    if m.csv != NULL:
+        s.columns = <bytes_out>malloc(given * (sizeof(CsvPlace) + CSV_ROWS * COLUMN_BYTES))
+        if s.columns == NULL:
+            return False
+    return s.cells != NULL
+
+
+cdef void scratch_clear(Scratch* s) noexcept nogil:
+    arena_free(&s.arena)
+    free(s.cells)
+    free(s.columns)
+
+
+cdef bint _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:
+    memset(fault, 0, sizeof(Fault))
+    fault.code = CODE_EXHAUSTED
+    fault.what = WHAT_MEMORY
+    fault.stage = STAGE_MAP
+    fault.offset = fault.record = -1
+    fault.a = nbytes
+    return False
+
+
+cdef bint _room(Growing* g, int64_t more) noexcept nogil:
+    cdef int64_t room = g.room + g.room // 2
+    cdef void* data
+    if g.nbytes + more <= g.room:
+        return True
+    if room < g.nbytes + more:
+        room = g.nbytes + more
+    if room < 4096:
+        room = 4096
+    data = realloc(g.data, room)
+    if data == NULL:
+        return False
+    g.data = <bytes_out>data
+    g.room = room
+    return True
+
+
+cdef inline bint _add(const Output* out, Growing* vars, bytes_in data, int64_t nbytes, bytes_out slot, int64_t row,
+                      Fault* fault) noexcept nogil:
+    # A row of varying length.
+    cdef Growing* g = &vars[out.var]
+    if g.nbytes + nbytes > g.room and not _room(g, nbytes):
+        return _no_memory(fault, nbytes)
+    memcpy(g.data + g.nbytes, data, nbytes)
+    g.nbytes += nbytes
+    (<int64_t*>(slot + out.slot_offset))[row + 1] = g.nbytes
+    return True
+
+
+cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_out slot, int64_t row, Fault* fault) noexcept nogil:
+    cdef Growing* g = &vars[out.var]
+    cdef int64_t n = 1, i, one
+    cdef int64_t* dims
+    cdef int32_t j
+    if out.ndim > 0:
+        dims = <int64_t*>(slot + out.dims_offset) + row * out.ndim
+        for j in range(out.ndim):
+            dims[j] = cell.dims[j]
+    if out.take == TAKE_ITEMS:
+        return _add(out, vars, cell.data, cell.nbytes, slot, row, fault)
+    for j in range(cell.ndim):
+        n *= cell.dims[j]
+    if out.take == TAKE_STRINGS:
+        return _add(out, vars, cell.data + (cell.offsets[0] if n > 0 else 0), cell.offsets[n] - cell.offsets[0] if n > 0 else 0, slot, row,
+                    fault)
+    if not _room(g, n * sizeof(int64_t)):
+        return _no_memory(fault, n * sizeof(int64_t))
+    for i in range(n):
+        one = cell.offsets[i + 1] - cell.offsets[i]
+        memcpy(g.data + g.nbytes, &one, sizeof(int64_t))
+        g.nbytes += sizeof(int64_t)
+    (<int64_t*>(slot + out.slot_offset))[row + 1] = g.nbytes
+    return True
+
+
+cdef bint _run(const Maker* m, Scratch* s, const Cell* given, Cell* made, bytes_out slot, int64_t row, Growing* vars,
+               Fault* fault) noexcept nogil:
+    # An element through the steps, and to its row.
+    cdef const Output* out
+    cdef Cell* cell
+    cdef int32_t i
+    for i in range(m.made):
+        made[i].data = NULL
+        made[i].offsets = NULL
+        made[i].ndim = 0
+    for i in range(m.count):
+        out = &m.outputs[i]
+        if out.item == 0:
+            made[out.cell].data = slot + out.slot_offset + row * out.row_bytes
+            made[out.cell].nbytes = out.row_bytes
+    memset(fault, 0, sizeof(Fault))
+    if m.run(m.params, given, made, &s.arena, fault) != 0:
+        fault.code = CODE_STEP
+        fault.stage = STAGE_MAP
+        return False
+    for i in range(m.count):
+        out = &m.outputs[i]
+        cell = &made[out.cell]
+        if out.item != 0:
+            if not _add_cell(out, vars, cell, slot, row, fault):
+                return False
+        elif cell.data != slot + out.slot_offset + row * out.row_bytes:
+            memcpy(slot + out.slot_offset + row * out.row_bytes, cell.data, out.row_bytes)
+    return True
+
+
+cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot, int64_t row,
+                        Growing* vars, Fault* fault) noexcept nogil:
+    if m.run == NULL:
+        return _add(&m.outputs[0], vars, data, nbytes, slot, row, fault)
+    s.cells[0].data = <bytes_out>data
+    s.cells[0].nbytes = nbytes
+    arena_reset(&s.arena)
+    return _run(m, s, s.cells, s.cells + 1, slot, row, vars, fault)
+
+
+cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, bytes_out slot, int64_t row, Growing* vars,
+                    Fault* fault) noexcept nogil:
+    cdef const uint32_t* ends = <const uint32_t*>b.index + b.skip + first
+    cdef int64_t i, start = 0 if b.skip + first == 0 else ends[-1], end
+    cdef Growing* g
+    if m.run == NULL:
+        g = &vars[0]
+        if not _room(g, lines_most(start, ends, n)):
+            _no_memory(fault, lines_most(start, ends, n))
+            return 0
+        g.nbytes += lines_kernels(-1).gather(b.text, start, ends, n, g.data + g.nbytes, g.nbytes,
+                                             <int64_t*>(slot + m.outputs[0].slot_offset) + row + 1)
+        return n
+    for i in range(n):
+        end = ends[i] - 1
+        if end > start and b.text[end - 1] == 13:
+            end -= 1
+        s.arena.element = b.place.base + first + i
+        if not row_of_record(m, s, b.text + start, end - start, slot, row + i, vars, fault):
+            fault.offset = b.place.offset + start
+            fault.record = b.place.number + b.skip + first + i
+            return i
+        start = ends[i]
+    return n
+
+
+cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, bytes_out slot, int64_t row,
+                        Growing* vars, Fault* fault) noexcept nogil:
+    cdef const int64_t* starts = <const int64_t*>b.index
+    cdef int64_t i, nbytes
+    cdef bytes_in data
+    for i in range(first, first + n):
+        data = b.text + starts[i] + TFRECORD_HEADER
+        nbytes = starts[i + 1] - starts[i] - TFRECORD_FRAME
+        if not tfrecord_check(data, nbytes):
+            tfrecord_damaged(b.place.offset + starts[i], b.place.number + i, fault)
+            fault.stage = STAGE_READ
+            return i - first
+        s.arena.element = b.place.base + i
+        if not row_of_record(m, s, data, nbytes, slot, row + i - first, vars, fault):
+            fault.offset = b.place.offset + starts[i]
+            fault.record = b.place.number + i
+            return i - first
+    return n
+
+
+cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, bytes_out slot, int64_t row, Growing* vars,
+                    Fault* fault) noexcept nogil:
+    cdef int64_t i
+    for i in range(first, first + n):
+        s.arena.element = b.place.base + i
+        if not row_of_record(m, s, b.text + i * m.hop_bytes, m.record_bytes, slot, row + i - first, vars, fault):
+            fault.offset = b.place.offset + i * m.hop_bytes
+            fault.record = b.place.number + i
+            return i - first
+    return n
+
+
+cdef void _csv_cells(const Maker* m, Scratch* s, int64_t i) noexcept nogil:
+    # Row i of the scratch columns, as an element.
+    cdef int32_t j
+    cdef Cell* cell
+    cdef bytes_out item
+    for j in range(m.csv.count):
+        cell = &s.cells[j]
+        item = s.columns + (j * CSV_ROWS + i) * COLUMN_BYTES
+        if m.csv.columns[j].kind == CSV_TEXT:
+            cell.data = <bytes_out>(<CsvText*>item).data
+            cell.nbytes = (<CsvText*>item).nbytes
+        else:
+            cell.data = item
+            cell.nbytes = m.csv.columns[j].item_bytes
+
+
+cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, bytes_out slot, int64_t row, Growing* vars,
+                  Fault* fault) noexcept nogil:
+    cdef CsvCursor at = (<const CsvCursor*>b.index)[first // CSV_STRIDE]
+    cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
+    cdef bytes_in end = b.text + b.nbytes  # what follows a lone CR says whether it ends a row
+    cdef CsvBlock block
+    cdef CsvText* text
+    cdef const Output* out
+    cdef int64_t done = 0, i
+    cdef int32_t j
+    cdef int rc = 0
+    cdef bint direct = m.run == NULL, some = False
+    block.last = b.last
+    if first % CSV_STRIDE > 0:
+        block.text = b.text + (at.offset - b.place.offset)
+        block.nbytes = end - block.text
+        block.most = first % CSV_STRIDE
+        csv_cut(m.csv, &block, &at, fault)
+    for j in range(m.csv.count):
+        if m.csv.columns[j].kind == CSV_TEXT:
+            some = True
+    while done < n and rc == 0:
+        for j in range(m.csv.count):
+            places[j].base = s.columns + j * CSV_ROWS * COLUMN_BYTES
+            places[j].stride = COLUMN_BYTES
+            if direct and m.csv.columns[j].kind != CSV_TEXT:
+                out = &m.outputs[j]
+                places[j].base = slot + out.slot_offset + (row + done) * out.row_bytes
+                places[j].stride = out.row_bytes
+        block.text = b.text + (at.offset - b.place.offset)
+        block.nbytes = end - block.text
+        block.most = n - done
+        if block.most > CSV_ROWS and (some or not direct):
+            block.most = CSV_ROWS
+        arena_reset(&s.arena)
+        rc = csv_parse(m.csv, places, &block, &at, &s.arena, fault)
+        if rc == 0 and block.rows == 0:  # cutting and parsing don't agree
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_INTERNAL
+            fault.offset = at.offset
+            fault.record = at.row
+            rc = -1
+        for i in range(block.rows):
+            if not direct:
+                _csv_cells(m, s, i)
+                s.arena.element = b.place.base + first + done + i
+                if not _run(m, s, s.cells, s.cells + m.csv.count, slot, row + done + i, vars, fault):
+                    fault.record = b.place.number + first + done + i
+                    fault.offset = -1
+                    return done + i
+            elif some:
+                for j in range(m.csv.count):
+                    if m.csv.columns[j].kind == CSV_TEXT:
+                        text = <CsvText*>(s.columns + (j * CSV_ROWS + i) * COLUMN_BYTES)
+                        if not _add(&m.outputs[j], vars, text.data, text.nbytes, slot, row + done + i, fault):
+                            return done + i
+        done += block.rows
+    if rc != 0:
+        fault.stage = STAGE_READ
+    return done
+
+
+cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, unsigned char* slot, int64_t row,
+                           Growing* vars, Fault* fault) noexcept nogil:
+    s.arena.epoch = b.pass_
+    if m.framing == FRAME_LINES:
+        return _lines(m, s, b, first, n, slot, row, vars, fault)
+    if m.framing == FRAME_TFRECORD:
+        return _tfrecords(m, s, b, first, n, slot, row, vars, fault)
+    if m.framing == FRAME_CSV:
+        return _csv(m, s, b, first, n, slot, row, vars, fault)
+    return _fixed(m, s, b, first, n, slot, row, vars, fault)
+
+
+# Parts
+
+cdef Part* part_new(const Maker* m, int64_t row) noexcept nogil:
+    cdef Part* part = <Part*>calloc(1, sizeof(Part) + m.vars * sizeof(Growing))
+    if part != NULL:
+        part.row = row
+        part.vars = <Growing*>(part + 1)
+    return part
+
+
+cdef void part_free(const Maker* m, Part* part) noexcept nogil:
+    cdef int32_t v
+    for v in range(m.vars):
+        free(part.vars[v].data)
+    free(part)
+
+
+cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* vars) noexcept nogil:
+    cdef Part* sorted_ = NULL
+    cdef Part* part
+    cdef Part** at
+    cdef const Output* out
+    cdef int64_t* ends
+    cdef int64_t r
+    cdef int32_t i
+    cdef bint well = True
+    while parts != NULL:
+        part = parts
+        parts = part.next
+        at = &sorted_
+        while at[0] != NULL and at[0].row < part.row:
+            at = &at[0].next
+        part.next = at[0]
+        at[0] = part
+    for i in range(m.vars):
+        vars[i].nbytes = 0
+    while sorted_ != NULL:
+        part = sorted_
+        sorted_ = part.next
+        for i in range(m.count):
+            out = &m.outputs[i]
+            if out.item == 0 or not well:
+                continue
+            well = _room(&vars[out.var], part.vars[out.var].nbytes)
+            if well:
+                ends = <int64_t*>(slot + out.slot_offset) + 1
+                for r in range(part.row, part.row + part.rows):
+                    ends[r] += vars[out.var].nbytes
+                memcpy(vars[out.var].data + vars[out.var].nbytes, part.vars[out.var].data, part.vars[out.var].nbytes)
+                vars[out.var].nbytes += part.vars[out.var].nbytes
+        part_free(m, part)
+    return well

@@ -1,0 +1,342 @@
+"""Lines, TFRecords and CSV as datasets that meet bad files: good records first, then an error that names the place."""
+
+import errno
+import os
+import resource
+
+import numpy as np
+import pytest
+from helpers import tfrecords
+from helpers.blocks import KINDS, content, flat, plain, pull, run, small, source
+from helpers.chains import THREADS, threads, write_files
+from helpers.compressed import compress
+from helpers.process import open_descriptors, soon, thread_count
+
+import queuecore as qc
+from queuecore.data import CsvDataset, Options, TextLineDataset, TFRecordDataset
+from queuecore.errors import (
+    ChecksumError,
+    CsvError,
+    DecompressError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotAFileError,
+    NotFoundError,
+    ProtoError,
+    RecordTooLargeError,
+    SourceChangedError,
+    TruncatedRecordError,
+    UnavailableError,
+)
+
+PIECES = [33, 1000, 1 << 18]
+BATCHES = [1, 4, 1000]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    before, descriptors = thread_count(), open_descriptors()
+    yield
+    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: open_descriptors() <= descriptors)
+
+
+def check(ds, good, kind, **places):
+    """Every number of threads, size of blocks and of batches: first what is good, then the error, then nothing more."""
+    for piece in PIECES:
+        for batch in BATCHES:
+            for workers in THREADS:
+                with iter(threads(small(ds(), piece).batch(batch), workers)) as it:
+                    got, error = pull(it)
+                    assert type(error) is kind, (piece, batch, workers, error)
+                    assert flat(got) == good
+                    assert {name: getattr(error, name) for name in places} == places
+                    with pytest.raises(FailedPreconditionError) as closed:
+                        next(it)
+                    assert closed.value.__cause__ is error
+
+
+@pytest.fixture
+def records():
+    return [bytes([n]) * (n * 7 % 130) for n in range(1, 60)]
+
+
+@pytest.fixture
+def file(tmp_path, records):
+    (tmp_path / "good").write_bytes(tfrecords.stream(records))
+    return tmp_path / "good"
+
+
+def offset(records, index):
+    return sum(len(one) + 16 for one in records[:index])
+
+
+def test_flipped_bits(tmp_path, file, records):
+    data = file.read_bytes()
+    at = offset(records, 30)
+    bad = tmp_path / "bad"
+    for place, word in [
+        (at + 3, "length"),
+        (at + 9, "length"),
+        (at + 20, "data"),
+        (at + 12 + len(records[30]), "data"),
+    ]:
+        bad.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        check(
+            lambda: TFRecordDataset([file, bad, file]),
+            records + records[:30],
+            ChecksumError,
+            path=str(bad),
+            offset=at,
+            record=30,
+            stage="read",
+        )
+        assert word in str(run(TFRecordDataset(bad))[1])
+
+
+def test_files_that_end_inside_a_record(tmp_path, file, records):
+    at = offset(records, 30)
+    bad = tmp_path / "bad"
+    for length in [1, 7, 8, 11, 12, 13, len(records[30]) + 12, len(records[30]) + 15]:
+        bad.write_bytes(file.read_bytes()[: at + length])
+        for workers in THREADS:
+            got, error = run(threads(small(TFRecordDataset([file, bad, file]), 100).batch(9), workers))
+            assert flat(got) == records + records[:30]
+            assert type(error) is TruncatedRecordError
+            assert (error.path, error.offset, error.record) == (str(bad), at, 30)
+
+
+def test_long_records_are_refused_before_there_is_memory_for_them(tmp_path, records):
+    bad = tmp_path / "bad"
+    for length in (1 << 31, (1 << 32) + 1, 1 << 63, (1 << 64) - 1):
+        bad.write_bytes(tfrecords.stream(records) + tfrecords.header(length) + b"x" * 100)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        got, error = run(TFRecordDataset(bad).batch(7))
+        assert type(error) is RecordTooLargeError
+        assert (error.offset, error.record) == (offset(records, len(records)), len(records))
+        assert flat(got) == records
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (32 << 10)
+    bad.write_bytes(tfrecords.stream([*records, b"x" * 500, b""]))
+    for piece in PIECES:
+        ds = small(TFRecordDataset(bad), piece).with_options(Options(max_record_bytes=499))
+        got, error = run(ds.batch(3))
+        assert flat(got) == records
+        assert type(error) is RecordTooLargeError
+    assert len(run(TFRecordDataset(bad).with_options(Options(max_record_bytes=500)))[0]) == len(records) + 2
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_line_without_end(tmp_path, compression):
+    text = b"one\ntwo\n" + b"x" * (3 << 20)
+    (tmp_path / "a").write_bytes(text if compression is None else compress("GZIP", text))
+    for piece in PIECES:
+        for workers in THREADS:
+            ds = small(TextLineDataset(tmp_path / "a", compression), piece).with_options(
+                Options(max_record_bytes=1 << 20)
+            )
+            got, error = run(threads(ds.batch(2), workers))
+            assert got == [[b"one", b"two"]]
+            assert type(error) is RecordTooLargeError
+            assert (error.offset, error.record) == (8, 2)
+
+
+def test_a_bomb_takes_no_more_memory_than_the_limit(tmp_path):
+    (tmp_path / "a").write_bytes(compress("GZIP", b"a\n" + bytes(1 << 28)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    got, error = run(TextLineDataset(tmp_path / "a", "GZIP").with_options(Options(max_record_bytes=4 << 20)))
+    assert got == [b"a"]
+    assert type(error) is RecordTooLargeError
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (48 << 10)
+
+
+def test_csv_that_is_wrong(tmp_path):
+    text, rows = content("csv", 60)
+    (tmp_path / "good").write_bytes(text)
+    bad = tmp_path / "bad"
+    for line, field in [
+        (b"x,y,1.0\n", 0),
+        (b"1,y\n", None),
+        (b"1,y,1.0,2\n", None),
+        (b",y,1.0\n", 0),
+        (b'1,"y"z,1.0\n', 1),
+    ]:
+        bad.write_bytes(text + (b"" if text[-1:] in b"\r\n" else b"\n") + line + text)
+        check(
+            lambda: CsvDataset([tmp_path / "good", bad], [np.int64, b"", 0.0]),
+            rows + rows,
+            CsvError,
+            path=str(bad),
+            record=60,
+            field=field,
+        )
+    error = run(CsvDataset(bad, [np.int64, b"", 0.0]))[1]
+    assert error.line == text.count(b"\n") + text.replace(b"\r\n", b"").count(b"\r") + 1
+
+
+def test_a_quote_that_is_never_closed(tmp_path):
+    (tmp_path / "a").write_bytes(b'1,a\n2,"b\n' + b"3,c\n" * 100_000)
+    for workers in THREADS:
+        got, error = run(
+            threads(CsvDataset(tmp_path / "a", [0, b""]).with_options(Options(max_record_bytes=100_000)), workers)
+        )
+        assert got == [(1, b"a")]
+        assert type(error) in (CsvError, RecordTooLargeError)
+        assert error.record == 1
+    got, error = run(CsvDataset(tmp_path / "a", [0, b""]))
+    assert got == [(1, b"a")]
+    assert type(error) is CsvError
+    assert error.line == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_compressed_files_that_are_damaged(tmp_path, kind):
+    text, records = content(kind, 2000)
+    good = tmp_path / "good"
+    good.write_bytes(compress("GZIP", text))
+    data = good.read_bytes()
+    bad = tmp_path / "bad"
+    for damaged in (data[: len(data) // 2], data[:-3], data[:-8] + bytes(8), data + b"trailing"):
+        bad.write_bytes(damaged)
+        for workers in THREADS:
+            got, error = run(threads(source(kind, [good, bad, good], "GZIP").batch(50), workers))
+            assert type(error) is DecompressError
+            assert error.path == str(bad)
+            got = flat(got)
+            assert len(got) >= len(records)
+            assert got == (records + records)[: len(got)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_that_can_not_be_opened(tmp_path, kind):
+    text, records = content(kind, 30)
+    good = tmp_path / "good"
+    good.write_bytes(text)
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name, error in [("missing", NotFoundError), ("directory", NotAFileError), ("pipe", UnavailableError)]:
+        check(lambda name=name: source(kind, [good, tmp_path / name, good]), records, error, path=str(tmp_path / name))
+        got, found = run(source(kind, [good, tmp_path / name], "GZIP" if name == "missing" else None).take(1))
+        if name != "missing":
+            assert (got, found) == (records[:1], None)
+
+
+def test_steps_that_fail(tmp_path):
+    records = [np.int32(n).tobytes() for n in range(100)]
+    records[60] = b"abc"
+    (tmp_path / "a").write_bytes(tfrecords.stream(records))
+    stage = qc.ops.compose(qc.ops.decode_raw(out_type=np.int32), qc.ops.reshape(shape=(1,)))
+    for workers in THREADS:
+        for batch in BATCHES:
+            got, error = run(threads(small(TFRecordDataset(tmp_path / "a"), 50).map(stage).batch(batch), workers))
+            assert type(error) is InvalidArgumentError
+            assert (error.path, error.record, error.offset, error.stage) == (str(tmp_path / "a"), 60, 60 * 20, "map")
+            assert flat(got) == [[n] for n in range(60)]
+    (tmp_path / "b").write_bytes(tfrecords.stream([b"", b"\x0a\xff"]))
+    ds = TFRecordDataset(tmp_path / "b").map(qc.ops.parse_single_example(features={"x": qc.ops.VarLenFeature(bytes)}))
+    got, error = run(ds.batch(1))
+    assert len(got) == 1
+    assert type(error) is ProtoError
+    table = np.arange(40, dtype=np.uint8)
+    table.tofile(tmp_path / "c")
+    ds = qc.data.FixedLengthRecordDataset(tmp_path / "c", 4).shuffle(5, 1, False)
+    order = [int(row[0]) for row in ds]
+    ds = ds.map(qc.ops.one_hot(depth=30)) if False else ds.map(qc.ops.reshape(shape=(2, 2)))
+    assert [int(row[0, 0]) for row in ds] == order
+
+
+def test_changed_between_two_passes(tmp_path):
+    texts = [b"%d\n" % n * 500 for n in range(60)]
+    paths = write_files(tmp_path, texts)
+    for workers in THREADS:
+        with iter(threads(TextLineDataset(paths).repeat(20).batch(500), workers)) as it:
+            got = pull(it, 60)[0]
+            paths[50].write_bytes(b"other")
+            rest, error = pull(it)
+        assert type(error) is SourceChangedError
+        assert error.path == str(paths[50])
+        assert len(got + rest) % 60 == 50
+        assert got + rest == [[b"%d" % (n % 60)] * 500 for n in range(len(got + rest))]
+        paths[50].write_bytes(texts[50])
+
+
+def test_many_files_and_few_descriptors(tmp_path):
+    paths = write_files(tmp_path, [b"%d\n" % n for n in range(3000)])
+    before = open_descriptors()
+    most = 0
+    with iter(threads(TextLineDataset(paths).batch(10), 4)) as it:
+        for batch in it:
+            most = max(most, open_descriptors() - before)
+            assert len(batch) == 10
+    assert most <= 4 + 8 + 3
+
+
+_testing = pytest.importorskip("queuecore._core._testing")
+
+
+@pytest.fixture(autouse=True)
+def no_hooks():
+    _testing.reset_faults()
+    yield
+    _testing.reset_faults()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_reads_that_fail(tmp_path, kind, compression):
+    text, records = content(kind, 300)
+    paths = write_files(tmp_path, [text if compression is None else compress("GZIP", text)] * 3)
+    for workers in THREADS:
+        for nth in range(1, 500, 3):
+            _testing.reset_faults()
+            _testing.short_reads(900)
+            _testing.fail_read(nth, errno.EIO)
+            got, error = run(threads(small(source(kind, paths, compression), 1000).batch(11), workers))
+            got = flat(got)
+            if error is None:
+                assert got == records * 3
+                assert nth > 1
+                break
+            assert type(error) is UnavailableError
+            assert error.errno == errno.EIO
+            assert error.path in map(str, paths)
+            assert got == (records * 3)[: len(got)]
+        else:
+            pytest.fail("never without a fault")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "fixed"])
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_reads_that_fail_and_are_tried_again(tmp_path, kind, compression):
+    text, records = content("lines" if kind == "fixed" else kind, 300)
+    paths = write_files(tmp_path, [text if compression is None else compress("GZIP", text)] * 2)
+    if kind == "fixed":
+        ds = qc.data.FixedLengthRecordDataset(paths, 1, compression_type=compression)
+        records = [[byte] for byte in text]
+    else:
+        ds = small(source(kind, paths, compression), 1000)
+    for nth in (1, 2, 3, 5):
+        _testing.reset_faults()
+        _testing.short_reads(900)
+        _testing.fail_read(nth, errno.EIO)
+        got, error = run(ds.batch(11).with_options(Options(retries=2)))
+        assert error is None
+        assert flat([plain(one) for one in got]) == records * 2
+    _testing.fail_read(2, errno.EIO, True)
+    assert run(ds.batch(11).with_options(Options(retries=2)))[1].errno == errno.EIO
+    _testing.reset_faults()
+    _testing.fail_read(1, errno.EIO, True)
+    with iter(ds.batch(11).with_options(Options(retries=1000))) as it:
+        it.close()
+    _testing.reset_faults()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_short_and_interrupted_reads_are_invisible(tmp_path, kind):
+    text, records = content(kind, 40)
+    paths = write_files(tmp_path, [text] * 2)
+    _testing.short_reads(1)
+    _testing.interrupt_reads(2)
+    for workers in THREADS:
+        got, error = run(threads(small(source(kind, paths), 700).batch(3), workers))
+        assert error is None
+        assert flat(got) == records * 2
