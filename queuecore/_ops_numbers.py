@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from queuecore._core.elementwise import MAX_LINKS, ChainStep, OneHotStep, PadStep, SliceStep
-from queuecore._core.stages import PartStep, SequenceStep, Step
+from queuecore._core.stages import PartStep, PythonStep, SequenceStep, Step, joined
 from queuecore._dtypes import as_dtype, is_bfloat16, kind_of
 from queuecore._stages import MAX_DIMS, Component, Stage
 from queuecore.errors import DtypeError, InvalidArgumentError
@@ -293,7 +293,7 @@ class _Composed(Stage):
         steps: list[Step] = []
         for stage in merged(self.stages):
             steps.append(stage.bind(steps[-1].outputs if steps else components))
-        return steps[0] if len(steps) == 1 else SequenceStep(steps)
+        return joined(steps)
 
 
 def merged(stages: Sequence[Stage]) -> list[Stage]:
@@ -389,9 +389,18 @@ def on(component: str | int, *stages: Stage) -> Stage:
                 raise InvalidArgumentError(f"on: expected a place below {len(components)}, got {index}")
         step = stage.bind(components[index : index + 1])
         made = step.outputs
+        if made is None:
+            raise InvalidArgumentError(f"on: what {stage!r} makes is not known: give queuecore.ops.python its outputs")
         if len(made) == 1:
             made = (made[0]._replace(name=names[index]),)
-        return PartStep(components, index, step, (*components[:index], *made, *components[index + 1 :]))
+        outputs = (*components[:index], *made, *components[index + 1 :])
+        if not isinstance(step, PythonStep):
+            return PartStep(components, index, step, outputs)
+
+        def call(values: list[Any], epoch: int, element: int) -> list[Any]:
+            return [*values[:index], *step.call(values[index : index + 1], epoch, element), *values[index + 1 :]]
+
+        return PythonStep(components, outputs, call, step.why)
 
     return Stage(f"on({component!r}, {', '.join(map(repr, stages))})", bind, rowwise=stage.rowwise)
 

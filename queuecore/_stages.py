@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from queuecore._core.stages import Step
+from queuecore.errors import InvalidArgumentError, UnimplementedError
 
 __all__ = ["BYTES", "MAX_DIMS", "Component", "Stage", "Structure"]
 
@@ -56,12 +57,20 @@ class Structure(NamedTuple):
 
 
 class Stage:
-    """A native step of a `StageProgram`, as an operation returns it that was given no input.
+    """A step of a `StageProgram`, as an operation returns it that was given no input.
 
     It knows its options; what components it gets, and so which it gives, shows when it is put into a program.
+
+    Attributes
+    ----------
+    python : callable or None
+        Does the same in Python: a function of the components' values, as `queuecore.ops.python` takes it. It is used
+        where there is no native way: where ``bind`` finds out that a library is missing (`UnimplementedError`).
+    outputs : tuple of Component, or None
+        What `python` returns, as far as that is known.
     """
 
-    __slots__ = ("_bind", "_text", "rowwise", "structure")
+    __slots__ = ("_bind", "_text", "outputs", "python", "rowwise", "structure")
 
     def __init__(
         self,
@@ -69,23 +78,40 @@ class Stage:
         bind: Callable[[tuple[Component, ...]], Step],
         structure: Structure | None = None,
         rowwise: bool = False,
+        python: Callable[..., Any] | None = None,
+        outputs: tuple[Component, ...] | None = None,
     ) -> None:
         self._text = text
         self._bind = bind
         self.structure = structure
         # Whether a batch of elements becomes the same as they do one by one.
         self.rowwise = rowwise
+        self.python = python
+        self.outputs = outputs
 
     def __repr__(self) -> str:
         """Return the operation and what it makes."""
         return self._text
 
-    def bind(self, components: Sequence[Component]) -> Step:
-        """Return the native step for elements of these components.
+    def bind(self, components: Sequence[Component] | None) -> Step:
+        """Return the step for elements of these components.
 
         Raises
         ------
         InvalidArgumentError
-            If it can't work on such elements.
+            If it can't work on such elements, or nothing is known of them (`None`).
         """
-        return self._bind(tuple(components))
+        if components is None:
+            raise InvalidArgumentError(
+                f"{self!r}: what it gets is not known: give the Python function before it its outputs, by "
+                "queuecore.ops.python(function, outputs=...)"
+            )
+        given = tuple(components)
+        try:
+            return self._bind(given)
+        except UnimplementedError as error:
+            if self.python is None:
+                raise
+            from queuecore._ops_calls import python_step  # which builds upon this
+
+            return python_step(self._text, given, self.python, self.outputs, str(error), True)

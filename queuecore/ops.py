@@ -24,6 +24,7 @@ from queuecore._examples import (
     SparseFeature,
     VarLenFeature,
 )
+from queuecore._ops_calls import cfunc, python
 from queuecore._ops_numbers import (
     cast,
     compose,
@@ -66,6 +67,7 @@ __all__ = [
     "adjust_hue",
     "adjust_saturation",
     "cast",
+    "cfunc",
     "compose",
     "decode_compressed",
     "decode_csv",
@@ -78,6 +80,7 @@ __all__ = [
     "parse_sequence_example",
     "parse_single_example",
     "parse_single_sequence_example",
+    "python",
     "random_brightness",
     "random_contrast",
     "random_crop",

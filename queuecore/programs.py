@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
+from queuecore import ops
 from queuecore._core.programs import NativeProgram
 from queuecore._core.readers import NativeReader
 from queuecore._core.runtime import StopEvent
-from queuecore._core.stages import Step
+from queuecore._core.stages import PythonStep, Step
+from queuecore._ops_calls import is_native, python
 from queuecore._ops_numbers import merged
+from queuecore._quarantine import check_on_error
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ops import Component, Stage
 from queuecore.queues import QueueBase, _Component, _text
@@ -21,7 +25,7 @@ __all__ = ["StageProgram"]
 
 
 class StageProgram:
-    """Read records, run native operations on them, and hand over the results: an op of `QueueRunner`, without the GIL.
+    """Read records, run operations on them, and hand over the results: an op of `QueueRunner`, without the GIL.
 
     Parameters
     ----------
@@ -30,24 +34,50 @@ class StageProgram:
         time; for several files at once give each program a reader of its own.
     work : QueueBase or iterable
         Names of files, as in ``reader.read``. Programs that share a reader must name the same `work`.
-    *ops : Stage
-        What `queuecore.ops` return when they are given no input. The first gets the record's value, each further one
-        what the one before it made. Without any, elements are the record's key and value. Neighbours that can share a
-        pass over the element do, as in `queuecore.ops.compose`.
+    *ops : Stage or callable
+        What `queuecore.ops` return when they are given no input, or functions of Python's (see `queuecore.ops.python`).
+        The first gets the record's value, each further one what the one before it made. Without any, elements are the
+        record's key and value. Neighbours that can share a pass over the element do, as in `queuecore.ops.compose`.
+    on_error : {"raise", "skip"}, default "raise"
+        What happens with a bad record or file. ``"skip"``: it is left out, counted, and logged; the next one follows.
+    max_skips : int, optional
+        How many records and files may be left out, by all threads together. The next bad one is raised, with a note.
+    quarantine : path, optional
+        A log of what was left out, which is appended to: one JSON object a line, with ``path``, ``offset`` (of the
+        record, in bytes of the decompressed stream), ``record`` (its index in the file), ``reason`` (the error's
+        class), ``message``, ``file`` (whether it is a file, or the rest of one) and ``bytes`` (how many are left out,
+        null if unknown). Bytes of a path that are no UTF-8 come back by `json.loads` and `os.fsencode`.
 
     Raises
     ------
     InvalidArgumentError
-        If it is no reader, no such work, or an operation that doesn't fit what it gets.
+        If it is no reader, no such work, an operation that doesn't fit what it gets, or an option that can't be.
+    NotFoundError, PermissionDeniedError, NotAFileError
+        If the log can't be written.
 
     Notes
     -----
-    A runner's thread runs the program from the first record to the last without taking the GIL; names that come from a
-    Python iterable are the exception, one at a time. ``queue`` gets one element for each record: its components, in
-    their order, or by name where both sides have names. Their dtypes must be the queue's: nothing is cast.
+    A runner's thread runs the program from the first record to the last without taking the GIL. The exceptions are
+    names that come from a Python iterable, one at a time; functions of Python's, once for each record; and what is left
+    out. `explain` says which steps these are. ``queue`` gets one element for each record: its components, in their
+    order, or by name where both sides have names. Their dtypes must be the queue's: nothing is cast. What a function of
+    Python's returns at the end, without ``outputs``, is enqueued as by `QueueBase.enqueue`.
 
-    An error says which record of which file it was, and closes the queue with it as the cause. A record that a stop or
-    a close finds on its way into the queue is lost, as in TensorFlow.
+    An error says which record of which file it was, and closes the queue with it as the cause; what came before it is
+    delivered first. An exception of a Python function is the ``__cause__`` of a `PipelineError`, while
+    `KeyboardInterrupt` and `SystemExit` come out as they are. A record that a stop or a close finds on its way into the
+    queue is lost, as in TensorFlow.
+
+    What ``on_error="skip"`` leaves out:
+
+    - one record: a checksum of its data that doesn't match, a step or a Python function that refuses it, a shape that
+      the queue doesn't take (`DataLossError`, `InvalidArgumentError`, `RecordTooLargeError`, `PipelineError`);
+    - a file: one that isn't there, may not be read, or is a directory or a name that can't be one;
+    - the rest of a file, in which no further record can be found: a TFRecord whose length is damaged, too long or cut,
+      compressed data that are damaged, a line without end, a file that was changed while it was read.
+
+    It never leaves out what is not the data's fault: reads that fail, too many open files, no memory; nor these as the
+    cause of a `PipelineError`.
 
     Examples
     --------
@@ -64,7 +94,15 @@ class StageProgram:
     >>> coord.join(threads)
     """
 
-    def __init__(self, reader: ReaderBase, work: QueueBase | Iterable[Any], *ops: Stage) -> None:
+    def __init__(
+        self,
+        reader: ReaderBase,
+        work: QueueBase | Iterable[Any],
+        *ops: Stage | Callable[..., Any],
+        on_error: Literal["raise", "skip"] = "raise",
+        max_skips: SupportsIndex | None = None,
+        quarantine: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+    ) -> None:
         if not isinstance(reader, ReaderBase):
             raise InvalidArgumentError(f"reader must be one of queuecore's readers, not {reader!r}")
         native = reader._native
@@ -77,30 +115,65 @@ class StageProgram:
             _check_names_queue(work)
         else:
             _check_names(work)
-        components: tuple[Component, ...] = reader._components()
+        stages = [op if isinstance(op, Stage) else _stage(op) for op in ops]
+        components: tuple[Component, ...] | None = reader._components()
         steps: list[Step] = []
-        for op in ops:
-            if not isinstance(op, Stage):
-                raise InvalidArgumentError(
-                    f"{op!r} is no native stage: an operation of queuecore.ops, called without input, makes one"
-                )
-        for op in merged(ops):
-            steps.append(op.bind(components if steps else components[1:]))
+        shown: list[tuple[Stage, Step]] = []
+        for stage in merged(stages):
+            steps.append(stage.bind(components if steps or components is None else components[1:]))
+            shown.append((stage, steps[-1]))
             components = steps[-1].outputs
         self._reader = reader
         self._work = work
-        self._ops = ops
+        self._ops = stages
+        self._steps = shown
         self._outputs = components
+        self._quarantine = check_on_error(on_error, max_skips, quarantine)
         self._native = NativeProgram(native, steps)
 
     @property
-    def outputs(self) -> tuple[Component, ...]:
-        """The components of its elements."""
+    def outputs(self) -> tuple[Component, ...] | None:
+        """The components of its elements; `None` if a Python function makes them that doesn't say which."""
         return self._outputs
 
     def __repr__(self) -> str:
         """Return reader, work and operations."""
-        return f"StageProgram({', '.join(map(repr, (self._reader, self._work, *self._ops)))})"
+        skips = () if self._quarantine is None else ("on_error='skip'",)
+        return f"StageProgram({', '.join((*map(repr, (self._reader, self._work, *self._ops)), *skips))})"
+
+    def explain(self) -> str:
+        """Return, a line each, which of its steps are native, which are Python, and why.
+
+        Examples
+        --------
+        >>> import numpy as np, queuecore as qc
+        >>> def halve(values):
+        ...     return values // 2
+        >>> program = qc.StageProgram(qc.WholeFileReader(), ["a"], qc.ops.decode_raw(out_type=np.uint8), halve)
+        >>> print(program.explain())
+        names: Python, because they come from an iterable
+        WholeFileReader(): native
+        decode_raw(uint8): native
+        python(halve): Python, because it is a function of Python
+        """
+        names = "native" if self._names_are_native() else f"Python, because they come from {_source(self._work)}"
+        lines = [f"names: {names}", f"{self._reader!r}: native"]
+        for stage, step in self._steps:
+            how = f"Python, because {step.why}" if isinstance(step, PythonStep) else "native"
+            lines.append(f"{stage!r}: {how}")
+        return "\n".join(lines)
+
+    def stats(self) -> dict[str, int]:
+        """Return what was done so far, by all threads that run it.
+
+        Returns
+        -------
+        dict of int
+            ``records``: elements put into the queue. ``skipped``: bad records that were left out. ``skipped_files``:
+            files that were given up, or rests of them. ``skipped_bytes``: what these were, as far as is known.
+        """
+        counts = {"skipped": 0, "skipped_files": 0, "skipped_bytes": 0}
+        return {"records": self._native.records, **(counts if self._quarantine is None else self._quarantine.counts())}
 
     def check(self, queue: QueueBase) -> None:
         """Raise `InvalidArgumentError` if its elements are not those of the queue."""
@@ -110,16 +183,23 @@ class StageProgram:
         """Fill the queue until `stop` is set, or an error; the end of the work is an `OutOfRangeError`."""
         order, placed = self._plan(queue)
         work = self._work
-        # Strings of a fixed number of characters are UCS-4, and objects are Python's.
-        if isinstance(work, QueueBase) and (work.dtypes[0].kind == "S" or work.dtypes[0] == np.dtype("U")):
-            self._native.run(queue._native, stop, work._native, None, order, placed)
+        skip = None if self._quarantine is None else self._quarantine.skip
+        if isinstance(work, QueueBase) and self._names_are_native():
+            self._native.run(queue._native, stop, work._native, None, order, placed, skip)
         else:
-            self._native.run(queue._native, stop, None, self._reader._next_name(work), order, placed)
+            self._native.run(queue._native, stop, None, self._reader._next_name(work), order, placed, skip)
+
+    def _names_are_native(self) -> bool:
+        # Strings of a fixed number of characters are UCS-4, and objects are Python's.
+        work = self._work
+        return isinstance(work, QueueBase) and (work.dtypes[0].kind == "S" or work.dtypes[0] == np.dtype("U"))
 
     def _plan(self, queue: Any) -> tuple[list[int], list[int]]:
         """Return which output each component of the queue gets, and in whose place each output may be made."""
         if not isinstance(queue, QueueBase):
             raise InvalidArgumentError(f"a stage program fills queuecore's queues, not {queue!r}")
+        if self._outputs is None:
+            return [], []
         components = queue._components
         if len(components) != len(self._outputs):
             raise InvalidArgumentError(
@@ -151,6 +231,21 @@ class StageProgram:
             raise InvalidArgumentError(
                 f"{component.label}: expected shape {_text(component.shape)}, got {_text(made.shape)} from {self!r}"
             )
+
+
+def _source(work: Any) -> str:
+    return f"a queue of {work.dtypes[0]}" if isinstance(work, QueueBase) else "an iterable"
+
+
+def _stage(op: Any) -> Stage:
+    if not callable(op) or any(op is getattr(ops, name) for name in ops.__all__):
+        raise InvalidArgumentError(
+            f"{op!r} is no step: an operation of queuecore.ops, called without input, makes one; so does a function "
+            "of Python's"
+        )
+    if is_native(op):
+        raise InvalidArgumentError(f"{op!r} is compiled: say what it makes, by queuecore.ops.cfunc(function, outputs)")
+    return python(op)
 
 
 def _word(component: _Component) -> str:

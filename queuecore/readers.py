@@ -40,7 +40,8 @@ class ReaderBase:
     Every call may come from any thread. One thread at a time reads; others wait for it, without the GIL, also while it
     waits for its next work unit. The counters don't wait.
 
-    A file that can't be opened or read raises; it is given up then, and the next call goes on with the next one.
+    A file that can't be opened or read raises; it is given up then, and the next call goes on with the next one. After
+    a record whose checksum doesn't match, the next call gives the one after it.
     Readers can't be used in a forked child (`ForkedPipelineError`).
     """
 
@@ -437,6 +438,8 @@ class TFRecordReader(ReaderBase):
     ----------
     options : str or object with ``compression_type``, optional
         ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``, if the files are compressed.
+    resync : bool, default False
+        Whether to look for the next record where a length is damaged, instead of giving up the rest of the file.
     max_record_bytes : int, default 1 GiB
         How long a record may be. A length has a checksum of its own, so one beyond that is rather a long record than
         damage: `RecordTooLargeError`, and the rest of the file is given up. Nothing is allocated for it.
@@ -460,8 +463,11 @@ class TFRecordReader(ReaderBase):
     -----
     The key is ``name:i``, i being the byte at which the record starts, after decompression. A record whose data are
     damaged raises (`ChecksumError`), and the next call goes on after it. Where a length is damaged, or the file ends
-    inside a record (`TruncatedRecordError`), the rest of the file is given up. TensorFlow repeats the error until
-    `reset`, and takes a file that ends inside a length for a whole one.
+    inside a record (`TruncatedRecordError`), the rest of the file is given up, and the next call begins the next one.
+    TensorFlow repeats the error until `reset`, and takes a file that ends inside a length for a whole one.
+
+    With `resync`, the next call goes on at the next 12 bytes that are a length that can be and its checksum. TFRecords
+    inside the data of a damaged record are found too: nothing tells them from others.
 
     Examples
     --------
@@ -478,6 +484,7 @@ class TFRecordReader(ReaderBase):
         self,
         options: Any = None,
         *,
+        resync: bool = False,
         max_record_bytes: SupportsIndex = MAX_RECORD_BYTES,
         retries: SupportsIndex = 0,
         allow_special: bool = False,
@@ -486,14 +493,20 @@ class TFRecordReader(ReaderBase):
         del name
         word, limit = compression_of(options), _limit(max_record_bytes)
         number = encoding_number(word)
-        tries, special = _tries(retries), bool(allow_special)
+        search, tries, special = bool(resync), _tries(retries), bool(allow_special)
         super().__init__(
             NativeReader(
-                "tfrecord", encoding=number, max_record_bytes=limit, retries=tries, allow_special=special
+                "tfrecord",
+                encoding=number,
+                resync=search,
+                max_record_bytes=limit,
+                retries=tries,
+                allow_special=special,
             ),
             _text(
                 "TFRecordReader",
                 *([repr(word)] if word else []),
+                resync=(search, False),
                 max_record_bytes=(limit, MAX_RECORD_BYTES),
                 retries=(tries, 0),
                 allow_special=(special, False),

@@ -17,4 +17,7 @@ class NativeProgram:
         next_name: Callable[[], bytes] | None,
         order: list[int],
         placed: list[int],
+        skip: Callable[..., None] | None = None,
     ) -> None: ...
+    @property
+    def records(self) -> int: ...

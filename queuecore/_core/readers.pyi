@@ -13,6 +13,7 @@ class NativeReader:
         footer_bytes: int = 0,
         hop_bytes: int = 0,
         encoding: int = 0,
+        resync: bool = False,
         max_record_bytes: int = ...,
         retries: int = 0,
         allow_special: bool = False,

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +14,23 @@ class Step:
     def outputs(self) -> tuple[Any, ...]: ...
     def explain(self, what: int, a: int, b: int) -> Exception: ...
     def __call__(self, *values: bytes | np.ndarray | Ragged, epoch: int = 0, element: int = 0) -> list[Any]: ...
+
+@final
+class PythonStep(Step):
+    @property
+    def call(self) -> Callable[[list[Any], int, int], Any]: ...
+    @property
+    def why(self) -> str: ...
+    def __init__(
+        self,
+        inputs: tuple[Any, ...] | None,
+        outputs: tuple[Any, ...] | None,
+        call: Callable[[list[Any], int, int], Any],
+        why: str,
+    ) -> None: ...
+    def __call__(self, *values: Any, epoch: int = 0, element: int = 0) -> Any: ...
+
+def joined(steps: list[Step]) -> Step: ...
 
 @final
 class SequenceStep(Step):

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.stages import SequenceStep, Step
+from queuecore._core.stages import PythonStep, SequenceStep, Step
 from queuecore._ops_numbers import merged
 from queuecore._record import ArraySpec
 from queuecore._stages import BYTES, Component, Stage
-from queuecore.errors import InvalidArgumentError
+from queuecore.errors import InvalidArgumentError, UnimplementedError
 
 __all__ = ["Made", "made_by", "structure_of"]
 
@@ -59,9 +59,12 @@ def made_by(components: Sequence[Component], template: Any, stages: Sequence[Sta
     given = tuple(components)
     steps: list[Step] = []
     for stage in merged(stages):
-        steps.append(stage.bind(given))
-        given = steps[-1].outputs
-    step = None if not steps else steps[0] if len(steps) == 1 else SequenceStep(steps)
+        step = stage.bind(given)
+        if isinstance(step, PythonStep):
+            raise UnimplementedError(f"{stage!r} runs in Python, because {step.why}: datasets map native stages alone")
+        steps.append(step)
+        given = step.outputs
+    native_step = None if not steps else steps[0] if len(steps) == 1 else SequenceStep(steps)
     structure = stages[-1].structure if stages else None
     if stages:
         template = _template(given)
@@ -73,7 +76,7 @@ def made_by(components: Sequence[Component], template: Any, stages: Sequence[Sta
             return leaves(lambda dtype, shape: ArraySpec((*dims, *shape), dtype))
         return structure_of(template, [ArraySpec((*dims, *(one.shape or ())), one.dtype) for one in given])
 
-    return Made(step, native, template, assemble, spec)
+    return Made(native_step, native, template, assemble, spec)
 
 
 def structure_of(template: Any, parts: Sequence[Any]) -> Any:

@@ -95,3 +95,23 @@ def mistakes(ds: data.Dataset) -> None:
     iter(ds).close("1")  # type: ignore[arg-type]
     qc.Coordinator().request_stop("why")  # type: ignore[arg-type]
     qc.QueueRunner(object(), [1])  # type: ignore[list-item]
+    qc.StageProgram(qc.TextLineReader(), ["a"], 7)  # type: ignore[arg-type]
+    qc.StageProgram(qc.TextLineReader(), ["a"], on_error="ignore")  # type: ignore[arg-type]
+
+
+def user_code() -> None:
+    """Functions are steps; what is bad may be left out."""
+    program = qc.StageProgram(
+        qc.TFRecordReader(resync=True),
+        [Path("a.tfrecord")],
+        qc.ops.python(lambda record: record[1:], outputs=[(bytes, ())]),
+        qc.ops.decode_raw(out_type=np.uint8),
+        lambda values: (values, len(values)),
+        on_error="skip",
+        max_skips=100,
+        quarantine=Path("bad.jsonl"),
+    )
+    assert_type(program.stats(), dict[str, int])
+    assert_type(program.explain(), str)
+    assert_type(qc.ops.cfunc(print, outputs={"a": (np.float32, (3,))}), qc.ops.Stage)
+    qc.QueueRunner(qc.FIFOQueue(1, [object]), [program] * 2)

@@ -397,17 +397,19 @@ def test_numbers_for_people():
 
 
 @pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="runs where the README is")
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
 def test_the_examples_of_the_readme_run(tmp_path, number):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     assert 15 <= len(blocks[number].splitlines()) <= 30
     (tmp_path / "data").mkdir()
     for index in range(2):
         np.frombuffer(np.random.default_rng(index).bytes(2_000 * IMAGE.itemsize), IMAGE).tofile(
             tmp_path / "data" / f"part-{index}.bin"
         )
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("x 1 2\ny one\n")
     command = [sys.executable, "-P", "-W", "error", "-c", blocks[number]]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr

@@ -500,7 +500,7 @@ def test_one_of_several_fails(files, coord):
         ((7, ["a"]), "one of queuecore's readers, not 7"),
         ((qc.IdentityReader(), "a"), "queue or an iterable of file names"),
         ((qc.IdentityReader(), qc.FIFOQueue(1, [int])), "queue of strings"),
-        ((qc.IdentityReader(), ["a"], len), "no native stage"),
+        ((qc.IdentityReader(), ["a"], 7), "7 is no step"),
         ((qc.IdentityReader(), ["a"], qc.ops.decode_raw), "called without input"),
         ((qc.IdentityReader(), ["a"], raw(), raw()), "expected one component of bytes, got 1 .uint8"),
         (

@@ -2010,3 +2010,40 @@ cdef class LinesPages:
             if not before <= i < before + nbytes and self.values.pages[i] != 0xcd:
                 raise AssertionError(f"byte {i - before} was written")
         return (<const char*>values)[:nbytes], [splits[i] for i in range(n)]
+
+
+# Functions as a user's compiler makes them, for steps that call some.
+
+cdef int64_t _sums(const unsigned char* text, const float* numbers, double* sums, int64_t text_bytes, int64_t count) noexcept nogil:
+    cdef int64_t i
+    sums[0] = sums[1] = 0
+    for i in range(text_bytes):
+        sums[0] += text[i]
+    for i in range(count):
+        sums[1] += numbers[i]
+    return 0
+
+
+cdef int32_t _first_digit(const unsigned char* text, int32_t* digit) noexcept nogil:
+    # Its value; the negative of what stands there if it is none.
+    digit[0] = text[0] - <int32_t>48
+    return 0 if 0 <= digit[0] < 10 else -<int32_t>text[0]
+
+
+cdef void _mirror(const int32_t* a, const int32_t* b, const int32_t* c, const int32_t* d, const int32_t* e, const int32_t* f,
+                  const int32_t* g, const int32_t* h, int32_t* p, int32_t* q, int32_t* r, int32_t* s, int32_t* t, int32_t* u,
+                  int32_t* v, int32_t* w) noexcept nogil:
+    # The most arguments that there may be: in registers, and on the stack.
+    p[0] = h[0]
+    q[0] = g[0]
+    r[0] = f[0]
+    s[0] = e[0]
+    t[0] = d[0]
+    u[0] = c[0]
+    v[0] = b[0]
+    w[0] = a[0]
+
+
+def functions():
+    """Return the addresses of functions in machine code, by name."""
+    return {"sums": <size_t>&_sums, "first_digit": <size_t>&_first_digit, "mirror": <size_t>&_mirror}

@@ -1,4 +1,4 @@
-"""Stage programs: a reader's records through native steps into a queue, without the GIL."""
+"""Stage programs: a reader's records through steps into a queue: native ones without the GIL, Python's with it."""
 cimport cython
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -6,13 +6,14 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
-from queuecore._core.platform cimport Fault, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.platform cimport Atomic, Fault, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.queues cimport NativeQueue
 from queuecore._core.readers cimport (
-    READER_AGAIN, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave, reader_next, reader_open,
-    record_check, record_drop, record_key, record_key_room)
+    READER_AGAIN, READER_DAMAGED, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave,
+    reader_next, reader_open, record_check, record_drop, record_key, record_key_room)
 from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
-from queuecore._core.stages cimport Arena, Cell, StageFn, Step, arena_free, arena_reset, arena_take
+from queuecore._core.stages cimport (
+    Arena, Cell, PythonStep, StageFn, Step, arena_free, arena_reset, arena_take, cell_from, cell_value, values_of)
 
 import os
 
@@ -32,13 +33,15 @@ cdef enum:
     RUN_NO_NAME = 4   # its element is no string
     RUN_OPEN = 5
     RUN_READ = 6
-    RUN_STEP = 7      # step `at`
-    RUN_MISFIT = 8
-    RUN_PUT = 9       # the queue takes none: `rc`
-    RUN_MEMORY = 10
+    RUN_CHECK = 7     # a record is damaged, and the file goes on
+    RUN_STEP = 8      # step `at`
+    RUN_MISFIT = 9
+    RUN_PUT = 10      # the queue takes none: `rc`
+    RUN_MEMORY = 11
+    RUN_PYTHON = 12   # step `at` is next, and Python's
 
 cdef struct Bound:
-    StageFn run
+    StageFn run          # NULL: a step in Python
     const void* params
     int32_t made
 
@@ -57,9 +60,14 @@ cdef struct Run:
     Record record
     Fault fault
     bint entered
+    bint inside              # the record is on its way through the steps
+    bint loose               # nobody knows what the last step makes; Python fills the slot with it
+    bint filled              # has done so
     bint has_slot
     uint32_t slot
+    Cell* given              # of step `at`
     int32_t at, rc
+    Atomic[int64_t]* delivered  # the thread's own
     unsigned char* name      # in the arena
     int64_t name_bytes
 
@@ -79,25 +87,30 @@ cdef int _next_unit(Run* run, NativeQueue names, StopEvent stop) noexcept nogil:
         return RUN_NO_NAME
     opened = reader_open(run.reader, data, nbytes, &run.fault)
     if not opened:
-        arena_reset(&run.arena)
-        run.name = <unsigned char*>arena_take(&run.arena, nbytes + 1)
-        run.name_bytes = 0
-        if run.name != NULL:
-            memcpy(run.name, data, nbytes)
-            run.name_bytes = nbytes
+        _keep_name(run, data, nbytes)
     names.slot_give(slot)
     return RUN_ON if opened else RUN_OPEN
 
 
-cdef int _deliver(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
-    # The record through the steps, and into the queue.
+cdef void _keep_name(Run* run, const unsigned char* data, int64_t nbytes) noexcept nogil:
+    # Of a unit that can't be opened; no record is on its way then.
+    arena_reset(&run.arena)
+    run.name = <unsigned char*>arena_take(&run.arena, nbytes + 1)
+    run.name_bytes = 0
+    if run.name != NULL:
+        memcpy(run.name, data, nbytes)
+        run.name_bytes = nbytes
+
+
+cdef int _begin(Run* run, NativeQueue queue) noexcept nogil:
+    # The record as the components that the first step gets.
     cdef Cell* given = run.cells
-    cdef Cell* made
     cdef Record* record = &run.record
-    cdef int32_t i, k
     arena_reset(&run.arena)
     run.arena.element = record.sequence
-    if not run.has_slot:
+    run.at = 0
+    run.filled = False
+    if not run.has_slot and not run.loose:
         if not queue.slot_take(&run.slot):
             return RUN_MEMORY
         run.has_slot = True
@@ -111,24 +124,42 @@ cdef int _deliver(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
         given[0].nbytes = record_key(record, given[0].data)
     else:
         given += 1
-    for i in range(run.step_count):
-        made = run.cells + 2 + (i & 1) * run.most
+    run.given = given
+    return RUN_ON
+
+
+cdef inline Cell* _cells_of(Run* run, int32_t step) noexcept nogil:
+    # Where a step makes its components: not where it gets them.
+    return run.cells + 2 + (step & 1) * run.most
+
+
+cdef int _advance(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
+    # The record through the steps from `at` on, up to one in Python, or into the queue.
+    cdef Cell* made
+    cdef int32_t i, k
+    while run.at < run.step_count:
+        i = run.at
+        if run.steps[i].run == NULL:
+            return RUN_PYTHON
+        made = _cells_of(run, i)
         for k in range(run.steps[i].made):
             made[k].data = NULL
             made[k].offsets = NULL
             made[k].ndim = 0
             if i == run.step_count - 1 and run.placed[k] >= 0:
                 made[k].data = queue.slot_place(run.slot, run.placed[k], &made[k].nbytes)
-        if run.steps[i].run(run.steps[i].params, given, made, &run.arena, &run.fault) != 0:
-            run.at = i
+        if run.steps[i].run(run.steps[i].params, run.given, made, &run.arena, &run.fault) != 0:
             return RUN_STEP
-        given = made
-    for i in range(run.parts):
-        if not queue.slot_fill(run.slot, i, &given[run.order[i]], &run.fault):
-            return RUN_MISFIT
+        run.given = made
+        run.at += 1
+    if not run.filled:
+        for i in range(run.parts):
+            if not queue.slot_fill(run.slot, i, &run.given[run.order[i]], &run.fault):
+                return RUN_MISFIT
     run.rc = queue.slot_put(run.slot, stop)
     if run.rc == HAND_DONE:
         run.has_slot = False
+        run.delivered.store(run.delivered.load(kRelaxed) + 1, kRelaxed)  # relaxed: a statistic that only this thread writes
         return RUN_ON
     return RUN_STOPPED if run.rc == HAND_SLICE else RUN_PUT
 
@@ -136,6 +167,12 @@ cdef int _deliver(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
 cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
     cdef int rc
     while True:
+        if run.inside:
+            rc = _advance(run, queue, stop)
+            if rc != RUN_ON:
+                return rc
+            record_drop(run.reader, &run.record)
+            run.inside = False
         if stop.stopped_ns() != 0 or exiting():
             return RUN_STOPPED
         if not run.entered:
@@ -150,13 +187,20 @@ cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) no
         else:
             reader_leave(run.reader)
             run.entered = False
-            if rc == READER_FAULT or not record_check(&run.record, &run.fault):
+            if rc == READER_FAULT:
                 return RUN_READ
-            rc = _deliver(run, queue, stop)
-            if rc == RUN_ON:
-                record_drop(run.reader, &run.record)
+            if rc == READER_DAMAGED or not record_check(&run.record, &run.fault):
+                return RUN_CHECK
+            rc = _begin(run, queue)
+            run.inside = True
         if rc != RUN_ON:
             return rc
+
+
+@cython.final
+cdef class _Counter:
+    """How many elements one thread has put."""
+    cdef Atomic[int64_t] count
 
 
 @cython.final
@@ -174,6 +218,8 @@ cdef class NativeProgram:
     cdef list steps
     cdef Bound* bound
     cdef int32_t most
+    cdef list running         # a _Counter for each thread that runs it now
+    cdef int64_t delivered    # by those that have ended
 
     def __init__(self, NativeReader reader not None, list steps not None):
         cdef Step step
@@ -182,27 +228,39 @@ cdef class NativeProgram:
             raise TypeError("a program can't be initialised twice")
         self.reader = reader
         self.steps = steps
+        self.running = []
         self.most = 1
         self.bound = <Bound*>calloc(len(steps) + 1, sizeof(Bound))
         if self.bound == NULL:
             raise MemoryError
         for step in steps:
-            self.bound[i].run = step.run
+            if not isinstance(step, PythonStep):
+                self.bound[i].run = step.run
             self.bound[i].params = step.params
-            self.bound[i].made = len(step.outputs)
+            self.bound[i].made = 0 if step.outputs is None else len(step.outputs)
             self.most = max(self.most, self.bound[i].made)
             i += 1
 
     def __dealloc__(self):
         free(self.bound)
 
-    def run(self, NativeQueue queue not None, StopEvent stop not None, NativeQueue names, next_name, list order, list placed):
+    @property
+    def records(self):
+        """Elements that it has put, all its threads together."""
+        cdef _Counter one
+        cdef int64_t total = self.delivered
+        for one in self.running:
+            total += one.count.load(kRelaxed)  # relaxed: a statistic
+        return total
+
+    def run(self, NativeQueue queue not None, StopEvent stop not None, NativeQueue names, next_name, list order, list placed,
+            skip=None):
         """Fill the queue until `stop` is set.
 
         Parameters
         ----------
         queue : NativeQueue
-            Without references; the caller has checked that elements fit.
+            Without references, unless nobody knows what the last step makes; the caller has checked that elements fit.
         stop : StopEvent
             Ends every wait.
         names : NativeQueue or None
@@ -213,6 +271,9 @@ cdef class NativeProgram:
             For each component of the queue, which output goes there.
         placed : list of int
             For each output, the component in whose place it may be made, being of a fixed shape; or -1.
+        skip : callable or None
+            ``skip(error, file=..., nbytes=...)`` is told of each bad record and of each file that is given up (how many bytes of it, or
+            None), and raises the error unless it is left out. Without it, every error is raised.
 
         Raises
         ------
@@ -221,17 +282,23 @@ cdef class NativeProgram:
         """
         cdef Run run
         cdef int rc = RUN_ON
-        cdef int32_t* order_ = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
+        cdef int32_t* order_
         cdef Py_ssize_t i
+        cdef list kept = []
+        cdef _Counter counter = _Counter()
         self.reader._refuse()
         queue._refuse()
+        order_ = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
         memset(&run, 0, sizeof(Run))
         run.reader = self.reader.r
         run.steps = self.bound
         run.step_count = <int32_t>len(self.steps)
+        run.loose = run.step_count > 0 and self.steps[run.step_count - 1].outputs is None
         run.parts = <int32_t>len(order)
         run.asks = names is None
         run.most = self.most
+        run.delivered = &counter.count
+        self.running.append(counter)
         run.cells = <Cell*>calloc(2 + 2 * self.most, sizeof(Cell))
         try:
             if order_ == NULL or run.cells == NULL:
@@ -245,16 +312,42 @@ cdef class NativeProgram:
             while True:
                 with nogil:
                     rc = _run(&run, queue, names, stop)
-                if rc != RUN_NAME:
-                    break
-                self._ask(&run, next_name)
-            if rc == RUN_STOPPED:
                 wait_out_exit()
-                return
-            raise self._error(&run, rc, queue, names)
+                if rc == RUN_NAME:
+                    rc = self._ask(&run, next_name)
+                    if rc == RUN_ON:
+                        continue
+                if rc == RUN_STOPPED:
+                    return
+                if rc == RUN_PYTHON:
+                    try:
+                        self._call(&run, queue, kept)
+                        continue
+                    except _errors.QueueCoreError as failed:
+                        error = self._placed(&run, failed)
+                else:
+                    error = self._error(&run, rc, queue, names)
+                if run.entered:
+                    # What follows may wait for the GIL or for a disk: nobody else need.
+                    with nogil:
+                        reader_leave(run.reader)
+                    run.entered = False
+                if skip is None or rc in (RUN_NAMES, RUN_NO_NAME, RUN_PUT, RUN_MEMORY):
+                    raise error
+                skip(error, file=rc == RUN_OPEN or rc == RUN_READ,
+                     nbytes=None if rc == RUN_OPEN or run.record.nbytes < 0 else run.record.nbytes)
+                error = None  # with all that its traceback holds
+                record_drop(run.reader, &run.record)
+                run.inside = False
         finally:
+            # Nothing lets go of the GIL between these two: it is never counted twice, or not at all.
+            self.running.remove(counter)
+            self.delivered += counter.count.load(kRelaxed)  # relaxed: this thread's own
             if run.has_slot:
-                queue.slot_give(run.slot)
+                if run.loose:
+                    queue._release(&run.slot, 1)
+                else:
+                    queue.slot_give(run.slot)
             record_drop(run.reader, &run.record)
             if run.entered:
                 with nogil:
@@ -274,13 +367,58 @@ cdef class NativeProgram:
         nbytes = len(name)
         with nogil:
             opened = reader_open(run.reader, <const unsigned char*>text, nbytes, &run.fault)
-        if not opened:
-            raise self.reader._error(&run.fault, name)
+            if not opened:
+                _keep_name(run, <const unsigned char*>text, nbytes)
+        return RUN_ON if opened else RUN_OPEN
+
+    cdef int _call(self, Run* run, NativeQueue queue, list kept) except -1:
+        # The steps in Python from `at` on. What cells point to stays in `kept`.
+        cdef PythonStep step
+        cdef Cell* made
+        cdef int64_t n = 0
+        cdef int32_t i
+        cdef object value
+        cdef list values
+        step = self.steps[run.at]
+        values = []
+        if run.at == 0:
+            values.append(cell_value(run.given, step.inputs[0].dtype))
+        else:
+            for i in range(run.steps[run.at - 1].made):
+                values.append(cell_value(&run.given[i], step.inputs[i].dtype))
+        while True:
+            value = step.call(values, run.arena.epoch, run.arena.element)
+            run.at += 1
+            if run.at == run.step_count or run.steps[run.at].run != NULL:
+                break
+            values = values_of(value)
+            step = self.steps[run.at]
+        if step.outputs is None:
+            value = queue._prepare(queue.components_of(value), False, &n)
+            if not run.has_slot:
+                run.slot = queue._slot()
+                run.has_slot = True
+            queue._fill(run.slot, value, -1)
+            run.filled = True
+            return 0
+        kept[:] = value
+        made = _cells_of(run, run.at - 1)
+        for i in range(run.steps[run.at - 1].made):
+            cell_from(&made[i], kept[i], &run.arena)
+        run.given = made
         return 0
+
+    cdef object _placed(self, Run* run, object error):
+        # The error, with the place of the record that is at fault.
+        cdef Record* record = &run.record
+        error.path = os.fsdecode((<const char*>block_bytes(record.name))[:record.name_bytes])
+        error.offset = record.offset if record.offset >= 0 else None
+        error.record = record.index
+        error.args = (f"{error} (record {error.record} of {error.path!r})",)
+        return error
 
     cdef object _error(self, Run* run, int rc, NativeQueue queue, NativeQueue names):
         cdef Record* record = &run.record
-        cdef object error
         if rc == RUN_NAMES and run.rc != HAND_NO_MEMORY:
             return names._too_few(1)
         if rc == RUN_NO_NAME:
@@ -289,16 +427,10 @@ cdef class NativeProgram:
             return self.reader._error(&run.fault, (<const char*>run.name)[:run.name_bytes])
         if rc == RUN_PUT and run.rc != HAND_NO_MEMORY:
             return queue._closed_for_putting(run.rc)
-        if rc not in (RUN_READ, RUN_STEP, RUN_MISFIT):
-            return _errors.ResourceExhaustedError("no memory for another element")
-        path = (<const char*>block_bytes(record.name))[:record.name_bytes]
-        if rc == RUN_READ:
-            return self.reader._error(&run.fault, path)
+        if rc == RUN_READ or rc == RUN_CHECK:
+            return self.reader._error(&run.fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
         if rc == RUN_STEP:
-            error = (<Step>self.steps[run.at]).explain(run.fault.what, run.fault.a, run.fault.b)
-        else:
-            error = queue._misfit(&run.fault)
-        error.path = os.fsdecode(path)
-        error.record = record.index
-        error.args = (f"{error} (record {error.record} of {error.path!r})",)
-        return error
+            return self._placed(run, (<Step>self.steps[run.at]).explain(run.fault.what, run.fault.a, run.fault.b))
+        if rc == RUN_MISFIT:
+            return self._placed(run, queue._misfit(&run.fault))
+        return _errors.ResourceExhaustedError("no memory for another element")

@@ -24,7 +24,8 @@ cdef enum:
     READER_RECORD = 0
     READER_WORK = 1      # reader_open is next
     READER_FAULT = 2
-    READER_AGAIN = 3     # what it reads from makes it wait; call it again
+    READER_DAMAGED = 3   # of one record; the next call goes on in the same unit
+    READER_AGAIN = 4     # what it reads from makes it wait; call it again
 
 cdef enum:
     SPARE_BLOCKS = 4
@@ -49,6 +50,7 @@ cdef extern from *:
       int64_t index;   // in the file
       bool checked;    // or a checksum follows the data
       int64_t sequence;  // records that the reader gave before it
+      int64_t offset;    // of its first byte in the stream; -1: it lies in none
     };
 
     struct Reader {
@@ -75,6 +77,8 @@ cdef extern from *:
       int64_t number;   // records, or lines, before the next one
       bool ended;       // the stream has no more
       Fault failed;     // of the last read, after bytes that go first; code 0: none
+      bool resync;      // FRAME_TFRECORD: look for the next header after one that is damaged
+      bool searching;   // that is what it does
       // Of everybody
       alignas(kLine) Atomic<int64_t> produced, completed, dropped_tails;
       Atomic<Block*> spare[4];
@@ -97,6 +101,7 @@ cdef extern from *:
         int64_t index
         bint checked
         int64_t sequence
+        int64_t offset
 
     cppclass Reader "queuecore::Reader":
         Atomic[uint32_t] busy
@@ -117,6 +122,7 @@ cdef extern from *:
         int64_t at, filled, offset, scanned, skip, number
         bint ended
         Fault failed
+        bint resync, searching
         Atomic[int64_t] produced, completed, dropped_tails
         Atomic[BlockPtr] spare[4]
 
@@ -127,8 +133,9 @@ cdef inline unsigned char* block_bytes(const Block* block) noexcept nogil:
 # Until `until` (monotonic) at most. False: somebody else has the role.
 cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil
 cdef void reader_leave(Reader* r) noexcept nogil
-# The next record of the work unit in progress, or why not. A unit that fails is given up. It comes back from a wait for a pipe,
-# or for another try, after 100 ms at most.
+# The next record of the work unit in progress, or why not. After READER_FAULT the unit is given up. With it, and with READER_DAMAGED,
+# `record` has the unit's name, the offset of the first byte that no record was made of, and in nbytes how many are given up from it on
+# (-1: not known). It comes back from a wait for a pipe, or for another try, after 100 ms at most.
 cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil
 # Begins a work unit; there must be none. False: `fault` says why, and the unit is given up.
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil

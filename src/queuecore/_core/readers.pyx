@@ -9,15 +9,14 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy, memmove, memset
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
 from queuecore._core.errors cimport (
-    CODE_AGAIN, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ, WHAT_HEADER_CUT, WHAT_LINE,
-    WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error)
+    CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ,
+    WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error)
 from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait
 from queuecore._core.platform cimport Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns
 from queuecore._core.runtime cimport wait_out_exit
 from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_open_any, stream_read
 from queuecore._core.tfrecord cimport (
-    TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged,
-    tfrecord_walk)
+    TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
 
 import numpy as np
 
@@ -223,9 +222,21 @@ cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault)
     cdef TFRecordWalk walk
     cdef unsigned char* data = block_bytes(r.block) + r.at if r.block != NULL else <unsigned char*>NULL
     cdef int64_t[2] starts
-    cdef int64_t found = 0
+    cdef int64_t found = 0, left = -1, step = 0
     cdef int rc
-    walk.total_bytes = -1 if r.encoding or (<Stream*>r.stream).special else (<Stream*>r.stream).size
+    cdef int64_t total = -1 if r.encoding or (<Stream*>r.stream).special else (<Stream*>r.stream).size
+    if r.searching:
+        if r.ended:
+            left = r.filled - r.at
+        elif total >= 0:
+            left = total - r.offset - r.at
+        r.searching = not tfrecord_resync(data, r.filled - r.at, left, r.max_record_bytes, &step)
+        r.at += step
+        if r.searching:
+            need[0] = TFRECORD_HEADER
+            return FRAME_END if r.ended else FRAME_MORE
+        data += step
+    walk.total_bytes = total
     walk.max_record_bytes = r.max_record_bytes
     walk.check = True
     walk.offset = r.offset + r.at
@@ -286,6 +297,11 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
             record.name = r.name
             record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
             record.name_bytes = r.name_bytes
+            record.offset = -1
+            if r.framing == FRAME_TFRECORD:
+                record.offset = record.number
+            elif r.framing != FRAME_IDENTITY:
+                record.offset = r.offset + (record.data - block_bytes(r.block))
             # relaxed: a statistic, and exact here, where only who has the role adds
             record.sequence = r.produced.fetch_add(1, kRelaxed)
             if r.framing == FRAME_WHOLE or r.framing == FRAME_IDENTITY:
@@ -302,6 +318,16 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
             record.name = r.name
             record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
             record.name_bytes = r.name_bytes
+            record.offset = r.offset + r.at
+            record.nbytes = -1
+            # Where the next record begins is lost with a length, but not if the file just ends too early.
+            if r.resync and rc == FRAME_FAULT and (fault.code == CODE_CHECKSUM or fault.code == CODE_TOO_LARGE):
+                r.searching = True
+                r.at += 1
+                r.number += 1
+                return READER_DAMAGED
+            if not (r.encoding or (<Stream*>r.stream).special) and (<Stream*>r.stream).size >= record.offset:
+                record.nbytes = (<Stream*>r.stream).size - record.offset
             _close(r)
             return READER_FAULT
     return READER_WORK
@@ -342,7 +368,7 @@ cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Faul
     r.name_bytes = nbytes
     r.at = r.filled = r.offset = r.scanned = r.number = 0
     r.skip = r.header_bytes if r.framing == FRAME_FIXED else 0
-    r.ended = False
+    r.ended = r.searching = False
     r.failed.code = 0
     return True
 
@@ -411,7 +437,7 @@ cdef bint _grow(Growing* g, int64_t more) noexcept nogil:
     # Room for so many more.
     cdef void* data
     cdef int64_t room = 2 * g.room
-    if g.room > 0 and g.n + more <= g.room:  # also for nothing: no copy may go nowhere
+    if g.n + more <= g.room:
         return True
     if room < g.n + more:
         room = g.n + more
@@ -429,7 +455,8 @@ cdef bint _append(const Record* record, Growing* keys, Growing* key_ends, Growin
     if not (_grow(keys, record_key_room(record)) and _grow(values, record.nbytes) and _grow(key_ends, 8) and _grow(ends, 8)):
         return False
     keys.n += record_key(record, keys.data + keys.n)
-    memcpy(values.data + values.n, record.data, record.nbytes)
+    if record.nbytes > 0:
+        memcpy(values.data + values.n, record.data, record.nbytes)
     values.n += record.nbytes
     memcpy(key_ends.data + key_ends.n, &keys.n, 8)
     memcpy(ends.data + ends.n, &values.n, 8)
@@ -469,6 +496,8 @@ cdef class NativeReader:
         Of "fixed"; of "lines", `header_bytes` is the number of lines to leave out at the top of each file.
     encoding : int
         Of the files, a number of `queuecore._compression`.
+    resync : bool
+        Of "tfrecord": whether to look for the next record after a damaged length.
     max_record_bytes : int
         The longest record of "whole", "lines" and "tfrecord".
     retries : int
@@ -487,8 +516,10 @@ cdef class NativeReader:
         self.r.stream = &self.stream
 
     def __init__(self, str framing, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0,
-                 int encoding=0, int64_t max_record_bytes=<int64_t>1 << 62, int32_t retries=0, bint allow_special=False):
+                 int encoding=0, bint resync=False, int64_t max_record_bytes=<int64_t>1 << 62, int32_t retries=0,
+                 bint allow_special=False):
         self.r.encoding = encoding
+        self.r.resync = resync
         self.r.framing = {"whole": FRAME_WHOLE, "identity": FRAME_IDENTITY, "lines": FRAME_LINES, "fixed": FRAME_FIXED,
                           "tfrecord": FRAME_TFRECORD}[framing]
         self.r.record_bytes = record_bytes
@@ -551,7 +582,7 @@ cdef class NativeReader:
                 rc = reader_next(self.r, record, &fault)
             if rc == READER_RECORD:
                 return 0
-            if rc == READER_FAULT:
+            if rc == READER_FAULT or rc == READER_DAMAGED:
                 raise self._error(&fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
             if rc == READER_AGAIN:
                 PyErr_CheckSignals()
@@ -624,7 +655,7 @@ cdef class NativeReader:
                         break
             if not well:
                 raise MemoryError
-            if not sound or rc == READER_FAULT:
+            if not sound or rc == READER_FAULT or rc == READER_DAMAGED:
                 error = self._error(&fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
                 if count == 0:
                     raise error

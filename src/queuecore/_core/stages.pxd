@@ -45,6 +45,20 @@ cdef class Step:
     cdef readonly tuple outputs
 
 
+# A step that Python does: who runs steps calls `call`, with the GIL. `run` always fails. `inputs` and `outputs` are None where nobody knows
+# beforehand what they are.
+cdef class PythonStep(Step):
+    cdef readonly object call
+    cdef readonly str why
+
+# The values that a Python function returned, one for each component.
+cdef list values_of(object made)
+# A component as a Python value that shares nothing with it.
+cdef object cell_value(const Cell* cell, object dtype)
+# A value as a cell: bytes, an object array of bytes, or a C-contiguous array, which must stay as long as the cell.
+cdef int cell_from(Cell* cell, object value, Arena* arena) except -1
+
+
 cdef inline ArenaChunk* _chunk(size_t room, ArenaChunk* before) noexcept nogil:
     cdef ArenaChunk* chunk = <ArenaChunk*>alloc_lines(64 + room)
     if chunk != NULL:

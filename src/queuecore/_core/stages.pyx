@@ -145,6 +145,74 @@ cdef object _out(const Cell* cell, object dtype, object array):
     return array
 
 
+cdef object cell_value(const Cell* cell, object dtype):
+    return _out(cell, dtype, None)
+
+
+cdef int cell_from(Cell* cell, object value, Arena* arena) except -1:
+    memset(cell, 0, sizeof(Cell))
+    if isinstance(value, bytes) or value.dtype.hasobject:
+        return _strings_in(cell, value, arena)
+    return _array_in(cell, value)
+
+
+cdef list values_of(object made):
+    if isinstance(made, dict):
+        return list(made.values())
+    return list(made) if isinstance(made, (list, tuple)) else [made]
+
+
+@cython.final
+cdef class PythonStep(Step):
+    """A step that runs in Python. Called with values it runs at once, as every other.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component, or None
+        `None`: not known beforehand.
+    call : callable
+        ``call(values, epoch, element)`` gets a list with the value of each component, and returns such a list; without known outputs,
+        whatever makes an element of a queue.
+    why : str
+        It is not native because of this.
+    """
+
+    def __init__(self, tuple inputs, tuple outputs, call, str why not None):
+        self.inputs = inputs
+        self.outputs = outputs
+        self.call = call
+        self.why = why
+        self.run = _run_python
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception for who runs it natively."""
+        return _errors.UnimplementedError(f"a step that runs in Python, because {self.why}, can't be here")
+
+    def __call__(self, *values, int64_t epoch=0, int64_t element=0):
+        return self.call(list(values), epoch, element)
+
+
+cdef int _run_python(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    fault.what = 0
+    return -1
+
+
+def joined(list steps not None):
+    """Return steps one after the other as one step: in Python, if any of them is."""
+    if len(steps) == 1:
+        return steps[0]
+    reasons = [step.why for step in steps if isinstance(step, PythonStep)]
+    if not reasons:
+        return SequenceStep(steps)
+
+    def call(values, epoch, element):
+        for step in steps[:-1]:
+            values = values_of(step(*values, epoch=epoch, element=element))
+        return steps[-1](*values, epoch=epoch, element=element)
+
+    return PythonStep(steps[0].inputs, steps[-1].outputs, call, reasons[0])
+
+
 cdef struct SequenceParams:
     int32_t count
     int32_t most              # outputs of one step
