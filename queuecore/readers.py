@@ -12,8 +12,8 @@ from queuecore._compression import encoding_number
 from queuecore._core.readers import NativeReader
 from queuecore._core.tfrecord import MAX_RECORD_BYTES
 from queuecore._lmdb import LmdbRecords
+from queuecore._stages import BYTES, Component
 from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError, UnimplementedError
-from queuecore.ops import BYTES, Component
 from queuecore.queues import QueueBase, _check_index
 from queuecore.ragged import Ragged
 from queuecore.writers import compression_of

@@ -835,6 +835,23 @@ def test_each_bit_of_a_record(tmp_path):
         assert reader.num_work_units_completed() == (1 if in_length else 2)
 
 
+@pytest.mark.parametrize("piped", [False, True])
+@pytest.mark.parametrize("encoding", [None, "GZIP"])
+def test_the_search_after_a_record_over_the_limit(tmp_path, encoding, piped):
+    content = stream([b"a" * 50, b"b" * 51, b"c", b"d" * 50])
+    path = tmp_path / "a"
+    writer = threading.Thread(target=write_slowly, args=(path, gzip.compress(content) if encoding else content, 9))
+    if piped:
+        os.mkfifo(path)
+    writer.start()
+    if not piped:
+        writer.join(PATIENCE)
+    got, (error,) = drain(qc.TFRecordReader(encoding, resync=True, max_record_bytes=50, allow_special=True), [path])
+    writer.join(PATIENCE)
+    assert got == [b"a" * 50, b"c", b"d" * 50]
+    assert type(error) is RecordTooLargeError and (error.offset, error.record) == (66, 1)
+
+
 @pytest.mark.parametrize("encoding", ["GZIP", "ZLIB"])
 @pytest.mark.parametrize("way", ["cut", "checksum", "block", "trailing"])
 def test_damaged_compression(tmp_path, encoding, way):
