@@ -24,6 +24,7 @@ from queuecore.ragged import Ragged, Sparse  # noqa: E402
 from queuecore.readers import (  # noqa: E402
     FixedLengthRecordReader,
     IdentityReader,
+    LMDBReader,
     ReaderBase,
     TextLineReader,
     TFRecordReader,
@@ -45,6 +46,7 @@ __all__ = [
     "FixedLengthRecordReader",
     "FixedLengthRecordWriter",
     "IdentityReader",
+    "LMDBReader",
     "LifoQueue",
     "LooperThread",
     "PaddingFIFOQueue",

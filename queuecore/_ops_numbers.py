@@ -11,6 +11,7 @@ import numpy as np
 
 from queuecore._core.elementwise import MAX_LINKS, ChainStep, OneHotStep, PadStep, SliceStep
 from queuecore._core.stages import PartStep, PythonStep, SequenceStep, Step, joined
+from queuecore._dtypes import as_dtype, is_bfloat16, kind_of
 from queuecore._stages import MAX_DIMS, Component, Stage
 from queuecore.errors import DtypeError, InvalidArgumentError
 
@@ -30,7 +31,8 @@ Shape = tuple[int | None, ...] | None
 
 # Numbers of dtypes in the native loops.
 _NUMBERS = {
-    code: index for index, code in enumerate(("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"))
+    code: index
+    for index, code in enumerate(("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "bfloat16"))
 }
 _WIDE = ("i4", "u4", "i8", "u8", "f8")
 _FLOAT = np.dtype(np.float32)
@@ -41,10 +43,14 @@ _LARGEST = 2**63 - 1
 
 
 def _number(label: str, dtype: np.dtype[Any]) -> int:
-    number = _NUMBERS.get(dtype.str[1:])
+    number = _NUMBERS.get(_code(dtype))
     if number is None:
         raise DtypeError(f"{label}: expected booleans, integers or floats of at most 64 bits, got {_word(dtype)}")
     return number
+
+
+def _code(dtype: np.dtype[Any]) -> str:
+    return "bfloat16" if is_bfloat16(dtype) else dtype.str[1:]
 
 
 def _word(dtype: np.dtype[Any]) -> str:
@@ -55,7 +61,7 @@ def _dtype(label: str, dtype: Any) -> np.dtype[Any]:
     if dtype is None:
         raise InvalidArgumentError(f"{label}: dtype is missing")
     try:
-        found: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
+        found: np.dtype[Any] = as_dtype(dtype).newbyteorder("=")
     except (TypeError, ValueError) as error:
         raise DtypeError(f"{label}: no dtype: {error}") from error
     _number(label, found)
@@ -67,7 +73,7 @@ def _lone(label: str, components: tuple[Component, ...]) -> Component:
     if len(components) != 1:
         raise InvalidArgumentError(f"{label}: expected one component, got {len(components)}")
     dtype = components[0].dtype
-    if dtype.kind not in "biufc" or dtype.itemsize > 16:
+    if kind_of(dtype) not in "biufc" or dtype.itemsize > 16:
         raise DtypeError(f"{label}: expected numbers, got {_word(dtype)}")
     return components[0]
 
@@ -77,7 +83,7 @@ def _array(label: str, value: Any) -> np.ndarray:
         array = np.asarray(value)
     except ValueError as error:
         raise InvalidArgumentError(f"{label}: {error}") from error
-    if array.dtype.kind not in "biufc":
+    if kind_of(array.dtype) not in "biufc":
         raise DtypeError(f"{label}: expected numbers, got {_word(array.dtype)}")
     return np.asarray(array, array.dtype.newbyteorder("="), order="C")
 
@@ -111,7 +117,7 @@ def _wholes(label: str, what: str, value: Any, least: int) -> tuple[int, ...]:
 
 def _constant(label: str, what: str, value: Any, dtype: np.dtype[Any]) -> bytes:
     try:
-        made = np.array(value).astype(dtype) if dtype.kind == "f" else np.array(value, dtype)
+        made = np.array(value).astype(dtype) if kind_of(dtype) == "f" else np.array(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{label}: {what} is no {dtype}: {error}") from error
     if made.ndim:
@@ -152,7 +158,7 @@ class _Pass:
         number = _number(label, self.dtype)
         if dtype == self.dtype:
             return
-        codes = {self.dtype.str[1:], dtype.str[1:]}
+        codes = {_code(self.dtype), _code(dtype)}
         if "f2" in codes and not codes & {"f4", "f8"}:
             # The same in two steps, of which the processor does one.
             self.cast(_FLOAT, label)
@@ -409,9 +415,10 @@ def cast(x: Any = None, dtype: Any = None) -> Any:
     Parameters
     ----------
     x : array, optional
-        Booleans, integers or floats of at most 64 bits, of any shape. Without it, the result is a `Stage`.
+        Booleans, integers or floats of at most 64 bits, ``ml_dtypes.bfloat16`` among them, of any shape. Without it,
+        the result is a `Stage`.
     dtype : dtype
-        One of these too.
+        One of these too; also the word ``"bfloat16"``.
 
     Returns
     -------
@@ -426,7 +433,8 @@ def cast(x: Any = None, dtype: Any = None) -> Any:
     Notes
     -----
     As NumPy's ``astype``: floats to integers truncate, integers wrap, anything but 0 is a true boolean, and float16
-    rounds to nearest, ties to even. A float that doesn't fit into an integer dtype, or is no number, becomes any value.
+    and bfloat16 round to nearest, ties to even, the latter from float32, to which wider numbers are rounded before, as
+    `ml_dtypes` does. A float that doesn't fit into an integer dtype, or is no number, becomes any value.
     Runs without the GIL.
 
     Examples

@@ -15,6 +15,7 @@ from queuecore._core.decode import RawStep
 from queuecore._core.example import ExampleStep
 from queuecore._core.inflate import InflateStep
 from queuecore._core.stages import Step
+from queuecore._dtypes import as_dtype, kind_of
 from queuecore._examples import (
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -75,6 +76,7 @@ __all__ = [
     "decode_gif",
     "decode_image",
     "decode_jpeg",
+    "decode_padded_raw",
     "decode_png",
     "decode_raw",
     "on",
@@ -140,7 +142,8 @@ def decode_raw(
     input_bytes : bytes, or array or list of bytes, optional
         Of any shape; all equally long, unless there is a `fixed_length`. Without it, the result is a `Stage`.
     out_type : dtype
-        A boolean, integer, float or complex dtype; or a structured one, which describes a whole record.
+        A boolean, integer, float or complex dtype; ``ml_dtypes.bfloat16``, or that word; or a structured dtype, which
+        describes a whole record.
     little_endian : bool, default True
         Byte order of the input. A dtype that names its own (``">i4"``), or a structured one, goes before.
     fixed_length : int, optional
@@ -186,7 +189,7 @@ def decode_raw(
     if out_type is None:
         raise InvalidArgumentError("decode_raw: out_type is missing")
     try:
-        dtype = np.dtype(out_type)
+        dtype = as_dtype(out_type)
     except (TypeError, ValueError) as error:
         raise DtypeError(f"decode_raw: out_type is no dtype: {error}") from error
     if dtype.names is not None or dtype.subdtype is not None:
@@ -194,7 +197,7 @@ def decode_raw(
         if input_bytes is None:
             return stage
         return _structured(compile_record(dtype).template, _eager("decode_raw", stage, input_bytes))
-    if dtype.kind not in "biufc":
+    if kind_of(dtype) not in "biufc":
         raise DtypeError(f"decode_raw: expected a dtype of numbers, got {dtype}")
     if dtype.byteorder == "=" and not little_endian:
         dtype = dtype.newbyteorder(">")
@@ -204,6 +207,62 @@ def decode_raw(
         )
     stage = _decode_numbers(dtype, fixed_length)
     return stage if input_bytes is None else _eager("decode_raw", stage, input_bytes)[0]
+
+
+@overload
+def decode_padded_raw(
+    input_bytes: None = None,
+    fixed_length: int | None = ...,
+    out_type: Any = ...,
+    little_endian: bool = ...,
+    name: str | None = ...,
+) -> Stage: ...
+@overload
+def decode_padded_raw(
+    input_bytes: Any, fixed_length: int, out_type: Any, little_endian: bool = ..., name: str | None = ...
+) -> Any: ...
+def decode_padded_raw(
+    input_bytes: Any = None,
+    fixed_length: int | None = None,
+    out_type: Any = None,
+    little_endian: bool = True,
+    name: str | None = None,
+) -> Any:
+    r"""Take strings of bytes for numbers, each cut or filled up to the same length: `decode_raw` with a `fixed_length`.
+
+    Parameters
+    ----------
+    input_bytes : bytes, or array or list of bytes, optional
+        Of any shape. Without it, the result is a `Stage`.
+    fixed_length : int
+        To which every string is cut, or filled up with zeros; a multiple of the item's size.
+    out_type, little_endian, name
+        As of `decode_raw`.
+
+    Returns
+    -------
+    ndarray
+        Of shape ``(*input.shape, fixed_length // itemsize)``; of a structured dtype a dict, as from `decode_raw`.
+
+    Raises
+    ------
+    DtypeError, InvalidArgumentError
+        As `decode_raw`; also if there is no `fixed_length`.
+
+    Notes
+    -----
+    Follows TensorFlow's ``raw_ops.DecodePaddedRaw``. Zeros are filled in behind the string in either byte order.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> qc.ops.decode_padded_raw([b"\x01", b"\x01\x02\x03\x04\x05"], 4, np.uint16)
+    array([[   1,    0],
+           [ 513, 1027]], dtype=uint16)
+    """
+    if fixed_length is None:
+        raise InvalidArgumentError("decode_padded_raw: fixed_length is missing")
+    return decode_raw(input_bytes, out_type, little_endian, fixed_length, name)
 
 
 def _decode_numbers(dtype: np.dtype[Any], fixed_length: int | None) -> Stage:

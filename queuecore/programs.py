@@ -10,6 +10,7 @@ import numpy as np
 
 from queuecore import ops
 from queuecore._core.programs import NativeProgram
+from queuecore._core.readers import NativeReader
 from queuecore._core.runtime import StopEvent
 from queuecore._core.stages import PythonStep, Step
 from queuecore._ops_calls import is_native, python
@@ -29,8 +30,8 @@ class StageProgram:
     Parameters
     ----------
     reader : ReaderBase
-        Gives the records. Threads that share it take their records in turn, from one file at a time; for several files
-        at once give each program a reader of its own.
+        Gives the records: any but an `LMDBReader`. Threads that share it take their records in turn, from one file at a
+        time; for several files at once give each program a reader of its own.
     work : QueueBase or iterable
         Names of files, as in ``reader.read``. Programs that share a reader must name the same `work`.
     *ops : Stage or callable
@@ -104,6 +105,12 @@ class StageProgram:
     ) -> None:
         if not isinstance(reader, ReaderBase):
             raise InvalidArgumentError(f"reader must be one of queuecore's readers, not {reader!r}")
+        native = reader._native
+        if not isinstance(native, NativeReader):
+            raise InvalidArgumentError(
+                f"{reader!r} needs Python for each record, so no native program can read from it. Enqueue what it "
+                "reads in a Python op of the QueueRunner, or write the records to TFRecord files first"
+            )
         if isinstance(work, QueueBase):
             _check_names_queue(work)
         else:
@@ -122,7 +129,7 @@ class StageProgram:
         self._steps = shown
         self._outputs = components
         self._quarantine = check_on_error(on_error, max_skips, quarantine)
-        self._native = NativeProgram(reader._native, steps)
+        self._native = NativeProgram(native, steps)
 
     @property
     def outputs(self) -> tuple[Component, ...] | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from queuecore import _seeds
 from queuecore._core.queues import NativeQueue
+from queuecore._dtypes import as_dtype, kind_of
 from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError
 
 if TYPE_CHECKING:
@@ -35,11 +36,11 @@ class _Component:
 
     def __init__(self, label: str, dtype: Any, shape: Shape | None) -> None:
         try:
-            given = np.dtype(dtype)
+            given = as_dtype(dtype)
         except TypeError as error:
             raise DtypeError(f"{label}: {dtype!r} is no dtype") from error
         self.dtype = given if given.isnative else given.newbyteorder("=")
-        if self.dtype.kind not in "biufcSUO" or self.dtype.subdtype is not None:
+        if kind_of(self.dtype) not in "biufcSUO" or self.dtype.subdtype is not None:
             raise DtypeError(f"{label}: a queue can't hold {self.dtype}")
         # Of any length, or any object: not as an array.
         self.reference = self.dtype.kind == "O" or self.dtype.itemsize == 0
@@ -65,7 +66,7 @@ class _Component:
         return array if array.flags.c_contiguous else array.copy(order="C")
 
     def _cast(self, array: np.ndarray, value: Any) -> np.ndarray:
-        source, target = array.dtype.kind, self.dtype.kind
+        source, target = kind_of(array.dtype), kind_of(self.dtype)
         if array.size == 0 and not isinstance(value, np.ndarray):
             return array.astype(self.dtype)  # an empty list is of no type
         if source in "iu" and target in "iu":

@@ -10,8 +10,10 @@ import numpy as np
 
 from queuecore._compression import encoding_number
 from queuecore._core.readers import NativeReader
+from queuecore._core.tfrecord import MAX_RECORD_BYTES
+from queuecore._lmdb import LmdbRecords
+from queuecore._stages import BYTES, Component
 from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError, UnimplementedError
-from queuecore.ops import BYTES, Component
 from queuecore.queues import QueueBase, _check_index
 from queuecore.ragged import Ragged
 from queuecore.writers import compression_of
@@ -19,6 +21,7 @@ from queuecore.writers import compression_of
 __all__ = [
     "FixedLengthRecordReader",
     "IdentityReader",
+    "LMDBReader",
     "ReaderBase",
     "TFRecordReader",
     "TextLineReader",
@@ -47,7 +50,7 @@ class ReaderBase:
     _value_bytes: int | None = None
     _serializes = False
 
-    def __init__(self, native: NativeReader, text: str) -> None:
+    def __init__(self, native: NativeReader | LmdbRecords, text: str) -> None:
         self._native = native
         self._text = text
         self._work: Any = None
@@ -82,7 +85,9 @@ class ReaderBase:
         NotFoundError, PermissionDeniedError, UnavailableError
             If a file can't be opened or read.
         DataLossError
-            If a file ends in the middle of its header.
+            If a file is damaged, ends in the middle of its header, or was changed while it was read.
+        RecordTooLargeError
+            If a record is longer than the reader's limit.
 
         Notes
         -----
@@ -98,7 +103,8 @@ class ReaderBase:
         work : QueueBase or iterable
             As of `read`.
         num_records : int
-            How many at most, at least 1. There are fewer at the end of a file, but never none.
+            How many at most, at least 1. There are fewer at the end of a file, and where the next one would have to be
+            waited for (`retries`, `allow_special`), but never none.
 
         Returns
         -------
@@ -107,7 +113,9 @@ class ReaderBase:
 
         Raises
         ------
-        OutOfRangeError, InvalidArgumentError, NotFoundError, PermissionDeniedError, UnavailableError, DataLossError
+        OutOfRangeError, InvalidArgumentError, DataLossError, RecordTooLargeError
+            As `read`.
+        NotFoundError, PermissionDeniedError, UnavailableError
             As `read`. An error after the first record is raised by the next call.
         """
         count = _count(num_records, "num_records", 1)
@@ -267,6 +275,27 @@ def _count(value: SupportsIndex, label: str, least: int = 0) -> int:
     return count
 
 
+# For numbers that native code adds to.
+_NO_LIMIT = 1 << 62
+
+
+def _limit(value: SupportsIndex | None) -> int:
+    limit = _NO_LIMIT - 1 if value is None else _count(value, "max_record_bytes")
+    if limit >= _NO_LIMIT:
+        raise InvalidArgumentError(f"max_record_bytes must be a number of bytes, not {limit}")
+    return limit
+
+
+def _tries(value: SupportsIndex) -> int:
+    return min(_count(value, "retries"), 2**31 - 1)
+
+
+def _text(name: str, *parts: str, **options: tuple[Any, Any]) -> str:
+    """Return a reader's repr: its options are pairs, what they are and what they are usually."""
+    shown = [f"{label}={value!r}" for label, (value, usual) in options.items() if value != usual]
+    return f"{name}({', '.join([*parts, *shown])})"
+
+
 class FixedLengthRecordReader(ReaderBase):
     """Records of one length.
 
@@ -280,6 +309,12 @@ class FixedLengthRecordReader(ReaderBase):
         From the beginning of a record to that of the next; 0: `record_bytes`. Less: they overlap; more: there are gaps.
     encoding : str, optional
         How files are compressed: ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``. All lengths are those of the decompressed bytes.
+    retries : int, default 0
+        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
+        most. Ctrl-C, or a program's stop, ends the wait.
+    allow_special : bool, default False
+        Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
+        Otherwise they are refused (`UnavailableError`) without waiting for anybody.
     name : str, optional
         Not used.
 
@@ -315,6 +350,8 @@ class FixedLengthRecordReader(ReaderBase):
         hop_bytes: SupportsIndex = 0,
         encoding: str | None = None,
         *,
+        retries: SupportsIndex = 0,
+        allow_special: bool = False,
         name: str | None = None,
     ) -> None:
         del name
@@ -324,18 +361,19 @@ class FixedLengthRecordReader(ReaderBase):
         footer = _count(footer_bytes, "footer_bytes")
         hop = _count(hop_bytes, "hop_bytes") or length
         self._value_bytes = length
-        text = "".join(
-            f", {label}={value!r}"
-            for label, value, usual in (
-                ("header_bytes", header, 0),
-                ("footer_bytes", footer, 0),
-                ("hop_bytes", hop, length),
-                ("encoding", encoding or None, None),
-            )
-            if value != usual
-        )
+        tries, special = _tries(retries), bool(allow_special)
         super().__init__(
-            NativeReader("fixed", length, header, footer, hop, number), f"FixedLengthRecordReader({length}{text})"
+            NativeReader("fixed", length, header, footer, hop, number, retries=tries, allow_special=special),
+            _text(
+                "FixedLengthRecordReader",
+                str(length),
+                header_bytes=(header, 0),
+                footer_bytes=(footer, 0),
+                hop_bytes=(hop, length),
+                encoding=(encoding or None, None),
+                retries=(tries, 0),
+                allow_special=(special, False),
+            ),
         )
 
 
@@ -346,26 +384,50 @@ class TextLineReader(ReaderBase):
     ----------
     skip_header_lines : int, default 0
         Lines at the beginning of each file that are left out.
+    max_record_bytes : int, default 64 MiB
+        How long a line may be, without its end. What is longer is refused (`RecordTooLargeError`), and no more of it
+        than that is ever in memory.
+    retries : int, default 0
+        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
+        most. Ctrl-C, or a program's stop, ends the wait.
+    allow_special : bool, default False
+        Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
+        Otherwise they are refused (`UnavailableError`) without waiting for anybody.
     name : str, optional
         Not used.
 
     Raises
     ------
     InvalidArgumentError
-        If the number is negative.
+        If a number is negative.
 
     Notes
     -----
     The key is ``name:i``, i counting the lines of the file from 1, those of the header included. Lines come without
-    their end, ``\n`` or ``\r\n``. The last one needs none. A line of more than 64 MiB is an error
-    (`RecordTooLargeError`).
+    their end, ``\n`` or ``\r\n``. The last one needs none.
     """
 
-    def __init__(self, skip_header_lines: SupportsIndex = 0, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        skip_header_lines: SupportsIndex = 0,
+        *,
+        max_record_bytes: SupportsIndex = 64 << 20,
+        retries: SupportsIndex = 0,
+        allow_special: bool = False,
+        name: str | None = None,
+    ) -> None:
         del name
-        skip = _count(skip_header_lines, "skip_header_lines")
+        skip, limit = _count(skip_header_lines, "skip_header_lines"), _limit(max_record_bytes)
+        tries, special = _tries(retries), bool(allow_special)
         super().__init__(
-            NativeReader("lines", 0, skip), f"TextLineReader(skip_header_lines={skip})" if skip else "TextLineReader()"
+            NativeReader("lines", 0, skip, max_record_bytes=limit, retries=tries, allow_special=special),
+            _text(
+                "TextLineReader",
+                skip_header_lines=(skip, 0),
+                max_record_bytes=(limit, 64 << 20),
+                retries=(tries, 0),
+                allow_special=(special, False),
+            ),
         )
 
 
@@ -378,13 +440,22 @@ class TFRecordReader(ReaderBase):
         ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``, if the files are compressed.
     resync : bool, default False
         Whether to look for the next record where a length is damaged, instead of giving up the rest of the file.
+    max_record_bytes : int, default 1 GiB
+        How long a record may be. A length has a checksum of its own, so one beyond that is rather a long record than
+        damage: `RecordTooLargeError`, and the rest of the file is given up. Nothing is allocated for it.
+    retries : int, default 0
+        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
+        most. Ctrl-C, or a program's stop, ends the wait.
+    allow_special : bool, default False
+        Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
+        Otherwise they are refused (`UnavailableError`) without waiting for anybody.
     name : str, optional
         Not used.
 
     Raises
     ------
     InvalidArgumentError
-        If the compression is another word.
+        If the compression is another word, or a number is negative.
     UnimplementedError
         If no library for it is found.
 
@@ -409,13 +480,37 @@ class TFRecordReader(ReaderBase):
     b'one'
     """
 
-    def __init__(self, options: Any = None, *, resync: bool = False, name: str | None = None) -> None:
+    def __init__(
+        self,
+        options: Any = None,
+        *,
+        resync: bool = False,
+        max_record_bytes: SupportsIndex = MAX_RECORD_BYTES,
+        retries: SupportsIndex = 0,
+        allow_special: bool = False,
+        name: str | None = None,
+    ) -> None:
         del name
-        word = compression_of(options)
-        shown = [repr(word)] * bool(word) + ["resync=True"] * bool(resync)
+        word, limit = compression_of(options), _limit(max_record_bytes)
+        number = encoding_number(word)
+        search, tries, special = bool(resync), _tries(retries), bool(allow_special)
         super().__init__(
-            NativeReader("tfrecord", encoding=encoding_number(word), resync=bool(resync)),
-            f"TFRecordReader({', '.join(shown)})",
+            NativeReader(
+                "tfrecord",
+                encoding=number,
+                resync=search,
+                max_record_bytes=limit,
+                retries=tries,
+                allow_special=special,
+            ),
+            _text(
+                "TFRecordReader",
+                *([repr(word)] if word else []),
+                resync=(search, False),
+                max_record_bytes=(limit, MAX_RECORD_BYTES),
+                retries=(tries, 0),
+                allow_special=(special, False),
+            ),
         )
 
 
@@ -424,15 +519,46 @@ class WholeFileReader(ReaderBase):
 
     Parameters
     ----------
+    max_record_bytes : int, optional
+        How long a file may be; a longer one is refused (`RecordTooLargeError`) before any of it is read. Without it
+        there is no limit: a file has the size that whoever names it knows. A device may have no end, so give one with
+        `allow_special`.
+    retries : int, default 0
+        How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
+        most. Ctrl-C, or a program's stop, ends the wait.
+    allow_special : bool, default False
+        Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
+        Otherwise they are refused (`UnavailableError`) without waiting for anybody.
     name : str, optional
         Not used.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a number is negative.
     """
 
     _serializes = True
 
-    def __init__(self, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        max_record_bytes: SupportsIndex | None = None,
+        retries: SupportsIndex = 0,
+        allow_special: bool = False,
+        name: str | None = None,
+    ) -> None:
         del name
-        super().__init__(NativeReader("whole"), "WholeFileReader()")
+        limit, tries, special = _limit(max_record_bytes), _tries(retries), bool(allow_special)
+        super().__init__(
+            NativeReader("whole", max_record_bytes=limit, retries=tries, allow_special=special),
+            _text(
+                "WholeFileReader",
+                max_record_bytes=(limit, _limit(None)),
+                retries=(tries, 0),
+                allow_special=(special, False),
+            ),
+        )
 
 
 class IdentityReader(ReaderBase):
@@ -449,3 +575,44 @@ class IdentityReader(ReaderBase):
     def __init__(self, *, name: str | None = None) -> None:
         del name
         super().__init__(NativeReader("identity"), "IdentityReader()")
+
+
+class LMDBReader(ReaderBase):
+    """Records of LMDB databases, in the order of their keys.
+
+    Parameters
+    ----------
+    name : str, optional
+        Not used.
+
+    Raises
+    ------
+    UnimplementedError
+        If the package is missing: ``pip install 'queuecore[lmdb]'``.
+
+    Notes
+    -----
+    A work unit is the path of an environment: a folder with a ``data.mdb``, or such a file itself. Its unnamed database
+    is read. Keys and values are the database's own.
+
+    It reads through the `lmdb` package, with the GIL, so it can't be that of a `StageProgram`. Nothing is locked, as in
+    TensorFlow. A database that is written to while it is read raises `SourceChangedError`, and its bytes are never
+    mixed. LMDB maps its files into memory and trusts them: one that is cut is refused (`TruncatedRecordError`), as is
+    one whose damage shows; but if somebody shortens it in the very moment in which it is read, the process ends. Data
+    from others, that nobody has checked, are better kept in TFRecords.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import lmdb
+    >>> import queuecore as qc
+    >>> folder = tempfile.mkdtemp()
+    >>> with lmdb.open(folder) as environment, environment.begin(write=True) as transaction:
+    ...     _ = transaction.put(b"key", b"value")
+    >>> qc.LMDBReader().read([folder])
+    (b'key', b'value')
+    """
+
+    def __init__(self, *, name: str | None = None) -> None:
+        del name
+        super().__init__(LmdbRecords(), "LMDBReader()")

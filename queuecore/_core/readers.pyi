@@ -14,6 +14,9 @@ class NativeReader:
         hop_bytes: int = 0,
         encoding: int = 0,
         resync: bool = False,
+        max_record_bytes: int = ...,
+        retries: int = 0,
+        allow_special: bool = False,
     ) -> None: ...
     def read(self, next_name: Callable[[], bytes]) -> tuple[bytes, bytes]: ...
     def read_up_to(

@@ -147,3 +147,28 @@ def test_a_stage():
     assert stage.bind([qc.ops.Component(np.dtype("S"), None)]).outputs[0].shape is None
     with pytest.raises(InvalidArgumentError, match="expected one component of bytes"):
         stage.bind([qc.ops.Component(np.dtype("i2"), ())])
+
+
+# The name that TensorFlow has for a fixed length
+
+
+@pytest.mark.parametrize("little", [True, False])
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "f8"])
+def test_decode_padded_raw(dtype, little):
+    values = [b"", b"\x01", b"\x01\x02\x03\x04\x05\x06\x07\x08\x09", bytes(range(40))]
+    got = qc.ops.decode_padded_raw(values, 16, dtype, little)
+    padded = b"".join(value[:16].ljust(16, b"\0") for value in values)
+    expected = np.frombuffer(padded, np.dtype(dtype).newbyteorder("<" if little else ">")).reshape(4, -1)
+    np.testing.assert_array_equal(got, expected)
+    assert got.dtype == np.dtype(dtype)
+    same = qc.ops.decode_padded_raw(input_bytes=values, fixed_length=16, out_type=dtype, little_endian=little)
+    np.testing.assert_array_equal(got, same)
+    stage = qc.ops.decode_padded_raw(fixed_length=16, out_type=dtype, little_endian=little)
+    (again,) = stage.bind([qc.ops.Component(np.dtype("S"), (4,))])(np.array(values, object))
+    np.testing.assert_array_equal(got, again)
+
+
+@pytest.mark.parametrize("length", [None, 0, -4, 3])
+def test_decode_padded_raw_to_no_length(length):
+    with pytest.raises(InvalidArgumentError, match="fixed_length"):
+        qc.ops.decode_padded_raw(b"ab", length, np.int32)

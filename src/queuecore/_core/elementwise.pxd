@@ -6,7 +6,8 @@ from queuecore._core.platform cimport Fault
 from queuecore._core.stages cimport Arena, Cell
 
 cdef extern from "queuecore/kernels/elementwise.hpp" namespace "queuecore" nogil:
-    # Dtypes by number: bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, float32, float64.
+    # Dtypes by number: bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, float32, float64,
+    # bfloat16.
     ctypedef void (*CastFn)(const void* source, void* target, int64_t n) noexcept nogil
     CastFn cast_fn(int source, int target, bint portable) noexcept
     void scale_all[T](const T* source, T* target, int64_t n, T a, T b) noexcept

@@ -21,6 +21,7 @@ cdef enum:
     CODE_CHECKSUM = 45
     CODE_CSV = 50
     CODE_STEP = 60            # what and where in it says the step
+    CODE_AGAIN = 220         # of no class: not yet, and nothing is wrong
 
 cdef enum:
     # sentences
@@ -64,6 +65,8 @@ cdef enum:
     WHAT_CSV_QUOTE = 144
     WHAT_CSV_OPEN = 145
     WHAT_CSV_LONG = 146       # b: the limit
+    WHAT_SPECIAL_READER = 220
+    WHAT_WHOLE = 221          # a: the limit; b: the size, or -1
 
 cdef enum:
     STAGE_NONE = 0

@@ -35,7 +35,8 @@ _ENCODINGS = ("plain", "GZIP", "ZLIB", "ZSTD")
 _STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_RUNNER: "runner", STAGE_MAP: "map"}
 
 
-def _os_reason(int err):
+def os_reason(int err):
+    """What an errno means; of those about open files, also the limit."""
     reason = os.strerror(err)
     if err in (_errno.EMFILE, _errno.ENFILE):
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -49,15 +50,20 @@ cdef str _record(const Fault* f):
 
 cdef str _sentence(const Fault* f, str name):
     if f.what == WHAT_OPEN:
-        return f"cannot open {name}: {_os_reason(f.err)}"
+        return f"cannot open {name}: {os_reason(f.err)}"
     if f.what == WHAT_STAT:
-        return f"cannot get the size of {name}: {_os_reason(f.err)}"
+        return f"cannot get the size of {name}: {os_reason(f.err)}"
     if f.what == WHAT_READ:
-        return f"cannot read {name} at byte {f.offset}{_record(f)}: {_os_reason(f.err)}"
+        return f"cannot read {name} at byte {f.offset}{_record(f)}: {os_reason(f.err)}"
     if f.what == WHAT_DIRECTORY:
         return f"{name} is a directory, not a file of records"
     if f.what == WHAT_SPECIAL:
         return f"{name} is not a regular file (a pipe, socket or device), so its records have no fixed place"
+    if f.what == WHAT_SPECIAL_READER:
+        return f"{name} is not a regular file but a pipe, socket or device. Pass allow_special=True to read a pipe or device to its end"
+    if f.what == WHAT_WHOLE:
+        size = "" if f.b < 0 else f"{f.b} bytes, "
+        return f"{name} has {size}more than the limit of {f.a}. Raise max_record_bytes if files are as long as that"
     if f.what == WHAT_TAIL:
         return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are there. "
                 "Complete the file, or pass tail='drop' to leave such a rest out")
@@ -82,7 +88,8 @@ cdef str _sentence(const Fault* f, str name):
     if f.what == WHAT_HEADER_CUT:
         return f"{name} ends after {f.a} bytes, inside its header of {f.b} bytes. Check header_bytes, or the file"
     if f.what == WHAT_LINE:
-        return f"{name} has no end of line in the {f.a} bytes after byte {f.offset} (line {f.record + 1}): it is no file of lines"
+        return (f"{name} has no end of line in the {f.a} bytes after byte {f.offset} (line {f.record + 1}): it is no file of lines, "
+                "or max_record_bytes is to be raised")
     if f.what == WHAT_NAME:
         return f"{name} can't be the name of a file: it is empty, or has a zero byte in it"
     if f.what == WHAT_INFLATE_MEMORY or f.what == WHAT_NO_LIBRARY:

@@ -9,8 +9,8 @@ from queuecore._core.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.platform cimport Atomic, Fault, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.queues cimport NativeQueue
 from queuecore._core.readers cimport (
-    READER_DAMAGED, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave, reader_next, reader_open,
-    record_check, record_drop, record_key, record_key_room)
+    READER_AGAIN, READER_DAMAGED, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave,
+    reader_next, reader_open, record_check, record_drop, record_key, record_key_room)
 from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
 from queuecore._core.stages cimport (
     Arena, Cell, PythonStep, StageFn, Step, arena_free, arena_reset, arena_take, cell_from, cell_value, values_of)
@@ -180,6 +180,8 @@ cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) no
             if not run.entered:
                 continue
         rc = reader_next(run.reader, &run.record, &run.fault)
+        if rc == READER_AGAIN:
+            continue
         if rc == READER_WORK:
             rc = _next_unit(run, names, stop)
         else:

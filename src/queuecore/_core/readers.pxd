@@ -25,6 +25,7 @@ cdef enum:
     READER_WORK = 1      # reader_open is next
     READER_FAULT = 2
     READER_DAMAGED = 3   # of one record; the next call goes on in the same unit
+    READER_AGAIN = 4     # what it reads from makes it wait; call it again
 
 cdef enum:
     SPARE_BLOCKS = 4
@@ -61,6 +62,9 @@ cdef extern from *:
       int32_t encoding;
       int32_t framing;
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;  // FRAME_LINES: header_bytes are lines
+      int64_t max_record_bytes;
+      int32_t retries;
+      bool special;  // pipes and devices are read too
       Block* name;  // of the work unit in progress; NULL: none
       int64_t name_bytes;
       Block* last;  // of the last one completed, where one unit is one record
@@ -72,6 +76,7 @@ cdef extern from *:
       int64_t skip;     // bytes before the next record
       int64_t number;   // records, or lines, before the next one
       bool ended;       // the stream has no more
+      Fault failed;     // of the last read, after bytes that go first; code 0: none
       bool resync;      // FRAME_TFRECORD: look for the next header after one that is damaged
       bool searching;   // that is what it does
       // Of everybody
@@ -106,13 +111,18 @@ cdef extern from *:
         int32_t encoding
         int32_t framing
         int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
+        int64_t max_record_bytes
+        int32_t retries
+        bint special
         Block* name
         int64_t name_bytes
         Block* last
         int64_t last_bytes
         Block* block
         int64_t at, filled, offset, scanned, skip, number
-        bint ended, resync, searching
+        bint ended
+        Fault failed
+        bint resync, searching
         Atomic[int64_t] produced, completed, dropped_tails
         Atomic[BlockPtr] spare[4]
 
@@ -123,8 +133,9 @@ cdef inline unsigned char* block_bytes(const Block* block) noexcept nogil:
 # Until `until` (monotonic) at most. False: somebody else has the role.
 cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil
 cdef void reader_leave(Reader* r) noexcept nogil
-# The next record of the work unit in progress, or why not. After READER_FAULT the unit is given up. With it, and with READER_DAMAGED, `record` has the unit's name, the offset
-# of the first byte that no record was made of, and in nbytes how many are given up from it on (-1: not known).
+# The next record of the work unit in progress, or why not. After READER_FAULT the unit is given up. With it, and with READER_DAMAGED,
+# `record` has the unit's name, the offset of the first byte that no record was made of, and in nbytes how many are given up from it on
+# (-1: not known). It comes back from a wait for a pipe, or for another try, after 100 ms at most.
 cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil
 # Begins a work unit; there must be none. False: `fault` says why, and the unit is given up.
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil

@@ -9,15 +9,14 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy, memmove, memset
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
 from queuecore._core.errors cimport (
-    CODE_CHECKSUM, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ, WHAT_LINE, WHAT_MEMORY, WHAT_NAME,
-    WHAT_HEADER_CUT, fault_error)
+    CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ,
+    WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error)
 from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait
 from queuecore._core.platform cimport Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns
 from queuecore._core.runtime cimport wait_out_exit
-from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
+from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_open_any, stream_read
 from queuecore._core.tfrecord cimport (
-    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged,
-    tfrecord_resync, tfrecord_walk)
+    TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
 
 import numpy as np
 
@@ -27,7 +26,6 @@ check_layout(layout_hash())
 
 cdef enum:
     BLOCK_BYTES = 256 << 10   # half of a small server's L2 cache, and long enough to hide the system call
-    LINE_BYTES = 64 << 20     # a longer line is no line
     SPINS = 200               # pauses before a sleep
     SLICE_NS = 50000000       # a Python thread looks for signals this often
 
@@ -87,7 +85,11 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     cdef Block* block = r.block
     cdef int64_t keep = r.filled - r.at, got = 0
     cdef bint well
-    if r.encoding and need > 2 * (keep + BLOCK_BYTES):
+    if r.failed.code != 0:
+        memcpy(fault, &r.failed, sizeof(Fault))
+        r.failed.code = 0
+        return False
+    if (r.encoding or (<Stream*>r.stream).special) and need > 2 * (keep + BLOCK_BYTES):
         need = 2 * (keep + BLOCK_BYTES)  # nobody knows whether so many will come
     # A large one goes back as soon as it needn't be. B2 acquire: pairs with B1; nobody reads in it any more
     if block == NULL or block.room < need or need <= BLOCK_BYTES < block.room or block.refs.load(kAcquire) != 1:
@@ -112,7 +114,9 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     well = stream_read(<Stream*>r.stream, block_bytes(block) + keep, block.room - keep, &got, fault)
     r.filled += got
     r.ended = well and got < block.room - keep
-    return well or got > 0  # what came before the failure goes first; then it shows again
+    if not well and got > 0 and fault.code != CODE_AGAIN:
+        memcpy(&r.failed, fault, sizeof(Fault))  # what came before it goes first
+    return well or got > 0
 
 
 # Framings: the next record of what is there. FRAME_MORE: `need` bytes from `at` on would do.
@@ -154,6 +158,16 @@ cdef int _frame_fixed(Reader* r, Record* record, int64_t* need, Fault* fault) no
     return FRAME_OK
 
 
+cdef void _too_large(Reader* r, int what, int64_t nbytes, Fault* fault) noexcept nogil:
+    memset(fault, 0, sizeof(Fault))
+    fault.code = CODE_TOO_LARGE
+    fault.what = what
+    fault.a = r.max_record_bytes
+    fault.b = nbytes
+    fault.file = -1
+    fault.offset = r.offset + r.at
+
+
 cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
     cdef unsigned char* begin
     cdef unsigned char* end
@@ -167,16 +181,12 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
         nbytes = left if end == NULL else end - begin
         if end == NULL:
             r.scanned = left
-            if not r.ended and left <= LINE_BYTES:
-                need[0] = 2 * left if left > 0 else 1
+            if not r.ended and left <= r.max_record_bytes + 1:
+                # Two more than the limit: the end of the longest line.
+                need[0] = 2 * left + 1 if left <= r.max_record_bytes // 2 else r.max_record_bytes + 2
                 return FRAME_MORE
-        if nbytes > LINE_BYTES:
-            memset(fault, 0, sizeof(Fault))
-            fault.code = CODE_TOO_LARGE
-            fault.what = WHAT_LINE
-            fault.a = LINE_BYTES
-            fault.file = -1
-            fault.offset = r.offset + r.at
+        if nbytes - (nbytes > 0 and begin[nbytes - 1] == 13) > r.max_record_bytes:
+            _too_large(r, WHAT_LINE, -1, fault)
             return FRAME_FAULT
         r.scanned = 0
         r.at += nbytes + (end != NULL)
@@ -192,11 +202,15 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
         return FRAME_OK
 
 
-cdef int _frame_whole(Reader* r, Record* record, int64_t* need) noexcept nogil:
+cdef int _frame_whole(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
+    cdef const Stream* stream = <const Stream*>r.stream
+    cdef int64_t left = r.filled - r.at, size = -1 if stream.special else stream.size
+    if left > r.max_record_bytes or size > r.max_record_bytes:
+        _too_large(r, WHAT_WHOLE, size, fault)
+        return FRAME_FAULT
     if not r.ended:
-        need[0] = 2 * (r.filled - r.at) + 1
-        if need[0] <= (<Stream*>r.stream).size:
-            need[0] = (<Stream*>r.stream).size + 1  # one more than there is: so the end shows
+        # One more than there is, or may be: so the end shows.
+        need[0] = size + 1 if size > 2 * left else 2 * left + 1 if left <= r.max_record_bytes // 2 else r.max_record_bytes + 1
         return FRAME_MORE
     record.data = block_bytes(r.block) + r.at
     record.nbytes = r.filled - r.at
@@ -210,19 +224,20 @@ cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault)
     cdef int64_t[2] starts
     cdef int64_t found = 0, left = -1, step = 0
     cdef int rc
+    cdef int64_t total = -1 if r.encoding or (<Stream*>r.stream).special else (<Stream*>r.stream).size
     if r.searching:
         if r.ended:
             left = r.filled - r.at
-        elif not r.encoding:
-            left = (<Stream*>r.stream).size - r.offset - r.at
-        r.searching = not tfrecord_resync(data, r.filled - r.at, left, TFRECORD_MOST_BYTES, &step)
+        elif total >= 0:
+            left = total - r.offset - r.at
+        r.searching = not tfrecord_resync(data, r.filled - r.at, left, r.max_record_bytes, &step)
         r.at += step
         if r.searching:
             need[0] = TFRECORD_HEADER
             return FRAME_END if r.ended else FRAME_MORE
         data += step
-    walk.total_bytes = -1 if r.encoding else (<Stream*>r.stream).size
-    walk.max_record_bytes = TFRECORD_MOST_BYTES
+    walk.total_bytes = total
+    walk.max_record_bytes = r.max_record_bytes
     walk.check = True
     walk.offset = r.offset + r.at
     walk.record = r.number
@@ -270,7 +285,7 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
         elif r.framing == FRAME_TFRECORD:
             rc = _frame_tfrecord(r, record, &need, fault)
         elif r.framing == FRAME_WHOLE:
-            rc = _frame_whole(r, record, &need)
+            rc = _frame_whole(r, record, &need, fault)
         else:
             record.data = block_bytes(r.name)
             record.nbytes = r.name_bytes
@@ -295,6 +310,8 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
         if rc == FRAME_END:
             _complete(r)
         elif rc == FRAME_FAULT or not _refill(r, need, fault):
+            if rc == FRAME_MORE and fault.code == CODE_AGAIN:
+                return READER_AGAIN
             fault.stage = STAGE_READ
             fault.record = r.number
             # The name goes to who reports it.
@@ -309,7 +326,7 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
                 r.at += 1
                 r.number += 1
                 return READER_DAMAGED
-            if not r.encoding and (<Stream*>r.stream).size >= record.offset:
+            if not (r.encoding or (<Stream*>r.stream).special) and (<Stream*>r.stream).size >= record.offset:
                 record.nbytes = (<Stream*>r.stream).size - record.offset
             _close(r)
             return READER_FAULT
@@ -318,6 +335,8 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
 
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil:
     cdef Block* block = _block_new(nbytes + 1)
+    cdef Stream* stream = <Stream*>r.stream
+    cdef bint opened
     memset(fault, 0, sizeof(Fault))
     fault.stage = STAGE_OPEN
     fault.file = fault.offset = fault.record = -1
@@ -334,14 +353,23 @@ cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Faul
             fault.what = WHAT_NAME
             _block_drop(r, block)
             return False
-        if not stream_open(<Stream*>r.stream, <const char*>block_bytes(block), r.encoding, fault):
+        if r.special:
+            opened = stream_open_any(stream, <const char*>block_bytes(block), r.encoding, fault)
+        else:
+            opened = stream_open(stream, <const char*>block_bytes(block), r.encoding, fault)
+        if not opened:
+            if fault.what == WHAT_SPECIAL:
+                fault.what = WHAT_SPECIAL_READER
             _block_drop(r, block)
             return False
+        stream.retries = r.retries
+        stream.slices = 1
     r.name = block
     r.name_bytes = nbytes
     r.at = r.filled = r.offset = r.scanned = r.number = 0
     r.skip = r.header_bytes if r.framing == FRAME_FIXED else 0
     r.ended = r.searching = False
+    r.failed.code = 0
     return True
 
 
@@ -470,6 +498,12 @@ cdef class NativeReader:
         Of the files, a number of `queuecore._compression`.
     resync : bool
         Of "tfrecord": whether to look for the next record after a damaged length.
+    max_record_bytes : int
+        The longest record of "whole", "lines" and "tfrecord".
+    retries : int
+        How often a read that fails with EIO is tried again.
+    allow_special : bool
+        Whether pipes and devices are read, too.
     """
 
     def __cinit__(self, *_, **__):
@@ -482,7 +516,8 @@ cdef class NativeReader:
         self.r.stream = &self.stream
 
     def __init__(self, str framing, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0,
-                 int encoding=0, bint resync=False):
+                 int encoding=0, bint resync=False, int64_t max_record_bytes=<int64_t>1 << 62, int32_t retries=0,
+                 bint allow_special=False):
         self.r.encoding = encoding
         self.r.resync = resync
         self.r.framing = {"whole": FRAME_WHOLE, "identity": FRAME_IDENTITY, "lines": FRAME_LINES, "fixed": FRAME_FIXED,
@@ -491,6 +526,9 @@ cdef class NativeReader:
         self.r.header_bytes = header_bytes
         self.r.footer_bytes = footer_bytes
         self.r.hop_bytes = hop_bytes
+        self.r.max_record_bytes = max_record_bytes
+        self.r.retries = retries
+        self.r.special = allow_special
 
     def __dealloc__(self):
         # Nobody reads: who does holds a reference.
@@ -546,6 +584,10 @@ cdef class NativeReader:
                 return 0
             if rc == READER_FAULT or rc == READER_DAMAGED:
                 raise self._error(&fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
+            if rc == READER_AGAIN:
+                PyErr_CheckSignals()
+                wait_out_exit()
+                continue
             name = next_name()
             text = name
             nbytes = len(name)

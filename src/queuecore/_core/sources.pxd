@@ -86,6 +86,8 @@ cdef class FileList:
 cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil
 # Whether what is wrong with a file may be left to it, and the next one be read: it isn't the machine's fault.
 cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
+# The same of a pipe or device too. Its reads don't wait.
+cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil
 # Which error an errno is.
 cdef int32_t os_code(int err) noexcept nogil
 

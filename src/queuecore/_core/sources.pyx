@@ -219,13 +219,21 @@ cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
 
 
 cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil:
+    return _open(name, False, st, fault)
+
+
+cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil:
+    return _open(name, True, st, fault)
+
+
+cdef int _open(const char* name, bint special, FileStat* st, Fault* fault) noexcept nogil:
     cdef int fd
     st.mode = 0
     while True:
         fd = syscalls().open(name)
         if fd >= 0 or errno != EINTR:
             break
-    if fd >= 0 and syscalls().fstat(fd, st) == 0 and is_regular(st.mode):
+    if fd >= 0 and syscalls().fstat(fd, st) == 0 and (is_regular(st.mode) or (special and not is_directory(st.mode))):
         return fd
     memset(fault, 0, sizeof(Fault))
     fault.stage = STAGE_OPEN

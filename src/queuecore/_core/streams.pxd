@@ -10,13 +10,17 @@ from queuecore._core.platform cimport Fault, StopFlag
 cdef struct Stream:
     int fd                   # -1: none is open
     int32_t encoding         # an ENCODING_ number of inflate.pxd
-    int64_t size             # of the file, when it was opened
+    int64_t size             # of the file, when it was opened; of a pipe or device INT64_MAX, until its end shows
     int64_t offset           # of the next byte in the stream, which of a compressed file is the decompressed one
     # Set by stream_open; its caller may change them after it.
     int32_t retries          # 0; how often a read that fails with EIO is tried again
-    StopFlag* stop           # NULL; ends the waits between those
+    StopFlag* stop           # NULL; ends the waits between those, and those for a pipe
+    int32_t slices           # 0; 1: a read that waits fails with CODE_AGAIN after 100 ms at most, and goes on when it is called again
     # The rest belongs to streams.pyx.
+    int32_t special          # a pipe or device
+    int32_t quiet            # of these: there may be nothing to read, nor an end
     int32_t reopened
+    int32_t tries            # in a row that failed
     int32_t starved          # nothing more can be made of the compressed bytes that were read
     int32_t ended            # all was decompressed
     int64_t place            # of the next byte in the file
@@ -34,10 +38,13 @@ cdef struct Stream:
 
 # Opens a regular file whose bytes are so encoded. `name` need not outlive the call. False: `fault` says why.
 cdef bint stream_open(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
+# The same of a pipe or device too, which is never opened twice. A pipe begins with its first writer, and ends with its last one.
+cdef bint stream_open_any(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
 # Reads up to n bytes, less only at the end. *got: how many, also when it fails: what comes before the damage or the failed read is among
 # them. (Of what comes before a cut, ISA-L keeps back up to three bytes, and ZSTD the block that is cut.) After a failed read it may be
 # called again, and goes on there; damage stays.
-# A failed read waits between its tries for 10 ms, 20 ms and so on, 100 ms at most.
+# A failed read waits between its tries for 10 ms, 20 ms and so on, 100 ms at most. What a pipe has is among the bytes that come with
+# CODE_AGAIN.
 cdef bint stream_read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil
 # Idempotent.
 cdef void stream_close(Stream* s) noexcept nogil

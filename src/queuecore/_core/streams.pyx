@@ -1,24 +1,34 @@
 """Files as streams of bytes."""
 from libc.errno cimport EAGAIN, EINTR, EIO, ESTALE, ETIMEDOUT, errno
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset, strdup
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, syscalls
 from queuecore._core.errors cimport (
-    CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_UNIMPLEMENTED, STAGE_OPEN, STAGE_READ, WHAT_CUT, WHAT_INFLATE_MEMORY,
-    WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED)
+    CODE_AGAIN, CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_UNIMPLEMENTED, STAGE_OPEN, STAGE_READ, WHAT_CUT,
+    WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED)
 from queuecore._core.inflate cimport (
     ENCODING_NONE, INFLATE_ROOM, INFLATER_BYTES, inflater_begin, inflater_end, inflater_run)
-from queuecore._core.platform cimport Fault, FileStat, iovec, layout_hash
-from queuecore._core.sources cimport backoff, open_regular, os_code
+from queuecore._core.platform cimport Fault, FileStat, iovec, is_regular, layout_hash
+from queuecore._core.runtime cimport stop_requested
+from queuecore._core.sources cimport backoff, open_any, open_regular, os_code
 
 check_layout(layout_hash())
+
+cdef extern from "poll.h" nogil:
+    struct pollfd:
+        int fd
+        short events
+    enum:
+        POLLIN
+    int poll(pollfd*, unsigned long, int)
 
 cdef enum:
     RAW_BYTES = 96 << 10         # of a compressed file, read at a time
     MEMORY_BYTES = INFLATER_BYTES + RAW_BYTES + INFLATE_ROOM
     AHEAD = INFLATER_BYTES + RAW_BYTES
     PATIENCE = 1000              # tries of a read that says "later"
+    SLICE_MS = 50
 
 
 cdef void _fault(Fault* fault, int32_t code, int32_t what, int32_t stage, int64_t offset) noexcept nogil:
@@ -32,13 +42,24 @@ cdef void _fault(Fault* fault, int32_t code, int32_t what, int32_t stage, int64_
 
 cdef bint stream_open(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil:
     cdef FileStat st
-    cdef int what = 0
     memset(s, 0, sizeof(Stream))
     s.fd = open_regular(name, &st, fault)
-    if s.fd < 0:
-        return False
+    return s.fd >= 0 and _begin(s, name, encoding, &st, fault)
+
+
+cdef bint stream_open_any(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil:
+    cdef FileStat st
+    memset(s, 0, sizeof(Stream))
+    s.fd = open_any(name, &st, fault)
+    return s.fd >= 0 and _begin(s, name, encoding, &st, fault)
+
+
+cdef bint _begin(Stream* s, const char* name, int32_t encoding, const FileStat* st, Fault* fault) noexcept nogil:
+    cdef int what = 0
     s.encoding = encoding
-    s.size = st.size
+    s.special = not is_regular(st.mode)
+    s.quiet = s.special
+    s.size = INT64_MAX if s.special else st.size
     s.mtime_ns = st.mtime_ns
     s.dev = st.dev
     s.ino = st.ino
@@ -54,6 +75,32 @@ cdef bint stream_open(Stream* s, const char* name, int32_t encoding, Fault* faul
         _fault(fault, CODE_UNIMPLEMENTED if what == WHAT_NO_LIBRARY else CODE_EXHAUSTED, what, STAGE_OPEN, -1)
         fault.a = encoding
         return False
+    return True
+
+
+cdef bint _failed(Stream* s, int err, Fault* fault) noexcept nogil:
+    s.tries = 0
+    _fault(fault, os_code(err), WHAT_READ, STAGE_READ, s.place)
+    fault.err = err
+    return False
+
+
+cdef bint _again(Stream* s, Fault* fault) noexcept nogil:
+    _fault(fault, CODE_AGAIN, WHAT_READ, STAGE_READ, s.place)
+    return False
+
+
+cdef bint _listen(Stream* s, Fault* fault) noexcept nogil:
+    # Waits until a pipe or device has bytes, or an end: before its first writer a pipe has neither, and yet reads as if at its end.
+    cdef pollfd p
+    p.fd = s.fd
+    p.events = POLLIN
+    while poll(&p, 1, SLICE_MS) <= 0:
+        if s.stop != NULL and stop_requested(s.stop):
+            return _failed(s, EINTR, fault)
+        if s.slices:
+            return _again(s, fault)
+    s.quiet = 0
     return True
 
 
@@ -76,36 +123,48 @@ cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* 
     # From the file itself, at its place.
     cdef iovec iov
     cdef int64_t part
-    cdef int patience = PATIENCE
-    cdef int32_t tries = 0
+    cdef int patience = PATIENCE, err
     got[0] = 0
     if n > s.size - s.place:  # what is appended meanwhile doesn't count
         n = s.size - s.place
     while got[0] < n:
+        if s.quiet:
+            if s.slices and got[0] > 0:
+                return _again(s, fault)
+            if not _listen(s, fault):
+                return False
         iov.iov_base = into + got[0]
         iov.iov_len = n - got[0]
-        part = syscalls().preadv(s.fd, &iov, 1, s.place, 0)
+        part = syscalls().preadv(s.fd, &iov, 1, -1 if s.special else s.place, 0)
         if part > 0:
             got[0] += part
             s.place += part
-            tries = 0
+            s.tries = 0
             continue
+        if part == 0 and s.special:
+            s.size = s.place
+            break
         if part == 0:
             _fault(fault, CODE_SOURCE_CHANGED, WHAT_SHORTENED, STAGE_READ, s.place)
             fault.a = s.size
             fault.b = s.place + <int64_t>iov.iov_len
             return False
+        if s.special and (errno == EINTR or errno == EAGAIN):
+            s.quiet = 1  # also for a signal: a device may be in the way of whoever has to hear it
+            continue
         if errno == EINTR:
             continue
         if errno == EAGAIN and patience > 0:  # a regular file that says "later": a few network file systems do
             patience -= 1
             continue
-        _fault(fault, os_code(errno), WHAT_READ, STAGE_READ, s.place)
-        fault.err = errno
-        if fault.err == EIO and tries < s.retries and backoff(tries, s.stop):
-            tries += 1
+        err = errno
+        if err == EIO and s.tries < s.retries and backoff(s.tries, s.stop):
+            s.tries += 1
+            if s.slices:
+                return _again(s, fault)
             continue
-        if (fault.err == ESTALE or fault.err == ETIMEDOUT) and not s.reopened:
+        _failed(s, err, fault)
+        if (fault.err == ESTALE or fault.err == ETIMEDOUT) and not (s.reopened or s.special):
             s.reopened = 1
             if _reopen(s, fault):
                 continue

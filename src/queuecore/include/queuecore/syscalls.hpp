@@ -42,8 +42,9 @@ inline int real_fstat(int fd, FileStat* out) noexcept {
 }
 
 // flags: 0 or RWF_NOWAIT ("only what the page cache holds": EAGAIN when it doesn't, EOPNOTSUPP where unknown).
+// offset -1: where the last read ended, also of what has no places, as a pipe.
 inline int64_t real_preadv(int fd, const struct iovec* iov, int count, int64_t offset, int flags) noexcept {
-  if (flags == 0) return ::preadv(fd, iov, count, offset);
+  if (flags == 0 && offset >= 0) return ::preadv(fd, iov, count, offset);
   return ::preadv2(fd, iov, count, offset, flags);
 }
 

@@ -23,6 +23,11 @@ struct Half {
   uint16_t bits;
 };
 
+// The upper half of a float.
+struct Brain {
+  uint16_t bits;
+};
+
 inline float float_of_bits(uint32_t bits) noexcept {
   float f;
   std::memcpy(&f, &bits, 4);
@@ -80,10 +85,24 @@ inline Half half_of_double(double d) noexcept {
   return half_of_float(f);
 }
 
+inline float float_of_brain(Brain b) noexcept { return float_of_bits(uint32_t(b.bits) << 16); }
+
+inline Brain brain_of_float(float f) noexcept {
+  uint32_t bits = bits_of_float(f);
+  // To nearest, ties to even; and one NaN for each sign, so that none becomes an infinity.
+  uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  uint32_t nan = (bits >> 16 & 0x8000) | 0x7fc0;
+  return {uint16_t((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded)};
+}
+
 template <class Out, class In>
 inline Out converted(In x) noexcept {
   if constexpr (std::is_same_v<In, Out>) {
     return x;
+  } else if constexpr (std::is_same_v<In, Brain>) {
+    return converted<Out>(float_of_brain(x));
+  } else if constexpr (std::is_same_v<Out, Brain>) {
+    return brain_of_float(converted<float>(x));
   } else if constexpr (std::is_same_v<Out, Bool>) {
     if constexpr (std::is_same_v<In, Half>) {
       return {uint8_t((x.bits & 0x7fff) != 0)};
@@ -139,16 +158,18 @@ __attribute__((target("avx,f16c"))) inline void cast_float_half_f16c(const void*
 }
 #endif
 
-// Dtypes by number: bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, float32, float64.
+// Dtypes by number: bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, float32, float64,
+// bfloat16. The last one is converted through float32, as its NumPy dtype is.
 constexpr int kNumberHalf = 9;
 constexpr int kNumberFloat = 10;
 
 template <class In>
 CastFn cast_from(int out) noexcept {
-  static constexpr CastFn loops[12] = {
+  static constexpr CastFn loops[13] = {
       cast_loop<In, Bool>,     cast_loop<In, int8_t>,  cast_loop<In, uint8_t>,  cast_loop<In, int16_t>,
       cast_loop<In, uint16_t>, cast_loop<In, int32_t>, cast_loop<In, uint32_t>, cast_loop<In, int64_t>,
       cast_loop<In, uint64_t>, cast_loop<In, Half>,    cast_loop<In, float>,    cast_loop<In, double>,
+      cast_loop<In, Brain>,
   };
   return loops[out];
 }
@@ -162,10 +183,10 @@ inline CastFn cast_fn(int in, int out, bool portable) noexcept {
 #else
   (void)portable;
 #endif
-  static constexpr CastFn (*from[12])(int) noexcept = {
-      cast_from<Bool>,     cast_from<int8_t>,  cast_from<uint8_t>,  cast_from<int16_t>,
-      cast_from<uint16_t>, cast_from<int32_t>, cast_from<uint32_t>, cast_from<int64_t>,
-      cast_from<uint64_t>, cast_from<Half>,    cast_from<float>,    cast_from<double>,
+  static constexpr CastFn (*from[13])(int) noexcept = {
+      cast_from<Bool>,    cast_from<int8_t>,   cast_from<uint8_t>, cast_from<int16_t>,  cast_from<uint16_t>,
+      cast_from<int32_t>, cast_from<uint32_t>, cast_from<int64_t>, cast_from<uint64_t>, cast_from<Half>,
+      cast_from<float>,   cast_from<double>,   cast_from<Brain>,
   };
   return from[in](out);
 }
