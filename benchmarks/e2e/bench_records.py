@@ -5,9 +5,9 @@ four decimals in one CSV file, batch 4,096; 4,000,000 lines of 20 to 80 bytes in
 GZIP. All runs are restricted to two cores. "default" is one worker there, and a consumer that helps.
 
 TFRecords are compared with the floor, one thread that reads the same files with `preadv` into one reused buffer of a
-batch, taken right before and right after every single run. CSV is compared with pyarrow's reader on one thread, lines with
-Python's own iteration over the file, and compressed lines with one call of the inflate library over each whole file
-in memory: all in the same round.
+batch, taken right before and right after every single run. CSV is compared with pyarrow's reader on one thread, lines
+with Python's own iteration over the file, and compressed lines with one call of the inflate library over each whole
+file in memory: all in the same round.
 
 A pass is timed from ``iter()`` to the end of the data, threads joined.
 """

@@ -8,7 +8,7 @@ from queuecore._core.errors cimport (
     CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_LINE, WHAT_MEMORY, WHAT_REPLACED, WHAT_TAIL)
 from queuecore._core.lines cimport lines_kernels
 from queuecore._core.platform cimport Fault, FileEntry, StopFlag, iovec, kAcquire, layout_hash
-from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD
+from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD
 from queuecore._core.sources cimport (
     READ_NOT_CACHED, READ_OK, FileTable, file_skippable, name_of, read_full, table_fault, table_pin, table_unpin)
 from queuecore._core.streams cimport stream_close, stream_open, stream_read

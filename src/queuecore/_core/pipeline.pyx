@@ -42,7 +42,7 @@ from queuecore._core.sources cimport (
 from queuecore._core.stages cimport Step
 from queuecore._core.streams cimport stream_close
 from queuecore._core.window cimport (
-    window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_less, window_open,
+    window_batch, window_ended, window_finish, window_free, window_has_room, window_init, window_less, window_open,
     window_publish, window_ready, window_take)
 
 import numpy as np
