@@ -2,8 +2,8 @@
 
 Metadata and the settings of every tool are in pyproject.toml. Switches are environment variables:
 
-QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma list that the compiler accepts; with clang also
-                           ``fuzzer``, the counters that libFuzzer reads
+QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma list that the compiler accepts; with clang
+                           also ``fuzzer``, the counters that libFuzzer reads
 QUEUECORE_DEBUG            no optimisation, full debug information, assertions on
 QUEUECORE_COVERAGE         gcov counters, with lines that name the .pyx
 QUEUECORE_TESTING          also build what only tests use: ``_testing``, hooks, ``_schedule``, the seeded scheduler, and
@@ -87,8 +87,8 @@ def compile_flags() -> list[str]:
             # Python's own flags allow what runs over, and its C code needs that; ours doesn't.
             flags += ["-fno-wrapv"]
         if "fuzzer" in sanitizers():
-            # Types of functions aren't known across modules whose symbols are hidden. And clang gives up on the table of
-            # powers of five after a million steps.
+            # Types of functions aren't known across modules whose symbols are hidden. And clang gives up on the
+            # table of powers of five after a million steps.
             flags += ["-fno-sanitize=function,vptr", "-fconstexpr-steps=100000000"]
     elif switch("DEBUG"):
         flags += ["-O0", "-g3", "-UNDEBUG", "-D_GLIBCXX_ASSERTIONS"]

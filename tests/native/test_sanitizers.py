@@ -159,7 +159,7 @@ def test_bad_input_and_every_order(tmp_path):
         *("--deselect", "tests/faults/test_process.py::test_fork["),
         *(str(tests / name) for name in ("faults", "unit/test_order.py", "unit/test_record.py")),
         *(str(tests / "unit" / f"test_{name}.py") for name in ("decode_compressed", "crc32c", "tfrecord", "example")),
-        *(str(tests / "unit" / f"test_{name}.py") for name in ("ops_raw", "programs", "readers")),
+        *(str(tests / "unit" / f"test_{name}.py") for name in ("fuzz", "ops_raw", "programs", "readers")),
         *sorted(str(one) for one in tests.glob("unit/test_data*.py")),
     )
 

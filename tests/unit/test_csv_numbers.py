@@ -144,8 +144,8 @@ def test_every_power_of_ten_and_two():
 
 def test_exponents_beyond_every_integer():
     huge = [2**58, 2**60 - 1, 2**60, 2**63 - 1, 2**63, 2**64, 11326427779315745195, 10**19 - 1, 10**19, 10**20, 10**40]
-    texts = [b"%s%s%d" % (mantissa, sign, e) for mantissa in (b"00.5e", b"1e", b"0e") for sign in (b"", b"-") for e in huge]
-    texts += [b"0x.8p%s%d" % (sign, exponent) for sign in (b"", b"-") for exponent in huge]
+    forms = [b"00.5e%d", b"00.5e-%d", b"1e%d", b"1e-%d", b"0e%d", b"0e-%d", b"0x.8p%d", b"0x.8p-%d"]
+    texts = [form % exponent for form in forms for exponent in huge]
     for kind in (FLOAT32, FLOAT64):
         same(kind, texts)
 

@@ -1,13 +1,12 @@
 """What the coverage-guided fuzzer calls: one target for each parser. Not part of release wheels.
 
-A target is a function over the bytes of an input: the first few choose how the parser is called, the rest is what it gets, in
-blocks of memory of exactly that size. It returns what is wrong with the parser, as a sentence, or NULL. The same input always
-takes the same course. Here every target is called by its name from Python too: so an ordinary build runs the inputs that are kept.
+A target is a function over the bytes of an input: the first few choose how the parser is called, the rest is what it
+gets, in blocks of memory of exactly that size. It returns what is wrong with the parser, as a sentence, or NULL. The same
+input always takes the same course. Python can call every target, too: so an ordinary build runs the inputs that are kept.
 """
-cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
-from libc.stdio cimport FILE, fprintf, stderr
+from libc.stdio cimport fprintf, stderr
 from libc.stdlib cimport abort, calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 from queuecore._core.atoms cimport check_layout
@@ -23,8 +22,8 @@ from queuecore._core.readers cimport (
 from queuecore._core.stages cimport Arena, Cell, StageFn, Step, arena_free, arena_reset
 from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
 from queuecore._core.tfrecord cimport (
-    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, TFRecordWalk, crc32c,
-    tfrecord_check, tfrecord_frame, tfrecord_resync, tfrecord_walk)
+    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FULL, WALK_MORE, TFRecordWalk, crc32c,
+    tfrecord_check, tfrecord_resync, tfrecord_walk)
 
 import os
 
@@ -322,7 +321,7 @@ cdef void _run_free(Run* run) noexcept nogil:
 
 
 cdef Verdict _both(const Steps* steps, const unsigned char* p, int64_t n, int64_t cut, bint places) noexcept nogil:
-    # Two elements, [0, cut) and [cut, n), alone and as a batch: the batch is right where both are, and has the values of both.
+    # Two elements, [0, cut) and [cut, n), alone and as a batch: it is right where both are, and has the values of both.
     cdef unsigned char* halves[3]
     cdef int64_t offsets[3]
     cdef int64_t at
@@ -395,10 +394,11 @@ cdef Verdict _example(Given g) noexcept nogil:
 
 _FORMS = {"fixed": 0, "padded": 1, "flat": 2}
 _KINDS = {"b": 1, "f": 2, "i": 3}
+_ZEROS = {"b": b"", "f": 0.0, "i": 0}
 
 
 cdef int _plan(int index, list features) except -1:
-    # Features: section, key (its first letter is the kind), form, dimensions, default (or None).
+    # Features: section, key (its first letter is the kind), form, dimensions, default (None: it must be there).
     cdef Steps* steps = &_examples[index]
     cdef Step step
     cdef Output* output
@@ -409,13 +409,16 @@ cdef int _plan(int index, list features) except -1:
             kind = _KINDS[key[0]]
             count = int(np.prod(dims, dtype=int))
             item = {"b": 0, "f": 4, "i": 8}[key[0]]
-            if default is not None:
-                default = [default] * count if form == "fixed" else [default]
-                if item:
-                    default = np.array(default, "f4" if item == 4 else "i8")
-            columns.append((section, key.encode(), kind, _FORMS[form], dims, default is None and form == "fixed" or section and (
-                form == "padded" and dims != ()), default, len(outputs)))
-            outputs.append((ROLE_PADDED if form == "padded" else ROLE_VALUES, item, count * item if form == "fixed" else 0))
+            required = default is None and form != "flat"
+            if form == "padded":
+                default = [_ZEROS[key[0]] if default is None else default]
+            elif default is not None:
+                default = [default] * count
+            if default is not None and item:
+                default = np.array(default, "f4" if item == 4 else "i8")
+            columns.append((section, key.encode(), kind, _FORMS[form], dims, required, default, len(outputs)))
+            role = ROLE_PADDED if form == "padded" else ROLE_VALUES
+            outputs.append((role, item, count * item if form == "fixed" else 0))
             if form == "flat":
                 outputs += [(ROLE_SPLITS, 8, 0)] * (section + batch)
             elif form == "padded":
@@ -441,8 +444,8 @@ _plan(3, [(0, "i", "padded", (), 7), (0, "f", "padded", (2,), 0.0), (0, "b", "pa
 _plan(4, [(0, "i_a_longer_key", "flat", (), None), (0, "i", "fixed", (), 3), (0, "i", "flat", (), None),
           (0, "f_a_longer_key", "padded", (), 0.0), (0, "b", "flat", (), None)])
 _plan(5, [(0, "i2", "flat", (), None)] + [(1, key, "flat", (), None) for key in "ifb"])
-_plan(6, [(0, "b2", "fixed", (), b"")] + [(1, key, "padded", (2,) if key == "f" else (), {"b": b"", "f": 0.0, "i": 0}[key])
-                                          for key in "ifb"])
+_plan(6, [(0, "b2", "fixed", (), b""), (1, "i", "padded", (), 0), (1, "f", "padded", (2,), None),
+          (1, "b", "padded", (), b"")])
 # More keys than are remembered in their order.
 _plan(7, [(0, f"i{n}", "fixed", (), n) for n in range(72)])
 
@@ -482,10 +485,10 @@ cdef void _take_rows(const CsvPlan* plan, const CsvPlace* places, int64_t rows, 
             _append(items, p, n)
 
 
-cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t size, int64_t step, int64_t most, bint cut, bint skip,
-                      Table* table) noexcept nogil:
-    # As a source does: in blocks that grow by `step` until they hold a row. cut: find the ends of rows first, and parse what they
-    # enclose. skip: pass over bad rows.
+cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t size, int64_t step, int64_t most, bint cut,
+                      bint skip, Table* table) noexcept nogil:
+    # As a source does: in blocks that grow by `step` until they hold a row. cut: find the ends of rows first, and parse
+    # what they enclose. skip: pass over bad rows.
     cdef CsvPlace places[MOST_OUTPUTS]
     cdef CsvCursor at, cut_at
     cdef CsvBlock block, whole
@@ -606,7 +609,8 @@ cdef Verdict _csv_record(Given g) noexcept nogil:
     return _both(&_records[how % FORMATS], g.p, g.n, g.n if cut >= 128 else cut * g.n // 128, how & 64)
 
 
-def _format(int index, list kinds, fields=None, delim=b",", bint quotes=True, na=b"", int64_t limit=1 << 20, bint required=False):
+def _format(int index, list kinds, fields=None, delim=b",", bint quotes=True, na=b"", int64_t limit=1 << 20,
+            bint required=False):
     cdef CsvFormat made
     cdef Step step
     cdef Steps* steps = &_records[index]
@@ -758,7 +762,8 @@ cdef Verdict _number(Given g) noexcept nogil:
         block.most = ROWS
         place.stride = nbytes
         place.base = <unsigned char*>malloc(3 * nbytes)
-        if (csv_parse(_columns[kind][level], &place, &block, &at, &arena, &fault) == 0) != right or block.rows != 2 + right:
+        valid = csv_parse(_columns[kind][level], &place, &block, &at, &arena, &fault) == 0
+        if valid != right or block.rows != 2 + right:
             wrong = "number: in a column, it is valid to one and not to the other"
         elif right and memcmp(place.base + 2 * nbytes, want, nbytes) != 0:
             wrong = "number: in a column, another value"
@@ -868,7 +873,8 @@ cdef void _inflate_file(int encoding, const char* name, int64_t room, Inflated* 
 
 
 cdef Verdict _inflate(Given g) noexcept nogil:
-    # GZIP, ZLIB and ZSTD, by each library, in pieces and whole, from a file, and by the step: always the same bytes, or a fault.
+    # GZIP, ZLIB and ZSTD, by each library, in pieces and whole, from a file, and by the step: always the same bytes, or
+    # a fault.
     cdef int64_t how = _choice(&g), sizes = _choice(&g), cut = _choice(&g)
     cdef int encoding = 1 + how % 3, i
     cdef Inflated whole, other
