@@ -2,8 +2,8 @@
 
 Metadata and the settings of every tool are in pyproject.toml. Switches are environment variables:
 
-QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma list that the compiler accepts; with clang
-                           also ``fuzzer``, the counters that libFuzzer reads
+QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma list that the compiler accepts; with
+                           clang also ``fuzzer``, the counters that libFuzzer reads
 QUEUECORE_DEBUG            no optimisation, full debug information, assertions on
 QUEUECORE_COVERAGE         gcov counters, with lines that name the .pyx
 QUEUECORE_TESTING          also build what only tests use: ``_testing``, hooks, ``_schedule``, the seeded scheduler, and
