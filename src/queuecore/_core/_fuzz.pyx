@@ -893,7 +893,10 @@ cdef Verdict _inflate(Given g) noexcept nogil:
     inflate_prefer(2)
     _inflate_pieces(encoding, g.p, g.n, g.n + 1, PIECES - 1, &whole)
     if whole.what == WHAT_NO_LIBRARY:
-        return NULL
+        inflate_prefer(0)
+        if encoding != ENCODING_ZSTD:
+            wrong = "inflate: zlib was not found"  # Python's own is there, always
+        return wrong
     if not whole.much and not 0 <= whole.place <= g.n:
         wrong = "inflate: a place that isn't in the data"
     for i in range(4):
@@ -945,7 +948,10 @@ cdef int _inflate_step(int encoding) except -1:
     return 0
 
 
-# Before the first native use of an encoding.
+# Before the first native use of an encoding. A library is looked for when it is preferred.
+for _index in (1, 2, 0):
+    inflate_prefer(_index)
+    library(1)
 for _index in range(1, 4):
     library(_index)
     _inflate_step(_index)
