@@ -26,6 +26,7 @@ help:
 	@echo 'make lint      style of Python, Cython, C++ and spelling;  make format repairs what it can'
 	@echo 'make types     stubs against the compiled modules, then both type checkers'
 	@echo 'make sanitize  native tests under the thread, and under the address and undefined sanitizers'
+	@echo 'make fuzz      new inputs for every parser, for TIME=10 seconds each'
 	@echo 'make pythons   tests that depend on the version of Python, on each other one that is installed'
 	@echo 'make aarch64   compile everything for 64-bit ARM with $(CROSS)'
 	@echo 'make dist      sdist, wheel from the sdist, and the tests against that wheel'
@@ -99,6 +100,14 @@ sanitize-thread: $(STAMP)-base
 
 sanitize-address: $(STAMP)-base
 	.ci/sanitize address,undefined
+
+.PHONY: fuzz fuzz-keep
+TIME ?= 10
+fuzz: $(STAMP)-build
+	JOBS=$(JOBS) .ci/fuzz $(TIME)
+
+fuzz-keep: $(STAMP)-build
+	JOBS=$(JOBS) .ci/fuzz keep
 
 .PHONY: pythons aarch64 dist
 pythons: $(STAMP)-build

@@ -2,10 +2,13 @@
 
 Metadata and the settings of every tool are in pyproject.toml. Switches are environment variables:
 
-QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma list that the compiler accepts
+QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma list that the compiler accepts; with
+                           clang also ``fuzzer``, the counters that libFuzzer reads
 QUEUECORE_DEBUG            no optimisation, full debug information, assertions on
 QUEUECORE_COVERAGE         gcov counters, with lines that name the .pyx
-QUEUECORE_TESTING          also build what only tests use: ``_testing``, hooks, and ``_schedule``, the seeded scheduler
+QUEUECORE_TESTING          also build what only tests use: ``_testing``, hooks, ``_schedule``, the seeded scheduler, and
+                           ``_fuzz``, the targets of the fuzzer
+QUEUECORE_ONLY             a comma list of modules: no others are built
 QUEUECORE_NO_EXTENSIONS    install the Python files only; ``build_ext --inplace`` then builds the rest
 """
 
@@ -31,8 +34,8 @@ from setuptools.command.build_py import build_py as _build_py
 PACKAGE = "queuecore._core"
 # Relative, with the project root as working directory: setuptools refuses absolute paths in `depends`.
 SRC = Path("src/queuecore")
-TEST_ONLY = ("_testing", "_schedule")
-SANITIZERS = ("address", "thread", "undefined")
+TEST_ONLY = ("_testing", "_schedule", "_fuzz")
+SANITIZERS = ("address", "fuzzer", "thread", "undefined")
 
 DIRECTIVES = {
     "language_level": 3,
@@ -49,21 +52,34 @@ def switch(name: str) -> bool:
     return os.environ.get(f"QUEUECORE_{name}", "0").lower() not in ("", "0", "no", "false", "off")
 
 
+def words(name: str) -> list[str]:
+    """Return the comma list in QUEUECORE_<name>."""
+    return [word for word in re.split(r"[,\s]+", os.environ.get(f"QUEUECORE_{name}", "")) if word]
+
+
 def sanitizers() -> list[str]:
     """Return the sanitizers that QUEUECORE_SANITIZE asks for."""
-    wanted = [word for word in re.split(r"[,\s]+", os.environ.get("QUEUECORE_SANITIZE", "")) if word]
+    wanted = words("SANITIZE")
     unknown = sorted(set(wanted) - set(SANITIZERS))
     if unknown:
         raise SystemExit(f"QUEUECORE_SANITIZE: unknown {', '.join(unknown)}; known are {', '.join(SANITIZERS)}")
     return sorted(set(wanted))
 
 
+def sanitize_flag() -> str:
+    """Return the flag for all of them. libFuzzer itself is in the process already, as are the other runtimes."""
+    return f"-fsanitize={','.join(sanitizers())}".replace("fuzzer", "fuzzer-no-link")
+
+
 def compile_flags() -> list[str]:
     """Return the compiler's flags. No -march=native and no -ffast-math: a wheel runs on every machine alike."""
     # Processors that multiply and add in one instruction round once where others round twice.
     flags = ["-std=c++17", "-fvisibility=hidden", "-Wall", "-Wextra", "-pthread", "-ffp-contract=off"]
+    if "clang" in os.environ.get("CXX", ""):
+        # It gives up on the table of powers of five after a million steps.
+        flags += ["-fconstexpr-steps=100000000"]
     if sanitizers():
-        flags += ["-O1", "-g", "-fno-omit-frame-pointer", f"-fsanitize={','.join(sanitizers())}"]
+        flags += ["-O1", "-g", "-fno-omit-frame-pointer", sanitize_flag()]
         if "thread" in sanitizers():
             # GCC's thread sanitizer does not model fences, and says so at each one. Ours order atomics with each other
             # (store before load, in parking); none of them publishes plain memory.
@@ -71,6 +87,11 @@ def compile_flags() -> list[str]:
         if "undefined" in sanitizers():
             # Recovering would print and go on: the job would pass.
             flags += ["-fno-sanitize-recover=undefined"]
+            # Python's own flags allow what runs over, and its C code needs that; ours doesn't.
+            flags += ["-fno-wrapv"]
+        if "fuzzer" in sanitizers():
+            # Types of functions aren't known across modules whose symbols are hidden.
+            flags += ["-fno-sanitize=function,vptr"]
     elif switch("DEBUG"):
         flags += ["-O0", "-g3", "-UNDEBUG", "-D_GLIBCXX_ASSERTIONS"]
     elif switch("COVERAGE"):
@@ -84,7 +105,7 @@ def link_flags() -> list[str]:
     """Return the linker's flags."""
     flags = ["-pthread"]
     if sanitizers():
-        flags += [f"-fsanitize={','.join(sanitizers())}"]
+        flags += [sanitize_flag()]
     if switch("COVERAGE"):
         flags += ["--coverage"]
     return flags
@@ -106,6 +127,8 @@ def extensions() -> list[Extension]:
     modules = []
     for pyx in sorted((SRC / "_core").glob("*.pyx")):
         if pyx.stem in TEST_ONLY and not switch("TESTING"):
+            continue
+        if words("ONLY") and pyx.stem not in words("ONLY"):
             continue
         include_dirs = [(SRC / "include").as_posix()]
         macros = [("QUEUECORE_SCHEDULE", "1")] if pyx.stem == "_schedule" else []

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
-TEST_ONLY = {"_testing", "_schedule"}  # setup.py builds them for tests and never for a wheel
+TEST_ONLY = {"_fuzz", "_schedule", "_testing"}  # setup.py builds them for tests and never for a wheel
 
 
 def native_sources() -> set[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # Modules whose work is to raise, or to be called by tests or by other libraries: their functions may take the GIL.
-EXEMPT = {"arrow", "errors", "_testing", "_schedule"}
+EXEMPT = {"arrow", "errors", "_fuzz", "_schedule", "_testing"}
 
 # Cython's names for cdef functions and methods. Wrappers of Python functions (pw, pf) are entered with the GIL, and
 # what they release is taken back by PyEval_RestoreThread; a `with gil` in them is for Python threads by nature.

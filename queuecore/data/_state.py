@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -116,10 +117,11 @@ def unpack(
     """
     if not isinstance(state, Mapping):
         raise InvalidArgumentError(f"a state is a dict as state_dict() returns it, not {type(state).__name__}")
-    if state.get("format") != _FORMAT:
+    name = state.get("format")
+    if not isinstance(name, str) or name != _FORMAT:
         raise ResumeMismatchError("this is no state of a queuecore.data iterator", stage=_STAGE)
     version = state.get("version")
-    if version != _VERSION or isinstance(version, bool):
+    if type(version) is not int or version != _VERSION:
         raise ResumeMismatchError(
             f"the state has version {version!r}; this queuecore reads version {_VERSION}", stage=_STAGE
         )
@@ -127,7 +129,7 @@ def unpack(
     try:
         # Through JSON and back: tuples that some store made of the lists compare equal again.
         plain = json.loads(json.dumps(dict(state)))
-        intact = plain.get("check") == _check(plain)
+        intact = plain.get("check") == _check(plain) and _is_state(plain)
     except (TypeError, ValueError, RecursionError):
         intact = False
     if not intact:
@@ -141,13 +143,15 @@ def unpack(
         what = f"{there} of them, here {names[0]}" if there != names[0] else "as many as here, with other names"
         raise ResumeMismatchError(f"the state is of other files: {what}", stage=_STAGE)
 
-    pairs = [(int(low), int(high)) for low, high in plain["seeds"]]
+    pairs = [(low, high) for low, high in plain["seeds"]]
+    at = plain["position"]
+    if not len(pairs) == len(at["iterations"]) == len(at["begun"]) == len(seeds):
+        raise ResumeMismatchError("the state is damaged: it is not of as many shuffles as its plan has", stage=_STAGE)
     for index, (pair, (own, seeded)) in enumerate(zip(pairs, seeds, strict=True)):
         if seeded and pair != own:
             raise ResumeMismatchError(
                 f"the state is of another seed: shuffle {index} has {pair} there and {own} here", stage=_STAGE
             )
-    at = plain["position"]
     return Position(
         at["elements"],
         at["iterations"],
@@ -158,6 +162,34 @@ def unpack(
         at["start"],
         at["missing"],
     )
+
+
+def _is_state(state: Any) -> bool:
+    """Return whether everything that a state has is there, and of the right kind."""
+    match state:
+        case {
+            "plan": dict(),
+            "files": {"count": int(), "names": str()},
+            "seeds": [*pairs],
+            "position": {
+                "elements": int(elements),
+                "iterations": [*iterations],
+                "begun": [*begun],
+                "files_known": int(known),
+                "files_digest": str(digest),
+            },
+        }:
+            numbers = [elements, known, *iterations, *begun]
+            return (
+                all(isinstance(pair, list) and len(pair) == 2 and _are_numbers(pair, 64) for pair in pairs)
+                and _are_numbers(numbers, 62)
+                and re.fullmatch("[0-9a-f]{16}", digest) is not None
+            )
+    return False
+
+
+def _are_numbers(values: list[Any], bits: int) -> bool:
+    return all(isinstance(value, int) and 0 <= value < 1 << bits for value in values)
 
 
 def _first_difference(there: Any, here: Any, where: str) -> str:
@@ -177,5 +209,7 @@ def _first_difference(there: Any, here: Any, where: str) -> str:
     return f"{where} is {there!r} there and {here!r} here"
 
 
-def _step(op: list[Any]) -> str:
+def _step(op: Any) -> str:
+    if not isinstance(op, list) or not op:
+        return repr(op)
     return f"{op[0]}({', '.join(str(value) for value in op[1:])})"

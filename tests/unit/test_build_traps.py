@@ -75,8 +75,21 @@ def test_debug_build_has_assertions(monkeypatch):
 def test_testing_hooks_are_left_out_unless_asked_for(monkeypatch):
     names = {one.name for one in build_settings(monkeypatch)["extensions"]()}
     with_hooks = {one.name for one in build_settings(monkeypatch, QUEUECORE_TESTING="1")["extensions"]()}
-    assert not {"queuecore._core._testing", "queuecore._core._schedule"} & names
-    assert with_hooks - names == {"queuecore._core._testing", "queuecore._core._schedule"}
+    hooks = {f"queuecore._core.{name}" for name in ("_fuzz", "_schedule", "_testing")}
+    assert not hooks & names
+    assert with_hooks - names == hooks
+
+
+def test_some_modules_can_be_built_alone(monkeypatch):
+    some = build_settings(monkeypatch, QUEUECORE_ONLY="csv, errors")["extensions"]()
+    assert [one.name for one in some] == ["queuecore._core.csv", "queuecore._core.errors"]
+
+
+def test_the_fuzzers_build_counts_what_is_reached(monkeypatch):
+    settings = build_settings(monkeypatch, QUEUECORE_SANITIZE="address,fuzzer,undefined", CXX="clang++")
+    # libFuzzer itself, with its main(), is no part of a module.
+    assert "-fsanitize=address,fuzzer-no-link,undefined" in settings["compile_flags"]()
+    assert settings["link_flags"]()[-1] == "-fsanitize=address,fuzzer-no-link,undefined"
 
 
 def test_only_modules_that_cimport_numpy_see_its_headers(monkeypatch):

@@ -249,6 +249,14 @@ def test_a_quote_that_is_never_closed_is_named_by_the_line_that_opens_it(cut):
         assert cursor == (data.index(b"3,"), 2, 4)
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_bad_number_with_doubled_quotes_has_its_place(cut):
+    data = b'a,1\nb,"2""3"\nc,4\n'
+    for size in (1, 5, 100):
+        _, _, error, _ = _testing.csv_table(form([TEXT, INT32]), data, size, 100, cut)
+        assert (error.record, error.line, error.field, error.offset) == (1, 2, 1, data.index(b'2""3'))
+
+
 @pytest.mark.parametrize("quote", [b"", b'"'])
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_row_over_the_limit_is_refused_before_it_is_all_there(quote, cut):

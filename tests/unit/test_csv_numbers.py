@@ -142,6 +142,14 @@ def test_every_power_of_ten_and_two():
         same(kind, texts)
 
 
+def test_exponents_beyond_every_integer():
+    huge = [2**58, 2**60 - 1, 2**60, 2**63 - 1, 2**63, 2**64, 11326427779315745195, 10**19 - 1, 10**19, 10**20, 10**40]
+    forms = [b"00.5e%d", b"00.5e-%d", b"1e%d", b"1e-%d", b"0e%d", b"0e-%d", b"0x.8p%d", b"0x.8p-%d"]
+    texts = [form % exponent for form in forms for exponent in huge]
+    for kind in (FLOAT32, FLOAT64):
+        same(kind, texts)
+
+
 def test_shortest_and_fixed_texts_of_random_floats():
     rng = random.Random(7)
     doubles = [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(3000)]

@@ -1,5 +1,6 @@
 """Saved positions: the next element is the one that would have come next, wherever and however the state is loaded."""
 
+import contextlib
 import copy
 import itertools
 import json
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import queuecore as qc
+from queuecore.data import _state
 from queuecore.errors import FailedPreconditionError, InvalidArgumentError, ResumeMismatchError
 
 CONTENTS = [bytes(range(60)), b"", bytes(range(60, 67)), bytes(range(67, 167))]
@@ -341,6 +343,46 @@ def test_damaged_states(paths, damage):
         with pytest.raises((ResumeMismatchError, InvalidArgumentError)):
             it.load_state_dict({**state, "more": 1})
         it.load_state_dict(state)
+
+
+PLAN = {"record": "u2", "header": 0, "ops": [["shuffle", 20, True], ["batch", 4, False], ["repeat", None]]}
+NAMES = (3, 2**64 - 1)
+SEEDS = [((1, 2**64 - 1), True)]
+PLACE = {"elements": 7, "iterations": [1], "begun": [2], "files_known": 3, "files_digest": 2**63}
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.just(np.zeros(2)),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9) | st.integers(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.data(), st.integers(1, 4), st.booleans())
+def test_whatever_a_state_holds(data, changes, signed):
+    # Signed: who wrote it knows the check, so that what comes after it is reached.
+    state = _state.pack(PLAN, NAMES, [pair for pair, _ in SEEDS], PLACE)
+    good = copy.deepcopy(state)
+    for _ in range(changes):
+        *inner, last = data.draw(st.sampled_from([*_leaves(state), ("more",)]))
+        node = state
+        for key in inner:
+            node = node[key]
+        if data.draw(st.booleans()):
+            node[last] = data.draw(json_values)
+        elif last in node if isinstance(node, dict) else last < len(node):
+            del node[last]
+    if signed:
+        with contextlib.suppress(TypeError, ValueError):
+            state["check"] = _state._check(json.loads(json.dumps(state)))
+    try:
+        at = _state.unpack(state, PLAN, NAMES, SEEDS)
+    except (ResumeMismatchError, InvalidArgumentError):
+        return
+    if not signed:
+        assert json.loads(json.dumps(state)) == good
+    assert at.seeds == [SEEDS[0][0]]
+    assert min(at.elements, at.files_known, at.files_digest, *at.iterations, *at.begun) >= 0
+    assert len(at.iterations) == len(at.begun) == 1
 
 
 @pytest.mark.parametrize("bad", [None, 3, "state", b"", [], {}, {"version": 1}, {"format": "queuecore.data.Iterator"}])

@@ -137,6 +137,19 @@ def test_a_dictionary_is_wanted():
         decode_compressed(packer.compress(b"words words") + packer.flush(), "ZLIB")
 
 
+@pytest.mark.parametrize("first", [0x1E, *range(0x22, 0x28)])
+def test_formats_from_before_zstd_are_none(first):
+    # The library may know them, and of damaged ones says that it has made bytes which it hasn't.
+    encoding = number("ZSTD")
+    frame = bytes([first]) + bytes.fromhex("b52ffd003d58d102e203bc3ab05100fefe")
+    with pytest.raises(qc.errors.DecompressError) as caught:
+        decode_compressed(frame, "ZSTD")
+    assert caught.value.offset == 0
+    testing = pytest.importorskip("queuecore._core._testing", reason="this build has no test hooks")
+    for piece in (1, 3, 100):
+        assert testing.inflate_pieces(frame, encoding, piece, 1000)[0] == b""
+
+
 def test_a_zstd_window_beyond_the_limit():
     number("ZSTD")
     frame = b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([20 << 3]) + b"\x01\x00\x00"  # 2**30 bytes of window

@@ -137,10 +137,11 @@ cdef bint _undouble(CsvSpan* span, Arena* arena) noexcept nogil:
     return True
 
 
-cdef int _fill(const CsvPlan* plan, CsvSpan* spans, const CsvPlace* places, int64_t row, Arena* arena, int32_t* at) noexcept nogil:
-    # The fields of one row into their places. Returns 0, or a WHAT_ number for column *at.
+cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places, int64_t row, Arena* arena, int32_t* at) noexcept nogil:
+    # The fields of one row into their places. Returns 0, or a WHAT_ number for column *at. The spans stay those of the text: a fault
+    # tells the place of one.
     cdef const CsvColumn* column
-    cdef CsvSpan* span
+    cdef CsvSpan span
     cdef CsvText text
     cdef unsigned char* out
     cdef bytes_in end
@@ -152,9 +153,9 @@ cdef int _fill(const CsvPlan* plan, CsvSpan* spans, const CsvPlace* places, int6
     for k in range(plan.count):
         at[0] = k
         column = &plan.columns[k]
-        span = &spans[k]
+        span = spans[k]
         out = places[k].base + row * places[k].stride
-        if span.doubled and not _undouble(span, arena):
+        if span.doubled and not _undouble(&span, arena):
             return WHAT_MEMORY
         if is_missing(span.data, span.nbytes, plan.na, plan.na_bytes):
             if column.required:

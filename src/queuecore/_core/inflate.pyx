@@ -516,6 +516,10 @@ cdef int _next_member(Inflater* f, const unsigned char* source, int64_t* left, i
     f.begun = f.place
     if f.encoding == ENCODING_GZIP and source[zeros[0]] != 0x1f:
         return WHAT_NO_HEADER
+    # A frame, or one to skip. The library may know formats from before ZSTD's first version, too: where such data is damaged, it
+    # claims to have made bytes that it hasn't written.
+    if f.encoding == ENCODING_ZSTD and source[0] != 0x28 and source[0] & 0xf0 != 0x50:
+        return WHAT_NO_HEADER
     f.inside = True
     if f.library == LIBRARY_ISAL:
         codecs.isal_reset(<IsalState*>f.state)

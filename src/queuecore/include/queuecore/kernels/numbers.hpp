@@ -234,7 +234,8 @@ inline const Byte* read_digits(const Byte* p, const Byte* end, uint64_t* value) 
 
 // The exponent after e or p; a huge one is cut. False: there are no digits, or something follows them.
 inline bool read_exponent(const Byte* p, const Byte* end, int64_t* exponent) noexcept {
-  constexpr int64_t kHuge = int64_t(1) << 60;  // no text is so long that its digits make up for it
+  // No text is so long that its digits make up for it; and with another digit it is still a number.
+  constexpr int64_t kHuge = int64_t(1) << 58;
   bool negative = p < end && *p == '-';
   if (p < end && (*p == '-' || *p == '+')) ++p;
   if (p == end) return false;

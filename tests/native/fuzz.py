@@ -1,0 +1,28 @@
+"""A target of the fuzzer under libFuzzer: fuzz.py TARGET [libFuzzer's arguments].
+
+.ci/fuzz starts it, with libFuzzer and the address sanitizer in the process from its start.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+from queuecore._core import _fuzz
+
+
+def main() -> None:
+    """Hand over to libFuzzer, which ends the process."""
+    callback = ctypes.c_void_p(_fuzz.entry(sys.argv[1]))
+    # libFuzzer starts itself anew by its arguments, the first of which is the program.
+    words = [f"{sys.executable} -P {__file__} {sys.argv[1]}", *sys.argv[2:]]
+    arguments = (ctypes.c_char_p * (len(words) + 1))(*map(str.encode, words), None)
+    place = ctypes.cast(arguments, ctypes.POINTER(ctypes.c_char_p))
+    # The GIL is given up meanwhile: a target has no use for it.
+    raise SystemExit(
+        ctypes.CDLL(None).LLVMFuzzerRunDriver(ctypes.byref(ctypes.c_int(len(words))), ctypes.byref(place), callback)
+    )
+
+
+if __name__ == "__main__":
+    main()
