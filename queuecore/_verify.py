@@ -11,7 +11,7 @@ from queuecore._core.sources import FileList
 from queuecore._core.tfrecord import MAX_RECORD_BYTES, FileBytes, Scan
 from queuecore._record import compile_bytes
 from queuecore.data._source import FixedLengthSource
-from queuecore.errors import QueueCoreError, TruncatedRecordError
+from queuecore.errors import QueueCoreError, TruncatedRecordError, _os_error_class
 
 __all__ = ["FixedLengthCheck", "TFRecordCheck"]
 
@@ -28,19 +28,24 @@ class TFRecordCheck:
         How they are compressed: a number from `queuecore._compression.encoding_number`.
     max_record_bytes : int
         The longest record that is let through.
+    index : bool
+        Whether the places of good records are written beside each file, under its name with ``.idx`` behind: a line for
+        each, offset and length in bytes, as other readers of TFRecords take it.
     records, nbytes : int
         Whole and undamaged records so far, and the bytes of their data.
     """
 
     encoding: int = 0
     max_record_bytes: int = MAX_RECORD_BYTES
+    index: bool = False
     records: int = 0
     nbytes: int = 0
 
     def faults(self, path: bytes) -> Iterator[tuple[QueueCoreError, str]]:
         """Yield each fault of one file, and what became of the rest of it."""
+        places: list[tuple[int, int]] | None = [] if self.index else None
         with contextlib.closing(FileBytes(path, self.encoding)) as file:
-            scan = Scan(file, path, file.size, self.max_record_bytes)
+            scan = Scan(file, path, file.size, self.max_record_bytes, index=places)
             try:
                 while (fault := scan.next_fault()) is not None:
                     error, resumed = fault
@@ -53,6 +58,24 @@ class TFRecordCheck:
             finally:
                 self.records += scan.records
                 self.nbytes += scan.nbytes
+        if places is not None:
+            _write_index(path + b".idx", places)
+
+
+def _write_index(path: bytes, places: list[tuple[int, int]]) -> None:
+    # Whole or not at all: a reader that trusts half an index would miss the rest of the file.
+    new = path + b".new"
+    try:
+        with open(new, "w", encoding="ascii") as file:
+            file.writelines(f"{offset} {length}\n" for offset, length in places)
+        os.replace(new, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        number = error.errno or 0
+        raise _os_error_class(number)(
+            f"cannot write the index {os.fsdecode(path)!r}: {os.strerror(number)}", errno=number, path=path
+        ) from error
 
 
 @dataclass

@@ -188,6 +188,11 @@ def _parser() -> _Parser:
         "--max-record-bytes", type=_positive, default=None, metavar="N", help="longest TFRecord that is no fault"
     )
     verify.add_argument(
+        "--index",
+        action="store_true",
+        help="write the places of the good records beside each TFRecord file, as FILE.idx: offset and length of each",
+    )
+    verify.add_argument(
         "--record-bytes", type=_positive, default=None, metavar="N", help="size of fixed-length records"
     )
     verify.add_argument(
@@ -270,11 +275,15 @@ def _run_verify(args: argparse.Namespace) -> int:
     check: FixedLengthCheck | TFRecordCheck
     encoding = encoding_number(args.compression, "--compression")
     if args.record_bytes is not None:
+        if args.index:
+            raise InvalidArgumentError("--index is for TFRecords: records of one length have known places")
         check = FixedLengthCheck(args.record_bytes, args.header_bytes, args.footer_bytes, encoding)
     else:
         if args.header_bytes or args.footer_bytes:
             raise InvalidArgumentError("--header-bytes and --footer-bytes need --record-bytes")
-        check = TFRecordCheck(encoding, args.max_record_bytes or MAX_RECORD_BYTES)
+        if args.index and encoding:
+            raise InvalidArgumentError("--index is for plain files: in a compressed one nobody can go to a place")
+        check = TFRecordCheck(encoding, args.max_record_bytes or MAX_RECORD_BYTES, args.index)
     names = _expand(args.pattern)
     found = 0
     for name in names:

@@ -28,6 +28,7 @@ class Scan:
         total_bytes: int = -1,
         max_record_bytes: int = ...,
         block_bytes: int = ...,
+        index: list[tuple[int, int]] | None = None,
     ) -> None: ...
     @property
     def records(self) -> int: ...

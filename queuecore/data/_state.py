@@ -177,6 +177,8 @@ def _is_state(state: Any) -> bool:
                 "begun": [*begun],
                 "files_known": int(known),
                 "files_digest": str(digest),
+                "start": start,
+                "missing": [*missing],
             },
         }:
             numbers = [elements, known, *iterations, *begun]
@@ -184,8 +186,24 @@ def _is_state(state: Any) -> bool:
                 all(isinstance(pair, list) and len(pair) == 2 and _are_numbers(pair, 64) for pair in pairs)
                 and _are_numbers(numbers, 62)
                 and re.fullmatch("[0-9a-f]{16}", digest) is not None
+                and (start is None or _is_start(start))
+                and all(isinstance(pair, list) and len(pair) == 2 and _are_numbers(pair, 62) for pair in missing)
+                and missing == sorted(missing)
             )
     return False
+
+
+def _is_start(start: Any) -> bool:
+    # Pass, record, good records before it, those of a whole pass (-1: unknown); of its block: file, offset, number (below
+    # 0: of a header), line, record.
+    return (
+        isinstance(start, list)
+        and len(start) == 9
+        and all(isinstance(one, int) for one in start)
+        and _are_numbers([*start[:3], start[3] + 1, *start[4:6], start[6] + 2**60, *start[7:]], 62)
+        and start[2] <= start[1]
+        and start[8] <= start[1]
+    )
 
 
 def _are_numbers(values: list[Any], bits: int) -> bool:

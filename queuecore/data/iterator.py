@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -77,6 +78,8 @@ class Iterator(Stream):
             max_leases=4 if options.max_leases is None else options.max_leases,
             on_hold_raise=options.on_hold == "raise",
             retries=options.retries or 0,
+            stall_warn=_native_seconds(options.stall_warn, 60.0),
+            stall_timeout=_native_seconds(options.stall_timeout, math.inf),
             skips=check_on_error(options.on_error or "raise", options.max_skips, options.quarantine),
         )
 
@@ -210,3 +213,8 @@ class Iterator(Stream):
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: threads and open files can't be."""
         raise TypeError("an iterator can't be pickled or copied: pickle its dataset and its state_dict() instead")
+
+
+def _native_seconds(value: float | None, default: float) -> float:
+    seconds = default if value is None else value
+    return -1.0 if seconds > 1e9 else seconds

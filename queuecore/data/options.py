@@ -41,6 +41,11 @@ class Options:
     max_record_bytes : int, optional
         The longest record that is let through, where records differ in length. Default: 64 MiB for lines and CSV, 1 GiB
         for TFRecords, whose lengths have a checksum.
+    stall_warn : float, optional
+        After how many seconds in which nothing moves (no byte is read, no batch begun) a consumer that waits is told so
+        by a `RuntimeWarning`, which names the files that are being read. Default 60; ``math.inf``: never.
+    stall_timeout : float, optional
+        The same as a `StallError`, which ends the iterator. Default: never.
     on_error : {"raise", "skip"}, optional
         What becomes of a record that is damaged or can't be decoded, and of a file that can't be opened or in which no
         further record can be found: an error in its place (the default), or it is left out. Faults of the machine
@@ -77,6 +82,8 @@ class Options:
     on_error: Literal["raise", "skip"] | None = None
     max_skips: int | None = None
     quarantine: Path | None = None
+    stall_warn: float | None = None
+    stall_timeout: float | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -92,6 +99,8 @@ class Options:
         if self.on_error not in (None, "raise", "skip"):
             raise InvalidArgumentError(f'on_error must be "raise" or "skip", not {self.on_error!r}')
         Quarantine(self.quarantine, self.max_skips)  # checks both
+        _seconds(self.stall_warn, "stall_warn")
+        _seconds(self.stall_timeout, "stall_timeout")
 
     def __repr__(self) -> str:
         """Return what is set."""
@@ -104,6 +113,11 @@ class Options:
         """Return these options with everything that `later` sets put in its place."""
         changes = {field.name: getattr(later, field.name) for field in fields(later)}
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _seconds(value: float | None, what: str) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+        raise InvalidArgumentError(f"{what} must be a positive number of seconds, not {value!r}")
 
 
 def check_threads(value: int | None, what: str) -> int | None:

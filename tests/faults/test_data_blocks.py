@@ -25,6 +25,7 @@ from queuecore.errors import (
     ProtoError,
     RecordTooLargeError,
     SourceChangedError,
+    StallError,
     TruncatedRecordError,
     UnavailableError,
 )
@@ -340,3 +341,47 @@ def test_short_and_interrupted_reads_are_invisible(tmp_path, kind):
         got, error = run(threads(small(source(kind, paths), 700).batch(3), workers))
         assert error is None
         assert flat(got) == records * 2
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_read_that_does_not_come_back_is_named(tmp_path, compression):
+    text = b"".join(b"%d\n" % n for n in range(50_000))
+    path = tmp_path / "slow"
+    path.write_bytes(text if compression is None else compress("GZIP", text))
+    ds = small(TextLineDataset(path, compression), 1000).batch(10)
+    _testing.set_read_delay(0.5)
+    with iter(ds.with_options(Options(num_threads=1, stall_timeout=0.1, stall_warn=0.05))) as it:
+        with pytest.warns(RuntimeWarning, match="slow"), pytest.raises(StallError) as caught:
+            next(it)
+        assert isinstance(caught.value, TimeoutError)
+        assert caught.value.path == str(path)
+        with pytest.raises(FailedPreconditionError):
+            next(it)
+        it.close()
+    _testing.set_read_delay(0.01)
+    with iter(ds.with_options(Options(num_threads=2, stall_timeout=30))) as it:  # slow, but it moves
+        assert len(pull(it, 20)[0]) == 20
+    _testing.reset_faults()
+    for bad in (0, -1.0, True, "1"):
+        with pytest.raises(InvalidArgumentError, match="stall_timeout"):
+            Options(stall_timeout=bad)
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.ETIMEDOUT])
+@pytest.mark.parametrize("kind", [*KINDS, "fixed"])
+def test_a_file_that_the_server_lost_is_opened_once_more(tmp_path, kind, number):
+    text, records = content("lines" if kind == "fixed" else kind, 300)
+    paths = write_files(tmp_path, [text] * 2)
+    ds = qc.data.FixedLengthRecordDataset(paths, 1) if kind == "fixed" else small(source(kind, paths), 1000)
+    expected = [[byte] for byte in text * 2] if kind == "fixed" else records * 2
+    for workers in THREADS:
+        for nth in (1, 2, 3):
+            _testing.reset_faults()
+            _testing.fail_read(nth, number)
+            got, error = run(threads(ds.batch(11), workers))
+            assert error is None
+            assert flat([plain(one) for one in got]) == expected
+        _testing.fail_read(1, number, True)
+        got, error = run(threads(ds.batch(11), workers))
+        assert type(error) is UnavailableError
+        assert error.errno == number

@@ -353,6 +353,76 @@ def pipeline() -> dict[str, object]:
         return found
 
 
+def records() -> dict[str, object]:
+    """Pipelines over records without known places, in blocks much smaller than usual: as `pipeline`."""
+    import dataclasses
+    import struct
+    import zlib
+
+    import numpy as np
+
+    from queuecore import data, ops
+    from queuecore.writers import TFRecordWriter
+
+    def small(dataset, piece):
+        dataset._source = dataclasses.replace(dataset._source, pieces={"piece_bytes": piece, "headroom": 64})
+        return dataset
+
+    def fingerprint(dataset) -> tuple[int, int]:
+        rows, check = 0, 0
+        for batch in dataset:
+            parts = (
+                list(batch.values() if isinstance(batch, dict) else batch)
+                if isinstance(batch, (dict, tuple))
+                else [batch]
+            )
+            rows += len(parts[0])
+            for part in parts:
+                whole = part if isinstance(part, np.ndarray) else part.values.view("u1")
+                check = zlib.crc32(whole.tobytes(), check)
+                if not isinstance(part, np.ndarray):
+                    check = zlib.crc32(part.row_splits.tobytes(), check)
+        return rows, check
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number in range(3):
+            lines = [f"{n},{n / 8},{'x' * (n % 40)}" for n in range(700 * number, 700 * number + 700)]
+            (folder / f"{number}.csv").write_text("\n".join(lines))
+            with TFRecordWriter(folder / f"{number}.tfrecord") as writer:
+                for n in range(500):
+                    writer.write(struct.pack("<ii", n, -n) * (n % 9 if n % 100 else 60))
+        bad = bytearray((folder / "1.tfrecord").read_bytes())
+        bad[-1] ^= 1
+        (folder / "bad").write_bytes(bad)
+        csv, examples = str(folder / "*.csv"), str(folder / "*.tfrecord")
+        kinds = {
+            "lines": lambda: small(data.TextLineDataset(csv), 700).repeat(2).batch(64),
+            "csv": lambda: small(data.CsvDataset(csv, [0, 0.0, b""]), 500).batch(1000),
+            "strings": lambda: small(data.TFRecordDataset(examples), 300).batch(7),
+            "numbers": lambda: (
+                small(data.TFRecordDataset(examples), 300)
+                .map(ops.decode_raw(out_type="<i4", fixed_length=16))
+                .map(ops.cast(dtype=np.float32))
+                .take(1300)
+                .batch(50, drop_remainder=True)
+            ),
+            "skipped": lambda: (
+                small(data.TFRecordDataset([str(folder / "bad")] * 3), 300)
+                .batch(20)
+                .with_options(data.Options(on_error="skip"))
+            ),
+        }
+        found: dict[str, object] = {}
+        for kind, make in kinds.items():
+            results = []
+            for threads in (1, 2, 4):
+                options = data.Options(num_threads=threads)
+                results += [fingerprint(make().with_options(options)) for _ in range(rounds(2))]
+            found[kind] = {"rows": results[0][0], "orders": len(set(results))}
+        return found
+
+
 def early_end() -> dict[str, object]:
     """Iterators that are closed, dropped, or kept with their batches, while threads still work for them."""
     from queuecore import data
@@ -409,7 +479,7 @@ JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
     for job in (
         *(window, parking, slots, buffers, fifo, values, blocking, queues, stops, compressed, pictures),
-        *(pipeline, early_end, programs, example, race, overflow, shift),
+        *(pipeline, records, early_end, programs, example, race, overflow, shift),
     )
 }
 

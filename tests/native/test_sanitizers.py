@@ -127,6 +127,12 @@ def test_whole_pipelines_give_the_same_batches_with_any_number_of_threads():
     assert result["cut"] == {"rows": 1001 // 32 * 32, "orders": 1}
 
 
+def test_records_without_known_places():
+    result = found("records")
+    rows = {"lines": 4200, "csv": 2100, "strings": 1500, "numbers": 1300, "skipped": 1497}
+    assert result == {kind: {"rows": count, "orders": 1} for kind, count in rows.items()}
+
+
 def test_iterators_end_while_threads_work_for_them():
     assert found("early_end")["kept"] >= 4
 

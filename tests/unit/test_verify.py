@@ -49,6 +49,36 @@ def test_good_files(verify, tmp_path):
     assert verify(tmp_path / "*.tfrecord") == (0, [], "3 files, 150 good records (0.0 MB), 0 faults")
 
 
+def test_an_index_beside_the_file(verify, tmp_path):
+    data = bytearray(stream(RECORDS))
+    data[STARTS[3] + 50] ^= 1
+    data[STARTS[7] + 9] ^= 1
+    (tmp_path / "bad").write_bytes(data)
+    (tmp_path / "good").write_bytes(stream(KNOWN * 100_000))
+    assert verify("--index", tmp_path / "bad", tmp_path / "good")[0] == 1
+    lines = (tmp_path / "bad.idx").read_text().splitlines()
+    assert lines == [f"{STARTS[n]} 116" for n in range(50) if n not in (3, 7)]
+    content = (tmp_path / "good").read_bytes()
+    rows = [tuple(map(int, line.split())) for line in (tmp_path / "good.idx").read_text().splitlines()]
+    assert len(rows) == 300_000
+    assert b"".join(content[start + 12 : start + length - 4] for start, length in rows[:9]) == b"".join(KNOWN * 3)
+    assert rows[-1][0] + rows[-1][1] == len(content)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad", "bad.idx", "good", "good.idx"]
+    assert verify(tmp_path / "good")[0] == 0
+
+
+def test_an_index_that_can_not_be(capsys, verify, tmp_path):
+    (tmp_path / "a").write_bytes(stream(KNOWN))
+    for arguments in (["--compression", "gzip"], ["--record-bytes", "4"]):
+        assert main(["verify", "--index", *arguments, str(tmp_path / "a")]) == 2
+        assert "--index" in capsys.readouterr().err
+    (tmp_path / "a.idx").mkdir()
+    code, faults, _ = verify("--index", tmp_path / "a")
+    assert code == 1
+    assert "a.idx" in faults[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.idx"]
+
+
 @pytest.mark.parametrize("word", ["none", "gzip", "ZLIB"])
 def test_each_fault_is_named_with_its_place(verify, tmp_path, word):
     compress = {"none": bytes, "gzip": gzip.compress, "ZLIB": zlib.compress}[word]

@@ -7,7 +7,7 @@ from queuecore._core.csv cimport CsvBlock, CsvCursor, csv_cut
 from queuecore._core.errors cimport (
     CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_LINE, WHAT_MEMORY, WHAT_REPLACED, WHAT_TAIL)
 from queuecore._core.lines cimport lines_kernels
-from queuecore._core.platform cimport Fault, FileEntry, StopFlag, iovec, kAcquire, layout_hash
+from queuecore._core.platform cimport Fault, FileEntry, StopFlag, iovec, kAcquire, kRelaxed, layout_hash
 from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD
 from queuecore._core.sources cimport (
     READ_NOT_CACHED, READ_OK, FileTable, file_skippable, name_of, read_full, table_fault, table_pin, table_unpin)
@@ -189,6 +189,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
                 b.last = got < s.piece_bytes
                 b.fault.code = 0
         b.nbytes = got
+        t.bytes_read.fetch_add(got, kRelaxed)  # relaxed: a statistic
         if b.last or b.fault.code != 0:
             stream_close(&s.stream)
     else:

@@ -38,7 +38,7 @@ from queuecore._core.rows cimport (
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, file_skippable, name_of, read_full, table_claim,
-    table_close_idle, table_discover, table_drop, table_fault, table_find, table_new, table_pin, table_unpin)
+    table_close_idle, table_discover, table_drop, table_fault, table_find, table_pinned, table_new, table_pin, table_unpin)
 from queuecore._core.stages cimport Step
 from queuecore._core.streams cimport stream_close
 from queuecore._core.window cimport (
@@ -1087,6 +1087,9 @@ cdef class Stream:
     cdef list levels          # batch sizes, the innermost first
     cdef bint on_hold_raise
     cdef bint warned
+    cdef int64_t stall_warn_ns, stall_timeout_ns  # -1: never
+    cdef int64_t moved, still_since
+    cdef bint warned_still
     cdef int64_t files_logged # of the pipe's blocks
     cdef int64_t table_logged # of the table's files
     cdef int state
@@ -1131,7 +1134,7 @@ cdef class Stream:
     def __init__(self, FileList files not None, *, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                  int64_t hop_bytes, bint drop_tail, list leaves, template, list ops, int num_threads, bint help, int64_t prefetch,
                  int64_t max_leases=4, bint on_hold_raise=False, dict blocks=None, Step step=None, CsvFormat csv=None, list components=None,
-                 assemble=None, skips=None, int retries=0):
+                 assemble=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1):
         """Describe a stream.
 
         Parameters
@@ -1240,6 +1243,8 @@ cdef class Stream:
         c.max_leases = max_leases
         c.prefetch = prefetch
         c.retries = retries
+        self.stall_warn_ns = -1 if stall_warn < 0 else <int64_t>(stall_warn * 1e9)
+        self.stall_timeout_ns = -1 if stall_timeout < 0 else <int64_t>(stall_timeout * 1e9)
         c.skip_bad = skips is not None
         self.skips = skips
         self.assemble = assemble
@@ -1423,6 +1428,44 @@ cdef class Stream:
             finally:
                 _drop(p)
             PyErr_CheckSignals()
+            self._watch(p)
+
+    cdef int _watch(self, Pipe* p) except -1:
+        # Says so when nothing moves for long, and whose fault it may be.
+        cdef int64_t now = monotonic_ns()
+        # relaxed: statistics
+        cdef int64_t moved = self.table.bytes_read.load(kRelaxed) + <int64_t>p.shared.planned.load(kRelaxed)
+        cdef object error
+        if moved != self.moved or self.still_since == 0:
+            self.moved = moved
+            self.still_since = now
+            self.warned_still = False
+        elif 0 <= self.stall_timeout_ns <= now - self.still_since:
+            self._fail(self._stalled(p, now))
+        elif 0 <= self.stall_warn_ns <= now - self.still_since and not self.warned_still:
+            self.warned_still = True
+            warnings.warn(str(self._stalled(p, now)), RuntimeWarning, 3)
+        return 0
+
+    cdef object _stalled(self, Pipe* p, int64_t now):
+        cdef int64_t f = -1
+        cdef list names = []
+        while len(names) < 4:
+            f = table_pinned(self.table, f + 1)
+            if f < 0:
+                break
+            names.append(os.fsdecode(<bytes>name_of(self.files.names, f)))
+        if p.blocks != NULL and p.blocks.encoding:
+            turn_take(p.turn)
+            f = p.blocks.next.file if p.blocks.streaming else -1
+            turn_give(p.turn)
+            if f >= 0:
+                names.append(os.fsdecode(<bytes>name_of(self.files.names, f)))
+        held = p.shared.leases.load(kRelaxed)  # relaxed: consumers take leases under the GIL
+        what = f"reads of {', '.join(map(repr, names))} have not come back" if names else "no file is being read"
+        return _errors.StallError(
+            f"nothing has moved for {(now - self.still_since) / 1e9:.3g} s: {what}; the consumer holds {held} batches, "
+            f"{p.runner.live.load(kRelaxed)} threads run", path=names[0] if names else None, stage="read")
 
     cdef void _wait(self, Pipe* p, uint64_t k) noexcept nogil:
         # Until batch k is there, the stream ends or stops, or a slice of time is over: help, spin a little, sleep.
@@ -1735,6 +1778,7 @@ cdef class Stream:
                         "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", RuntimeWarning, 2)
             element = self._whole(arrays) if self.levels else None
         self.records += rows
+        self.still_since = 0
         if self.skips is not None:
             self._log_files(p, False)
         i = 0
@@ -2019,6 +2063,8 @@ cdef class Stream:
         if (elements < 0 or files_known < 0 or files_known > self.files.names.count
                 or not len(iterations) == len(seeds) == len(counters) == len(begun) == self.shuffles):
             raise _errors.ResumeMismatchError("the saved place does not fit this dataset's operations or files")
+        if start is not None if not self.plan.config.blocks else start is None or start[4] >= max(files_known, 1):
+            raise _errors.ResumeMismatchError("the saved place does not fit this dataset's files")
         t = table_new(self.files.names, self.table.record_bytes, self.table.header_bytes, self.table.footer_bytes,
                       self.table.hop_bytes, self.table.tail, self.table.fd_limit)
         if t == NULL:

@@ -116,6 +116,8 @@ cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil
 # records: how many of the file's records this pin was for, in a run that goes through every file once a pass: after the last of them
 # the file is closed. 0: the file is kept for later.
 cdef void table_unpin(FileTable* t, int64_t f, int64_t records) noexcept nogil
+# A file that somebody reads now, from file `after` on; -1: none.
+cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil
 # Closes the files that nobody reads now. Any thread; system calls.
 cdef void table_close_idle(FileTable* t) noexcept nogil
 # Fills the whole iovec list (which it uses up) from `offset` on. *got: bytes read, also when it fails.

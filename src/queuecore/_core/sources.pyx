@@ -1,6 +1,6 @@
 """File source with fixed-length framing."""
 from libc.errno cimport (
-    EACCES, EAGAIN, EINTR, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, errno)
+    EACCES, EAGAIN, EINTR, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ESTALE, ETIMEDOUT, errno)
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -372,9 +372,26 @@ cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexc
     return low
 
 
-cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
+cdef int _open_same(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
+    # Another descriptor of a file that was open before; -1 with the fault, if it isn't the same.
     cdef FileEntry* e = &t.entries[f]
     cdef FileStat st
+    cdef int fd = open_regular(name_of(t.names, f), &st, fault)
+    if fd < 0 or st.size != e.size or st.mtime_ns != e.mtime_ns or st.ino != e.ino or st.dev != e.dev:
+        if fd >= 0:
+            syscalls().close(fd)
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_SOURCE_CHANGED
+            fault.what = WHAT_REPLACED
+            fault.stage = STAGE_OPEN
+            fault.offset = fault.record = -1
+        fault.file = f
+        return -1
+    return fd
+
+
+cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
     cdef int fd, stale = -1
     turn_take(&t.turn)
     if e.fd >= 0:
@@ -385,16 +402,8 @@ cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
         turn_give(&t.turn)
         return fd
     turn_give(&t.turn)
-    fd = open_regular(name_of(t.names, f), &st, fault)
-    if fd < 0 or st.size != e.size or st.mtime_ns != e.mtime_ns or st.ino != e.ino or st.dev != e.dev:
-        if fd >= 0:
-            syscalls().close(fd)
-            memset(fault, 0, sizeof(Fault))
-            fault.code = CODE_SOURCE_CHANGED
-            fault.what = WHAT_REPLACED
-            fault.stage = STAGE_OPEN
-            fault.offset = fault.record = -1
-        fault.file = f
+    fd = _open_same(t, f, fault)
+    if fd < 0:
         return -1
     turn_take(&t.turn)
     if e.fd >= 0:  # somebody else opened it meanwhile: theirs stays
@@ -433,6 +442,17 @@ cdef void table_unpin(FileTable* t, int64_t f, int64_t records) noexcept nogil:
         syscalls().close(stale)
 
 
+cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil:
+    cdef int64_t f, found = -1, known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1
+    turn_take(&t.turn)
+    for f in range(after, known):
+        if t.entries[f].pins > 0:
+            found = f
+            break
+    turn_give(&t.turn)
+    return found
+
+
 cdef void table_close_idle(FileTable* t) noexcept nogil:
     cdef int32_t f
     cdef int fd
@@ -457,6 +477,9 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
     cdef int err, part, patience = 1000
     cdef int32_t tries = 0
     cdef int flags = RWF_NOWAIT if nowait else 0
+    cdef int other, status
+    cdef int64_t more = 0
+    cdef bint reopened = False
     got[0] = 0
     while count > 0:
         part = count if count < IOV_MAX_COUNT else IOV_MAX_COUNT
@@ -480,6 +503,19 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
         if n < 0 and err == EAGAIN and patience > 0:  # a regular file that says "later": a few network file systems do
             patience -= 1
             continue
+        if n < 0 and (err == ESTALE or err == ETIMEDOUT) and not reopened:
+            # Network file systems lose track of an open file now and then; the same file under its name is as good.
+            if nowait:
+                return READ_NOT_CACHED
+            reopened = True
+            other = _open_same(t, f, fault)
+            if other >= 0:
+                status = read_full(t, f, other, iov, count, offset + got[0], False, &more, fault)
+                syscalls().close(other)
+                got[0] += more
+                return status
+            if fault.code == CODE_SOURCE_CHANGED:
+                return READ_FAULT
         if n < 0 and err == EIO and t.retries > 0:
             if nowait:
                 return READ_NOT_CACHED

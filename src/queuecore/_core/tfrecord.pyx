@@ -239,9 +239,12 @@ cdef class Scan:
         The longest record that is let through. Memory stays below that much and `block_bytes`.
     block_bytes : int
         How much is read at once.
+    index : list, optional
+        Gets the offset and the length, with its frame, of each good record: a tuple.
     """
 
     cdef TFRecordWalk walk
+    cdef list index
     cdef object source
     cdef bytes path
     cdef bytearray buffer
@@ -255,7 +258,8 @@ cdef class Scan:
     cdef readonly int64_t nbytes     # of their data
 
     def __init__(self, object source, bytes path, int64_t total_bytes=-1, int64_t max_record_bytes=TFRECORD_MOST_BYTES,
-                 int64_t block_bytes=1 << 20):
+                 int64_t block_bytes=1 << 20, list index=None):
+        self.index = index
         memset(&self.walk, 0, sizeof(TFRecordWalk))
         self.walk.total_bytes = total_bytes
         self.walk.max_record_bytes = max_record_bytes
@@ -288,8 +292,13 @@ cdef class Scan:
         while True:
             if self.checked < self.found:
                 p = <unsigned char*>PyByteArray_AS_STRING(self.buffer) + self.base
+                record = self.checked
                 with nogil:
                     i = self._check(p)
+                if self.index is not None:
+                    offset = self.walk.offset - self.starts[self.found]
+                    for record in range(record, self.found if i < 0 else i):
+                        self.index.append((offset + self.starts[record], self.starts[record + 1] - self.starts[record]))
                 if i >= 0:
                     record = self.walk.record - self.found + i
                     offset = self.walk.offset - (self.starts[self.found] - self.starts[i])
