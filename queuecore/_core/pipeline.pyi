@@ -1,8 +1,12 @@
+from collections.abc import Callable
 from typing import Any, Self
 
 from typing_extensions import disjoint_base
 
+from queuecore._core.csv import CsvFormat
 from queuecore._core.sources import FileList
+from queuecore._core.stages import Step
+from queuecore._quarantine import Quarantine
 
 @disjoint_base
 class ShuffleCounter:
@@ -27,6 +31,15 @@ class Stream:
         prefetch: int,
         max_leases: int = 4,
         on_hold_raise: bool = False,
+        blocks: dict[str, Any] | None = None,
+        step: Step | None = None,
+        csv: CsvFormat | None = None,
+        components: list[Any] | None = None,
+        assemble: Callable[[list[Any], bool], Any] | None = None,
+        skips: Quarantine | None = None,
+        retries: int = 0,
+        stall_warn: float = -1,
+        stall_timeout: float = -1,
     ) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
@@ -44,4 +57,6 @@ class Stream:
         seeds: list[tuple[int, int]],
         counters: list[ShuffleCounter | None],
         begun: list[int],
+        start: list[int] | None = None,
+        missing: list[list[int]] | None = None,
     ) -> None: ...

@@ -36,7 +36,7 @@ class Made:
     template : object
         Their structure over the indices of the components.
     assemble : callable or None
-        Makes an element of the components where there is more to it than structure.
+        Makes an element, or a batch, of the components where there is more to it than structure.
     spec : callable
         From batch dimensions to the specification of an element.
     """
@@ -44,7 +44,7 @@ class Made:
     step: Step | None
     components: list[NativeComponent]
     template: Any
-    assemble: Callable[[list[Any]], Any] | None
+    assemble: Callable[[list[Any], bool], Any] | None
     spec: Spec
 
 

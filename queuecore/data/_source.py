@@ -13,9 +13,10 @@ from typing import Any
 from queuecore import errors
 from queuecore._core.sources import FileList
 from queuecore._record import RecordPlan, compile_bytes
+from queuecore._stages import BYTES, Component, Stage
 from queuecore.data._plan import Made, made_by
 from queuecore.errors import InvalidArgumentError
-from queuecore.ops import BYTES, Component, Stage, record_stage
+from queuecore.ops import record_stage
 
 __all__ = ["FixedLengthSource", "Unknown", "expand_filenames"]
 

@@ -194,8 +194,8 @@ def _is_state(state: Any) -> bool:
 
 
 def _is_start(start: Any) -> bool:
-    # Pass, record, good records before it, those of a whole pass (-1: unknown); of its block: file, offset, number (below
-    # 0: of a header), line, record.
+    # Pass, record, good records before it, those of a whole pass (-1: unknown); of its block: file, offset, number
+    # (below 0: of a header), line, record.
     return (
         isinstance(start, list)
         and len(start) == 9

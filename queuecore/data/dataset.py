@@ -10,6 +10,7 @@ from typing import Any, Literal, SupportsIndex
 from queuecore._compression import encoding_number
 from queuecore._core.sources import FileList
 from queuecore._record import compile_bytes, compile_record
+from queuecore._stages import BYTES, Component, Stage
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._blocks import BlockSource
 from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
@@ -17,7 +18,7 @@ from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
 from queuecore.errors import InvalidArgumentError, UnimplementedError
-from queuecore.ops import BYTES, Component, Stage, csv_columns, csv_format, record_stage
+from queuecore.ops import csv_columns, csv_format, record_stage
 
 __all__ = [
     "INFINITE_CARDINALITY",
@@ -851,4 +852,5 @@ class _CsvFormats:
         self._options = options
 
     def __call__(self, max_record_bytes: int) -> Any:
-        return csv_format(self._columns, *self._options, max_record_bytes)
+        delim, quotes, na_value, select = self._options
+        return csv_format(self._columns, delim, quotes, na_value, select, max_record_bytes)

@@ -1435,7 +1435,6 @@ cdef class Stream:
         cdef int64_t now = monotonic_ns()
         # relaxed: statistics
         cdef int64_t moved = self.table.bytes_read.load(kRelaxed) + <int64_t>p.shared.planned.load(kRelaxed)
-        cdef object error
         if moved != self.moved or self.still_since == 0:
             self.moved = moved
             self.still_since = now
