@@ -104,6 +104,7 @@ cdef struct Blocks:
     RecordBlock* last
     int64_t base             # records of the pass that are published
     int64_t records, nbytes  # published in all
+    int64_t available        # records that are published and not given
     int64_t ended_passes     # passes before this one are published to their end
     int64_t total            # records of a pass, those that are bad too; -1: not known yet
     Fault fault              # code 0: none. The source ends with it, after what is published
@@ -120,14 +121,11 @@ cdef struct Blocks:
     int64_t dropped_tails
 
 # Begins: `start` is where, `pass_` in which pass.
-cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t most, const Place* start, int64_t pass_) noexcept nogil
+cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_) noexcept nogil
 # When nobody uses it any more.
 cdef void blocks_clear(Blocks* s) noexcept nogil
 # The next piece to read, or NULL: none now. nowait: none that would need more than the page cache.
 cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil
-# Whether pieces are missing that the order will need soon.
-cdef inline bint blocks_low(const Blocks* s) noexcept nogil:
-    return 2 * s.ahead < s.most
 # Reads a piece. False: it is not in the page cache, and is to be read again.
 cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil
 # A piece was read. True: the caller indexes now, with blocks_index, until that returns False.

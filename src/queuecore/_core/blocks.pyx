@@ -20,10 +20,10 @@ cdef enum:
     LEAST_TFRECORD = 16
 
 
-cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t most, const Place* start, int64_t pass_) noexcept nogil:
+cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_) noexcept nogil:
     s.table = table
     s.stop = stop
-    s.most = most
+    s.most = 2 * workers + 4
     s.pass_ = s.ended_passes = pass_
     s.next = start[0]
     s.base = start.base
@@ -502,6 +502,7 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
         b.place.base = s.base
         s.base += b.count
         s.records += b.count
+        s.available += b.count
         s.nbytes += b.used
         if s.last == NULL:
             s.first = b
@@ -552,6 +553,7 @@ cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int* stat
 
 
 cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t ordinal) noexcept nogil:
+    s.available -= ordinal - b.place.base - b.given
     b.given = ordinal - b.place.base
     if b.given < b.count:
         return

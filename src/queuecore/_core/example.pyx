@@ -96,7 +96,7 @@ cdef struct Work:
     Fault* fault
     Wire wire
     Span* seen[2]        # by key: the last entry of it in the record at hand
-    int32_t order[2][ORDER]
+    int32_t order[2][ORDER]  # of a batch: which key the last record had in this place
     Kept* kept           # by the column's rank, then record
 
 
@@ -392,9 +392,9 @@ cdef int _scan(Work* work, int32_t section, bytes_in p, bytes_in e, int32_t* ent
                 key.e = part.e
         guess = -1
         if entries[0] < ORDER:
-            guess = work.order[section][entries[0]]
+            guess = work.order[section][entries[0]] if work.batch else (entries[0] if entries[0] < keys.count else -1)
         found = _find(keys, key.p, key.e - key.p, guess)
-        if entries[0] < ORDER:
+        if entries[0] < ORDER and work.batch:
             work.order[section][entries[0]] = found
         entries[0] += 1
         if found >= 0:
@@ -642,8 +642,9 @@ cdef int _begin(Work* work) noexcept nogil:
         work.seen[i] = <Span*>_take(work, work.plan.keys[i].count, sizeof(Span), 1)
         if work.seen[i] == NULL:
             return -1
-        for j in range(ORDER):
-            work.order[i][j] = j if j < work.plan.keys[i].count else -1
+        if work.batch:
+            for j in range(ORDER):
+                work.order[i][j] = j if j < work.plan.keys[i].count else -1
     work.kept = <Kept*>_take(work, work.n, work.plan.ranks, sizeof(Kept))
     work.strings = <Strings*>_take(work, work.plan.outputs, sizeof(Strings), 1)
     if work.kept == NULL or work.strings == NULL:
@@ -826,12 +827,15 @@ cdef int _run_example(const void* params, const Cell* inputs, Cell* outputs, Are
     cdef const Cell* cell = &inputs[0]
     cdef int64_t i
     cdef int32_t j
-    memset(&work, 0, sizeof(Work))
+    # The order of keys is set for a batch, and everything else by _begin.
     work.plan = <const Plan*>params
     work.outputs = outputs
     work.arena = arena
     work.fault = fault
     work.n = 1
+    work.batch = False
+    work.wire.at = NULL
+    work.wire.what = 0
     one.p = cell.data
     one.e = cell.data + cell.nbytes
     if cell.ndim > 0:

@@ -18,7 +18,6 @@ cdef struct Segment:
     Batch* batch
     uint64_t k
     int64_t row
-    bint sole              # these are all rows of the batch
     RunList runs
 
 cdef struct Unit:

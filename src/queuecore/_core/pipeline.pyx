@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, HEADROOM, Blocks, Place, RecordBlock, Skipped, blocks_claim, blocks_clear, blocks_done, blocks_index, blocks_init, blocks_low,
+    BLOCK_BYTES, FRAME_CSV, HEADROOM, Blocks, Place, RecordBlock, Skipped, blocks_claim, blocks_clear, blocks_done, blocks_index, blocks_init,
     blocks_next_to_index, blocks_publish, blocks_read, blocks_retire)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
@@ -101,7 +101,7 @@ cdef enum:
     IDLE_FILES = 128             # kept open for a shuffle that jumps between files
     HELPERS = 4                  # units kept for consumers that help
     SLICE_NS = 50000000          # a Python thread looks for signals this often
-    SPIN_NS = 30000              # a little more than a futex wake across cores takes
+    SPIN_NS = 80000              # a few times what a futex wake across cores takes
     MAX_DIMS = 32
 
 
@@ -300,7 +300,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
         else:
             vars = NULL
             part = NULL
-            if p.maker.vars > 0 and s.sole:
+            if p.maker.vars > 0 and s.row == 0:
                 vars = p.vars + <int64_t>s.batch.slot * p.maker.vars
                 for r in range(p.maker.vars):
                     vars[r].nbytes = 0
@@ -475,13 +475,18 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     cdef Run* last
     cdef RecordBlock* block
     cdef int status
+    if p.maker.vars > 0 and p.blocks != NULL and not _worth_it(p):
+        return False
     u.kind = UNIT_ROWS
     u.segment_count = 0
     u.segment_at = 0
     u.rows = 0
     u.nbytes = 0
-    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK and u.nbytes < UNIT_BYTES // 2:
+    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK and u.nbytes < UNIT_BYTES:
         if p.open == NULL:
+            # What varies in length is copied once more where several units make a batch.
+            if u.nbytes > 0 and p.maker.vars > 0 and u.nbytes + u.nbytes * p.config.batch_rows // u.rows > UNIT_BYTES:
+                break
             if not _has_room(p) or not slots_pop(&p.slab.stack, &slot):
                 break
             window_open(p.window, p.next_batch, slot, p.config.batch_rows)
@@ -495,7 +500,6 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
             s.batch = b
             s.k = p.next_batch - 1
             s.row = b.rows
-            s.sole = False
             memset(&s.runs, 0, sizeof(RunList))
             s.runs.runs = u.runs.runs + used
         list_ = &s.runs
@@ -523,7 +527,6 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
         if b.rows == p.config.batch_rows if not p.config.batched or p.order.top.rows == 1 else list_.closed and b.rows > 0:
             b.subs = list_.subs
             used += list_.count
-            s.sole = s.row == 0 and s.runs.rows == b.rows
             s = NULL
             _close_batch(p)
         if status == PULL_END or status == PULL_FAULT:
@@ -539,6 +542,18 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     return u.segment_count > 0
 
 
+cdef bint _worth_it(Pipe* p) noexcept nogil:
+    # Whether so many records are there that a unit makes a whole batch.
+    cdef Blocks* s = p.blocks
+    cdef int64_t rows = p.config.batch_rows, most
+    if s.records == 0 or s.scanned or s.ahead >= s.most:
+        return True
+    if p.open != NULL:
+        rows -= p.open.rows
+    most = UNIT_BYTES * s.records // (s.nbytes + 1) + 1
+    return s.available >= (rows if rows < most else most)
+
+
 cdef bint _has_room(Pipe* p) noexcept nogil:
     # Whether one more batch may be begun.
     cdef int64_t rows, ahead
@@ -550,7 +565,7 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
     rows = SMALL_UNIT_BYTES * p.blocks.records // (p.blocks.nbytes + 1) + 1
     if rows > p.config.unit_rows:
         rows = p.config.unit_rows
-    ahead = ((p.config.threads + 2) * rows + p.config.batch_rows - 1) // p.config.batch_rows + 1
+    ahead = ((2 * (p.config.threads + p.config.help) + 4) * rows + p.config.batch_rows - 1) // p.config.batch_rows + 1
     if ahead < p.config.prefetch + 1:
         ahead = p.config.prefetch + 1
     # relaxed: one batch more or less
@@ -641,7 +656,7 @@ cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
             u.kind = UNIT_DISCOVER
             u.file = f
             rc = CLAIM_UNIT
-    if rc != CLAIM_UNIT and p.blocks != NULL and (blocks_low(p.blocks) or not p.begun):
+    if rc != CLAIM_UNIT and p.blocks != NULL and not p.begun:
         rc = _claim_piece(p, u, helper)
     if rc != CLAIM_UNIT and p.begun:
         # Rows of the store that are free are filled first: at the end of an epoch that is the next one's window, which else would
@@ -961,7 +976,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             _pipe_free(p)
             return NULL
         p.blocks[0] = plan.blocks[0]
-        blocks_init(p.blocks, table, &p.runner.stop, 2 * c.threads + 4, &p.place, p.start.pass_)
+        blocks_init(p.blocks, table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_)
     slots = c.width + c.max_leases + 1
     p.order = order_new(table, p.blocks, c.skip_bad, &p.start, p.missing, p.missing_count, p.specs, p.spec_count, c.store_rows)
     well = (p.order != NULL and (p.blocks != NULL or layout_plan(&p.layout)) and window_init(p.window, c.width, p.order.count)

@@ -5,7 +5,7 @@
 #
 # Where a batch lies: each output has room for its rows in the batch's slot. An output of varying length (`item` > 0) has there, for each
 # row, where it ends, and its shape if that may differ (`ndim` > 0); the values lie in a buffer that grows, and stays with the slot. Who
-# makes all rows of a batch writes there at once. Otherwise each makes a Part, and rows_join puts the parts together.
+# makes a batch's first rows writes there at once. Others make a Part each, and rows_join puts these behind.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.blocks cimport RecordBlock
 from queuecore._core.csv cimport CsvPlan
@@ -66,5 +66,5 @@ cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, i
                         Growing* vars, Fault* fault) noexcept nogil
 cdef Part* part_new(const Maker* m, int64_t row) noexcept nogil
 cdef void part_free(const Maker* m, Part* part) noexcept nogil
-# Puts the parts, which are freed, into `vars`. False: no memory.
+# Puts the parts, which are freed, behind what is in `vars`. False: no memory.
 cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* vars) noexcept nogil

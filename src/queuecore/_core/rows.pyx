@@ -326,8 +326,6 @@ cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* v
             at = &at[0].next
         part.next = at[0]
         at[0] = part
-    for i in range(m.vars):
-        vars[i].nbytes = 0
     while sorted_ != NULL:
         part = sorted_
         sorted_ = part.next
