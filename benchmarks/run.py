@@ -40,10 +40,12 @@ def main() -> int:
     """Run them; return 1 if one of them failed to run. A missed target is a finding, not a failure."""
     parser = argparse.ArgumentParser(description=__doc__)
     harness.add_options(parser)
-    parser.add_argument("--only", metavar="TEXT", help="run only benchmarks whose file name contains TEXT")
+    parser.add_argument(
+        "--only", nargs="+", metavar="TEXT", help="run only benchmarks whose file name contains one of these"
+    )
     parser.add_argument("--output", type=Path, default=HERE / "results", metavar="FOLDER", help="where the result goes")
     args = parser.parse_args()
-    chosen = [name for name in BENCHMARKS if args.only is None or args.only in name]
+    chosen = [name for name in BENCHMARKS if args.only is None or any(text in name for text in args.only)]
     if not chosen:
         parser.error(f"no benchmark has {args.only!r} in its name; there are {', '.join(BENCHMARKS)}")
 

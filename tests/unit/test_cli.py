@@ -16,7 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.example_messages import example, feature
 
+import queuecore as qc
 from queuecore import __version__
 from queuecore._measure import Source, floor_pass, plain_batches
 from queuecore._progress import Progress, human_count, human_seconds
@@ -397,19 +399,23 @@ def test_numbers_for_people():
 
 
 @pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="runs where the README is")
-@pytest.mark.parametrize("number", [0, 1, 2, 3])
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 4])
 def test_the_examples_of_the_readme_run(tmp_path, number):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 4
-    assert 15 <= len(blocks[number].splitlines()) <= 30
+    assert len(blocks) == 5
+    assert 15 <= len(blocks[number].splitlines()) <= 32
     (tmp_path / "data").mkdir()
     for index in range(2):
         np.frombuffer(np.random.default_rng(index).bytes(2_000 * IMAGE.itemsize), IMAGE).tofile(
             tmp_path / "data" / f"part-{index}.bin"
         )
+        with qc.TFRecordWriter(tmp_path / "data" / f"part-{index}.tfrecord") as writer:
+            for label in range(150):
+                writer.write(example(image=feature(bytes([label]) * 3072), label=feature(label)))
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("x 1 2\ny one\n")
+    (tmp_path / "table.csv").write_text("a,b,c\n1.5,2,x\n,,y\n")
     command = [sys.executable, "-P", "-W", "error", "-c", blocks[number]]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
