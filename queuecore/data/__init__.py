@@ -12,6 +12,7 @@ from queuecore.data.dataset import (
     FixedLengthRecordDataset,
     TextLineDataset,
     TFRecordDataset,
+    WholeFileDataset,
 )
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options
@@ -28,4 +29,5 @@ __all__ = [
     "Options",
     "TFRecordDataset",
     "TextLineDataset",
+    "WholeFileDataset",
 ]

@@ -28,6 +28,7 @@ __all__ = [
     "FixedLengthRecordDataset",
     "TFRecordDataset",
     "TextLineDataset",
+    "WholeFileDataset",
 ]
 
 INFINITE_CARDINALITY = -1
@@ -738,6 +739,66 @@ class TFRecordDataset(Dataset):
             {"compression": compression_type or ""},
             1024,
             _TFRECORD_BYTES,
+            num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
+        )
+
+
+class WholeFileDataset(Dataset):
+    r"""Files, each a record.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        As of `FixedLengthRecordDataset`.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is out of its range, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+    UnimplementedError
+        If there is no library for the compression on this machine.
+
+    Notes
+    -----
+    An element is a tuple of two `bytes`, the file's name and its content: `queuecore.ops.on` has operations for one of
+    them. A file of no bytes has an empty content. There is no limit but `Options.max_record_bytes`.
+
+    The class is tf.data's ``list_files`` with a ``map`` that reads each file. There is no ``shuffle`` yet.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> for name in "ab":
+    ...     _ = (pathlib.Path(folder.name) / name).write_text(name * 3)
+    >>> for name, content in qc.data.WholeFileDataset(folder.name + "/*"):
+    ...     print(pathlib.Path(name.decode()).name, content)
+    a b'aaa'
+    b b'bbb'
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        self._source = BlockSource(
+            "WholeFileDataset",
+            FileList(expand_filenames(filenames)),
+            "whole",
+            encoding_number(compression_type),
+            (Component(BYTES, ()), Component(BYTES, ())),
+            (0, 1),
+            {"compression": compression_type or ""},
+            64 << 10,
+            _MOST_BYTES,
             num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
         )
 

@@ -24,8 +24,9 @@ from queuecore.data import (
     Options,
     TextLineDataset,
     TFRecordDataset,
+    WholeFileDataset,
 )
-from queuecore.errors import InvalidArgumentError, ResumeMismatchError, UnimplementedError
+from queuecore.errors import InvalidArgumentError, RecordTooLargeError, ResumeMismatchError, UnimplementedError
 
 CHAINS = [
     [],
@@ -418,3 +419,51 @@ def test_any_bytes_as_lines(tmp_path_factory, text, piece):
     path = tmp_path_factory.mktemp("lines") / "a"
     path.write_bytes(text)
     assert list(threads(small(TextLineDataset(path), piece), 2)) == read_lines(text)
+
+
+# ---- whole files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_whole_files(tmp_path, compression):
+    state = random.Random(0)
+    contents = [state.randbytes(size) for size in (10, 0, 1, 300_000, 256 << 10, 1_000_000, 7)]
+    packed = contents if compression is None else [compress(compression, content, 1) for content in contents]
+    paths = write_files(tmp_path, packed)
+    expected = [(str(path).encode(), content) for path, content in zip(paths, contents, strict=True)]
+    for workers in THREADS:
+        for piece in (1000, 1 << 18):
+            ds = threads(small(WholeFileDataset(paths, compression), piece), workers)
+            assert list(ds.repeat(2)) == expected * 2
+            assert flat(run(ds.batch(3))[0]) == expected
+            with iter(ds.batch(2)) as it:
+                next(it)
+                place = it.state_dict()
+            with iter(ds.batch(2)) as it:
+                it.load_state_dict(place)
+                assert flat(pull(it)[0]) == expected[2:]
+    got, error = run(WholeFileDataset(paths, compression).with_options(Options(max_record_bytes=300_000)))
+    assert got == expected[:5]
+    assert type(error) is RecordTooLargeError
+    assert error.path == str(paths[5])
+    with iter(
+        WholeFileDataset(paths, compression).with_options(Options(max_record_bytes=300_000, on_error="skip"))
+    ) as it:
+        assert pull(it)[0] == expected[:5] + expected[6:]
+        assert it.stats()["skipped_files"] == 1
+
+
+def test_pictures_of_a_folder(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 8, 9, 3), dtype=np.uint8)
+    for index, one in enumerate(pixels):
+        image.fromarray(one).save(tmp_path / f"{index:02}.png")
+    (tmp_path / "07.png").write_bytes(b"no picture")
+    decode = qc.ops.on(1, qc.ops.decode_png(channels=3), qc.ops.cast(dtype=np.float32))
+    ds = WholeFileDataset(str(tmp_path / "*.png")).map(decode).batch(6).with_options(Options(on_error="skip"))
+    for workers in THREADS:
+        got = [(names.to_list(), batch.copy()) for names, batch in threads(ds, workers)]
+        assert sum((names for names, _ in got), []) == [
+            str(tmp_path / f"{index:02}.png").encode() for index in range(20) if index != 7
+        ]
+        assert (np.concatenate([batch for _, batch in got]) == np.delete(pixels, 7, 0)).all()

@@ -66,6 +66,7 @@ cdef struct RecordBlock:
     int64_t skip             # of the index: entries before the first record
     void* index              # lines: uint32_t ends, as of lines.pxd. TFRecords: int64_t starts. CSV: a CsvCursor for every CSV_STRIDE rows
     int64_t index_bytes
+    const char* name         # of its file
     int64_t left             # records that are neither made nor left out; the carry counts as one
 
 # A file that was given up, and in which pass.

@@ -5,10 +5,10 @@ from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout
 from queuecore._core.csv cimport CsvBlock, CsvCursor, csv_cut
 from queuecore._core.errors cimport (
-    CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_LINE, WHAT_MEMORY, WHAT_REPLACED, WHAT_TAIL)
+    CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_LINE, WHAT_MEMORY, WHAT_REPLACED, WHAT_TAIL, WHAT_WHOLE)
 from queuecore._core.lines cimport lines_kernels
 from queuecore._core.platform cimport Fault, FileEntry, StopFlag, iovec, kAcquire, kRelaxed, layout_hash
-from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD
+from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.sources cimport (
     READ_NOT_CACHED, READ_OK, FileTable, file_skippable, name_of, read_full, table_fault, table_pin, table_unpin)
 from queuecore._core.streams cimport stream_close, stream_open, stream_read
@@ -89,6 +89,17 @@ cdef void _next_file(Blocks* s) noexcept nogil:
     s.begins = s.opens = True
 
 
+cdef void _whole_too_long(Blocks* s, RecordBlock* b) noexcept nogil:
+    memset(&b.fault, 0, sizeof(Fault))
+    b.fault.code = CODE_TOO_LARGE
+    b.fault.what = WHAT_WHOLE
+    b.fault.stage = STAGE_READ
+    b.fault.file = b.place.file
+    b.fault.offset = b.fault.record = -1
+    b.fault.a = s.max_record_bytes
+    b.fault.b = -1 if s.encoding else s.table.entries[b.place.file].size
+
+
 cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
     cdef FileTable* t = s.table
     cdef FileEntry* e
@@ -97,7 +108,9 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
     if s.ahead >= s.most or s.scanned or s.streaming or (s.encoding and nowait):
         return NULL
     known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
-    while s.next.file < known and t.entries[s.next.file].count == 0 and t.entries[s.next.file].code == 0:
+    # A file of no bytes has no records, unless it is one itself.
+    while (s.next.file < known and t.entries[s.next.file].count == 0 and t.entries[s.next.file].code == 0
+           and s.framing != FRAME_WHOLE):
         _next_file(s)
     if s.next.file >= known and known < t.files:
         return NULL
@@ -110,11 +123,16 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
         return b
     e = &t.entries[s.next.file]
     b.place = s.next
+    b.name = name_of(t.names, s.next.file)
     b.begins = s.begins
     s.begins = False
     if e.code != 0:
         b.kind = BLOCK_FAULT
         table_fault(t, s.next.file, &b.fault)
+        _next_file(s)
+    elif s.framing == FRAME_WHOLE and not s.encoding and e.size > s.max_record_bytes:  # not even read
+        b.kind = BLOCK_FAULT
+        _whole_too_long(s, b)
         _next_file(s)
     elif s.encoding:
         b.opens = s.opens
@@ -192,6 +210,8 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
         t.bytes_read.fetch_add(got, kRelaxed)  # relaxed: a statistic
         if b.last or b.fault.code != 0:
             stream_close(&s.stream)
+    elif b.nbytes == 0:
+        b.fault.code = 0
     else:
         fd = table_pin(t, b.place.file, &b.fault)
         if fd < 0:
@@ -390,6 +410,16 @@ cdef void _index_csv(Blocks* s, RecordBlock* b) noexcept nogil:
     s.need = 2 * (b.nbytes - b.used)
 
 
+cdef void _index_whole(Blocks* s, RecordBlock* b) noexcept nogil:
+    if b.nbytes > s.max_record_bytes:
+        _whole_too_long(s, b)
+    elif b.last:
+        b.count = 1
+        b.used = b.nbytes
+    else:
+        s.need = 2 * b.nbytes if s.encoding else s.table.entries[b.place.file].size
+
+
 cdef void _index_fixed(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef int64_t n, rest, end
     n = s.lead if s.lead < b.nbytes else b.nbytes
@@ -450,6 +480,8 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
         _index_tfrecords(s, b)
     elif s.framing == FRAME_CSV:
         _index_csv(s, b)
+    elif s.framing == FRAME_WHOLE:
+        _index_whole(s, b)
     else:
         _index_fixed(s, b)
     if b.fault.code == 0 and reading.code != 0:

@@ -32,7 +32,7 @@ from queuecore._core.platform cimport (
 from queuecore._core.runtime cimport (
     STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_fault, stop_requested,
     wait_out_exit)
-from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD
+from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.rows cimport (
     TAKE_LENGTHS, TAKE_STRINGS, Growing, Output, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, scratch_clear, scratch_init)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
@@ -1375,7 +1375,7 @@ cdef class Stream:
         if blocks is not None:
             plan.blocks = &self.frame
             self.frame.framing = plan.maker.framing = {"lines": FRAME_LINES, "tfrecord": FRAME_TFRECORD, "csv": FRAME_CSV,
-                                                       "fixed": FRAME_FIXED}[blocks["framing"]]
+                                                       "fixed": FRAME_FIXED, "whole": FRAME_WHOLE}[blocks["framing"]]
             self.frame.encoding = blocks["encoding"]
             self.frame.header = blocks.get("header", 0)
             self.frame.max_record_bytes = blocks["max_record_bytes"]

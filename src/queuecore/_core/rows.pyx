@@ -1,14 +1,14 @@
 """Records to rows of batches. See rows.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memset, strlen
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.blocks cimport CSV_STRIDE, FRAME_CSV, RecordBlock
 from queuecore._core.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
 from queuecore._core.errors cimport CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY
 from queuecore._core.lines cimport lines_kernels, lines_most
 from queuecore._core.platform cimport Fault, layout_hash
-from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD
+from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.stages cimport Cell, arena_free, arena_reset
 from queuecore._core.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
 
@@ -23,7 +23,7 @@ ctypedef unsigned char* bytes_out
 
 
 cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil:
-    cdef int64_t given = m.csv.count if m.csv != NULL else 1
+    cdef int64_t given = m.csv.count if m.csv != NULL else 2
     s.cells = <Cell*>calloc(given + m.made + 1, sizeof(Cell))
     if m.csv != NULL:
         s.columns = <bytes_out>malloc(given * (sizeof(CsvPlace) + CSV_ROWS * COLUMN_BYTES))
@@ -202,6 +202,25 @@ cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
     return n
 
 
+cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+    # A file: its name and its content.
+    cdef Cell* cells = s.cells
+    cdef bint well
+    cells[0].data = <bytes_out>b.name
+    cells[0].nbytes = strlen(b.name)
+    cells[1].data = b.text
+    cells[1].nbytes = b.used
+    s.arena.element = b.place.base
+    if m.run == NULL:
+        return (_add(&m.outputs[0], vars, cells[0].data, cells[0].nbytes, slot, row, fault)
+                and _add(&m.outputs[1], vars, cells[1].data, cells[1].nbytes, slot, row, fault))
+    arena_reset(&s.arena)
+    well = _run(m, s, cells, cells + 2, slot, row, vars, fault)
+    if not well:
+        fault.offset = fault.record = -1
+    return well
+
+
 cdef void _csv_cells(const Maker* m, Scratch* s, int64_t i) noexcept nogil:
     # Row i of the scratch columns, as an element.
     cdef int32_t j
@@ -289,6 +308,8 @@ cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int
         return _tfrecords(m, s, b, first, n, slot, row, vars, fault)
     if m.framing == FRAME_CSV:
         return _csv(m, s, b, first, n, slot, row, vars, fault)
+    if m.framing == FRAME_WHOLE:
+        return _whole(m, s, b, slot, row, vars, fault)
     return _fixed(m, s, b, first, n, slot, row, vars, fault)
 
 
