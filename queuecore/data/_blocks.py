@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from queuecore._compression import encoding_number
 from queuecore._core.csv import CsvFormat
 from queuecore._core.sources import FileList
 from queuecore._stages import Component, Stage
 from queuecore.data._plan import Made, made_by
-from queuecore.data._source import Unknown
+from queuecore.data._source import Filename, Unknown, expand_filenames
+from queuecore.data.options import check_threads
 
-__all__ = ["BlockSource"]
+__all__ = ["BlockSource", "block_source"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,3 +120,25 @@ class BlockSource:
 
 def _rebuild(paths: list[bytes], rest: dict[str, Any]) -> BlockSource:
     return BlockSource(files=FileList(paths), **rest)
+
+
+def block_source(
+    name: str,
+    filenames: Filename | Iterable[Filename],
+    framing: str,
+    compression_type: str | None,
+    num_parallel_reads: int | None,
+    *,
+    words: dict[str, Any] | None = None,
+    **rest: Any,
+) -> BlockSource:
+    """Return a source of a user's arguments; `rest` as of `BlockSource`."""
+    return BlockSource(
+        name=name,
+        files=FileList(expand_filenames(filenames)),
+        framing=framing,
+        encoding=encoding_number(compression_type),
+        words={"compression": compression_type or "", **(words or {})},
+        num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
+        **rest,
+    )

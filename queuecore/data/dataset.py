@@ -12,7 +12,7 @@ from queuecore._core.sources import FileList
 from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
 from queuecore.data._args import check_bool, check_int, check_optional_count
-from queuecore.data._blocks import BlockSource
+from queuecore.data._blocks import BlockSource, block_source
 from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
 from queuecore.data.iterator import Iterator
@@ -579,19 +579,19 @@ class FixedLengthRecordDataset(Dataset):
         source = FixedLengthSource(files, plan, header, footer, hop, tail == "drop", threads)
         self._source = source
         if encoding:
-            self._source = BlockSource(
+            self._source = block_source(
                 source.name,
-                files,
+                filenames,
                 "fixed",
-                encoding,
-                (Component(BYTES, (), plan.record_bytes),),
-                0,
-                source.describe() | {"compression": compression_type},
-                plan.record_bytes,
-                _MOST_BYTES,
+                compression_type,
+                num_parallel_reads,
+                components=(Component(BYTES, (), plan.record_bytes),),
+                template=0,
+                words=source.describe(),
+                guess=plan.record_bytes,
+                max_record_bytes=_MOST_BYTES,
                 fixed=(plan.record_bytes, header, footer, hop, tail == "drop"),
                 first=record_stage(plan),
-                num_threads=threads,
             )
 
 
@@ -659,18 +659,18 @@ class TextLineDataset(Dataset):
     ) -> None:
         del buffer_size
         header = check_int(skip_header_lines, "skip_header_lines", 0, _MOST_BYTES)
-        self._source = BlockSource(
+        self._source = block_source(
             "TextLineDataset",
-            FileList(expand_filenames(filenames)),
+            filenames,
             "lines",
-            encoding_number(compression_type),
-            (Component(BYTES, ()),),
-            0,
-            {"compression": compression_type or "", "skip_header_lines": header},
-            64,
-            _LINE_BYTES,
+            compression_type,
+            num_parallel_reads,
+            components=(Component(BYTES, ()),),
+            template=0,
+            words={"skip_header_lines": header},
+            guess=64,
+            max_record_bytes=_LINE_BYTES,
             header=header,
-            num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
         )
 
 
@@ -729,17 +729,16 @@ class TFRecordDataset(Dataset):
         num_parallel_reads: int | None = None,
     ) -> None:
         del buffer_size
-        self._source = BlockSource(
+        self._source = block_source(
             "TFRecordDataset",
-            FileList(expand_filenames(filenames)),
+            filenames,
             "tfrecord",
-            encoding_number(compression_type),
-            (Component(BYTES, ()),),
-            0,
-            {"compression": compression_type or ""},
-            1024,
-            _TFRECORD_BYTES,
-            num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
+            compression_type,
+            num_parallel_reads,
+            components=(Component(BYTES, ()),),
+            template=0,
+            guess=1024,
+            max_record_bytes=_TFRECORD_BYTES,
         )
 
 
@@ -789,17 +788,16 @@ class WholeFileDataset(Dataset):
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
     ) -> None:
-        self._source = BlockSource(
+        self._source = block_source(
             "WholeFileDataset",
-            FileList(expand_filenames(filenames)),
+            filenames,
             "whole",
-            encoding_number(compression_type),
-            (Component(BYTES, ()), Component(BYTES, ())),
-            (0, 1),
-            {"compression": compression_type or ""},
-            64 << 10,
-            _MOST_BYTES,
-            num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
+            compression_type,
+            num_parallel_reads,
+            components=(Component(BYTES, ()), Component(BYTES, ())),
+            template=(0, 1),
+            guess=64 << 10,
+            max_record_bytes=_MOST_BYTES,
         )
 
 
@@ -884,24 +882,23 @@ class CsvDataset(Dataset):
         if delim in b"\r\n" or (use_quote_delim and delim == b'"'):
             raise InvalidArgumentError(f"field_delim can't be {field_delim!r}: it ends rows, or quotes fields")
         words = [None if default is None else default.hex() for _, default in columns]
-        self._source = BlockSource(
+        self._source = block_source(
             "CsvDataset",
-            FileList(expand_filenames(filenames)),
+            filenames,
             "csv",
-            encoding_number(compression_type),
-            tuple(Component(dtype, ()) for dtype, _ in columns),
-            tuple(range(len(columns))),
-            {
-                "compression": compression_type or "",
+            compression_type,
+            num_parallel_reads,
+            components=tuple(Component(dtype, ()) for dtype, _ in columns),
+            template=tuple(range(len(columns))),
+            words={
                 "header": check_bool(header, "header"),
                 "columns": [[dtype.str, word] for (dtype, _), word in zip(columns, words, strict=True)],
                 "options": [repr(one) for one in options],
             },
-            64,
-            _LINE_BYTES,
+            guess=64,
+            max_record_bytes=_LINE_BYTES,
             header=int(header),
             csv=make,
-            num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from helpers import chains as chains_of_steps
 from helpers import tfrecords
 from hypothesis import strategies as st
 
@@ -76,15 +77,7 @@ def plain(element: Any) -> Any:
 
 def pull(iterator: Any, limit: int | None = None) -> tuple[list[Any], qc.errors.QueueCoreError | None]:
     """The (next `limit`) elements as lists, and the error that ended them."""
-    got: list[Any] = []
-    try:
-        while limit is None or len(got) < limit:
-            got.append(plain(next(iterator)))
-    except StopIteration:
-        pass
-    except qc.errors.QueueCoreError as error:
-        return got, error
-    return got, None
+    return chains_of_steps.pull(iterator, limit, plain)
 
 
 def run(ds: Dataset, limit: int | None = None) -> tuple[list[Any], qc.errors.QueueCoreError | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -53,8 +53,10 @@ def own(element: Any) -> Any:
     return element.copy() if isinstance(element, np.ndarray) else element
 
 
-def pull(iterator: Any, limit: int | None = None) -> tuple[list[Any], qc.errors.QueueCoreError | None]:
-    """The (next `limit`) elements, and the error that ended them."""
+def pull(
+    iterator: Any, limit: int | None = None, own: Callable[[Any], Any] = own
+) -> tuple[list[Any], qc.errors.QueueCoreError | None]:
+    """The (next `limit`) elements, of each what `own` makes of it, and the error that ended them."""
     got: list[Any] = []
     try:
         while limit is None or len(got) < limit:

@@ -11,7 +11,8 @@ from queuecore._core.platform cimport Atomic, Batch, Fault, Leaf, Runner, Slab, 
 from queuecore._core.blocks cimport Blocks, Place, RecordBlock
 from queuecore._core.decode cimport Layout
 from queuecore._core.order cimport Missing, OpSpec, Order, RunList, Start
-from queuecore._core.rows cimport Growing, Maker, Scratch
+from queuecore._core.growing cimport Growing
+from queuecore._core.rows cimport Maker, Scratch
 from queuecore._core.sources cimport FileTable
 
 cdef struct Segment:

@@ -20,6 +20,7 @@ from queuecore._core.decode cimport (
 from queuecore._core.errors cimport (
     CODE_CHECKSUM, CODE_CSV, CODE_EXHAUSTED, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD,
     fault_error)
+from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
     OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op,
     Missing, OpSpec, Order, Run, RunList, Start, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
@@ -34,7 +35,7 @@ from queuecore._core.runtime cimport (
     wait_out_exit)
 from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.rows cimport (
-    TAKE_LENGTHS, TAKE_STRINGS, Growing, Output, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, scratch_clear, scratch_init)
+    TAKE_LENGTHS, TAKE_STRINGS, Output, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, scratch_clear, scratch_init)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, file_skippable, name_of, read_full, table_claim,

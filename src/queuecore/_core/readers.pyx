@@ -5,12 +5,13 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EINTR, ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memchr, memcpy, memmove, memset
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
 from queuecore._core.errors cimport (
     CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ,
     WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error)
+from queuecore._core.growing cimport Growing, grow
 from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait
 from queuecore._core.platform cimport Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns
 from queuecore._core.runtime cimport wait_out_exit
@@ -426,61 +427,38 @@ cdef int64_t record_key(const Record* record, unsigned char* into) noexcept nogi
     return record.name_bytes + n
 
 
-# Bytes that become more.
-
-cdef struct Growing:
-    unsigned char* data
-    int64_t n, room
-
-
-cdef bint _grow(Growing* g, int64_t more) noexcept nogil:
-    # Room for so many more.
-    cdef void* data
-    cdef int64_t room = 2 * g.room
-    if g.n + more <= g.room:
-        return True
-    if room < g.n + more:
-        room = g.n + more
-    if room < 4096:
-        room = 4096
-    data = realloc(g.data, room)
-    if data == NULL:
-        return False
-    g.data = <unsigned char*>data
-    g.room = room
-    return True
-
+# Keys and values, one after the other.
 
 cdef bint _append(const Record* record, Growing* keys, Growing* key_ends, Growing* values, Growing* ends) noexcept nogil:
-    if not (_grow(keys, record_key_room(record)) and _grow(values, record.nbytes) and _grow(key_ends, 8) and _grow(ends, 8)):
+    if not (grow(keys, record_key_room(record)) and grow(values, record.nbytes) and grow(key_ends, 8) and grow(ends, 8)):
         return False
-    keys.n += record_key(record, keys.data + keys.n)
+    keys.nbytes += record_key(record, keys.data + keys.nbytes)
     if record.nbytes > 0:
-        memcpy(values.data + values.n, record.data, record.nbytes)
-    values.n += record.nbytes
-    memcpy(key_ends.data + key_ends.n, &keys.n, 8)
-    memcpy(ends.data + ends.n, &values.n, 8)
-    key_ends.n += 8
-    ends.n += 8
+        memcpy(values.data + values.nbytes, record.data, record.nbytes)
+    values.nbytes += record.nbytes
+    memcpy(key_ends.data + key_ends.nbytes, &keys.nbytes, 8)
+    memcpy(ends.data + ends.nbytes, &values.nbytes, 8)
+    key_ends.nbytes += 8
+    ends.nbytes += 8
     return True
 
 
 cdef object _bytes_of(const Growing* g):
     cdef unsigned char[::1] view
-    array = np.empty(g.n, np.uint8)
-    if g.n:
+    array = np.empty(g.nbytes, np.uint8)
+    if g.nbytes:
         view = array
-        memcpy(&view[0], g.data, g.n)
+        memcpy(&view[0], g.data, g.nbytes)
     return array
 
 
 cdef object _ends_of(const Growing* g):
     # As splits: from 0 on.
     cdef int64_t[::1] view
-    array = np.zeros(g.n // 8 + 1, np.int64)
+    array = np.zeros(g.nbytes // 8 + 1, np.int64)
     view = array
-    if g.n:
-        memcpy(&view[1], g.data, g.n)
+    if g.nbytes:
+        memcpy(&view[1], g.data, g.nbytes)
     return array
 
 

@@ -9,6 +9,7 @@
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.blocks cimport RecordBlock
 from queuecore._core.csv cimport CsvPlan
+from queuecore._core.growing cimport Growing
 from queuecore._core.platform cimport Fault
 from queuecore._core.stages cimport Arena, Cell, StageFn
 
@@ -17,11 +18,6 @@ cdef enum:
     TAKE_ITEMS = 0       # the items of an array, or the bytes of one string
     TAKE_STRINGS = 1     # the bytes of all its strings
     TAKE_LENGTHS = 2     # how long each of its strings is
-
-cdef struct Growing:
-    unsigned char* data
-    int64_t nbytes
-    int64_t room
 
 cdef struct Output:
     int32_t cell         # of the last step: which component it is taken from

@@ -1,11 +1,12 @@
 """Records to rows of batches. See rows.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.blocks cimport CSV_STRIDE, FRAME_CSV, RecordBlock
 from queuecore._core.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
 from queuecore._core.errors cimport CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY
+from queuecore._core.growing cimport grow
 from queuecore._core.lines cimport lines_kernels, lines_most
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
@@ -48,28 +49,11 @@ cdef bint _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:
     return False
 
 
-cdef bint _room(Growing* g, int64_t more) noexcept nogil:
-    cdef int64_t room = g.room + g.room // 2
-    cdef void* data
-    if g.nbytes + more <= g.room:
-        return True
-    if room < g.nbytes + more:
-        room = g.nbytes + more
-    if room < 4096:
-        room = 4096
-    data = realloc(g.data, room)
-    if data == NULL:
-        return False
-    g.data = <bytes_out>data
-    g.room = room
-    return True
-
-
 cdef inline bint _add(const Output* out, Growing* vars, bytes_in data, int64_t nbytes, bytes_out slot, int64_t row,
                       Fault* fault) noexcept nogil:
     # A row of varying length.
     cdef Growing* g = &vars[out.var]
-    if g.nbytes + nbytes > g.room and not _room(g, nbytes):
+    if not grow(g, nbytes):
         return _no_memory(fault, nbytes)
     memcpy(g.data + g.nbytes, data, nbytes)
     g.nbytes += nbytes
@@ -93,7 +77,7 @@ cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_ou
     if out.take == TAKE_STRINGS:
         return _add(out, vars, cell.data + (cell.offsets[0] if n > 0 else 0), cell.offsets[n] - cell.offsets[0] if n > 0 else 0, slot, row,
                     fault)
-    if not _room(g, n * sizeof(int64_t)):
+    if not grow(g, n * sizeof(int64_t)):
         return _no_memory(fault, n * sizeof(int64_t))
     for i in range(n):
         one = cell.offsets[i + 1] - cell.offsets[i]
@@ -151,7 +135,7 @@ cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
     cdef Growing* g
     if m.run == NULL:
         g = &vars[0]
-        if not _room(g, lines_most(start, ends, n)):
+        if not grow(g, lines_most(start, ends, n)):
             _no_memory(fault, lines_most(start, ends, n))
             return 0
         g.nbytes += lines_kernels(-1).gather(b.text, start, ends, n, g.data + g.nbytes, g.nbytes,
@@ -354,7 +338,7 @@ cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* v
             out = &m.outputs[i]
             if out.item == 0 or not well:
                 continue
-            well = _room(&vars[out.var], part.vars[out.var].nbytes)
+            well = grow(&vars[out.var], part.vars[out.var].nbytes)
             if well:
                 ends = <int64_t*>(slot + out.slot_offset) + 1
                 for r in range(part.row, part.row + part.rows):

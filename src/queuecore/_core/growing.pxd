@@ -1,0 +1,26 @@
+# Bytes that become more: memory that belongs to one thread at a time, and keeps its size.
+from libc.stdint cimport int64_t
+from libc.stdlib cimport realloc
+
+cdef struct Growing:
+    unsigned char* data
+    int64_t nbytes
+    int64_t room
+
+
+cdef inline bint grow(Growing* g, int64_t more) noexcept nogil:
+    # Room for so many bytes behind those that are there. False: no memory.
+    cdef int64_t room = g.room + g.room // 2
+    cdef void* data
+    if g.nbytes + more <= g.room:
+        return True
+    if room < g.nbytes + more:
+        room = g.nbytes + more
+    if room < 4096:
+        room = 4096
+    data = realloc(g.data, room)
+    if data == NULL:
+        return False
+    g.data = <unsigned char*>data
+    g.room = room
+    return True
