@@ -254,7 +254,7 @@ cdef int _open_bitmap(Picture* p, const unsigned char* data, int64_t nbytes, Fau
         return _fault(fault, WHAT_COMPRESSED, how)
     p.pixel_bytes = <int32_t>(bits // 8)
     p.row_bytes = (p.width * p.pixel_bytes + 3) & ~<int64_t>3
-    if offset > nbytes or p.row_bytes * p.height > nbytes - offset:
+    if offset > nbytes or p.height > (nbytes - offset) // p.row_bytes:
         return _fault(fault, WHAT_CUT, PICTURE_BMP)
     p.rows = data + offset
     return 0

@@ -53,10 +53,11 @@ cdef inline bint _add(const Output* out, Growing* vars, bytes_in data, int64_t n
                       Fault* fault) noexcept nogil:
     # A row of varying length.
     cdef Growing* g = &vars[out.var]
-    if not grow(g, nbytes):
-        return _no_memory(fault, nbytes)
-    memcpy(g.data + g.nbytes, data, nbytes)
-    g.nbytes += nbytes
+    if nbytes > 0:
+        if not grow(g, nbytes):
+            return _no_memory(fault, nbytes)
+        memcpy(g.data + g.nbytes, data, nbytes)
+        g.nbytes += nbytes
     (<int64_t*>(slot + out.slot_offset))[row + 1] = g.nbytes
     return True
 
@@ -343,6 +344,8 @@ cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* v
                 ends = <int64_t*>(slot + out.slot_offset) + 1
                 for r in range(part.row, part.row + part.rows):
                     ends[r] += vars[out.var].nbytes
+                if part.vars[out.var].nbytes == 0:
+                    continue
                 memcpy(vars[out.var].data + vars[out.var].nbytes, part.vars[out.var].data, part.vars[out.var].nbytes)
                 vars[out.var].nbytes += part.vars[out.var].nbytes
         part_free(m, part)
