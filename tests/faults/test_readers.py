@@ -379,7 +379,7 @@ def test_files_that_do_not_open(kind, tmp_path, way, cls, code, special):
 
 
 @pytest.mark.parametrize("way", ["pipe", "socket", "device"])
-def test_what_is_no_file_is_refused_without_waiting(kind, tmp_path, way):
+def test_what_is_no_file_is_refused_without_waiting(kind, tmp_path, monkeypatch, way):
     make, path, values = kind
     bad = tmp_path / "bad"
     if way == "pipe":
@@ -388,7 +388,8 @@ def test_what_is_no_file_is_refused_without_waiting(kind, tmp_path, way):
         bad = pathlib.Path("/dev/zero")
     else:
         with socket.socket(socket.AF_UNIX) as server:
-            server.bind(os.path.relpath(bad) if len(str(bad)) > 100 else str(bad))
+            monkeypatch.chdir(tmp_path)  # the names of sockets are short
+            server.bind("bad")
     begin = time.monotonic()
     got, (error,) = drain(make(), [bad, path])
     assert time.monotonic() - begin < AT_ONCE
@@ -886,6 +887,8 @@ def test_members_and_zeros(tmp_path):
     assert drain(qc.TFRecordReader("GZIP"), [path]) == ([b"one"], [])
 
 
+# Its allocator takes what this process may not have.
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer's memory")
 def test_a_bomb_is_streamed(tmp_path):
     """A thousand to one, in a process that may take 24 MiB more than it has."""
     zeros = gzip.compress(bytes(1 << 20))
