@@ -385,3 +385,21 @@ def test_a_file_that_the_server_lost_is_opened_once_more(tmp_path, kind, number)
         got, error = run(threads(ds.batch(11), workers))
         assert type(error) is UnavailableError
         assert error.errno == number
+
+
+@pytest.mark.parametrize("workers", THREADS)
+def test_reads_that_fail_under_a_map_of_known_places(tmp_path, workers):
+    # What was read before the failure is made into rows; the failure stays what it was.
+    rows = np.arange(3000, dtype=np.uint8).reshape(1000, 3)
+    rows.tofile(tmp_path / "a")
+    ds = qc.data.FixedLengthRecordDataset(tmp_path / "a", 3).map(qc.ops.cast(dtype=np.int32)).batch(200)
+    for nth in range(2, 30):
+        _testing.reset_faults()
+        _testing.short_reads(100)
+        _testing.fail_read(nth, errno.EIO)  # once: a run after it would only hide it behind its own
+        got, error = run(threads(ds, workers))
+        assert type(error) is UnavailableError
+        assert (error.errno, error.path) == (errno.EIO, str(tmp_path / "a"))
+        assert error.record is not None
+        assert error.offset is not None
+        assert flat(got) == rows[: len(flat(got))].tolist()

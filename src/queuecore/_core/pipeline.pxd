@@ -70,7 +70,6 @@ cdef struct Config:
     bint blocks            # records have no known places
     bint skip_bad
     int32_t retries
-    int64_t passes         # of the source, as far as is known; -1: without end
 
 cdef extern from *:
     """

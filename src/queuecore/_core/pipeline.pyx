@@ -108,17 +108,25 @@ cdef enum:
 
 # Execution: nothing here is under the turn
 
-cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t record, int64_t n, unsigned char* slot, int64_t row,
+cdef void _known_place(Pipe* p, Unit* u, int64_t ordinal, Fault* fault) noexcept nogil:
+    # Says of a fault which record it is about, where records have known places.
+    u.file_hint = table_find(p.table, ordinal, u.file_hint)
+    fault.file = u.file_hint
+    fault.record = ordinal - p.table.entries[u.file_hint].base
+    fault.offset = p.table.header_bytes + fault.record * p.layout.hop_bytes
+
+
+cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row,
                         Growing* vars, int* status, Fault* fault) noexcept nogil:
-    # Rows of the records that were staged. Returns how many; *status says why not all.
+    # Rows of the records that were staged. Returns how many; *status says why not all. What was wrong behind them stays as it is.
     cdef int64_t i
+    cdef Fault bad
     u.scratch.arena.epoch = pass_
     for i in range(n):
         u.scratch.arena.element = ordinal + i
-        if not row_of_record(&p.maker, &u.scratch, u.stage + i * p.layout.hop_bytes, p.layout.record_bytes, slot, row + i, vars, fault):
-            fault.file = u.file_hint
-            fault.record = record + i
-            fault.offset = p.table.header_bytes + fault.record * p.layout.hop_bytes
+        if not row_of_record(&p.maker, &u.scratch, u.stage + i * p.layout.hop_bytes, p.layout.record_bytes, slot, row + i, vars, &bad):
+            _known_place(p, u, ordinal + i, &bad)
+            fault[0] = bad
             status[0] = READ_FAULT
             return i
     return n
@@ -172,7 +180,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
             if status[0] != READ_OK:
                 part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
             if p.maker.run != NULL:
-                part = _make_rows(p, u, pass_, ordinal + done, record, part, slot, row + done, vars, status, fault)
+                part = _make_rows(p, u, pass_, ordinal + done, part, slot, row + done, vars, status, fault)
             elif layout.place == PLACE_DIRECT or layout.place == PLACE_SCATTER:
                 layout_mend(layout, slot, row + done, part)
             else:
@@ -250,10 +258,7 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
                 if row_of_record(&p.maker, &u.scratch, p.store + id * p.store_stride, p.layout.record_bytes, slot, row + done, vars, &fault):
                     done += 1
                     continue
-                u.file_hint = table_find(p.table, i, u.file_hint)
-                fault.file = u.file_hint
-                fault.record = i - p.table.entries[u.file_hint].base
-                fault.offset = p.table.header_bytes + fault.record * p.layout.hop_bytes
+                _known_place(p, u, i, &fault)
                 status = READ_FAULT
             if status == READ_OK:
                 break
@@ -1271,11 +1276,10 @@ cdef class Stream:
                     "shuffle needs records of known places, and those of lines, TFRecords, CSV and compressed files have none yet. "
                     "Enqueue them to a RandomShuffleQueue with a StageProgram")
             record_bytes = hop_bytes = blocks["guess"]
-            c.passes = 1
+            self.frame.passes = 1
             for i in range(plan.spec_count):
                 if plan.specs[i].kind == OP_REPEAT:
-                    c.passes = -1 if plan.specs[i].size < 0 or c.passes < 0 else c.passes * plan.specs[i].size
-            self.frame.passes = c.passes
+                    self.frame.passes = -1 if plan.specs[i].size < 0 or self.frame.passes < 0 else self.frame.passes * plan.specs[i].size
         if self.components is not None:
             row_bytes = 0
             for i in range(plan.maker.count):
