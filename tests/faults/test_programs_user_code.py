@@ -258,4 +258,4 @@ def test_nothing_is_left_open(path):
         del program, queue, coord, threads
     gc.collect()
     assert threading.active_count() == 1
-    assert open_descriptors() == before
+    assert soon(lambda: open_descriptors() <= before)  # native threads of an earlier test may have ended meanwhile

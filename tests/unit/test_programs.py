@@ -566,4 +566,4 @@ def test_nothing_is_lost_when_runs_repeat(files):
             assert isinstance(error, NotFoundError)
         assert len(queue.dequeue_many(queue.size())) == 30
     assert one.num_records_produced() == 3000
-    assert open_descriptors() <= before
+    assert soon(lambda: open_descriptors() <= before)

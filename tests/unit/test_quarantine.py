@@ -232,7 +232,7 @@ def test_a_log_that_is_moved_away(tmp_path):
     path.rename(tmp_path / "old")
     quarantine.skip(ChecksumError(record=1))
     assert [line["record"] for line in lines(path)] == [1]
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_a_long_message_is_cut(tmp_path):
