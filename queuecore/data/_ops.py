@@ -135,9 +135,8 @@ class Shuffle(Op):
         """Return the step with the seeds of this moment."""
         return cls(buffer_size, reshuffle, ShuffleSeeds(*_seeds.resolve(seed)))
 
-    def native(self) -> NativeOp:
-        low, high = self.seeds.pair
-        return "shuffle", self.buffer_size, low, high, self.reshuffle, self.seeds.counter if self.reshuffle else None
+    def native(self, pair: tuple[int, int] = (0, 0), counter: ShuffleCounter | None = None) -> NativeOp:
+        return "shuffle", self.buffer_size, *pair, self.reshuffle, counter if self.reshuffle else None
 
     def describe(self) -> list[Any]:
         return ["shuffle", self.buffer_size, self.reshuffle]

@@ -11,7 +11,7 @@ import numpy as np
 from queuecore._core.stages import PythonStep, SequenceStep, Step
 from queuecore._ops_numbers import merged
 from queuecore._record import ArraySpec
-from queuecore._stages import BYTES, Component, Stage
+from queuecore._stages import BYTES, Component, Stage, Structure
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 
 __all__ = ["Made", "made_by", "structure_of"]
@@ -39,6 +39,10 @@ class Made:
         Makes an element, or a batch, of the components where there is more to it than structure.
     spec : callable
         From batch dimensions to the specification of an element.
+    given : tuple of Component
+        What comes out, for further stages.
+    structure : Structure or None
+        How a user sees the components, where that is more than a template of them.
     """
 
     step: Step | None
@@ -46,10 +50,14 @@ class Made:
     template: Any
     assemble: Callable[[list[Any], bool], Any] | None
     spec: Spec
+    given: tuple[Component, ...]
+    structure: Structure | None
 
 
-def made_by(components: Sequence[Component], template: Any, stages: Sequence[Stage]) -> Made:
-    """Return what stages make of elements of these components.
+def made_by(
+    components: Sequence[Component], template: Any, stages: Sequence[Stage], structure: Structure | None = None
+) -> Made:
+    """Return what stages make of elements of these components, which a user sees as `structure` says, if it is given.
 
     Raises
     ------
@@ -65,8 +73,8 @@ def made_by(components: Sequence[Component], template: Any, stages: Sequence[Sta
         steps.append(step)
         given = step.outputs
     native_step = None if not steps else steps[0] if len(steps) == 1 else SequenceStep(steps)
-    structure = stages[-1].structure if stages else None
     if stages:
+        structure = stages[-1].structure
         template = _template(given)
     native = [_native(one, index) for index, one in enumerate(given)]
     assemble, leaves = (None, None) if structure is None else (structure.assemble, structure.spec)
@@ -76,7 +84,7 @@ def made_by(components: Sequence[Component], template: Any, stages: Sequence[Sta
             return leaves(lambda dtype, shape: ArraySpec((*dims, *shape), dtype))
         return structure_of(template, [ArraySpec((*dims, *(one.shape or ())), one.dtype) for one in given])
 
-    return Made(native_step, native, template, assemble, spec)
+    return Made(native_step, native, template, assemble, spec, given, structure)
 
 
 def structure_of(template: Any, parts: Sequence[Any]) -> Any:

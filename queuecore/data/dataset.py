@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, SupportsIndex
 
 from queuecore._compression import encoding_number
+from queuecore._core.pipeline import ShuffleCounter
 from queuecore._core.sources import FileList
 from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._blocks import BlockSource, block_source
+from queuecore.data._nodes import Node
 from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
 from queuecore.data.iterator import Iterator
@@ -60,7 +62,7 @@ class Dataset:
     epoch gets an order of its own. A pickled copy starts counting anew.
     """
 
-    _source: FixedLengthSource | BlockSource
+    _source: FixedLengthSource | BlockSource | Node
     _ops: tuple[Op, ...] = ()
     _options: Options = Options()
 
@@ -413,6 +415,9 @@ class Dataset:
             words = op.describe() or ["prefetch", *vars(op).values()]
             shown = [str(word) if isinstance(op, Map) else repr(word) for word in words[1:]]
             steps.append(f".{words[0]}({', '.join(shown)})")
+        if isinstance(self._source, Node):
+            inputs = ", ".join(map(repr, self._source.inputs))
+            return f"<{self._source.name}{' of ' if inputs else ''}{inputs}>{''.join(steps)}"
         count = len(self._source.files)
         files = os.fsdecode(self._source.files[0]) if count == 1 else f"{count} files"
         if isinstance(self._source, FixedLengthSource):
@@ -432,9 +437,9 @@ class Dataset:
             return self._source.count(needed)
         return self._ops[depth - 1].count(needed, lambda below: self._count(depth - 1, below))
 
-    def _threads(self) -> tuple[int, bool]:
+    def _threads(self, options: Options) -> tuple[int, bool]:
         """Return the number of native workers, and whether the consumer helps."""
-        wanted = check_threads(self._options.num_threads, "num_threads") or self._source.num_threads
+        wanted = check_threads(options.num_threads, "num_threads") or self._source.num_threads
         if wanted is not None:
             return wanted, wanted != 1
         # One CPU is the consumer's own: with few of them a worker more would only take turns with it.
@@ -456,10 +461,25 @@ class Dataset:
         return [op.stage for op in self._ops if isinstance(op, Map)]
 
     def _shuffles(self) -> list[Shuffle]:
-        return [op for op in self._ops if isinstance(op, Shuffle)]
+        """Return its own shuffles, then those of its inputs."""
+        own = [op for op in self._ops if isinstance(op, Shuffle)]
+        return own + [shuffle for dataset in self._inputs() for shuffle in dataset._shuffles()]
+
+    def _inputs(self) -> tuple[Dataset, ...]:
+        return self._source.inputs if isinstance(self._source, Node) else ()
+
+    def _native_ops(self, seeds: Sequence[tuple[tuple[int, int], ShuffleCounter]]) -> list[tuple[Any, ...]]:
+        """Return what the native core takes, with these seeds and counters for the shuffles."""
+        given = iter(seeds)
+        made = [op.native(*next(given)) if isinstance(op, Shuffle) else op.native() for op in self._ops]
+        return [op for op in made if op is not None]
 
     def _names(self) -> tuple[int, int]:
-        return len(self._source.files), self._source.files.digest
+        count, digest = len(self._source.files), self._source.files.digest
+        for dataset in self._inputs():
+            more, other = dataset._names()
+            count, digest = count + more, (digest * 0x9E3779B97F4A7C15 + other) % 2**64
+        return count, digest
 
     def _describe(self) -> dict[str, Any]:
         """Return what decides the elements and their order, apart from file names and seeds, as plain values."""
@@ -470,7 +490,7 @@ class Dataset:
 class _Steps(Dataset):
     """A dataset that came out of another one's method."""
 
-    def __init__(self, source: FixedLengthSource | BlockSource, ops: tuple[Op, ...], options: Options) -> None:
+    def __init__(self, source: FixedLengthSource | BlockSource | Node, ops: tuple[Op, ...], options: Options) -> None:
         self._source = source
         self._ops = ops
         self._options = options

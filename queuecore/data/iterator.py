@@ -4,18 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import math
+import weakref
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from queuecore._core.pipeline import ShuffleCounter, Stream
-from queuecore._quarantine import check_on_error
+from queuecore._quarantine import Quarantine, check_on_error
 from queuecore.data import _state
+from queuecore.data._nodes import Node, Run, feeder_of, iterations
+from queuecore.data._ops import Shuffle
+from queuecore.data.options import Options
 
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Iterator"]
+__all__ = ["Iterator", "Seeded"]
+
+
+class Seeded(NamedTuple):
+    """What an iterator is told that works for another one.
+
+    Attributes
+    ----------
+    pairs : list of tuple of int
+        Of each shuffle of its dataset, the seeds.
+    bases : list of int
+        And the number of its first pass.
+    options : Options
+        Hold where the dataset has none of its own.
+    skips : Quarantine, optional
+        Gets what is left out.
+    """
+
+    pairs: list[tuple[int, int]]
+    bases: list[int]
+    options: Options
+    skips: Quarantine | None
 
 
 class Iterator(Stream):
@@ -57,30 +82,55 @@ class Iterator(Stream):
     >>> folder.cleanup()
     """
 
-    __slots__ = ("__weakref__", "_dataset", "_seeds")
+    __slots__ = ("__weakref__", "_bases", "_dataset", "_own", "_run", "_seeds")
 
     _dataset: Dataset
-    # The pairs of this stream: those of the dataset may change later, when a state brings others.
+    # The pairs of this stream, its own shuffles first and then those of its inputs: the dataset's may change later, when a state
+    # brings others.
     _seeds: list[tuple[int, int]]
+    _own: int
+    # Of each shuffle of the inputs, the number of its first pass.
+    _bases: list[int]
+    _run: Run | None
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, seeded: Seeded | None = None) -> None:
         self._dataset = dataset
-        self._seeds = [shuffle.seeds.pair for shuffle in dataset._shuffles()]
+        shuffles = dataset._shuffles()
+        own = self._own = sum(isinstance(op, Shuffle) for op in dataset._ops)
         source, options = dataset._source, dataset._options
-        workers, helps = dataset._threads()
+        if seeded is None:
+            self._seeds = [shuffle.seeds.pair for shuffle in shuffles]
+            counters = [shuffle.seeds.counter for shuffle in shuffles[:own]]
+            self._bases = _reserved(dataset, own)
+            skips = check_on_error(options.on_error or "raise", options.max_skips, options.quarantine)
+        else:
+            self._seeds = seeded.pairs
+            counters = [_counter(base) for base in seeded.bases[:own]]
+            self._bases = seeded.bases[own:]
+            options = options.merged(seeded.options)
+            skips = seeded.skips
+        workers, helps = dataset._threads(options)
+        self._run = None
+        if isinstance(source, Node):
+            self._run = Run(source, options, skips)
+            self._run.seed(self._seeds[own:], self._bases)
+            weakref.finalize(self, self._run.stop).atexit = False
+        seeds = list(zip(self._seeds, counters, strict=False))
         super().__init__(
             source.files,
             **source.limited(options.max_record_bytes).native(dataset._stages()),
-            ops=[op for op in (step.native() for step in dataset._ops) if op is not None],
+            ops=dataset._native_ops(seeds),
             num_threads=workers,
             help=helps,
             prefetch=dataset._prefetch_elements(),
-            max_leases=4 if options.max_leases is None else options.max_leases,
-            on_hold_raise=options.on_hold == "raise",
+            max_leases=_INNER_LEASES if seeded else 4 if options.max_leases is None else options.max_leases,
+            on_hold_raise=options.on_hold == "raise" and not seeded,
             retries=options.retries or 0,
-            stall_warn=_native_seconds(options.stall_warn, 60.0),
-            stall_timeout=_native_seconds(options.stall_timeout, math.inf),
-            skips=check_on_error(options.on_error or "raise", options.max_skips, options.quarantine),
+            stall_warn=-1 if seeded else _native_seconds(options.stall_warn, 60.0),
+            stall_timeout=-1 if seeded else _native_seconds(options.stall_timeout, math.inf),
+            skips=skips,
+            feeder=None if self._run is None else feeder_of(source, self._run),
+            inner=seeded is not None,
         )
 
     @property
@@ -102,6 +152,8 @@ class Iterator(Stream):
         Arrays that were handed out stay valid. `state_dict` and `stats` go on working; ``next()`` raises
         `FailedPreconditionError`. Waits without the GIL.
         """
+        if self._run is not None:
+            self._run.stop()
         super().close(timeout)
 
     def stats(self) -> dict[str, int]:
@@ -143,7 +195,10 @@ class Iterator(Stream):
         made already but not delivered yet don't count. Seeds that were drawn because none was given are in it.
         """
         dataset = self._dataset
-        return _state.pack(dataset._describe(), dataset._names(), self._seeds, super().position())
+        place = super().position()
+        place["iterations"] += self._bases
+        place["begun"] += [0] * len(self._bases)
+        return _state.pack(dataset._describe(), dataset._names(), self._seeds, place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to a place that `state_dict` returned: the next element is the one that would have come next there.
@@ -176,6 +231,7 @@ class Iterator(Stream):
                 next(self)
         dataset = self._dataset
         shuffles = dataset._shuffles()
+        mine = self._own
         own = [(pair, shuffle.seeds.seeded) for pair, shuffle in zip(self._seeds, shuffles, strict=True)]
         at = _state.unpack(state, dataset._describe(), dataset._names(), own)
         # Other seeds get a counter of their own: iterators that run on with the old ones must not move it.
@@ -183,22 +239,30 @@ class Iterator(Stream):
             shuffle.seeds.counter if shuffle.seeds.pair == pair else ShuffleCounter()
             for shuffle, pair in zip(shuffles, at.seeds, strict=True)
         ]
+        if self._run is not None:
+            self._run.stop()
+        native = [counter if shuffle.reshuffle else None for shuffle, counter in zip(shuffles, counters, strict=True)]
         super().restore(
             at.elements,
-            at.iterations,
+            at.iterations[:mine],
             at.files_known,
             at.files_digest,
-            at.seeds,
-            [counter if shuffle.reshuffle else None for shuffle, counter in zip(shuffles, counters, strict=True)],
-            at.begun,
+            at.seeds[:mine],
+            native[:mine],
+            at.begun[:mine],
             at.start,
             at.missing,
         )
         self._seeds = at.seeds
+        self._bases = at.iterations[mine:]
+        if self._run is not None:
+            self._run.seed(at.seeds[mine:], self._bases)
+        needs = iterations(dataset)
         for index, (shuffle, counter) in enumerate(zip(shuffles, counters, strict=True)):
             shuffle.seeds.pair = at.seeds[index]
             shuffle.seeds.counter = counter
-            counter.next_iteration = at.iterations[index] + at.begun[index]
+            # Those of inputs are counted as if they had run to their end.
+            counter.next_iteration = at.iterations[index] + (at.begun[index] if index < mine else needs[index])
 
     def __enter__(self) -> Self:
         """Return this iterator."""
@@ -213,6 +277,25 @@ class Iterator(Stream):
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: threads and open files can't be."""
         raise TypeError("an iterator can't be pickled or copied: pickle its dataset and its state_dict() instead")
+
+
+# Of chunks that another stream makes batches of; more would not be used at once.
+_INNER_LEASES = 16
+
+
+def _counter(base: int) -> ShuffleCounter:
+    counter = ShuffleCounter()
+    counter.next_iteration = base
+    return counter
+
+
+def _reserved(dataset: Dataset, own: int) -> list[int]:
+    """Return, for each shuffle of the inputs, the number of its first pass; all that one run needs are taken."""
+    bases = []
+    for shuffle, needs in zip(dataset._shuffles()[own:], iterations(dataset)[own:], strict=True):
+        bases.append(shuffle.seeds.counter.next_iteration)
+        shuffle.seeds.counter.next_iteration += needs
+    return bases
 
 
 def _native_seconds(value: float | None, default: float) -> float:

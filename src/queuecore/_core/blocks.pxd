@@ -5,6 +5,7 @@
 #           read by any number of threads at once; those of a compressed file one after the other.
 #   index   blocks_index finds the records, piece after piece, one thread at a time, outside the turn. What the end of a piece cuts off is
 #           moved in front of the next one. Then the block is published: its records have numbers.
+#           Rows of columns (FRAME_ROWS) are not read: who has them hands them in (blocks_hand), one chunk after the other, as a block each.
 #   use     The order takes records by number (blocks_at, blocks_give). When all of a block's records are made or left out (blocks_done),
 #           its memory is used again.
 #   I1  At most `most` blocks are ahead of the order: being read, waiting, or published and not given yet. What was given is bounded by the
@@ -12,6 +13,7 @@
 #   I2  A published block doesn't change.
 #   I3  Blocks are indexed in the order of their sequence numbers, and published in that order: records have the numbers that one thread
 #       would give them.
+#   I4  What a handed block's columns lie in stays until its number is among the `freed`.
 # blocks_read, blocks_index: no turn, system calls and long loops. All others: who holds the turn; short, no system call.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.csv cimport CsvCursor, CsvPlan
@@ -21,6 +23,7 @@ from queuecore._core.streams cimport Stream
 
 cdef enum:
     FRAME_CSV = 5            # besides those of readers.pxd
+    FRAME_ROWS = 6
     BLOCK_BYTES = 256 << 10  # of a piece
     HEADROOM = 64 << 10      # in front of a piece, for the record that the one before it cut off
     CSV_STRIDE = 32          # rows between two places that are known
@@ -30,6 +33,18 @@ cdef enum:
     BLOCKS_WAIT = 1
     BLOCKS_END = 2           # of the pass
     BLOCKS_FAULT = 3         # as well
+
+cdef enum:
+    HANDED = 0
+    HANDED_FULL = 1          # later
+    HANDED_STALE = 2         # nobody wants it any more
+    HANDED_NO_MEMORY = 3
+
+# A column of rows that were handed in. How a row lies in it, an Output of rows.pxd says.
+cdef struct Column:
+    const unsigned char* data
+    const int64_t* ends      # of rows of varying length: one more than there are rows, in bytes; else NULL
+    const int64_t* dims      # noted for each row
 
 # Where a block begins: enough to begin reading there.
 cdef struct Place:
@@ -63,8 +78,10 @@ cdef struct RecordBlock:
     int64_t pass_
     int64_t count            # records
     int64_t given            # of them, to the order
-    int64_t skip             # of the index: entries before the first record
-    void* index              # lines: uint32_t ends, as of lines.pxd. TFRecords: int64_t starts. CSV: a CsvCursor for every CSV_STRIDE rows
+    int64_t skip             # of the index: entries before the first record; of columns: rows
+    const int64_t* rows      # of columns: which of their rows the records are; NULL: all from `skip` on
+    int64_t owner            # of columns: number of what they lie in
+    void* index              # rows: a Column for each. Lines: uint32_t ends, as of lines.pxd. TFRecords: int64_t starts. CSV: a CsvCursor for every CSV_STRIDE rows
     int64_t index_bytes
     const char* name         # of its file
     int64_t left             # records that are neither made nor left out; the carry counts as one
@@ -111,6 +128,8 @@ cdef struct Blocks:
     Fault fault              # code 0: none. The source ends with it, after what is published
     Skipped* skipped         # in order
     int64_t skipped_count, skipped_room
+    int64_t* freed           # FRAME_ROWS: numbers of owners that are no longer used
+    int64_t freed_count, freed_room
     # of who indexes
     RecordBlock* carry       # the last piece of the file: its bytes from `used` on belong to the next record
     RecordBlock* spent       # the one before, whose bytes were moved
@@ -140,5 +159,10 @@ cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int* stat
 cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t ordinal) noexcept nogil
 # n records of it are made, or left out.
 cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
+# FRAME_ROWS. The next n rows of a pass, of `count` columns. nbytes: all of them, about.
+cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
+                     int64_t nbytes, int64_t owner) noexcept nogil
+# That was all of the pass. fault: or not all of it (NULL: it was).
+cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil
 # The order begins this pass: what is left of earlier ones is dropped.
 cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil

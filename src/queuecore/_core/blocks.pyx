@@ -50,6 +50,7 @@ cdef void blocks_clear(Blocks* s) noexcept nogil:
         _memory_free(b)
         free(b)
     free(s.skipped)
+    free(s.freed)
 
 
 # Claiming
@@ -78,6 +79,16 @@ cdef RecordBlock* _block_take(Blocks* s) noexcept nogil:
 
 
 cdef void _block_give(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef int64_t* grown
+    if s.framing == FRAME_ROWS:
+        if b.owner >= 0 and s.freed_count == s.freed_room:
+            grown = <int64_t*>realloc(s.freed, (2 * s.freed_room + 16) * sizeof(int64_t))
+            if grown != NULL:
+                s.freed = grown
+                s.freed_room = 2 * s.freed_room + 16
+        if b.owner >= 0 and s.freed_count < s.freed_room:  # else it stays until the end
+            s.freed[s.freed_count] = b.owner
+            s.freed_count += 1
     b.next = s.free
     s.free = b
 
@@ -105,7 +116,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
     cdef FileEntry* e
     cdef RecordBlock* b
     cdef int64_t known
-    if s.ahead >= s.most or s.scanned or s.streaming or (s.encoding and nowait):
+    if s.ahead >= s.most or s.scanned or s.streaming or (s.encoding and nowait) or s.framing == FRAME_ROWS:
         return NULL
     known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
     # A file of no bytes has no records, unless it is one itself.
@@ -517,6 +528,28 @@ cdef void _begin_pass(Blocks* s, int64_t pass_) noexcept nogil:
     s.scanned = False
 
 
+cdef void _add(Blocks* s, RecordBlock* b) noexcept nogil:
+    # Its records get their numbers.
+    b.place.base = s.base
+    s.base += b.count
+    s.records += b.count
+    s.available += b.count
+    s.nbytes += b.used
+    if s.last == NULL:
+        s.first = b
+    else:
+        s.last.next = b
+    s.last = b
+
+
+cdef void _end_pass(Blocks* s, int64_t pass_) noexcept nogil:
+    s.total = s.base
+    s.ended_passes = pass_ + 1
+    # A pass of nothing would be followed by another one of nothing.
+    if (s.passes < 0 or pass_ + 1 < s.passes) and s.base > 0 and s.fault.code == 0:
+        _begin_pass(s, pass_ + 1)
+
+
 cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef RecordBlock* spent = s.spent
     cdef bint carried = s.carry == b
@@ -531,16 +564,7 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
             _block_give(s, b)
         return
     if b.count > 0:
-        b.place.base = s.base
-        s.base += b.count
-        s.records += b.count
-        s.available += b.count
-        s.nbytes += b.used
-        if s.last == NULL:
-            s.first = b
-        else:
-            s.last.next = b
-        s.last = b
+        _add(s, b)
     else:
         s.ahead -= 1
     if b.fault.code != 0:
@@ -553,13 +577,49 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
             s.fault = b.fault
             s.scanned = True
     if b.kind == BLOCK_END:
-        s.total = s.base
-        s.ended_passes = b.pass_ + 1
-        # A pass of nothing would be followed by another one of nothing.
-        if (s.passes < 0 or b.pass_ + 1 < s.passes) and s.base > 0 and s.fault.code == 0:
-            _begin_pass(s, b.pass_ + 1)
+        _end_pass(s, b.pass_)
     if b.left == 0:
         _block_give(s, b)
+
+
+# Handing in
+
+cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
+                     int64_t nbytes, int64_t owner) noexcept nogil:
+    cdef RecordBlock* b
+    if pass_ != s.pass_ or s.scanned:
+        return HANDED_STALE
+    if s.ahead >= s.most:
+        return HANDED_FULL
+    b = _block_take(s)
+    if b == NULL:
+        return HANDED_NO_MEMORY
+    b.owner = -1
+    if not _room_for(b, count, sizeof(Column)):
+        s.ahead -= 1
+        _block_give(s, b)
+        return HANDED_NO_MEMORY
+    memset(&b.place, 0, sizeof(Place))
+    b.place.line = 1
+    b.place.number = s.base
+    memcpy(b.index, columns, count * sizeof(Column))
+    b.skip = first
+    b.rows = rows
+    b.owner = owner
+    b.count = b.left = n
+    b.used = nbytes
+    _add(s, b)
+    return HANDED
+
+
+cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil:
+    if pass_ != s.pass_ or s.scanned:
+        return
+    s.scanned = True
+    if fault != NULL:
+        s.fault = fault[0]
+    else:
+        _end_pass(s, pass_)
 
 
 # Use

@@ -21,6 +21,7 @@ cdef enum:
     CODE_CHECKSUM = 45
     CODE_CSV = 50
     CODE_STEP = 60            # what and where in it says the step
+    CODE_HANDED = 61          # the exception that was handed in
     CODE_AGAIN = 220         # of no class: not yet, and nothing is wrong
 
 cdef enum:

@@ -7,7 +7,7 @@
 #   I3  A unit that the consumer could not finish without the disk goes back to the workers, whole parts done staying done.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from queuecore._core.platform cimport Atomic, Batch, Fault, Leaf, Runner, Slab, Turn, Window, iovec
+from queuecore._core.platform cimport Atomic, Batch, EventCount, Fault, Leaf, Runner, Slab, Turn, Window, iovec
 from queuecore._core.blocks cimport Blocks, Place, RecordBlock
 from queuecore._core.decode cimport Layout
 from queuecore._core.order cimport Missing, OpSpec, Order, RunList, Start
@@ -80,6 +80,7 @@ cdef extern from *:
       alignas(kLine) Atomic<uint64_t> planned;  // batches opened; only a hint to the consumer
       Atomic<int32_t> returned;                 // units given back by the consumer; a hint
       alignas(kLine) Atomic<int64_t> helped;
+      alignas(kLine) EventCount room;           // who hands in rows waits for it
     };
     }  // namespace queuecore
     """
@@ -89,6 +90,7 @@ cdef extern from *:
         Atomic[uint64_t] planned
         Atomic[int32_t] returned
         Atomic[int64_t] helped
+        EventCount room
 
 cdef struct Pipe:
     PipeAtomics* shared

@@ -1,6 +1,7 @@
 """Plan to batches: the pipeline's native run, and the iterator over it."""
 import os
 import warnings
+from collections import deque
 
 cimport cython
 cimport numpy as cnp
@@ -12,17 +13,18 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, HEADROOM, Blocks, Place, RecordBlock, Skipped, blocks_claim, blocks_clear, blocks_done, blocks_index, blocks_init,
-    blocks_next_to_index, blocks_publish, blocks_read, blocks_retire)
+    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, HEADROOM, Blocks, Column, Place, RecordBlock,
+    Skipped, blocks_claim, blocks_clear, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init, blocks_next_to_index,
+    blocks_publish, blocks_read, blocks_retire)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
-    CODE_CHECKSUM, CODE_CSV, CODE_EXHAUSTED, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD,
+    CODE_CHECKSUM, CODE_CSV, CODE_EXHAUSTED, CODE_HANDED, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD,
     fault_error)
 from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
-    OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op,
+    OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Op,
     Missing, OpSpec, Order, Run, RunList, Start, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
     order_plan_load, order_pull, order_release, order_room)
 from queuecore._core.parking cimport (
@@ -56,9 +58,12 @@ check_layout(layout_hash())
 
 _CHAR = np.dtype("S1")
 _INT64 = np.dtype(np.int64)
+_UINT8 = np.dtype(np.uint8)
 
 
 def _copy(part):
+    if isinstance(part, list):  # of objects
+        return part
     return part._copy() if isinstance(part, _ragged.Ragged) else part.copy()
 
 
@@ -101,6 +106,7 @@ cdef enum:
     DISCOVER_AHEAD = 6           # files that are opened before they are needed
     IDLE_FILES = 128             # kept open for a shuffle that jumps between files
     HELPERS = 4                  # units kept for consumers that help
+    OBJECT_BITS = 20             # of a token: which object of a block
     SLICE_NS = 50000000          # a Python thread looks for signals this often
     SPIN_NS = 80000              # a few times what a futex wake across cores takes
     MAX_DIMS = 32
@@ -246,7 +252,7 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
             done += rows_of_block(&p.maker, &u.scratch, run.block, i, run.n - done, slot, row + done, vars, &fault)
             if done == run.n:
                 break
-            fault.file = run.block.place.file
+            fault.file = -1 if p.maker.framing == FRAME_ROWS else run.block.place.file
             status = READ_FAULT
         elif p.store != NULL:  # row `id` of the store is a record
             status = READ_OK
@@ -529,8 +535,9 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
             if block != NULL:
                 memcpy(b.mark_place, &block.place, sizeof(Place))
                 u.nbytes += (list_.rows - before) * (block.used // block.count)
-        # Elements that are records share a chunk, which closes when it is full.
-        if b.rows == p.config.batch_rows if not p.config.batched or p.order.top.rows == 1 else list_.closed and b.rows > 0:
+        # Elements that are records share a chunk, which closes when it is full, or when nobody knows when more will come.
+        if (b.rows == p.config.batch_rows or (status == PULL_WAIT and p.maker.framing == FRAME_ROWS and b.rows > 0 and not p.config.batched)
+                if not p.config.batched or p.order.top.rows == 1 else list_.closed and b.rows > 0):
             b.subs = list_.subs
             used += list_.count
             s = NULL
@@ -552,7 +559,8 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
     # Whether so many records are there that a unit makes a whole batch.
     cdef Blocks* s = p.blocks
     cdef int64_t rows = p.config.batch_rows, most
-    if s.records == 0 or s.scanned or s.ahead >= s.most:
+    # Of what is handed in, nobody knows when more of it comes.
+    if s.records == 0 or s.scanned or s.ahead >= s.most or s.framing == FRAME_ROWS:
         return True
     if p.open != NULL:
         rows -= p.open.rows
@@ -699,6 +707,8 @@ cdef void _give_turn(Pipe* p) noexcept nogil:
         _complete(p, window_batch(p.window, k), k)
         turn_take(p.turn)
     turn_give(p.turn)
+    if p.maker.framing == FRAME_ROWS:
+        event_notify_all(&p.shared.room)
 
 
 cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
@@ -1065,7 +1075,8 @@ cdef class _Keeper:
     # Workers use what Python objects own (steps, formats), and may outlive the iterator, which does not wait for them when it goes.
     # So it leaves its keeper behind, and later ones look which of those are still needed.
     cdef Atomic[int32_t]* pipes
-    cdef tuple kept
+    cdef list kept
+    cdef Output* columns
 
     def __cinit__(self):
         self.pipes = <Atomic[int32_t]*>alloc_lines(sizeof(int32_t))
@@ -1074,6 +1085,36 @@ cdef class _Keeper:
 
     def __dealloc__(self):
         free(self.pipes)
+        free(self.columns)
+
+
+cdef int _describe_output(Output* outputs, int32_t at, int32_t cell, str kind, dtype, shape, int32_t* vars) except -1:
+    # How a component lies in batches, or in columns: in one output, or two. Returns the number behind.
+    cdef Output* out = &outputs[at]
+    out.cell = cell
+    if kind == "object":
+        out.row_bytes = sizeof(int64_t)
+        return at + 1
+    if kind == "fixed":
+        out.row_bytes = dtype.itemsize
+        for side in shape:
+            out.row_bytes *= side
+        return at + 1
+    out.var = vars[0]
+    vars[0] += 1
+    out.item = dtype.itemsize if dtype.itemsize and kind != "strings" else 1
+    if kind == "dense":
+        out.ndim = len(shape)
+    elif kind == "strings":
+        out.take = TAKE_STRINGS
+        out = &outputs[at + 1]
+        out.cell = cell
+        out.take = TAKE_LENGTHS
+        out.item = sizeof(int64_t)
+        out.var = vars[0]
+        vars[0] += 1
+        return at + 2
+    return at + 1
 
 
 cdef int _sweep() except -1:
@@ -1090,6 +1131,189 @@ cdef int _by_missing(const void* a, const void* b) noexcept nogil:
     if x.pass_ != y.pass_:
         return -1 if x.pass_ < y.pass_ else 1
     return -1 if x.ordinal < y.ordinal else (1 if x.ordinal > y.ordinal else 0)
+
+
+@cython.final
+cdef class Feed:
+    """Where one Python thread hands in the rows of one run of a stream.
+
+    What it hands in lies in arrays and other objects that stay until the run has made its batches of them. It doesn't keep the stream
+    alive: where that goes, every call here says that nothing is wanted any more.
+    """
+    cdef Pipe* pipe
+    cdef dict owners          # by number: what a block's columns lie in
+    cdef object dying         # numbers and batches: not before these are delivered may the objects go
+    cdef int64_t number
+    cdef list errors
+
+    def __dealloc__(self):
+        if self.pipe != NULL and self.pipe.generation == fork_generation():
+            _drop(self.pipe)
+
+    cdef bint _await(self, uint32_t epoch) noexcept nogil:
+        # A slice of time, or until something changes. False: the run is over.
+        if stop_requested(&self.pipe.runner.stop):
+            event_cancel(&self.pipe.shared.room, epoch)
+            return False
+        event_wait(&self.pipe.shared.room, epoch, monotonic_ns() + SLICE_NS)
+        return not stop_requested(&self.pipe.runner.stop)
+
+    def next_pass(self, int64_t after):
+        """Wait until a pass behind `after` is wanted. Returns its number and that of the first row, or `None`: no more will be."""
+        cdef Pipe* p = self.pipe
+        cdef Blocks* s = p.blocks
+        cdef int64_t pass_ = -1, base = 0
+        cdef uint32_t epoch
+        cdef bint going = True
+        with nogil:
+            while going:
+                epoch = event_prepare(&p.shared.room)
+                turn_take(p.turn)
+                if s.pass_ > after and not s.scanned:
+                    pass_ = s.pass_
+                    base = s.base
+                turn_give(p.turn)
+                if pass_ >= 0:
+                    event_cancel(&p.shared.room, epoch)
+                    break
+                going = self._await(epoch)
+        if not going:
+            wait_out_exit()
+            return None
+        return pass_, base
+
+    def hand(self, int64_t pass_, list columns, int64_t n, *, owner, int64_t first=0, rows=None):
+        """Hand in the next `n` rows, and wait while too many are ahead. False: no more of this pass is wanted.
+
+        Parameters
+        ----------
+        columns : list
+            For each, an array of all rows; or, of varying rows, a tuple of their bytes, where each ends, and None or their dimensions.
+            Contiguous, and not changed any more.
+        owner : object
+            Kept as long as the rows are used, besides the columns.
+        first : int
+            Where the rows begin.
+        rows : array of int64, optional
+            Which rows they are, instead.
+        """
+        cdef Pipe* p = self.pipe
+        cdef int32_t count = <int32_t>len(columns), i
+        cdef Column* native
+        cdef int64_t nbytes = 0, number = self.number
+        cdef const int64_t* chosen = NULL
+        cdef uint32_t epoch
+        cdef int status = HANDED_FULL
+        cdef cnp.ndarray array
+        if n == 0:
+            return not stop_requested(&p.runner.stop)
+        if count != p.maker.column_count:
+            raise ValueError("not as many columns as were announced")
+        native = <Column*>calloc(count + 1, sizeof(Column))
+        if native == NULL:
+            raise MemoryError
+        try:
+            for i in range(count):
+                if isinstance(columns[i], tuple):
+                    array = columns[i][0]
+                    nbytes += cnp.PyArray_NBYTES(array)
+                    native[i].data = <unsigned char*>cnp.PyArray_DATA(array)
+                    array = columns[i][1]
+                    native[i].ends = <int64_t*>cnp.PyArray_DATA(array)
+                    if columns[i][2] is not None:
+                        array = columns[i][2]
+                        native[i].dims = <int64_t*>cnp.PyArray_DATA(array)
+                else:
+                    array = columns[i]
+                    nbytes += cnp.PyArray_NBYTES(array)
+                    native[i].data = <unsigned char*>cnp.PyArray_DATA(array)
+            if rows is not None:
+                array = rows
+                chosen = <int64_t*>cnp.PyArray_DATA(array)
+            self.number += 1
+            self.owners[number] = columns, owner, rows
+            with nogil:
+                while status == HANDED_FULL:
+                    epoch = event_prepare(&p.shared.room)
+                    turn_take(p.turn)
+                    status = blocks_hand(p.blocks, pass_, native, count, first, chosen, n, nbytes // n * n, number)
+                    turn_give(p.turn)
+                    if status != HANDED_FULL:
+                        event_cancel(&p.shared.room, epoch)
+                    elif not self._await(epoch):
+                        break
+                if status == HANDED:
+                    event_notify_all(&p.runner.work)
+                    if p.config.help:
+                        event_notify_all(&p.window.arrived)
+        finally:
+            free(native)
+        if status != HANDED:
+            del self.owners[number]
+            if status == HANDED_NO_MEMORY:
+                raise MemoryError
+            if status == HANDED_FULL:
+                wait_out_exit()
+            return False
+        self._sweep()
+        return True
+
+    def hand_objects(self, int64_t pass_, list objects):
+        """Hand in Python objects as the next elements, of a stream whose only component is of the kind "object"."""
+        tokens = np.arange(len(objects), dtype=np.int64) + (self.number << OBJECT_BITS)
+        return self.hand(pass_, [tokens], len(objects), owner=objects)
+
+    cdef list _objects(self, const int64_t* tokens, int64_t n):
+        cdef int64_t i
+        cdef list made = []
+        for i in range(n):
+            made.append((<tuple>self.owners[tokens[i] >> OBJECT_BITS])[1][tokens[i] & ((1 << OBJECT_BITS) - 1)])
+        return made
+
+    cdef int _sweep(self) except -1:
+        # Lets go of what is no longer used. Objects that batches name stay until these are delivered.
+        cdef Pipe* p = self.pipe
+        cdef Blocks* s = p.blocks
+        cdef int64_t number
+        cdef uint64_t planned
+        while True:
+            turn_take(p.turn)
+            planned = p.next_batch
+            number = -1
+            if s.freed_count > 0:
+                s.freed_count -= 1
+                number = s.freed[s.freed_count]
+            turn_give(p.turn)
+            if number < 0:
+                break
+            self.dying.append((number, planned))
+        # acquire: what was read of a batch was read before it was taken
+        while self.dying and self.dying[0][1] <= p.window.consumed.load(kAcquire):
+            self.owners.pop(self.dying.popleft()[0], None)
+        return 0
+
+    def end(self, int64_t pass_, error=None):
+        """Say that this was all of the pass; or, with an exception, that this comes instead of the rest."""
+        cdef Pipe* p = self.pipe
+        cdef Fault f
+        memset(&f, 0, sizeof(Fault))
+        f.file = f.offset = f.record = -1
+        f.code = CODE_HANDED
+        f.a = len(self.errors)
+        if error is not None:
+            self.errors.append(error)
+        with nogil:
+            turn_take(p.turn)
+            blocks_hand_end(p.blocks, pass_, &f if error is not None else NULL)
+            turn_give(p.turn)
+            event_notify_all(&p.runner.work)
+            if p.config.help:
+                event_notify_all(&p.window.arrived)
+
+    @property
+    def stopped(self):
+        """Whether nothing more is wanted at all."""
+        return stop_requested(&self.pipe.runner.stop)
 
 
 @cython.no_gc_clear  # __dealloc__ needs its keeper
@@ -1143,6 +1367,10 @@ cdef class Stream:
     cdef Place mark_place
     cdef Start chunk_mark
     cdef Place chunk_place
+    cdef object feeder        # gets the Feed of a run, and sees to it that rows come
+    cdef Feed feed
+    cdef Output* columns      # of what is handed in
+    cdef bint raw             # batches are given as columns
     cdef Missing* missing
     cdef int64_t missing_count
     cdef int64_t* dims_store  # per leaf: number of dimensions and the dimensions of a row
@@ -1155,7 +1383,7 @@ cdef class Stream:
     def __init__(self, FileList files not None, *, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                  int64_t hop_bytes, bint drop_tail, list leaves, template, list ops, int num_threads, bint help, int64_t prefetch,
                  int64_t max_leases=4, bint on_hold_raise=False, dict blocks=None, Step step=None, CsvFormat csv=None, list components=None,
-                 assemble=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1):
+                 assemble=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1, feeder=None, bint inner=False):
         """Describe a stream.
 
         Parameters
@@ -1169,6 +1397,10 @@ cdef class Stream:
             Of what is made: what it is ("fixed", "string", "strings", "ragged", "dense"), its dtype, its shape, or how many dimensions.
         assemble : callable, optional
             From a list of components, batched, to an element.
+        feeder : callable, optional
+            Where rows are handed in (framing "rows"): gets a `Feed` for each run, and returns at once.
+        inner : bool
+            Whether it works for another stream: then it never says that batches are held.
         """
         cdef int32_t i, j, n = len(leaves)
         cdef Pipe* plan = &self.plan
@@ -1269,6 +1501,8 @@ cdef class Stream:
         c.skip_bad = skips is not None
         self.skips = skips
         self.assemble = assemble
+        self.feeder = feeder
+        self.warned = inner
         self._describe_maker(blocks, step, csv, components)
         if blocks is not None:
             if self.shuffles:
@@ -1330,11 +1564,10 @@ cdef class Stream:
 
     cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components) except -1:
         cdef Pipe* plan = &self.plan
-        cdef Output* out
-        cdef int32_t i
+        cdef int32_t i, vars = 0
         _sweep()
         self.keeper = _Keeper()
-        self.keeper.kept = step, csv
+        self.keeper.kept = [step, csv]
         plan.pipes = self.keeper.pipes
         plan.config.blocks = blocks is not None
         self.mark.pass_good = -1
@@ -1350,28 +1583,7 @@ cdef class Stream:
         plan.maker.made = len(components)
         for i, (kind, dtype, shape) in enumerate(components):
             self.components.append((kind, dtype, shape, plan.maker.count))
-            out = &plan.maker.outputs[plan.maker.count]
-            plan.maker.count += 1
-            out.cell = i
-            if kind == "fixed":
-                out.row_bytes = dtype.itemsize
-                for side in shape:
-                    out.row_bytes *= side
-                continue
-            out.var = plan.maker.vars
-            plan.maker.vars += 1
-            out.item = dtype.itemsize if dtype.itemsize and kind != "strings" else 1
-            if kind == "dense":
-                out.ndim = len(shape)
-            elif kind == "strings":
-                out.take = TAKE_STRINGS
-                out = &plan.maker.outputs[plan.maker.count]
-                plan.maker.count += 1
-                out.cell = i
-                out.take = TAKE_LENGTHS
-                out.item = sizeof(int64_t)
-                out.var = plan.maker.vars
-                plan.maker.vars += 1
+            plan.maker.count = _describe_output(plan.maker.outputs, plan.maker.count, i, kind, dtype, shape, &plan.maker.vars)
         if step is not None:
             plan.maker.run = step.run
             plan.maker.params = step.params
@@ -1380,7 +1592,7 @@ cdef class Stream:
         if blocks is not None:
             plan.blocks = &self.frame
             self.frame.framing = plan.maker.framing = {"lines": FRAME_LINES, "tfrecord": FRAME_TFRECORD, "csv": FRAME_CSV,
-                                                       "fixed": FRAME_FIXED, "whole": FRAME_WHOLE}[blocks["framing"]]
+                                                       "fixed": FRAME_FIXED, "whole": FRAME_WHOLE, "rows": FRAME_ROWS}[blocks["framing"]]
             self.frame.encoding = blocks["encoding"]
             self.frame.header = blocks.get("header", 0)
             self.frame.max_record_bytes = blocks["max_record_bytes"]
@@ -1392,6 +1604,16 @@ cdef class Stream:
                 blocks.get("fixed", (1, 0, 0, 1, False)))
             plan.maker.record_bytes = self.frame.record_bytes
             plan.maker.hop_bytes = self.frame.hop_bytes
+            if self.feeder is not None:
+                self.columns = <Output*>calloc(2 * len(blocks["columns"]) + 1, sizeof(Output))
+                if self.columns == NULL:
+                    raise MemoryError
+                plan.maker.columns = self.columns
+                plan.maker.given = len(blocks["columns"])
+                for i, (kind, dtype, shape) in enumerate(blocks["columns"]):
+                    plan.maker.column_count = _describe_output(self.columns, plan.maker.column_count, i, kind, dtype, shape, &vars)
+                    if kind == "ragged":  # steps want to know the shape of a row
+                        self.columns[plan.maker.column_count - 1].ndim = 1 + len(shape)
         return 0
 
     def __dealloc__(self):
@@ -1415,6 +1637,9 @@ cdef class Stream:
         free(self.cuts)
         free(self.ndims)
         free(self.dims_store)
+        # Workers that are still at it use these, as they use the steps.
+        if self.keeper is not None and self.keeper.columns == NULL:
+            self.keeper.columns = self.columns
 
     def __iter__(self):
         return self
@@ -1551,6 +1776,15 @@ cdef class Stream:
                 runner_stop(p.runner, &f)
             self._join(p, -1)
             self._stopped(p)
+        if self.feeder is not None:
+            self.feed = Feed.__new__(Feed)
+            self.feed.pipe = p
+            _hold(p)
+            self.feed.owners = {}
+            self.feed.dying = deque()
+            self.feed.errors = []
+            self.keeper.kept[2:] = [self.feed.owners]
+            self.feeder(self.feed)
         return 0
 
     cdef bint _join(self, Pipe* p, int64_t deadline) except *:
@@ -1577,6 +1811,9 @@ cdef class Stream:
         with nogil:
             runner_stop(p.runner, NULL)
         self._join(p, -1)
+        if self.feed is not None:
+            self.feed.owners.clear()
+            self.feed = None
         self.helped_before += p.shared.helped.load(kRelaxed)  # relaxed: a statistic
         self.pipe = NULL
         _drop(p)
@@ -1658,7 +1895,7 @@ cdef class Stream:
         cdef Skipped given_up
         cdef FileEntry* e
         cdef int64_t n, until
-        if self.skips is None:
+        if self.skips is None or self.files.names.count == 0:
             return 0
         if p.blocks != NULL:
             while True:
@@ -1695,12 +1932,19 @@ cdef class Stream:
         return 0
 
     cdef object _error(self, const Fault* f):
+        if f.code == CODE_HANDED:
+            return self.feed.errors[f.a]
         if f.code == CODE_STEP:
             return self._step_error(f)
         return fault_error(f, None if f.file < 0 else <bytes>name_of(self.files.names, f.file))
 
     cdef object _step_error(self, const Fault* f):
         cdef object error = self.step.explain(f.what, f.a, f.b)
+        if f.file < 0:
+            error.stage = "map"
+            error.record = f.record
+            error.args = (f"{error} (element {f.record})",)
+            return error
         error.path = os.fsdecode(<bytes>name_of(self.files.names, f.file))
         error.stage = "map"
         error.record = f.record
@@ -1780,7 +2024,12 @@ cdef class Stream:
         p.shared.leases.fetch_add(1, kRelaxed)
         # What the template needs, then the marks: from here on the batch is the consumer's.
         arrays = None
-        if self.levels and not copy and self.components is None:
+        if self.raw:
+            arrays = self._raw(b, slot, lease)
+            if copy:
+                arrays = [tuple([None if part is None else part.copy() for part in one]) if type(one) is tuple else one.copy() for one in arrays]
+            element = rows, arrays
+        elif self.levels and not copy and self.components is None:
             element = self._build(self.template, slot, dims, lead, lease)
         else:
             if self.components is not None:
@@ -1907,6 +2156,42 @@ cdef class Stream:
             shape[lead + i] = self.dims_store[leaf * MAX_DIMS + i]
         return qc_view(self.dtypes[leaf], lead + n, shape, slot + self.pipe.leaves[leaf].slot_offset, lease)
 
+    def next_columns(self):
+        """Return the rows of the next batch as they lie: how many, and a list as `Feed.hand` takes it. For all elements, or for none."""
+        self.raw = True
+        return self.__next__()
+
+    cdef list _raw(self, Batch* b, unsigned char* slot, _Lease lease):
+        cdef list columns = []
+        cdef const Output* out
+        cdef Growing* g
+        cdef cnp.npy_intp shape[2]
+        cdef int32_t i
+        cdef object dims
+        shape[0] = b.rows
+        if self.components is None:
+            for i in range(self.plan.layout.leaf_count):
+                shape[1] = self.pipe.leaves[i].row_bytes
+                columns.append(qc_view(_UINT8, 2, shape, slot + self.pipe.leaves[i].slot_offset, lease))
+            return columns
+        for i in range(self.pipe.maker.count):
+            out = &self.pipe.maker.outputs[i]
+            shape[0] = b.rows
+            if out.item == 0:
+                shape[1] = out.row_bytes
+                columns.append(qc_view(_UINT8, 2, shape, slot + out.slot_offset, lease))
+                continue
+            dims = None
+            if out.ndim > 0:
+                shape[1] = out.ndim
+                dims = qc_view(_INT64, 2, shape, slot + out.dims_offset, lease)
+            shape[0] = b.rows + 1
+            ends = qc_view(_INT64, 1, shape, slot + out.slot_offset, lease)
+            g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + out.var]
+            shape[0] = (<int64_t*>(slot + out.slot_offset))[b.rows]
+            columns.append((qc_view(_UINT8, 1, shape, g.data if g.data != NULL else slot, lease), ends, dims))
+        return columns
+
     cdef object _component(self, tuple one, Batch* b, unsigned char* slot, int64_t* dims, int lead, _Lease lease):
         # A component of a batch: an array, or a Ragged.
         cdef str kind = one[0]
@@ -1918,6 +2203,8 @@ cdef class Stream:
         cdef int64_t row
         cdef int i, n
         cdef object made
+        if kind == "object":
+            return self.feed._objects(<int64_t*>(slot + out.slot_offset), b.rows)
         if kind == "fixed":
             n = len(one[2])
             for i in range(lead):
@@ -2005,6 +2292,16 @@ cdef class Stream:
                 f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
                 "behind with the memory they may still write to", RuntimeWarning, 2)
 
+    def _stop(self):
+        # As close(), for another thread than the one that uses it: waits for nothing.
+        cdef Pipe* p = self.pipe
+        if p != NULL and self.generation == fork_generation():
+            _hold(p)
+            runner_stop(p.runner, NULL)
+            event_notify_all(&p.window.arrived)
+            event_notify_all(&p.shared.room)
+            _drop(p)
+
     @property
     def closed(self):
         """Whether the iterator can give no more elements: closed, ended by an error, past its end, or in a forked child."""
@@ -2047,7 +2344,9 @@ cdef class Stream:
         if self.plan.config.blocks:
                 start = [self.mark.pass_, self.mark.ordinal, self.mark.good, self.mark.pass_good, self.mark_place.file,
                      self.mark_place.offset, self.mark_place.number, self.mark_place.line, self.mark_place.base]
-        if self.delivered > 0 and self.mark_end > 0:
+        if self.files.names.count == 0:
+            pass
+        elif self.delivered > 0 and self.mark_end > 0:
             if self.mark_pass > 0:
                 known = self.table.known_files.load(kAcquire)
             elif self.plan.config.blocks:

@@ -38,6 +38,9 @@ cdef struct Maker:
     int32_t framing
     const CsvPlan* csv
     int64_t hop_bytes, record_bytes  # FRAME_FIXED
+    const Output* columns            # FRAME_ROWS: how rows lie that were handed in, as if they were outputs
+    int32_t column_count
+    int32_t given                    # components that they are
     StageFn run          # NULL: the record itself
     const void* params
     int32_t made         # components that it makes

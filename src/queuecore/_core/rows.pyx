@@ -3,14 +3,14 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
 from queuecore._core.atoms cimport check_layout
-from queuecore._core.blocks cimport CSV_STRIDE, FRAME_CSV, RecordBlock
+from queuecore._core.blocks cimport CSV_STRIDE, FRAME_CSV, FRAME_ROWS, Column, RecordBlock
 from queuecore._core.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
 from queuecore._core.errors cimport CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY
 from queuecore._core.growing cimport grow
 from queuecore._core.lines cimport lines_kernels, lines_most
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
-from queuecore._core.stages cimport Cell, arena_free, arena_reset
+from queuecore._core.stages cimport Cell, arena_free, arena_reset, arena_take
 from queuecore._core.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
 
 check_layout(layout_hash())
@@ -24,7 +24,7 @@ ctypedef unsigned char* bytes_out
 
 
 cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil:
-    cdef int64_t given = m.csv.count if m.csv != NULL else 2
+    cdef int64_t given = m.csv.count if m.csv != NULL else m.given if m.framing == FRAME_ROWS else 2
     s.cells = <Cell*>calloc(given + m.made + 1, sizeof(Cell))
     if m.csv != NULL:
         s.columns = <bytes_out>malloc(given * (sizeof(CsvPlace) + CSV_ROWS * COLUMN_BYTES))
@@ -284,6 +284,97 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     return done
 
 
+cdef bint _column_copy(const Output* from_, const Output* out, const Column* c, int64_t at, int64_t n, bytes_out slot, int64_t row,
+                       Growing* vars, Fault* fault) noexcept nogil:
+    # Rows of a column that follow each other, as they are.
+    cdef Growing* g
+    cdef int64_t* ends
+    cdef int64_t nbytes, shift, i
+    if from_.item == 0:
+        memcpy(slot + out.slot_offset + row * out.row_bytes, c.data + at * out.row_bytes, n * out.row_bytes)
+        return True
+    g = &vars[out.var]
+    nbytes = c.ends[at + n] - c.ends[at]
+    if nbytes > 0:
+        if not grow(g, nbytes):
+            return _no_memory(fault, nbytes)
+        memcpy(g.data + g.nbytes, c.data + c.ends[at], nbytes)
+    ends = <int64_t*>(slot + out.slot_offset) + row + 1
+    shift = g.nbytes - c.ends[at]
+    for i in range(n):
+        ends[i] = c.ends[at + i + 1] + shift
+    g.nbytes += nbytes
+    if out.ndim > 0:
+        memcpy(slot + out.dims_offset + row * out.ndim * sizeof(int64_t), c.dims + at * out.ndim, n * out.ndim * sizeof(int64_t))
+    return True
+
+
+cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t at, Fault* fault) noexcept nogil:
+    # Row `at` of the columns, as an element.
+    cdef const Output* o
+    cdef const Column* c
+    cdef Cell* cell
+    cdef int64_t n, i, end
+    cdef int64_t* offsets
+    cdef int32_t j, k
+    for j in range(m.column_count):
+        o = &m.columns[j]
+        c = &columns[j]
+        cell = &s.cells[o.cell]
+        if o.take == TAKE_LENGTHS:
+            n = (c.ends[at + 1] - c.ends[at]) // sizeof(int64_t)
+            offsets = <int64_t*>arena_take(&s.arena, (n + 1) * sizeof(int64_t))
+            if offsets == NULL:
+                return _no_memory(fault, (n + 1) * sizeof(int64_t))
+            offsets[0] = end = 0
+            for i in range(n):
+                end += (<const int64_t*>(c.data + c.ends[at]))[i]
+                offsets[i + 1] = end
+            cell.offsets = offsets
+            cell.ndim = 1
+            cell.dims[0] = n
+            continue
+        cell.offsets = NULL
+        cell.ndim = 0
+        if o.item == 0:
+            cell.data = <bytes_out>c.data + at * o.row_bytes
+            cell.nbytes = o.row_bytes
+            continue
+        cell.data = <bytes_out>c.data + c.ends[at]
+        cell.nbytes = c.ends[at + 1] - c.ends[at]
+        if o.ndim > 0:
+            cell.ndim = o.ndim
+            for k in range(o.ndim):
+                cell.dims[k] = c.dims[at * o.ndim + k]
+    return True
+
+
+cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, bytes_out slot, int64_t row, Growing* vars,
+                   Fault* fault) noexcept nogil:
+    cdef const Column* columns = <const Column*>b.index
+    cdef int64_t i, at
+    cdef int32_t j
+    if m.run == NULL and b.rows == NULL:
+        for j in range(m.column_count):
+            if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], b.skip + first, n, slot, row, vars, fault):
+                return 0
+        return n
+    for i in range(n):
+        at = b.rows[first + i] if b.rows != NULL else b.skip + first + i
+        if m.run == NULL:
+            for j in range(m.column_count):
+                if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], at, 1, slot, row + i, vars, fault):
+                    return i
+            continue
+        s.arena.element = b.place.base + first + i
+        arena_reset(&s.arena)
+        if not _row_cells(m, s, columns, at, fault) or not _run(m, s, s.cells, s.cells + m.given, slot, row + i, vars, fault):
+            fault.offset = -1
+            fault.record = b.place.base + first + i
+            return i
+    return n
+
+
 cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, unsigned char* slot, int64_t row,
                            Growing* vars, Fault* fault) noexcept nogil:
     s.arena.epoch = b.pass_
@@ -293,6 +384,8 @@ cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int
         return _tfrecords(m, s, b, first, n, slot, row, vars, fault)
     if m.framing == FRAME_CSV:
         return _csv(m, s, b, first, n, slot, row, vars, fault)
+    if m.framing == FRAME_ROWS:
+        return _rows(m, s, b, first, n, slot, row, vars, fault)
     if m.framing == FRAME_WHOLE:
         return _whole(m, s, b, slot, row, vars, fault)
     return _fixed(m, s, b, first, n, slot, row, vars, fault)

@@ -1,0 +1,345 @@
+"""Sources whose elements are handed in: what comes out of other datasets, of arrays, and of Python.
+
+A node makes *chunks*. Most are rows of columns, as they lie in the batches of a native stream or in the user's arrays;
+they are handed to the next stream without a copy. Where elements are whatever Python made of them, a chunk is a list of objects,
+of which the native core moves the numbers only.
+
+A node's chunks are made by one Python thread for each stream that is fed. It takes the GIL once a chunk, not once an
+element; all work on rows (reading, decoding, stages, batches) is done by the native streams before and behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import weakref
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from queuecore._core.pipeline import Feed, ShuffleCounter
+from queuecore._core.sources import FileList
+from queuecore._stages import Component, Stage, Structure
+from queuecore.data._ops import Batch, Count
+from queuecore.data._plan import Made, made_by
+from queuecore.data.options import Options
+from queuecore.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from queuecore._quarantine import Quarantine
+    from queuecore.data.dataset import Dataset
+    from queuecore.data.iterator import Iterator
+
+__all__ = ["Chunk", "Layout", "Node", "Objects", "Rows", "Run", "feeder_of"]
+
+# An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than rows), and None or their
+# dimensions.
+Column = np.ndarray[Any, Any] | tuple[Any, Any, Any]
+
+_CHUNK_BYTES = 512 << 10
+_CHUNK_ROWS = 16384
+_NO_FILES = FileList([])
+# What an endless dataset counts for where the passes of a shuffle are numbered.
+_MANY = 1 << 20
+
+
+class Rows(NamedTuple):
+    """Elements as rows of columns, which nobody changes any more.
+
+    Attributes
+    ----------
+    n : int
+        How many.
+    columns : list of Column
+        As `queuecore._core.pipeline.Feed.hand` takes them.
+    first : int
+        Of the columns' rows, the first one that counts.
+    rows : ndarray of int64, optional
+        Which rows count instead, contiguous.
+    """
+
+    n: int
+    columns: list[Column]
+    first: int = 0
+    rows: np.ndarray[Any, Any] | None = None
+
+    def hand(self, feed: Feed, pass_: int) -> bool:
+        """Hand it in; False: no more is wanted."""
+        return feed.hand(pass_, self.columns, self.n, owner=None, first=self.first, rows=self.rows)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Return some of the elements, which follow each other."""
+        if self.rows is None:
+            return Rows(stop - start, self.columns, self.first + start)
+        return Rows(stop - start, self.columns, 0, self.rows[start:stop])
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Rows:
+        """Return the elements of an array of their numbers."""
+        rows = self.first + index if self.rows is None else self.rows[index]
+        return Rows(len(index), self.columns, 0, np.ascontiguousarray(rows, np.int64))
+
+
+class Objects(NamedTuple):
+    """Elements as Python objects."""
+
+    elements: list[Any]
+
+    def hand(self, feed: Feed, pass_: int) -> bool:
+        """Hand it in; False: no more is wanted."""
+        return feed.hand_objects(pass_, self.elements)
+
+
+Chunk = Rows | Objects
+
+
+class Layout(NamedTuple):
+    """What elements consist of.
+
+    Attributes
+    ----------
+    components : tuple of Component, or None
+        `None`: elements are Python objects.
+    template : object
+        Their structure over the indices of the components.
+    structure : Structure, optional
+        How a user sees them, where there is more to it.
+    """
+
+    components: tuple[Component, ...] | None
+    template: Any = 0
+    structure: Structure | None = None
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Layout:
+        """Return that of a dataset's elements."""
+        if any(isinstance(op, Batch) for op in dataset._ops):
+            return cls(None)
+        made = dataset._source.made(dataset._stages())
+        return cls(made.given, made.template, made.structure)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A source of elements that are handed in. Abstract; immutable.
+
+    Attributes
+    ----------
+    inputs : tuple of Dataset
+        What it takes its elements from.
+    """
+
+    name: ClassVar[str]
+
+    inputs: tuple[Dataset, ...]
+
+    files: ClassVar[FileList] = _NO_FILES
+    num_threads: ClassVar[int | None] = None
+
+    def words(self) -> dict[str, Any]:
+        """Return what decides its elements, besides the inputs, as plain values."""
+        return {}
+
+    def count(self, needed: int | None) -> Count:
+        """Return the number of elements, or any number not below `needed` once that many are certain.
+
+        Raises
+        ------
+        Unknown
+            If only making them would tell.
+        """
+        raise NotImplementedError
+
+    def layout(self) -> Layout:
+        """Return what the elements consist of."""
+        raise NotImplementedError
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        """Make the elements of a pass, from number `start` on; what went wrong is raised in its place."""
+        raise NotImplementedError
+
+    def spec(self) -> Any:
+        """Return the specification of an element that is a Python object; `None`: nobody knows."""
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what decides the elements, as plain values."""
+        inputs = [dataset._describe() for dataset in self.inputs]
+        return {"source": self.name, **self.words(), **({"inputs": inputs} if inputs else {})}
+
+    def made(self, stages: list[Stage]) -> Made:
+        """Return what stages make of an element."""
+        layout = self.layout()
+        if layout.components is None:
+            return Made(None, [("object", np.dtype(np.int64), ())], 0, None, lambda dims: self.spec(), (), None)
+        return made_by(layout.components, layout.template, stages, layout.structure)
+
+    def limited(self, max_record_bytes: int | None) -> Node:
+        """Return this source: it reads no records itself."""
+        del max_record_bytes
+        return self
+
+    def native(self, stages: list[Stage]) -> dict[str, Any]:
+        """Return what the native stream takes."""
+        made = self.made(stages)
+        columns = made.components if not stages else self.made([]).components
+        row_bytes = sum(row_bytes_of(one) for one in columns)
+        return {
+            "record_bytes": 1,
+            "header_bytes": 0,
+            "footer_bytes": 0,
+            "hop_bytes": 1,
+            "drop_tail": False,
+            "leaves": [],
+            "template": made.template,
+            "blocks": {
+                "framing": "rows",
+                "encoding": 0,
+                "max_record_bytes": 1,
+                "guess": max(row_bytes, 1),
+                "columns": columns,
+            },
+            "step": made.step,
+            "components": made.components,
+            "assemble": made.assemble,
+        }
+
+
+def row_bytes_of(component: tuple[str, np.dtype[Any], tuple[Any, ...]]) -> int:
+    """Return the bytes of a row of a native component, about."""
+    kind, dtype, shape = component
+    return dtype.itemsize * math.prod(shape) if kind == "fixed" else 64
+
+
+class Run:
+    """What the chunks of one iterator are made with: its options, its seeds, and the iterators over a node's inputs.
+
+    Parameters
+    ----------
+    node : Node
+        Whose chunks they are.
+    options : Options
+        Of the iterator; they hold for its inputs too, where these have none of their own.
+    skips : Quarantine, optional
+        Gets what is left out.
+    """
+
+    def __init__(self, node: Node, options: Options, skips: Quarantine | None) -> None:
+        self.options = options
+        self.skips = skips
+        self._node = node
+        self._pairs: list[tuple[int, int]] = []
+        self._bases: list[int] = []
+        self._children: weakref.WeakSet[Iterator] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    def seed(self, pairs: list[tuple[int, int]], bases: list[int]) -> None:
+        """Set the seeds of all shuffles of the inputs, and the numbers that their passes begin with."""
+        self._pairs = pairs
+        self._bases = bases
+
+    def open(self, index: int, pass_: int, start: int = 0, batch: int = 0) -> Iterator:
+        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed."""
+        dataset = self._node.inputs[index]
+        at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
+        needs = iterations(dataset)
+        upto = at + len(needs)
+        bases = [base + pass_ * need for base, need in zip(self._bases[at:upto], needs, strict=True)]
+        return self._open(dataset, self._pairs[at:upto], bases, start, batch)
+
+    def open_other(self, dataset: Dataset, number: int, start: int = 0, batch: int = 0) -> Iterator:
+        """Return an iterator over a dataset that a function made, the `number`-th of its iterators. To be closed."""
+        shuffles = dataset._shuffles()
+        return self._open(dataset, [one.seeds.pair for one in shuffles], [number] * len(shuffles), start, batch)
+
+    def _open(
+        self, dataset: Dataset, pairs: list[tuple[int, int]], bases: list[int], start: int, batch: int
+    ) -> Iterator:
+        from queuecore.data.iterator import Iterator, Seeded
+
+        if start:
+            dataset = dataset.skip(start)
+        if batch:
+            dataset = dataset._with(Batch(batch, False))
+        child = Iterator(dataset, Seeded(pairs, bases, self.options, self.skips))
+        self._children.add(child)
+        return child
+
+    def rows(self, index: int, pass_: int, start: int = 0) -> Generator[Rows]:
+        """Yield the elements of an input in chunks of rows, from element `start` on."""
+        return _rows(self.open(index, pass_, start, chunk_rows(self._node.inputs[index])))
+
+    def rows_of(self, dataset: Dataset, number: int, start: int = 0) -> Generator[Rows]:
+        """Yield the elements of a dataset that a function made in chunks of rows, from element `start` on."""
+        return _rows(self.open_other(dataset, number, start, chunk_rows(dataset)))
+
+    def elements(self, index: int, pass_: int, start: int = 0) -> Generator[Any]:
+        """Yield the elements of an input, from number `start` on."""
+        with self.open(index, pass_, start) as child:
+            yield from child
+
+    def stop(self) -> None:
+        """End every wait for an input. Never waits itself."""
+        for child in list(self._children):
+            child._stop()
+
+
+def _rows(child: Iterator) -> Generator[Rows]:
+    with child:
+        while True:
+            try:
+                n, columns = child.next_columns()
+            except StopIteration:
+                return
+            yield Rows(n, columns)
+
+
+def chunk_rows(dataset: Dataset) -> int:
+    """Return how many elements of a dataset make a chunk of rows."""
+    made = dataset._source.made(dataset._stages())
+    row_bytes = sum(row_bytes_of(one) for one in made.components)
+    return max(min(_CHUNK_BYTES // max(row_bytes, 1), _CHUNK_ROWS), 1)
+
+
+def iterations(dataset: Dataset) -> list[int]:
+    """Return, for each shuffle of a dataset and its inputs, how many of its passes one pass over the dataset takes."""
+    from queuecore.data._ops import Repeat, Shuffle
+
+    needs: list[int] = []
+    after = 1
+    for op in reversed(dataset._ops):
+        if isinstance(op, Repeat):
+            after *= _MANY if op.number < 0 else max(op.number, 1)
+        elif isinstance(op, Shuffle):
+            needs.insert(0, after)
+    if isinstance(dataset._source, Node):
+        needs += [after * need for one in dataset._source.inputs for need in iterations(one)]
+    return needs
+
+
+def feeder_of(node: Node, run: Run) -> Any:
+    """Return what starts a thread that hands in the chunks of a node. It doesn't keep the iterator alive."""
+
+    def feeder(feed: Feed) -> None:
+        threading.Thread(target=_hand_in, args=(node, run, feed), name=f"qc-{node.name}", daemon=True).start()
+
+    return feeder
+
+
+def _hand_in(node: Node, run: Run, feed: Feed) -> None:
+    after = -1
+    while (wanted := feed.next_pass(after)) is not None:
+        after, start = wanted
+        try:
+            with contextlib.closing(node.chunks(run, after, start)) as chunks:
+                for chunk in chunks:
+                    if not chunk.hand(feed, after):
+                        break
+                else:
+                    feed.end(after)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it comes out in its place, in the consumer's thread
+            feed.end(after, error)
+        chunk = None
+
