@@ -437,9 +437,9 @@ class Dataset:
             return self._source.count(needed)
         return self._ops[depth - 1].count(needed, lambda below: self._count(depth - 1, below))
 
-    def _threads(self, options: Options) -> tuple[int, bool]:
+    def _threads(self, options: Options | None = None) -> tuple[int, bool]:
         """Return the number of native workers, and whether the consumer helps."""
-        wanted = check_threads(options.num_threads, "num_threads") or self._source.num_threads
+        wanted = check_threads((options or self._options).num_threads, "num_threads") or self._source.num_threads
         if wanted is not None:
             return wanted, wanted != 1
         # One CPU is the consumer's own: with few of them a worker more would only take turns with it.
