@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, HEADROOM, Blocks, Column, Place, RecordBlock,
+    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HEADROOM, Blocks, Column, Place, RecordBlock,
     Skipped, blocks_claim, blocks_clear, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init, blocks_next_to_index,
     blocks_publish, blocks_read, blocks_retire)
 from queuecore._core.csv cimport CsvFormat
@@ -62,8 +62,8 @@ _UINT8 = np.dtype(np.uint8)
 
 
 def _copy(part):
-    if isinstance(part, list):  # of objects
-        return part
+    if isinstance(part, list):  # of arrays of different shapes
+        return [one.copy() for one in part]
     return part._copy() if isinstance(part, _ragged.Ragged) else part.copy()
 
 
@@ -1564,7 +1564,9 @@ cdef class Stream:
 
     cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components) except -1:
         cdef Pipe* plan = &self.plan
-        cdef int32_t i, vars = 0
+        cdef Output* out
+        cdef int64_t* shapes
+        cdef int32_t i, j = 0, vars = 0
         _sweep()
         self.keeper = _Keeper()
         self.keeper.kept = [step, csv]
@@ -1605,15 +1607,24 @@ cdef class Stream:
             plan.maker.record_bytes = self.frame.record_bytes
             plan.maker.hop_bytes = self.frame.hop_bytes
             if self.feeder is not None:
-                self.columns = <Output*>calloc(2 * len(blocks["columns"]) + 1, sizeof(Output))
+                self.columns = <Output*>calloc(2 * len(blocks["columns"]) + 1, sizeof(Output) + MAX_DIMS * sizeof(int64_t))
                 if self.columns == NULL:
                     raise MemoryError
+                shapes = <int64_t*>(self.columns + 2 * len(blocks["columns"]) + 1)
                 plan.maker.columns = self.columns
+                plan.maker.shapes = shapes
                 plan.maker.given = len(blocks["columns"])
                 for i, (kind, dtype, shape) in enumerate(blocks["columns"]):
                     plan.maker.column_count = _describe_output(self.columns, plan.maker.column_count, i, kind, dtype, shape, &vars)
+                    out = &self.columns[plan.maker.column_count - 1]
                     if kind == "ragged":  # steps want to know the shape of a row
-                        self.columns[plan.maker.column_count - 1].ndim = 1 + len(shape)
+                        out.ndim = 1 + len(shape)
+                    elif kind == "fixed":
+                        out.ndim = len(shape)
+                        for side in shape:
+                            shapes[(plan.maker.column_count - 1) * MAX_DIMS + j] = side
+                            j += 1
+                        j = 0
         return 0
 
     def __dealloc__(self):
@@ -2037,7 +2048,8 @@ cdef class Stream:
             else:
                 arrays = [self._array(i, slot, dims, lead, lease) for i in range(self.plan.layout.leaf_count)]
             if copy:
-                arrays = [_copy(a) for a in arrays]
+                if self.components is None or self.components[0][0] != "object":
+                    arrays = [_copy(a) for a in arrays]
                 self.copied += 1
                 if not self.warned:
                     self.warned = True
@@ -2212,6 +2224,8 @@ cdef class Stream:
             for i in range(n):
                 shape[lead + i] = one[2][i]
             return qc_view(one[1], lead + n, shape, slot + out.slot_offset, lease)
+        if kind == "dense" and not self.levels:
+            return [self._varied(out, b, slot, row, one[1], lease) for row in range(b.rows)]
         if kind == "dense":
             noted = <int64_t*>(slot + out.dims_offset)
             for row in range(1, b.rows):
@@ -2237,6 +2251,16 @@ cdef class Stream:
             n = len(made) // dims[i] if dims[i] else 0
             made = _ragged.Ragged._of(made, np.arange(n + 1, dtype=np.int64) * dims[i])
         return made
+
+    cdef object _varied(self, const Output* out, Batch* b, unsigned char* slot, int64_t row, object dtype, _Lease lease):
+        # One row, of a shape of its own.
+        cdef cnp.npy_intp shape[MAX_DIMS]
+        cdef const int64_t* noted = <int64_t*>(slot + out.dims_offset) + row * out.ndim
+        cdef const Growing* g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + out.var]
+        cdef int i
+        for i in range(out.ndim):
+            shape[i] = noted[i]
+        return qc_view(dtype, out.ndim, shape, g.data + (<int64_t*>(slot + out.slot_offset))[row] if g.data != NULL else slot, lease)
 
     cdef tuple _varying(self, const Output* out, Batch* b, unsigned char* slot, object dtype, _Lease lease):
         # The values of all rows, and where rows begin and end among them.
