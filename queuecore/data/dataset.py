@@ -520,7 +520,7 @@ class FixedLengthRecordDataset(Dataset):
         What to do about a file that ends inside a record: raise `TruncatedRecordError` after its whole records, or
         leave the rest out and count it in ``stats()["dropped_tails"]``.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        How files are compressed. What is compressed is read from its start, and can't be shuffled.
+        How files are compressed. What is compressed is read from its start.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
 
@@ -648,7 +648,8 @@ class TextLineDataset(Dataset):
     `Ragged`: the bytes of all lines side by side, and where each begins. Lines of more than `Options.max_record_bytes`
     (64 MiB) are refused with a `RecordTooLargeError`, of which no more than that is ever in memory.
 
-    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
 
     The class follows ``tf.data.TextLineDataset``; `skip_header_lines` is ours.
 
@@ -721,7 +722,8 @@ class TFRecordDataset(Dataset):
     that of the length before anything is believed of it: a `ChecksumError`, `TruncatedRecordError` or
     `RecordTooLargeError` (over `Options.max_record_bytes`, 1 GiB) comes in its place in the order.
 
-    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
 
     The class follows ``tf.data.TFRecordDataset``.
 
@@ -786,7 +788,7 @@ class WholeFileDataset(Dataset):
     An element is a tuple of two `bytes`, the file's name and its content: `queuecore.ops.on` has operations for one of
     them. A file of no bytes has an empty content. There is no limit but `Options.max_record_bytes`.
 
-    The class is tf.data's ``list_files`` with a ``map`` that reads each file. There is no ``shuffle`` yet.
+    The class is tf.data's ``list_files`` with a ``map`` that reads each file.
 
     Examples
     --------
@@ -862,7 +864,8 @@ class CsvDataset(Dataset):
     `CsvError` with `line` and `field` in its place in the order. Rows of more than `Options.max_record_bytes` (64 MiB)
     are refused: so a quote that is never closed doesn't fill the memory.
 
-    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
 
     The class follows ``tf.data.experimental.CsvDataset``.
 

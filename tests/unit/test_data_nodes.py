@@ -245,3 +245,35 @@ def test_a_forked_child_is_told():
         assert next(it) == 1
         """)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.integers(0, 60),
+    size=st.integers(1, 70),
+    ops=st.lists(st.sampled_from(["repeat", "take", "skip", "batch"]), max_size=3),
+    first=st.booleans(),
+    seed=st.integers(1, 5),
+    number=st.sampled_from(THREADS),
+    cut=st.integers(0, 100),
+)
+def test_shuffles_give_the_orders_that_they_give_of_files(tmp_path_factory, count, size, ops, first, seed, number, cut):
+    files = write_files(tmp_path_factory.mktemp("shuffle"), [bytes(range(count))])
+
+    def chain(ds):
+        ds = ds.repeat(2) if first else ds
+        ds = ds.shuffle(size, seed=seed)
+        for op in ops:
+            ds = getattr(ds, op)({"repeat": 3, "take": 31, "skip": 4, "batch": 3}[op])
+        return threads(ds, number)
+
+    of_files = [plain(x) for x in chain(dataset(files, 1).map(qc.ops.reshape(shape=())))]
+    of_rows = chain(numbers(count))
+    assert [plain(x) for x in of_rows] == of_files
+    with iter(chain(numbers(count))) as it:
+        for _ in itertools.islice(it, cut):
+            pass
+        state = it.state_dict()
+    with iter(chain(numbers(count))) as it:
+        it.load_state_dict(state)
+        assert [plain(x) for x in it] == of_files[cut:]
