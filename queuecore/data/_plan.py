@@ -39,6 +39,8 @@ class Made:
         Makes an element, or a batch, of the components where there is more to it than structure.
     spec : callable
         From batch dimensions to the specification of an element.
+    given : tuple of Component
+        What comes out, for another stage.
     """
 
     step: Step | None
@@ -46,6 +48,7 @@ class Made:
     template: Any
     assemble: Callable[[list[Any], bool], Any] | None
     spec: Spec
+    given: tuple[Component, ...]
 
 
 def made_by(components: Sequence[Component], template: Any, stages: Sequence[Stage]) -> Made:
@@ -76,7 +79,7 @@ def made_by(components: Sequence[Component], template: Any, stages: Sequence[Sta
             return leaves(lambda dtype, shape: ArraySpec((*dims, *shape), dtype))
         return structure_of(template, [ArraySpec((*dims, *(one.shape or ())), one.dtype) for one in given])
 
-    return Made(native_step, native, template, assemble, spec)
+    return Made(native_step, native, template, assemble, spec, given)
 
 
 def structure_of(template: Any, parts: Sequence[Any]) -> Any:
