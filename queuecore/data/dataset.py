@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, SupportsIndex
 
 from queuecore._compression import encoding_number
 from queuecore._core.pipeline import ShuffleCounter
 from queuecore._core.sources import FileList
+from queuecore._ops_calls import is_native
 from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
+from queuecore._trace import Untraced, trace
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._blocks import BlockSource, block_source
 from queuecore.data._nodes import Node
@@ -296,13 +298,16 @@ class Dataset:
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
         return _Steps(self._source, self._ops, self._options.merged(options))
 
-    def map(self, map_func: Stage) -> Dataset:
+    def map(self, map_func: Stage | Callable[..., Any]) -> Dataset:
         r"""Make something else of each element.
 
         Parameters
         ----------
-        map_func : Stage
-            An operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
+        map_func : callable or Stage
+            A function of an element; the parts of a tuple are arguments of their own. It is called once, now, with
+            symbols, and becomes a native stage if it touches them only by operations of `queuecore.ops`, constant
+            indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples and dicts.
+            Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
 
         Returns
         -------
@@ -311,16 +316,21 @@ class Dataset:
         Raises
         ------
         InvalidArgumentError
-            If the operation can't work on the elements, or makes something that can't be batched.
+            If the operation can't work on the elements, or makes something that can't be batched; or if it is neither
+            a function nor an operation.
         UnimplementedError
-            If it isn't a native stage; or if it comes after a `batch` and makes something else of a batch than of
-            its elements one by one.
+            If the function does anything else, with the reason and the place in it; or if it comes after a `batch` and
+            makes something else of a batch than of its elements one by one.
 
         Notes
         -----
         Runs in the native threads, without the GIL, several elements at a time; several maps in a row share a pass
         where they can. A random operation draws from its seed, from the number of the pass over the files, and from the
-        record's number in it: so the number of threads changes nothing.
+        record's number in it: so the number of threads changes nothing; in a function, too.
+
+        A function that became a stage makes what it would make of arrays, bit for bit, with NumPy's rules for dtypes;
+        NumPy's warnings (of an overflow, for example) don't come. Whatever it does besides happens once, and values
+        that it takes from elsewhere stay as they were.
 
         Strings come out of a batch as a `Ragged`, as do rows of different lengths. Arrays of which only the data knows
         the shape must have the same one in all elements of a batch; else it is an `InvalidArgumentError`.
@@ -341,10 +351,7 @@ class Dataset:
         >>> folder.cleanup()
         """
         if not isinstance(map_func, Stage):
-            raise UnimplementedError(
-                f"map takes native stages, that is operations of queuecore.ops called without input, and {map_func!r} "
-                "is none. Python functions run in a QueueRunner, or on the batches"
-            )
+            map_func = self._traced(map_func)
         if not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
             raise UnimplementedError(f"{map_func!r} can't be applied to batches yet: put the map before the batch")
         made = self._with(Map(map_func))
@@ -456,6 +463,22 @@ class Dataset:
                 # A prefetch below a batch counts what goes into batches.
                 most = max(most, -(-op.buffer_size // stacked))
         return most
+
+    def _traced(self, function: Any) -> Stage:
+        """Return a function as a native stage."""
+        if not callable(function) or is_native(function):
+            hint = ": say what it makes, by queuecore.ops.cfunc(function, outputs)" if callable(function) else ""
+            raise InvalidArgumentError(f"map takes functions of Python's and operations, not {function!r}{hint}")
+        made = self._source.made(self._stages())
+        batches = [op for op in reversed(self._ops) if isinstance(op, Batch)]
+        batch = tuple(op.batch_size if op.drop_remainder else None for op in batches)
+        found = trace(function, made.given, made.template, assemble=made.assemble, batch=batch)
+        if isinstance(found, Untraced):
+            raise UnimplementedError(
+                f"{function!r} would have to run in Python, and map takes functions alone that become native stages. "
+                f"What stops it: {found}"
+            )
+        return found.stage
 
     def _stages(self) -> list[Stage]:
         return [op.stage for op in self._ops if isinstance(op, Map)]
