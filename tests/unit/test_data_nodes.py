@@ -52,9 +52,7 @@ def test_elements_of_different_shapes_can_be_kept():
 
 @pytest.mark.parametrize("number", THREADS)
 def test_native_stages_get_what_was_handed_in(number):
-    stage = qc.ops.compose(
-        qc.ops.on(0, qc.ops.cast(dtype=np.float32)), qc.ops.on(3, qc.ops.cast(dtype=np.float64))
-    )
+    stage = qc.ops.compose(qc.ops.on(0, qc.ops.cast(dtype=np.float32)), qc.ops.on(3, qc.ops.cast(dtype=np.float64)))
     ds = threads(made(Handed((), 90, ("fixed", "string", "strings", "ragged"))).map(stage).batch(7), number)
     for first, (a, b, c, d) in zip(range(0, 90, 7), ds, strict=True):
         index = range(first, min(first + 7, 90))
