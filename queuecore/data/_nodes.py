@@ -141,6 +141,14 @@ class Node:
         """Return what decides its elements, besides the inputs, as plain values."""
         return {}
 
+    def label(self) -> str:
+        """Return what a user calls it, in one line."""
+        return self.name
+
+    def where(self) -> str:
+        """Return where its work is done, and what forces it to be done in Python."""
+        return "Python: hands on rows, a chunk at a time"
+
     def count(self, needed: int | None) -> Count:
         """Return the number of elements, or any number not below `needed` once that many are certain.
 

@@ -16,6 +16,7 @@ from queuecore._stages import BYTES, Component, Stage
 from queuecore._trace import Untraced, trace
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._blocks import BlockSource, block_source
+from queuecore.data._explain import lines_of, source_label, step_labels
 from queuecore.data._nodes import Node
 from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
@@ -417,19 +418,35 @@ class Dataset:
 
     def __repr__(self) -> str:
         """Return the source and the steps, in one line."""
-        steps = []
-        for op in self._ops:
-            words = op.describe() or ["prefetch", *vars(op).values()]
-            shown = [str(word) if isinstance(op, Map) else repr(word) for word in words[1:]]
-            steps.append(f".{words[0]}({', '.join(shown)})")
-        if isinstance(self._source, Node):
-            inputs = ", ".join(map(repr, self._source.inputs))
-            return f"<{self._source.name}{' of ' if inputs else ''}{inputs}>{''.join(steps)}"
-        count = len(self._source.files)
-        files = os.fsdecode(self._source.files[0]) if count == 1 else f"{count} files"
-        if isinstance(self._source, FixedLengthSource):
-            files += f", {self._source.record.record_bytes} bytes a record"
-        return f"<{self._source.name} of {files}>{''.join(steps)}"
+        inputs = ", ".join(map(repr, self._inputs()))
+        source = f"{source_label(self)}{' of ' if inputs else ''}{inputs}"
+        return f"<{source}>" + "".join(f".{step}" for step in step_labels(self))
+
+    def plan(self) -> str:
+        """Say what is done, and where.
+
+        Returns
+        -------
+        str
+            A line for each step, the last one first; what a step takes its elements from stands behind it, further
+            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of it
+            Python does, and what forced that.
+
+        Notes
+        -----
+        Steps in a row that run natively are one stream: each batch is made in one go, by one thread or several.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> print(qc.data.Dataset.range(10).map(lambda x: x * 2).batch(4).plan())
+        batch(4, False)                      native: order
+        map(traced(multiply(x0, int64(2))))  native
+        range(0, 10)                         Python: hands on rows, a chunk at a time
+        """
+        lines = lines_of(self)
+        width = max(len(what) for what, _ in lines)
+        return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
 
     # -- for the iterator ----------------------------------------------------------------------------------------------
 
