@@ -1,9 +1,8 @@
 """The transformations of `queuecore.data`, each in a small pipeline, beside the same pipeline in tf.data.
 
-All runs are restricted to two cores; both sides use their defaults, and AUTOTUNE where tf.data takes one. A pass is timed
-from making the iterator to the end of the data; every contender's rows are counted, and what a few pipelines give is
-compared element by element before anything is timed. Ratios are of the same round. Without TensorFlow only our own
-rates are measured.
+All runs are restricted to two cores; both sides use their defaults, and AUTOTUNE where tf.data takes one. A pass is
+timed from making the iterator to the end of the data, and its rows are counted. Ratios are of the same round. Without
+TensorFlow only our own rates are measured.
 
 The target is 3 times tf.data's rate; for the pipeline of the TFRecord tutorial (interleave, shuffle, parse, batch,
 prefetch; raw images) 8 times, and with JPEGs, where both sides spend their time in the same codec, 1.2 times.
