@@ -11,6 +11,7 @@ element; all work on rows (reading, decoding, stages, batches) is done by the na
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import threading
 import weakref
@@ -239,8 +240,14 @@ class Run:
         self._node = node
         self._pairs: list[tuple[int, int]] = []
         self._bases: list[int] = []
-        self._children: weakref.WeakSet[Iterator] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._children = _Children()
+        self._feed: Feed | None = None
+
+    def of(self, feed: Feed) -> Run:
+        """Return one for the chunks that go to this feed."""
+        run = copy.copy(self)
+        run._feed = feed
+        return run
 
     def seed(self, pairs: list[tuple[int, int]], bases: list[int]) -> None:
         """Set the seeds of all shuffles of the inputs, and the numbers that their passes begin with."""
@@ -272,6 +279,9 @@ class Run:
             dataset = dataset._with(Batch(batch, False))
         child = Iterator(dataset, Seeded(pairs, bases, self.options, self.skips))
         self._children.add(child)
+        # Whoever ends it does so first, and then looks for children.
+        if self._children.ended or (self._feed is not None and self._feed.stopped):
+            child._stop()
         return child
 
     def rows(self, index: int, pass_: int, start: int = 0) -> Generator[Rows]:
@@ -289,8 +299,30 @@ class Run:
 
     def stop(self) -> None:
         """End every wait for an input. Never waits itself."""
-        for child in list(self._children):
-            child._stop()
+        self._children.stop()
+
+    def end(self) -> None:
+        """As `stop`, and for good."""
+        self._children.ended = True
+        self._children.stop()
+
+
+class _Children:
+    """The iterators over inputs that are in use. No lock: the end may come out of the garbage collector, in any thread."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._alive: list[weakref.ref[Iterator]] = []
+
+    def add(self, child: Iterator) -> None:
+        self._alive = [one for one in self._alive if one() is not None]
+        self._alive.append(weakref.ref(child))
+
+    def stop(self) -> None:
+        for one in self._alive:
+            child = one()
+            if child is not None:
+                child._stop()
 
 
 def _rows(child: Iterator) -> Generator[Rows]:
@@ -336,6 +368,7 @@ def feeder_of(node: Node, run: Run) -> Any:
 
 
 def _hand_in(node: Node, run: Run, feed: Feed) -> None:
+    run = run.of(feed)
     after = -1
     while (wanted := feed.next_pass(after)) is not None:
         after, start = wanted

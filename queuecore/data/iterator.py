@@ -115,7 +115,7 @@ class Iterator(Stream):
         if isinstance(source, Node):
             self._run = Run(source, options, skips)
             self._run.seed(self._seeds[own:], self._bases)
-            weakref.finalize(self, self._run.stop).atexit = False
+            weakref.finalize(self, self._run.end).atexit = False
             feeder = feeder_of(source, self._run)
         seeds = list(zip(self._seeds, counters, strict=False))
         super().__init__(
@@ -155,8 +155,15 @@ class Iterator(Stream):
         `FailedPreconditionError`. Waits without the GIL.
         """
         if self._run is not None:
-            self._run.stop()
+            self._stop()
+            self._run.end()
         super().close(timeout)
+
+    def _stop(self) -> None:
+        # Those that work for this one, too: its own thread may wait for them.
+        super()._stop()
+        if self._run is not None:
+            self._run.stop()
 
     def stats(self) -> dict[str, int]:
         """Return counters of this iterator.
@@ -242,6 +249,7 @@ class Iterator(Stream):
             for shuffle, pair in zip(shuffles, at.seeds, strict=True)
         ]
         if self._run is not None:
+            super()._stop()
             self._run.stop()
         native = [counter if shuffle.reshuffle else None for shuffle, counter in zip(shuffles, counters, strict=True)]
         super().restore(

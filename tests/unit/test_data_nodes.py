@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.chains import THREADS, dataset, own, threads, write_files
 from helpers.nodes import KINDS, Each, Handed, Through, made, numbers, value
-from helpers.process import run_python, soon, thread_count
+from helpers.process import AT_ONCE, PATIENCE, run_python, soon, thread_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -262,7 +262,7 @@ def test_shuffles_give_the_orders_that_they_give_of_files(tmp_path_factory, coun
         ds = ds.repeat(2) if first else ds
         ds = ds.shuffle(size, seed=seed)
         for op in ops:
-            ds = getattr(ds, op)({"repeat": 3, "take": 31, "skip": 4, "batch": 3}[op])
+            ds = getattr(ds, op)(*{"repeat": (3,), "take": (31,), "skip": (4,), "batch": (3, True)}[op])
         return threads(ds, number)
 
     of_files = [plain(x) for x in chain(dataset(files, 1).map(qc.ops.reshape(shape=())))]
@@ -275,3 +275,26 @@ def test_shuffles_give_the_orders_that_they_give_of_files(tmp_path_factory, coun
     with iter(chain(numbers(count))) as it:
         it.load_state_dict(state)
         assert [plain(x) for x in it] == of_files[cut:]
+
+
+def test_close_is_heard_by_inputs_that_wait():
+    """The chain's last thread waits for its input, which waits for the next one, which waits for a function."""
+    waits, go_on = threading.Event(), threading.Event()
+
+    def slow(x):
+        waits.set()
+        go_on.wait(PATIENCE)
+        return x
+
+    ds = made(Each((made(Each((made(Each((numbers(5),), slow)),), lambda x: x)),), lambda x: x))
+    before = threading.active_count()
+    it = iter(ds)
+    consumer = threading.Thread(target=lambda: pytest.raises(qc.errors.FailedPreconditionError, next, it))
+    consumer.start()
+    assert waits.wait(PATIENCE)
+    it.close()
+    consumer.join(AT_ONCE)
+    # Only the thread that is inside of the function is left.
+    assert soon(lambda: threading.active_count() <= before + 1)
+    go_on.set()
+    assert soon(lambda: threading.active_count() <= before)

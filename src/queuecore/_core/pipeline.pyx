@@ -1397,6 +1397,7 @@ cdef class Stream:
     cdef object feeder        # gets the Feed of a run, and sees to it that rows come
     cdef Feed feed
     cdef Output* columns      # of what is handed in
+    cdef bint told            # to stop
     cdef bint raw             # batches are given as columns
     cdef Missing* missing
     cdef int64_t missing_count
@@ -1688,6 +1689,8 @@ cdef class Stream:
             self._refuse()
         if self.pipe == NULL:
             self._start()
+            if self.told:  # meanwhile, or before
+                runner_stop(self.pipe.runner, NULL)
         while True:
             p = self.pipe
             k = self.next_k
@@ -2347,6 +2350,7 @@ cdef class Stream:
     def _stop(self):
         # As close(), for another thread than the one that uses it: waits for nothing.
         cdef Pipe* p = self.pipe
+        self.told = True
         if p != NULL and self.generation == fork_generation():
             _hold(p)
             runner_stop(p.runner, NULL)
@@ -2467,6 +2471,7 @@ cdef class Stream:
         self.expect_files = files_known
         self.expect_digest = files_digest
         self.state = STATE_RUNNING
+        self.told = False
         self.failure = None
 
     cdef int _restore_mark(self, list start, list missing) except -1:
