@@ -61,7 +61,7 @@ def column(kind: str, values: list[Any]) -> Any:
     if kind == "string":
         return _varying([np.frombuffer(one, np.uint8) for one in values])
     if kind == "ragged":
-        return _varying(values, np.array([[len(one)] for one in values], np.int64).reshape(-1, 1))
+        return _varying(values)
     return _varying(values, np.array([one.shape for one in values], np.int64).reshape(-1, 2))
 
 

@@ -1591,7 +1591,7 @@ cdef class Stream:
         cdef Pipe* plan = &self.plan
         cdef Output* out
         cdef int64_t* shapes
-        cdef int32_t i, j = 0, vars = 0
+        cdef int32_t i, j, vars = 0
         _sweep()
         self.keeper = _Keeper()
         self.keeper.kept = [step, csv]
@@ -1646,10 +1646,9 @@ cdef class Stream:
                         out.ndim = 1 + len(shape)
                     elif kind == "fixed":
                         out.ndim = len(shape)
-                        for side in shape:
+                    if kind == "fixed" or kind == "ragged":
+                        for j, side in enumerate(shape, out.ndim - len(shape)):
                             shapes[(plan.maker.column_count - 1) * MAX_DIMS + j] = side
-                            j += 1
-                        j = 0
         return 0
 
     def __dealloc__(self):

@@ -41,7 +41,7 @@ cdef struct Maker:
     const Output* columns            # FRAME_ROWS: how rows lie that were handed in, as if they were outputs
     int32_t column_count
     int32_t given                    # components that they are
-    const int64_t* shapes            # CELL_DIMS for each column: the shape of its rows, where they all have `ndim` dimensions of one size
+    const int64_t* shapes            # CELL_DIMS for each column: dimensions of a row that are the same for all rows
     StageFn run          # NULL: the record itself
     const void* params
     int32_t made         # components that it makes

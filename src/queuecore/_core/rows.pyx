@@ -345,10 +345,14 @@ cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t 
             continue
         cell.data = <bytes_out>c.data + c.ends[at]
         cell.nbytes = c.ends[at + 1] - c.ends[at]
-        if o.ndim > 0:
-            cell.ndim = o.ndim
-            for k in range(o.ndim):
-                cell.dims[k] = c.dims[at * o.ndim + k]
+        cell.ndim = o.ndim
+        if o.ndim > 0 and c.dims == NULL:  # only the first one varies, and the length says it
+            cell.dims[0] = cell.nbytes // o.item
+            for k in range(1, o.ndim):
+                cell.dims[k] = m.shapes[j * CELL_DIMS + k]
+            continue
+        for k in range(o.ndim):
+            cell.dims[k] = c.dims[at * o.ndim + k]
     return True
 
 
