@@ -168,6 +168,11 @@ class Node:
         """Make the elements of a pass, from number `start` on; what went wrong is raised in its place."""
         raise NotImplementedError
 
+    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+        """Hand in the elements of a pass, from number `start` on; False: no more of it is wanted."""
+        with contextlib.closing(self.chunks(run, pass_, start)) as chunks:
+            return all(chunk.hand(feed, pass_) for chunk in chunks)
+
     def spec(self) -> Any:
         """Return the specification of an element that is a Python object; `None`: nobody knows."""
         return None
@@ -373,9 +378,8 @@ def _hand_in(node: Node, run: Run, feed: Feed) -> None:
     while (wanted := feed.next_pass(after)) is not None:
         after, start = wanted
         try:
-            with contextlib.closing(node.chunks(run, after, start)) as chunks:
-                if all(chunk.hand(feed, after) for chunk in chunks):
-                    feed.end(after)
+            if node.hand_in(run, feed, after, start):
+                feed.end(after)
         except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
             feed.end(after, error)
 

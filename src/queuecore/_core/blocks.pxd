@@ -39,7 +39,6 @@ cdef enum:
     HANDED_FULL = 1          # later
     HANDED_STALE = 2         # nobody wants it any more
     HANDED_NO_MEMORY = 3
-
 # A column of rows that were handed in. How a row lies in it, an Output of rows.pxd says.
 cdef struct Column:
     const unsigned char* data
@@ -83,7 +82,8 @@ cdef struct RecordBlock:
     RecordBlock* newer
     int64_t skip             # of the index: entries before the first record; of columns: rows
     const int64_t* rows      # of columns: which of their rows the records are; NULL: all from `skip` on
-    int64_t owner            # of columns: number of what they lie in
+    int64_t owner            # of columns: number of what they lie in; below 0: `link` is it
+    void* link
     void* index              # rows: a Column for each. Lines: uint32_t ends, as of lines.pxd. TFRecords: int64_t starts. CSV: a CsvCursor for every CSV_STRIDE rows
     int64_t index_bytes
     const char* name         # of its file
@@ -135,7 +135,8 @@ cdef struct Blocks:
     Fault fault              # code 0: none. The source ends with it, after what is published
     Skipped* skipped         # in order
     int64_t skipped_count, skipped_room
-    int64_t* freed           # FRAME_ROWS: numbers of owners that are no longer used
+    void (*release)(void*) noexcept nogil  # FRAME_ROWS: lets go of a native owner
+    int64_t* freed           # numbers of other owners that are no longer used
     int64_t freed_count, freed_room
     # of who indexes
     RecordBlock* carry       # the last piece of the file: its bytes from `used` on belong to the next record
@@ -172,7 +173,7 @@ cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 # FRAME_ROWS. The next n rows of a pass, of `count` columns. nbytes: all of them, about.
 cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
-                     int64_t nbytes, int64_t owner) noexcept nogil
+                     int64_t nbytes, int64_t owner, void* link) noexcept nogil
 # That was all of the pass. fault: or not all of it (NULL: it was).
 cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil
 # The order begins this pass: what is left of earlier ones is dropped.

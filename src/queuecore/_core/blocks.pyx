@@ -48,6 +48,8 @@ cdef void blocks_clear(Blocks* s) noexcept nogil:
     while s.made != NULL:
         b = s.made
         s.made = b.made_before
+        if b.link != NULL:
+            s.release(b.link)
         _memory_free(b)
         free(b)
     free(s.skipped)
@@ -82,6 +84,9 @@ cdef RecordBlock* _block_take(Blocks* s) noexcept nogil:
 cdef void _block_give(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef int64_t* grown
     if s.framing == FRAME_ROWS:
+        if b.link != NULL:
+            s.release(b.link)
+            b.link = NULL
         if b.owner >= 0 and s.freed_count == s.freed_room:
             grown = <int64_t*>realloc(s.freed, (2 * s.freed_room + 16) * sizeof(int64_t))
             if grown != NULL:
@@ -90,6 +95,7 @@ cdef void _block_give(Blocks* s, RecordBlock* b) noexcept nogil:
         if b.owner >= 0 and s.freed_count < s.freed_room:  # else it stays until the end
             s.freed[s.freed_count] = b.owner
             s.freed_count += 1
+        b.owner = -1
     b.next = s.free
     s.free = b
 
@@ -586,7 +592,7 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
 # Handing in
 
 cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
-                     int64_t nbytes, int64_t owner) noexcept nogil:
+                     int64_t nbytes, int64_t owner, void* link) noexcept nogil:
     cdef RecordBlock* b
     if pass_ != s.pass_ or s.scanned:
         return HANDED_STALE
@@ -607,6 +613,7 @@ cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t co
     b.skip = first
     b.rows = rows
     b.owner = owner
+    b.link = link
     b.count = b.left = n
     b.used = nbytes
     _add(s, b)

@@ -1020,6 +1020,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             return NULL
         p.blocks[0] = plan.blocks[0]
         blocks_init(p.blocks, table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_)
+        p.blocks.release = _link_release
     slots = c.width + c.max_leases + 1
     p.order = order_new(table, p.blocks, c.skip_bad, &p.start, p.missing, p.missing_count, p.specs, p.spec_count, c.store_rows)
     well = (p.order != NULL and (p.blocks != NULL or layout_plan(&p.layout)) and window_init(p.window, c.width, p.order.count)
@@ -1160,6 +1161,32 @@ cdef int _by_missing(const void* a, const void* b) noexcept nogil:
     return -1 if x.ordinal < y.ordinal else (1 if x.ordinal > y.ordinal else 0)
 
 
+cdef enum:
+    # Besides HANDED: why a thread comes back to Python.
+    LINK_LOOK = 10               # the stream wants something: it is at its end, or failed, or nothing comes
+    LINK_COPY = 11               # this batch is to be handed in from there
+    LINK_STALE = 12
+    LINK_STOP = 13
+    LINK_MEMORY = 14
+    LINK_COLUMNS = 64
+
+# What a block lies in that came natively: a slot of another pipe.
+cdef struct LinkOwner:
+    Pipe* pipe
+    uint32_t slot
+    int64_t rows[1]
+
+
+cdef void _link_release(void* one) noexcept nogil:
+    cdef LinkOwner* owner = <LinkOwner*>one
+    cdef Pipe* p = owner.pipe
+    if p.generation == fork_generation():
+        p.shared.leases.fetch_sub(1, kRelaxed)  # relaxed: a count; the slot itself changes hands by slots_push
+        slots_push(&p.slab.stack, owner.slot)
+        _drop(p)
+    free(owner)
+
+
 @cython.final
 cdef class Feed:
     """Where one Python thread hands in the rows of one run of a stream.
@@ -1171,6 +1198,7 @@ cdef class Feed:
     cdef dict owners          # by number: what a block's columns lie in
     cdef object dying         # numbers and batches: not before these are delivered may the objects go
     cdef int64_t number
+    cdef int64_t skip
     cdef list errors
 
     def __dealloc__(self):
@@ -1263,7 +1291,7 @@ cdef class Feed:
                 while status == HANDED_FULL:
                     epoch = event_prepare(&p.shared.room)
                     turn_take(p.turn)
-                    status = blocks_hand(p.blocks, pass_, native, count, first, chosen, n, nbytes // n * n, number)
+                    status = blocks_hand(p.blocks, pass_, native, count, first, chosen, n, nbytes // n * n, number, NULL)
                     turn_give(p.turn)
                     if status != HANDED_FULL:
                         event_cancel(&p.shared.room, epoch)
@@ -1289,6 +1317,143 @@ cdef class Feed:
         """Hand in Python objects as the next elements, of a stream whose only component is of the kind "object"."""
         tokens = np.arange(len(objects), dtype=np.int64) + (self.number << OBJECT_BITS)
         return self.hand(pass_, [tokens], len(objects), owner=objects)
+
+    def choose(self, int64_t pass_, Stream child, int mask, int64_t skip=0):
+        """Hand in the rows of a stream's batches in which a component is true, without it, until the stream ends.
+
+        Runs without the GIL, apart from the ends and failures of the stream, and where too many of its batches are held.
+
+        Parameters
+        ----------
+        child : Stream
+            Of batches; used by nobody else.
+        mask : int
+            The last one of its components, a bool.
+        skip : int
+            So many rows are left out first.
+
+        Returns
+        -------
+        bool
+            False: no more of this pass is wanted.
+        """
+        cdef Pipe* up
+        cdef int status
+        child.raw = True
+        self.skip = skip
+        while True:
+            try:
+                child._until_ready()
+            except StopIteration:
+                return True
+            up = child.pipe
+            _hold(up)
+            try:
+                with nogil:
+                    status = self._choose(child, up, pass_)
+            finally:
+                _drop(up)
+            if status == LINK_STALE:
+                return False
+            if status == LINK_STOP:
+                wait_out_exit()
+                return False
+            if status == LINK_MEMORY:
+                raise MemoryError
+            if status == LINK_COPY:
+                n, columns = child.next_columns()
+                rows = np.flatnonzero(columns[mask])[self.skip:]
+                self.skip = max(0, self.skip - np.count_nonzero(columns[mask]))
+                if not self.hand(pass_, columns[:mask], len(rows), owner=None, rows=rows):
+                    return False
+            self._sweep()
+
+    cdef int _choose(self, Stream child, Pipe* up, int64_t pass_) noexcept nogil:
+        cdef uint64_t k
+        cdef Batch* b
+        cdef int status
+        while True:
+            if stop_requested(&self.pipe.runner.stop):
+                return LINK_STOP
+            k = child.next_k
+            if not window_ready(up.window, k):
+                child._wait(up, k)
+                if not window_ready(up.window, k):
+                    return LINK_LOOK
+            b = window_batch(up.window, k)
+            if b.failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd
+                return LINK_LOOK
+            # relaxed: only this thread takes leases
+            if child.plan.config.skip_bad or self.pipe.maker.column_count > LINK_COLUMNS or up.shared.leases.load(kRelaxed) >= up.config.max_leases:
+                return LINK_COPY
+            status = self._link(up, b, pass_)
+            if status != HANDED:
+                return status
+            child._note(up, b, k)
+
+    cdef int _link(self, Pipe* up, Batch* b, int64_t pass_) noexcept nogil:
+        # The rows of one batch.
+        cdef Pipe* p = self.pipe
+        cdef unsigned char* slot = slab_slot(up.slab, b.slot)
+        cdef const unsigned char* mask = slot + up.maker.outputs[up.maker.count - 1].slot_offset
+        cdef Column columns[LINK_COLUMNS]
+        cdef const Output* out
+        cdef LinkOwner* owner
+        cdef int64_t n = 0, row, skip, nbytes = 0
+        cdef int32_t i
+        cdef uint32_t epoch
+        cdef int status = HANDED_FULL
+        for row in range(b.rows):
+            n += mask[row] != 0
+        skip = self.skip if self.skip < n else n
+        self.skip -= skip
+        n -= skip
+        if n == 0:
+            slots_push(&up.slab.stack, b.slot)
+            return HANDED
+        owner = <LinkOwner*>malloc(sizeof(LinkOwner) + n * sizeof(int64_t))
+        if owner == NULL:
+            return LINK_MEMORY
+        owner.pipe = up
+        owner.slot = b.slot
+        n = 0
+        for row in range(b.rows):
+            if mask[row] != 0 and skip > 0:
+                skip -= 1
+            elif mask[row] != 0:
+                owner.rows[n] = row
+                n += 1
+        for i in range(p.maker.column_count):
+            out = &up.maker.outputs[i]
+            memset(&columns[i], 0, sizeof(Column))
+            if out.item == 0:
+                columns[i].data = slot + out.slot_offset
+                nbytes += n * out.row_bytes
+                continue
+            columns[i].ends = <int64_t*>(slot + out.slot_offset)
+            columns[i].data = up.vars[<int64_t>b.slot * up.maker.vars + out.var].data
+            nbytes += columns[i].ends[b.rows]
+            if out.ndim > 0:
+                columns[i].dims = <int64_t*>(slot + out.dims_offset)
+        _hold(up)
+        up.shared.leases.fetch_add(1, kRelaxed)  # relaxed: as in _link_release
+        while status == HANDED_FULL:
+            epoch = event_prepare(&p.shared.room)
+            turn_take(p.turn)
+            status = blocks_hand(p.blocks, pass_, columns, p.maker.column_count, 0, owner.rows, n, nbytes // n * n, -1,
+                                 owner)
+            turn_give(p.turn)
+            if status != HANDED_FULL:
+                event_cancel(&p.shared.room, epoch)
+            elif not self._await(epoch):
+                break
+        if status == HANDED:
+            event_notify_all(&p.runner.work)
+            if p.config.help:
+                event_notify_all(&p.window.arrived)
+            return HANDED
+        _link_release(owner)
+        return LINK_STOP if status == HANDED_FULL else (LINK_MEMORY if status == HANDED_NO_MEMORY else LINK_STALE)
 
     cdef list _objects(self, const int64_t* tokens, int64_t n):
         cdef int64_t i
@@ -1680,10 +1845,15 @@ cdef class Stream:
         return self
 
     def __next__(self):
-        cdef uint64_t k
-        cdef Pipe* p
         if self.chunk is not None:
             return self._next_record()
+        self._until_ready()
+        return self._deliver(self.pipe, self.next_k)
+
+    cdef int _until_ready(self) except -1:
+        # Waits for the next batch, and for one that is good. Raises StopIteration at the end.
+        cdef uint64_t k
+        cdef Pipe* p
         if self.state != STATE_RUNNING or self.generation != fork_generation():
             self._refuse()
         if self.pipe == NULL:
@@ -1698,7 +1868,7 @@ cdef class Stream:
                     if not self._leave_out():
                         self._recover(k)
                     continue
-                return self._deliver(p, k)
+                return 0
             if window_ended(p.window, k):
                 self._end(p)
             if stop_requested(&p.runner.stop):
@@ -2091,33 +2261,44 @@ cdef class Stream:
         if self.shuffles:
             for i in range(self.shuffles):
                 self._count_iterations(i, p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i])
-        self.next_k = k + 1
-        self.chunk_mark.pass_ = b.mark_pass
-        self.chunk_mark.ordinal = b.mark_end
-        self.chunk_mark.good = b.mark_good
-        memcpy(&self.chunk_place, b.mark_place, sizeof(Place))
-        if self.levels:
-            self.mark_pass = b.mark_pass
-            self.mark_end = b.mark_end
-            self.mark_files = b.mark_files
-            self.delivered += 1
-            self._pass_mark()
-            window_take(p.window, k)
-        else:
-            self.chunk_pass = b.mark_pass
-            self.chunk_end = b.mark_end
-            self.chunk_files = b.mark_files
-            window_take(p.window, k)
-        # Workers that found the window full are woken once half of it is free: one wake for several batches.
-        if (event_has_waiters(&p.runner.work)
-                and p.shared.planned.load(kRelaxed) - self.next_k <= p.window.width // 2):  # relaxed: a hint
-            event_notify_all(&p.runner.work)
+        self._take(p, b, k, bool(self.levels))
         if self.levels:
             return element
         self.chunk = arrays
         self.chunk_at = 0
         self.chunk_rows = rows
         return self._next_record()
+
+    cdef void _note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil:
+        # As _deliver does for an inner stream, whose shuffles' counters are its own.
+        cdef int32_t i
+        self.records += b.rows
+        self.still_since = 0
+        for i in range(self.shuffles):
+            self.begun[i] = p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i]
+        self._take(p, b, k, True)
+
+    cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil:
+        # The batch is the consumer's; as an element, or as a chunk of them.
+        self.next_k = k + 1
+        self.chunk_mark.pass_ = b.mark_pass
+        self.chunk_mark.ordinal = b.mark_end
+        self.chunk_mark.good = b.mark_good
+        memcpy(&self.chunk_place, b.mark_place, sizeof(Place))
+        self.chunk_pass = b.mark_pass
+        self.chunk_end = b.mark_end
+        self.chunk_files = b.mark_files
+        if whole:
+            self.mark_pass = b.mark_pass
+            self.mark_end = b.mark_end
+            self.mark_files = b.mark_files
+            self.delivered += 1
+            self._pass_mark()
+        window_take(p.window, k)
+        # Workers that found the window full are woken once half of it is free: one wake for several batches.
+        if (event_has_waiters(&p.runner.work)
+                and p.shared.planned.load(kRelaxed) - self.next_k <= p.window.width // 2):  # relaxed: a hint
+            event_notify_all(&p.runner.work)
 
     cdef int _count_iterations(self, int i, int64_t begun) except -1:
         cdef ShuffleCounter counter
@@ -2148,7 +2329,7 @@ cdef class Stream:
             self._pass_mark()
         return element
 
-    cdef void _pass_mark(self):
+    cdef void _pass_mark(self) noexcept nogil:
         # All up to the chunk's end is delivered: a new run begins there.
         cdef int64_t good = self.mark.pass_good, total, left_out, i
         cdef Missing* m
