@@ -1361,7 +1361,7 @@ cdef class Feed:
             if status == LINK_MEMORY:
                 raise MemoryError
             if status == LINK_COPY:
-                n, columns = child.next_columns()
+                _, columns = child.next_columns()
                 rows = np.flatnonzero(columns[mask])[self.skip:]
                 self.skip = max(0, self.skip - np.count_nonzero(columns[mask]))
                 if not self.hand(pass_, columns[:mask], len(rows), owner=None, rows=rows):
