@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from queuecore._core.pipeline import ShuffleCounter, Stream
 from queuecore._quarantine import check_on_error
 from queuecore.data import _state
+from queuecore.data._iterators import IteratorBase
 
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Iterator"]
 
 
-class Iterator(Stream):
+class Iterator(Stream, IteratorBase):
     """Elements of a dataset, in its order. Made by ``iter(dataset)``.
 
     Every ``next()`` returns an array, or a dict of arrays if the records have fields. The arrays are NumPy views of
@@ -57,7 +57,7 @@ class Iterator(Stream):
     >>> folder.cleanup()
     """
 
-    __slots__ = ("__weakref__", "_dataset", "_seeds")
+    __slots__ = ("__weakref__", "_dataset", "_handle", "_seeds")
 
     _dataset: Dataset
     # The pairs of this stream: those of the dataset may change later, when a state brings others.
@@ -65,6 +65,7 @@ class Iterator(Stream):
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
+        self._handle = None
         self._seeds = [shuffle.seeds.pair for shuffle in dataset._shuffles()]
         source, options = dataset._source, dataset._options
         workers, helps = dataset._threads()
@@ -87,6 +88,11 @@ class Iterator(Stream):
     def element_spec(self) -> Any:
         """The structure of an element, as in `Dataset.element_spec`."""
         return self._dataset.element_spec
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of an element, in its structure, as in `Dataset.output_classes`."""
+        return self._dataset.output_classes
 
     def close(self, timeout: float | None = 1.0) -> None:
         """Stop the threads and give back files and memory. Closing twice is no error.
@@ -199,16 +205,6 @@ class Iterator(Stream):
             shuffle.seeds.pair = at.seeds[index]
             shuffle.seeds.counter = counter
             counter.next_iteration = at.iterations[index] + at.begun[index]
-
-    def __enter__(self) -> Self:
-        """Return this iterator."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: threads and open files can't be."""
