@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["FeedableIterator", "InitializableIterator", "IteratorBase", "Optional", "ReinitializableIterator"]
 
 _numbers = itertools.count()
-# By handle. Weak: a handle keeps no iterator alive.
+# Weak: a handle keeps no iterator alive.
 _named: weakref.WeakValueDictionary[str, IteratorBase] = weakref.WeakValueDictionary()
+_handles: weakref.WeakKeyDictionary[IteratorBase, str] = weakref.WeakKeyDictionary()
 # By shared_name.
 _shared: weakref.WeakValueDictionary[str, _Place] = weakref.WeakValueDictionary()
 
@@ -93,8 +94,6 @@ class IteratorBase:
     """
 
     __slots__ = ()
-
-    _handle: str | None
 
     if TYPE_CHECKING:
 
@@ -281,10 +280,11 @@ class IteratorBase:
             Always the same. It is valid as long as the iterator exists, in this process and not in forked children, and
             doesn't keep it alive.
         """
-        if self._handle is None:
-            self._handle = f"queuecore.data.Iterator/{os.getpid()}/{next(_numbers)}"
-            _named[self._handle] = self
-        return self._handle
+        handle = _handles.get(self)
+        if handle is None:
+            handle = _handles[self] = f"queuecore.data.Iterator/{os.getpid()}/{next(_numbers)}"
+            _named[handle] = self
+        return handle
 
     def __iter__(self) -> Self:
         """Return this iterator."""
@@ -308,13 +308,10 @@ class IteratorBase:
 class _Above(IteratorBase):
     """An iterator above another one."""
 
-    __slots__ = ("__weakref__", "_handle", "_spec")
-
-    _handle: str | None
+    __slots__ = ("__weakref__", "_spec")
 
     def __init__(self, spec: Any) -> None:
         self._spec = spec
-        self._handle = None
 
     def _current(self) -> IteratorBase:
         """Return the one beneath, or raise if there is none."""

@@ -57,7 +57,7 @@ class Iterator(Stream, IteratorBase):
     >>> folder.cleanup()
     """
 
-    __slots__ = ("__weakref__", "_dataset", "_handle", "_seeds")
+    __slots__ = ("__weakref__", "_dataset", "_seeds")
 
     _dataset: Dataset
     # The pairs of this stream: those of the dataset may change later, when a state brings others.
@@ -65,7 +65,6 @@ class Iterator(Stream, IteratorBase):
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._handle = None
         self._seeds = [shuffle.seeds.pair for shuffle in dataset._shuffles()]
         source, options = dataset._source, dataset._options
         workers, helps = dataset._threads()
