@@ -95,23 +95,35 @@ class IteratorBase:
 
     __slots__ = ()
 
-    if TYPE_CHECKING:
+    def __next__(self) -> Any:
+        """Return the next element; `StopIteration` at the end, now and ever after."""
+        raise NotImplementedError
 
-        def __next__(self) -> Any: ...
+    @property
+    def element_spec(self) -> Any:
+        """The structure of an element: an `ArraySpec`, or dicts and tuples of them."""
+        raise NotImplementedError
 
-        @property
-        def element_spec(self) -> Any: ...
+    @property
+    def output_classes(self) -> Any:
+        """The classes of an element, in its structure, as in `Dataset.output_classes`."""
+        raise NotImplementedError
 
-        @property
-        def output_classes(self) -> Any: ...
+    def close(self, timeout: float | None = 1.0) -> None:
+        """Stop what works for this iterator; see `Iterator.close`."""
+        raise NotImplementedError
 
-        def close(self, timeout: float | None = 1.0) -> None: ...
+    def stats(self) -> dict[str, int]:
+        """Return counters; see `Iterator.stats`."""
+        raise NotImplementedError
 
-        def stats(self) -> dict[str, int]: ...
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place after the last element; see `Iterator.state_dict`."""
+        raise NotImplementedError
 
-        def state_dict(self) -> dict[str, Any]: ...
-
-        def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to a place; see `Iterator.load_state_dict`."""
+        raise NotImplementedError
 
     @staticmethod
     def from_structure(output_types: Any, output_shapes: Any = None) -> ReinitializableIterator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from queuecore._core.pipeline import ShuffleCounter, Stream
 from queuecore._quarantine import check_on_error
@@ -205,9 +205,8 @@ class Iterator(Stream, IteratorBase):
             shuffle.seeds.counter = counter
             counter.next_iteration = at.iterations[index] + at.begun[index]
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied: threads and open files can't be."""
-        raise TypeError("an iterator can't be pickled or copied: pickle its dataset and its state_dict() instead")
+    # Else the compiled class's own comes first.
+    __reduce__ = IteratorBase.__reduce__
 
 
 def _native_seconds(value: float | None, default: float) -> float:
