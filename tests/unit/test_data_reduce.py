@@ -171,7 +171,7 @@ def test_a_function_that_raises(ds, error):
         ds.repeat().reduce(0, step)
     assert caught.value.__cause__ is error
     assert soon(lambda: thread_count() <= before)
-    assert open_descriptors() <= descriptors
+    assert soon(lambda: open_descriptors() <= descriptors)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
