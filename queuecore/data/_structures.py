@@ -92,8 +92,7 @@ def _made_spec(types: Any, shapes: Any, where: str) -> Any:
             for index, inner in enumerate(types)
         )
     try:
-        # A list would be a dtype with fields, and None one of float64: both are slips here.
-        dtype = None if types is None or isinstance(types, list) else np.dtype(types)
+        dtype = None if types is None else np.dtype(types)  # whose None is float64: here it is a slip
     except TypeError:
         dtype = None
     if dtype is None or dtype.names is not None or dtype.subdtype is not None:
@@ -218,7 +217,7 @@ def _nothing(component: NativeComponent) -> np.ndarray[Any, Any] | Ragged:
         return Ragged(strings, splits)
     if kind == "strings":
         return Ragged(Ragged(strings, splits[:1]), splits)
-    return Ragged(strings if dtype == BYTES else np.empty(0, dtype), splits)
+    return Ragged(np.empty(0, dtype), splits)
 
 
 def _least(shape: Sequence[int | None]) -> tuple[int, ...]:

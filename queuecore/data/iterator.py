@@ -29,7 +29,8 @@ class Iterator(Stream, IteratorBase):
     Notes
     -----
     Threads start with the first ``next()``, which waits, without the GIL, until an element is complete;
-    Ctrl-C ends the wait. At the end it raises `StopIteration`, then and ever after. After an error the iterator is
+    Ctrl-C ends the wait. At the end it raises `StopIteration`, then and ever after; `get_next` raises
+    `OutOfRangeError`, and `get_next_as_optional` returns an empty `Optional`. After an error the iterator is
     closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with
     the next element.
 

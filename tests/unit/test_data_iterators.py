@@ -320,7 +320,8 @@ def test_initialize_with_another_dataset(ds):
 def test_iterators_of_a_shared_name_share_the_place(ds):
     one = ds.make_initializable_iterator(shared_name="test_shared")
     other = ds.skip(5).make_initializable_iterator("test_shared")
-    apart = ds.make_initializable_iterator("")
+    apart, begun_apart = ds.make_initializable_iterator(""), ds.make_initializable_iterator("")
+    begun_apart.initializer()
     with pytest.raises(FailedPreconditionError):
         other.get_next()
     one.initializer()
@@ -435,6 +436,40 @@ def test_a_shape_that_only_the_data_shows(ds):
             one.get_next()
 
 
+def test_a_shape_of_which_nothing_is_known(ds):
+    beneath = qc.data.Iterator.from_structure(np.uint8)
+    fed = [
+        qc.data.Iterator.from_string_handle(beneath.string_handle(), np.uint8, shape)
+        for shape in ((), (2,), (None, None))
+    ]
+    assert fed[0].element_spec == ArraySpec((), np.dtype("u1"))
+    beneath.make_initializer(ds)()
+    assert int(fed[0].get_next()) == 0
+    for it in fed[1:]:
+        with pytest.raises(InvalidArgumentError):
+            it.get_next()
+    beneath.make_initializer(ds.batch(2))()
+    assert fed[1].get_next().tolist() == [0, 1]
+    for it in (fed[0], fed[2]):
+        with pytest.raises(InvalidArgumentError):
+            it.get_next()
+    assert beneath.get_next().tolist() == [6, 7]
+
+
+def test_shapes_in_a_structure_that_only_the_data_shows(tmp_path):
+    record = np.dtype([("a", ">u2"), ("b", "S3"), ("c", "u1", (2,))])
+    ds = FixedLengthRecordDataset(write_files(tmp_path, [bytes(21)]), record=record).batch(2)
+    types = {"a": ">u2", "b": bytes, "c": np.uint8}  # strings of any length, a number in any order of its bytes
+    for name, shape in (("a", (2,)), ("b", (2,)), ("c", (2, 2))):
+        it = qc.data.Iterator.from_structure(types, {"a": None, "b": None, "c": (None, 2), name: shape})
+        it.make_initializer(ds)()
+        assert len(it.get_next()["a"]) == 2
+        with pytest.raises(InvalidArgumentError, match=name):
+            it.get_next()
+    with pytest.raises(DtypeError):
+        qc.data.Iterator.from_structure({**types, "b": "S2"}).make_initializer(ds)
+
+
 @pytest.mark.parametrize("shapes", [None, {"b": (None,), "a": {"x": (None, 2)}}])
 def test_nested_structures(tmp_path, shapes):
     record = np.dtype([("a", [("x", "<i2", (2,))]), ("b", "u1")])
@@ -459,6 +494,7 @@ def test_nested_structures(tmp_path, shapes):
         ("no such type", None, DtypeError),
         (None, None, DtypeError),
         ([np.int32], None, DtypeError),
+        ([], None, DtypeError),
         ([("a", "i4")], None, DtypeError),
         (np.dtype([("a", "i4")]), None, DtypeError),
         (np.dtype(("i4", (2,))), None, DtypeError),
@@ -506,6 +542,22 @@ def test_feeding_loses_no_place(ds):
     assert remaining(it) == [6, 7, 8, 9]
     pick = "train"
     assert remaining(it) == [4, 5, 6, 7, 8, 9]
+
+
+def test_each_that_is_fed_has_to_fit(ds):
+    its = [iter(ds), iter(ds.map(qc.ops.cast(dtype=np.int32))), iter(ds.batch(2)), iter(ds)]
+    which = 0
+    it = qc.data.Iterator.from_string_handle(lambda: its[which].string_handle(), np.uint8, ())
+    got = []
+    for which, error in [(0, None), (1, DtypeError), (0, None), (2, InvalidArgumentError), (3, None), (1, DtypeError)]:  # noqa: B007
+        if error is None:
+            got.append(int(it.get_next()))
+            continue
+        for _ in range(2):
+            with pytest.raises(error):
+                it.get_next()
+    assert got == [0, 1, 0]
+    assert [one.stats()["elements"] for one in its] == [2, 0, 0, 1]
 
 
 def test_handles(ds):

@@ -116,6 +116,7 @@ def test_structured_states_and_elements(tmp_path):
         (0, lambda: 1.0),
         (np.uint8(0), lambda: np.int64(0)),
         (np.float32(0), lambda: np.float64(0)),
+        (0j, lambda: np.float64(0)),
         (0, lambda: b"a"),
         (b"a", lambda: 0),
         (b"a", lambda: "a"),
