@@ -313,7 +313,7 @@ class Run:
 
 
 class _Children:
-    """The iterators over inputs that are in use. No lock: the end may come out of the garbage collector, in any thread."""
+    """The iterators over inputs. No lock: the end may come out of the garbage collector, in any thread."""
 
     def __init__(self) -> None:
         self.ended = False

@@ -729,8 +729,8 @@ class Dataset:
         -------
         str
             A line for each step, the last one first; what a step takes its elements from stands behind it, further
-            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of it
-            Python does, and what forced that.
+            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of
+            it Python does, and what forced that.
 
         Notes
         -----
