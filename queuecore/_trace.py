@@ -26,6 +26,7 @@ from queuecore._dtypes import as_dtype, is_bfloat16
 from queuecore._ops_numbers import _Cast, _Chain, _Reshape, _Scale, _Transpose, merged
 from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure
 from queuecore._trace_graph import Dims, Graph, Side, Unknown, Value, lowered, shape_of
+from queuecore._trace_purity import Watch
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 
 __all__ = ["Symbol", "Traced", "Untraced", "trace", "traceable"]
@@ -73,19 +74,20 @@ class _GiveUp(BaseException):
 
 
 # Of what these make, every bit follows from the operands alone, whatever lies beside them in memory.
-_EXACT = frozenset(
-    "add subtract multiply divide true_divide floor_divide remainder mod fmod negative positive absolute fabs sign "
-    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not "
-    "bitwise_and bitwise_or bitwise_xor invert bitwise_not left_shift right_shift maximum minimum fmax fmin "
-    "sqrt square reciprocal floor ceil trunc rint isnan isinf isfinite signbit copysign nextafter spacing gcd lcm "
-    "deg2rad rad2deg degrees radians heaviside bitwise_count conjugate clip power".split()
-)
+_EXACT_NAMES = """
+    add subtract multiply divide true_divide floor_divide remainder mod fmod negative positive absolute fabs sign
+    equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not
+    bitwise_and bitwise_or bitwise_xor invert bitwise_not left_shift right_shift maximum minimum fmax fmin
+    sqrt square reciprocal floor ceil trunc rint isnan isinf isfinite signbit copysign nextafter spacing gcd lcm
+    deg2rad rad2deg degrees radians heaviside bitwise_count conjugate clip power
+"""
+_EXACT = frozenset(_EXACT_NAMES.split())
 # Of these, too, as long as the items lie side by side: NumPy has several ways to compute them, and picks one for a
 # whole array.
-_SMOOTH = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt "
-    "logaddexp".split()
-)
+_SMOOTH_NAMES = """
+    exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt
+"""
+_SMOOTH = frozenset(_SMOOTH_NAMES.split())
 _MOST_CONSTANT = 64 << 20  # bytes
 
 
@@ -108,9 +110,17 @@ class _Tracer:
         self.failure: Untraced | None = None
 
     def give_up(self, reason: str, where: str | None = None) -> NoReturn:
-        if self.active and self.failure is None:
+        """End the trace; the first reason is the one that counts."""
+        if not self.active:
+            raise InvalidArgumentError("this stood for an element while a function was traced; there is no value of it")
+        if self.failure is None:
             self.failure = Untraced(reason, _where(sys._getframe(1)) if where is None else where)
         raise _GiveUp
+
+    def distrust(self, reason: str, frame: FrameType | None) -> None:
+        """Take down that the result can't be trusted, and let the function go on."""
+        if self.active and self.failure is None:
+            self.failure = Untraced(reason, "" if frame is None else _place(frame, frame.f_lineno))
 
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -140,6 +150,37 @@ def _where_raised(traceback: TracebackType | None) -> str:
             place = _place(traceback.tb_frame, traceback.tb_lineno)
         traceback = traceback.tb_next
     return place
+
+
+def _stopper(words: str) -> Any:
+    def stop(self: Symbol, *_: Any, **__: Any) -> NoReturn:
+        self._number(words)
+        self._stop(words)
+
+    return stop
+
+
+def _binary(ufunc: Any) -> Any:
+    return lambda self, other: _call(self._tracer, ufunc, (self, other))
+
+
+def _operators(ufunc: Any) -> tuple[Any, Any, Any]:
+    """Return an operator, the one for a symbol on its right, and the one in place."""
+
+    def swapped(self: Symbol, other: Any) -> Symbol:
+        return _call(self._tracer, ufunc, (other, self))
+
+    def inplace(self: Symbol, other: Any) -> Symbol:
+        # To a number's name it only gives another number.
+        if self._sides("an operation in place"):
+            self._stop("an operation that changes an array in place")
+        return _call(self._tracer, ufunc, (self, other))
+
+    return _binary(ufunc), swapped, inplace
+
+
+def _unary(ufunc: Any) -> Any:
+    return lambda self: _call(self._tracer, ufunc, (self,))
 
 
 class Symbol:
@@ -191,9 +232,7 @@ class Symbol:
         return iter([self[index] for index in range(len(self))])
 
     def _number(self, what: str) -> Value:
-        if not self._tracer.active:
-            raise InvalidArgumentError("this stood for an element while a function was traced; there is no value of it")
-        if self._value.opaque:
+        if self._value.opaque or not self._tracer.active:
             self._stop(f"{what} of {self._value.opaque}")
         return self._value
 
@@ -224,6 +263,29 @@ class Symbol:
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
         self._stop(f"numpy.{function.__name__}")
 
+    __add__, __radd__, __iadd__ = _operators(np.add)
+    __sub__, __rsub__, __isub__ = _operators(np.subtract)
+    __mul__, __rmul__, __imul__ = _operators(np.multiply)
+    __truediv__, __rtruediv__, __itruediv__ = _operators(np.true_divide)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _operators(np.floor_divide)
+    __mod__, __rmod__, __imod__ = _operators(np.remainder)
+    __and__, __rand__, __iand__ = _operators(np.bitwise_and)
+    __or__, __ror__, __ior__ = _operators(np.bitwise_or)
+    __xor__, __rxor__, __ixor__ = _operators(np.bitwise_xor)
+    __lshift__, __rlshift__, __ilshift__ = _operators(np.left_shift)
+    __rshift__, __rrshift__, __irshift__ = _operators(np.right_shift)
+    __eq__ = _binary(np.equal)
+    __ne__ = _binary(np.not_equal)
+    __lt__ = _binary(np.less)
+    __le__ = _binary(np.less_equal)
+    __gt__ = _binary(np.greater)
+    __ge__ = _binary(np.greater_equal)
+    __neg__ = _unary(np.negative)
+    __pos__ = _unary(np.positive)
+    __abs__ = _unary(np.absolute)
+    __invert__ = _unary(np.invert)
+    __ipow__ = _stopper("an operation that changes an array in place")
+
     def __pow__(self, other: Any) -> Any:
         return _power(self, other)
 
@@ -241,8 +303,8 @@ class Symbol:
             made = as_dtype(dtype)
         except (TypeError, ValueError, QueueCoreError) as error:
             self._stop(f"astype: {error}")
-        if not made.isnative or not _is_native(made):
-            self._stop(f"astype to {made}")
+        if not made.isnative or not _is_native(made) or not _is_native(value.dtype):
+            self._stop(f"astype from {value.dtype} to {made}")
         if value.dtype.kind == "f" and made.kind in "iu":
             self._stop(
                 f"astype from {value.dtype} to {made}: NumPy promises no value for numbers that don't fit; "
@@ -378,11 +440,12 @@ class Symbol:
             # The same rows as before: as many items in each, and all that are left over to the batch.
             dims = self._row.dims or ()
             known = [side for side in dims if isinstance(side, int)]
+            items = math.prod(known)
             batch = (self._value.dims or (0,))[0]
-            if len(known) == len(dims) and -1 not in sides[1:] and math.prod(known) == math.prod(sides[1:]):
-                if sides[0] == -1 and math.prod(known) or sides[0] == batch:
-                    value.dims = (batch, *sides[1:])
-                    row = tracer.rows.reshape(self._row, sides[1:])
+            fits = len(known) == len(dims) and -1 not in sides[1:] and items == math.prod(sides[1:])
+            if fits and (sides[0] == batch or sides[0] == -1 and items):
+                value.dims = (batch, *sides[1:])
+                row = tracer.rows.reshape(self._row, sides[1:])
         return Symbol(tracer, value, row)
 
     # -- operations of queuecore.ops -----------------------------------------------------------------------------------
@@ -454,109 +517,51 @@ class Symbol:
 
     # -- what ends a trace ---------------------------------------------------------------------------------------------
 
+    __bool__ = _stopper("the truth of a value (if, while, and, or, not, in)")
+    __int__ = _stopper("int()")
+    __float__ = _stopper("float()")
+    __complex__ = _stopper("complex()")
+    __index__ = _stopper("an array or a number as an index")
+    __hash__ = _stopper("a value as a key or in a set (hash())")
+    __array__ = _stopper("numpy.asarray(), or a function of NumPy's that begins with it")
+    __setitem__ = _stopper("an assignment to a part of an array")
+    __delitem__ = _stopper("del of a part of an array")
+    __contains__ = _stopper("in")
+    __format__ = _stopper("format() or an f-string")
+    __bytes__ = _stopper("bytes()")
+    __round__ = _stopper("round()")
+    __trunc__ = _stopper("math.trunc()")
+    __floor__ = _stopper("math.floor()")
+    __ceil__ = _stopper("math.ceil()")
+    __reversed__ = _stopper("reversed()")
+    __divmod__ = _stopper("divmod()")
+    __rdivmod__ = _stopper("divmod()")
+    __matmul__ = _stopper("@")
+    __rmatmul__ = _stopper("@")
+    __call__ = _stopper("a call of it")
+    __enter__ = _stopper("with")
+    __reduce_ex__ = _stopper("a copy or a pickle of it")
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)  # NumPy and the interpreter ask for all kinds of these
         self._number(f"the attribute {name!r}")
         self._stop(f"the attribute {name!r}")
 
-    @property
-    def __class__(self) -> Any:
+    def _asked(self) -> type:
         # isinstance() asks for it, if it isn't a Symbol that is asked for.
         if self._tracer.active:
-            self._stop("a question for its type")
+            self._stop("a question for its type (isinstance())")
         return Symbol
+
+    __class__ = property(_asked)  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         if self._tracer.active:
             self._stop("repr(), str() or print()")
         return "<Symbol of a trace that is over>"
 
-
-def _stopper(words: str) -> Callable[..., NoReturn]:
-    def stop(self: Symbol, *_: Any, **__: Any) -> NoReturn:
-        self._number(words)
-        self._stop(words)
-
-    return stop
-
-
-for _name, _words in {
-    "bool": "the truth of a value (if, while, and, or, not, in)",
-    "int": "int()",
-    "float": "float()",
-    "complex": "complex()",
-    "index": "an array or a number as an index",
-    "hash": "a value as a key or in a set (hash())",
-    "array": "numpy.asarray(), or a function of NumPy's that begins with it",
-    "setitem": "an assignment to a part of an array",
-    "delitem": "del of a part of an array",
-    "contains": "in",
-    "format": "format() or an f-string",
-    "str": "repr(), str() or print()",
-    "bytes": "bytes()",
-    "round": "round()",
-    "trunc": "math.trunc()",
-    "floor": "math.floor()",
-    "ceil": "math.ceil()",
-    "reversed": "reversed()",
-    "divmod": "divmod()",
-    "rdivmod": "divmod()",
-    "matmul": "@",
-    "rmatmul": "@",
-    "call": "a call of it",
-    "enter": "with",
-    "reduce_ex": "a copy or a pickle of it",
-    "setattr": "an assignment to an attribute",
-}.items():
-    if _name != "setattr":
-        setattr(Symbol, f"__{_name}__", _stopper(_words))
-
-
-def _binary(ufunc: Any, swapped: bool) -> Callable[[Symbol, Any], Any]:
-    def operate(self: Symbol, other: Any) -> Any:
-        return _call(self._tracer, ufunc, (other, self) if swapped else (self, other))
-
-    return operate
-
-
-def _inplace(ufunc: Any) -> Callable[[Symbol, Any], Any]:
-    def operate(self: Symbol, other: Any) -> Any:
-        if self._sides("an operation in place"):
-            self._stop("an operation that changes an array in place")
-        return _call(self._tracer, ufunc, (self, other))
-
-    return operate
-
-
-for _name, _ufunc in {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "truediv": np.true_divide,
-    "floordiv": np.floor_divide,
-    "mod": np.remainder,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "lshift": np.left_shift,
-    "rshift": np.right_shift,
-}.items():
-    setattr(Symbol, f"__{_name}__", _binary(_ufunc, False))
-    setattr(Symbol, f"__r{_name}__", _binary(_ufunc, True))
-    setattr(Symbol, f"__i{_name}__", _inplace(_ufunc))
-for _name, _ufunc in {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}.items():
-    setattr(Symbol, f"__{_name}__", _binary(_ufunc, False))
-for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
-    setattr(Symbol, f"__{_name}__", functools.partialmethod(lambda self, one: _call(self._tracer, one, (self,)), _ufunc))
-Symbol.__ipow__ = _stopper("an operation that changes an array in place")  # type: ignore[attr-defined]
+    __str__ = __repr__
 
 
 def _is_native(dtype: np.dtype[Any]) -> bool:
@@ -729,8 +734,11 @@ def trace(
         symbols.append(Symbol(tracer, value, row))
     try:
         element = _structured(template, symbols) if assemble is None else assemble(list(symbols), lead > 0)
-        whole = not (type(element) is tuple if unpack is None else unpack)
-        made = function(element) if whole else function(*element)
+        arguments = element if (type(element) is tuple if unpack is None else unpack) else (element,)
+        watch = Watch(function, _is_users, tracer.distrust)
+        with watch:
+            made = function(*arguments)
+        watch.check()
         parts: list[tuple[Value, Value | None, str | None]] = []
         shape = _flattened(tracer, made, parts, ())
         if not parts:
@@ -830,4 +838,4 @@ def _shown(template: Any, words: Sequence[str]) -> str:
         return "{" + ", ".join(f"{name!r}: {_shown(inner, words)}" for name, inner in template.items()) + "}"
     if isinstance(template, tuple):
         return "(" + ", ".join(_shown(inner, words) for inner in template) + ("," if len(template) == 1 else "") + ")"
-    return words[template]
+    return words[int(template)]

@@ -214,7 +214,7 @@ class Graph:
         for value in values:
             uses[value.node.number] += 1
         words: dict[int, str] = {}
-        lines = []
+        lines: list[str] = []
 
         def word(one: Value | np.ndarray) -> str:
             if not isinstance(one, Value):
@@ -299,7 +299,9 @@ def _reachable(graph: Graph, values: Sequence[Value]) -> list[Node]:
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
-def lowered(graph: Graph, components: Sequence[Component], values: Sequence[Value], names: Sequence[str | None]) -> Step:
+def lowered(
+    graph: Graph, components: Sequence[Component], values: Sequence[Value], names: Sequence[str | None]
+) -> Step:
     """Return the step that makes these values.
 
     Raises
@@ -368,7 +370,6 @@ def _groups(nodes: list[Node], celled: set[int]) -> dict[int, list[Node]]:
     for node in nodes:
         if node.number in roots:
             members.setdefault(roots[node.number].number, []).append(node)
-    # A view of what an expression made, read by another one: a view that isn't in memory itself.
     return members
 
 

@@ -7,7 +7,7 @@ cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, intptr_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.elementwise cimport CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault
 from queuecore._core.elementwise cimport step_place
@@ -475,7 +475,7 @@ cdef class GraphStep(Step):
         cdef Cell* cell
         cdef Step step
         cdef bytes data
-        cdef int32_t i, k
+        cdef int32_t i
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         if len(nodes) > MOST_STEPS:
