@@ -82,8 +82,7 @@ _EXACT_NAMES = """
     deg2rad rad2deg degrees radians heaviside bitwise_count conjugate clip power
 """
 _EXACT = frozenset(_EXACT_NAMES.split())
-# Of these, too, as long as the items lie side by side: NumPy has several ways to compute them, and picks one for a
-# whole array.
+# Of these, too, as long as the items lie side by side: NumPy has several ways to compute them, and picks one by that.
 _SMOOTH_NAMES = """
     exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt
 """
@@ -554,7 +553,7 @@ class Symbol:
             self._stop("a question for its type (isinstance())")
         return Symbol
 
-    __class__ = property(_asked)  # type: ignore[assignment]
+    __class__ = property(_asked)
 
     def __repr__(self) -> str:
         if self._tracer.active:
@@ -622,8 +621,11 @@ def _call(tracer: _Tracer, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
         and not (isinstance(operands[1], np.ndarray) and (operands[1] >= 0).all())
     ):
         tracer.give_up("a power of floats, or one with an exponent that may be negative")
-    if name in _SMOOTH and (len(operands) > 1 or symbols[0]._value.node.kind == "view"):
-        tracer.give_up(f"numpy.{name} of a part of an array, or of several")
+    if name in _SMOOTH:
+        if symbols[0]._value.node.kind == "view" or not symbols[0]._value.dims:
+            tracer.give_up(f"numpy.{name} of a part of an array or of a number, whose last bit may differ")
+        if loop[-1].itemsize < 4:
+            tracer.give_up(f"numpy.{name} of {loop[-1]}, whose last bit may differ")
     try:
         value = tracer.graph.call(ufunc, loop, [one._value if isinstance(one, Symbol) else one for one in operands])
     except ValueError as error:
