@@ -309,12 +309,12 @@ class Symbol:
                 f"astype from {value.dtype} to {made}: NumPy promises no value for numbers that don't fit; "
                 "queuecore.ops.cast is native"
             )
-        return self._cast(made)
+        return self._cast(made, True)
 
-    def _cast(self, dtype: np.dtype[Any]) -> Symbol:
+    def _cast(self, dtype: np.dtype[Any], numpys: bool) -> Symbol:
         tracer = self._tracer
-        row = None if self._row is None else tracer.rows.cast(self._row, dtype)
-        return Symbol(tracer, tracer.graph.cast(self._value, dtype), row)
+        row = None if self._row is None else tracer.rows.cast(self._row, dtype, numpys)
+        return Symbol(tracer, tracer.graph.cast(self._value, dtype, numpys), row)
 
     def __getitem__(self, key: Any) -> Symbol:
         dims = self._sides("an index")
@@ -482,7 +482,7 @@ class Symbol:
                 if isinstance(link, _Cast):
                     # bind refuses what it can't cast
                     merged([stage])[0].bind((self._value.component(),))
-                    made = made._cast(link.dtype)
+                    made = made._cast(link.dtype, False)
                 elif isinstance(link, _Reshape):
                     made._number("reshape")
                     made = made._reshape(link.shape)

