@@ -8,6 +8,7 @@ from that of the function itself by as much as a bit.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import linecache
@@ -101,8 +102,9 @@ class _Tracer:
         What is done to the element; what is done to a row of it, where the same can be said of one.
     """
 
-    def __init__(self, lead: int) -> None:
+    def __init__(self, lead: int, function: Any) -> None:
         self.lead = lead
+        self.place = _defined(function)
         self.graph = Graph()
         self.rows = Graph()
         self.active = True
@@ -119,7 +121,7 @@ class _Tracer:
     def distrust(self, reason: str, frame: FrameType | None) -> None:
         """Take down that the result can't be trusted, and let the function go on."""
         if self.active and self.failure is None:
-            self.failure = Untraced(reason, "" if frame is None else _place(frame, frame.f_lineno))
+            self.failure = Untraced(reason, self.place if frame is None else _place(frame, frame.f_lineno))
 
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -140,6 +142,17 @@ def _place(frame: FrameType, line: int) -> str:
     name = frame.f_code.co_filename
     text = linecache.getline(name, line, frame.f_globals).strip()
     return f"{os.path.basename(name)}:{line}" + (f": `{text}`" if text else "")
+
+
+def _defined(function: Any) -> str:
+    """Return where a function is defined, if it is one of Python's."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    text = linecache.getline(code.co_filename, code.co_firstlineno).strip()
+    return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}" + (f": `{text}`" if text else "")
 
 
 def _where_raised(traceback: TracebackType | None) -> str:
@@ -259,7 +272,9 @@ class Symbol:
             self._stop(f"numpy.{ufunc.__name__}{how}")
         return _call(self._tracer, ufunc, inputs)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Symbol:
+        if function is np.where and len(args) == 3 and not kwargs:
+            return _choice(self._tracer, args)
         self._stop(f"numpy.{function.__name__}")
 
     __add__, __radd__, __iadd__ = _operators(np.add)
@@ -380,7 +395,8 @@ class Symbol:
             self._stop(f"{len(axes)} dimensions")
         tracer = self._tracer
         row, lead = None, tracer.lead
-        whole = all(axes[i : i + 1] == [(i, 1)] and not starts[i] for i in range(lead))
+        dims = self._value.dims or ()
+        whole = all(axes[i : i + 1] == [(i, 1)] and not starts[i] and sides[i] == dims[i] for i in range(lead))
         if self._row is not None and whole:
             inner = [(axis - lead if axis >= 0 else -1, step) for axis, step in axes[lead:]]
             row = tracer.rows.view(self._row, inner, starts[lead:], tuple(sides[lead:]))
@@ -495,9 +511,12 @@ class Symbol:
         values = self._bound(tracer.graph, stage, self._value)
         rows: list[Value] | None = None
         if stage.rowwise and self._row is not None:
-            rows = self._bound(tracer.rows, stage, self._row)
-            if len(rows) != len(values):
-                self._stop(f"{stage!r} makes other things of a batch than of its elements")
+            # If it can't work on a row, it means something else by a batch; and so if it makes more of one.
+            with contextlib.suppress(QueueCoreError):
+                rows = self._bound(tracer.rows, stage, self._row)
+        if rows is not None and len(rows) != len(values):
+            rows = None
+        if rows is not None:
             batch = (self._value.dims or ())[: tracer.lead]
             for value in values:
                 if value.dims is not None and len(value.dims) >= tracer.lead:
@@ -582,10 +601,43 @@ def _call(tracer: _Tracer, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
     name = ufunc.__name__
     if ufunc.nout != 1 or ufunc.signature is not None or (name not in _EXACT and name not in _SMOOTH):
         tracer.give_up(f"numpy.{name}")
+    operands, dtypes = _operands(tracer, name, inputs)
+    try:
+        loop = ufunc.resolve_dtypes((*dtypes, None))
+    except Exception as error:
+        tracer.give_up(f"numpy.{name}: {error}")
+    if name in _SMOOTH:
+        value = operands[0]._value
+        if value.node.kind == "view" or not value.dims:
+            tracer.give_up(f"numpy.{name} of a part of an array or of a number, whose last bit may differ")
+        if loop[-1].itemsize < 4:
+            tracer.give_up(f"numpy.{name} of {loop[-1]}, whose last bit may differ")
+    if name == "power":
+        exponent = operands[1]
+        least = exponent if type(exponent) is int else exponent.min(initial=0) if type(exponent) is np.ndarray else -1
+        if loop[-1].kind == "f" or loop[1].kind == "i" and least < 0:
+            tracer.give_up("a power of floats, or one with an exponent that may be negative")
+    return _looped(tracer, ufunc, loop, operands)
+
+
+def _choice(tracer: _Tracer, inputs: Sequence[Any]) -> Symbol:
+    """Return what numpy.where makes."""
+    operands, dtypes = _operands(tracer, "where", inputs)
+    # NumPy's rules for dtypes, asked of arrays without items.
+    parts = [one if type(one) in (int, float) else np.empty(0, dtypes[i]) for i, one in enumerate(operands)]
+    try:
+        made = np.where(np.empty(0, bool), *parts[1:]).dtype
+    except (TypeError, ValueError, OverflowError) as error:
+        tracer.give_up(f"numpy.where: {error}")
+    return _looped(tracer, np.where, (np.dtype(bool), made, made, made), operands)
+
+
+def _operands(tracer: _Tracer, name: str, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return what a function gets: symbols, arrays, and Python's own numbers; and their dtypes, or their types."""
     operands: list[Any] = []
     dtypes: list[Any] = []
     for one in inputs:
-        if isinstance(one, Symbol):
+        if type(one) is Symbol:
             if one._tracer is not tracer:
                 tracer.give_up("a symbol of another trace")
             value = one._number(f"numpy.{name}")
@@ -593,46 +645,33 @@ def _call(tracer: _Tracer, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
                 tracer.give_up(f"numpy.{name} of an array whose number of dimensions is not known before the data is")
             operands.append(one)
             dtypes.append(value.dtype)
-            continue
-        if type(one) in (int, float):
+        elif type(one) in (int, float):
             operands.append(one)
             dtypes.append(type(one))
-            continue
-        operands.append(_constant(tracer, one, f"numpy.{name}"))
-        dtypes.append(operands[-1].dtype)
+        else:
+            operands.append(_constant(tracer, one, f"numpy.{name}"))
+            dtypes.append(operands[-1].dtype)
+    return operands, dtypes
+
+
+def _looped(tracer: _Tracer, function: Any, loop: Sequence[np.dtype[Any]], operands: list[Any]) -> Symbol:
+    """Return what a loop over items makes."""
+    name = function.__name__
+    given = [one._value.dtype if type(one) is Symbol else loop[i] for i, one in enumerate(operands)]
+    if not all(map(_is_native, (*loop, *given))):
+        tracer.give_up(f"numpy.{name} of {', '.join(map(str, given))}")
     try:
-        loop = ufunc.resolve_dtypes((*dtypes, None))
-    except Exception as error:
-        tracer.give_up(f"numpy.{name}: {error}")
-    if not all(_is_native(dtype) for dtype in loop):
-        tracer.give_up(f"numpy.{name} of {', '.join(getattr(one, '__name__', str(one)) for one in dtypes)}")
-    for index, one in enumerate(operands):
-        if isinstance(one, Symbol):
-            continue
-        try:
+        for index, one in enumerate(operands):
             with np.errstate(all="ignore"):
-                operands[index] = np.asarray(one, loop[index]) if type(one) in (int, float) else one.astype(loop[index])
-        except (OverflowError, ValueError) as error:
-            tracer.give_up(f"numpy.{name}: {error}")
-    symbols = [one for one in operands if isinstance(one, Symbol)]
-    if name == "power" and (
-        loop[-1].kind == "f"
-        or loop[1].kind == "i"
-        and not (isinstance(operands[1], np.ndarray) and (operands[1] >= 0).all())
-    ):
-        tracer.give_up("a power of floats, or one with an exponent that may be negative")
-    if name in _SMOOTH:
-        if symbols[0]._value.node.kind == "view" or not symbols[0]._value.dims:
-            tracer.give_up(f"numpy.{name} of a part of an array or of a number, whose last bit may differ")
-        if loop[-1].itemsize < 4:
-            tracer.give_up(f"numpy.{name} of {loop[-1]}, whose last bit may differ")
-    try:
-        value = tracer.graph.call(ufunc, loop, [one._value if isinstance(one, Symbol) else one for one in operands])
-    except ValueError as error:
+                if type(one) is np.ndarray:
+                    operands[index] = one.astype(loop[index])
+                elif type(one) is not Symbol:
+                    operands[index] = np.asarray(one, loop[index])
+        values = [one._value if type(one) is Symbol else one for one in operands]
+        value = tracer.graph.call(function, loop, values)
+    except (OverflowError, ValueError) as error:
         tracer.give_up(f"numpy.{name}: {error}")
-    row = None
-    if tracer.lead:
-        row = _row_call(tracer, ufunc, loop, operands, len(value.dims or ()))
+    row = _row_call(tracer, function, loop, operands, len(value.dims or ())) if tracer.lead else None
     return Symbol(tracer, value, row)
 
 
@@ -641,7 +680,7 @@ def _row_call(tracer: _Tracer, ufunc: Any, loop: Any, operands: list[Any], ndim:
     rank = ndim - tracer.lead
     rows: list[Any] = []
     for one in operands:
-        if isinstance(one, Symbol):
+        if type(one) is Symbol:
             if one._row is None or len(one._value.dims or ()) != ndim:
                 return None
             rows.append(one._row)
@@ -721,7 +760,7 @@ def trace(
     for each element. `KeyboardInterrupt` comes out as it is.
     """
     lead = len(batch)
-    tracer = _Tracer(lead)
+    tracer = _Tracer(lead, function)
     outer: list[Side] = [Unknown() if side is None else side for side in batch]
     symbols = []
     for index, component in enumerate(components):
@@ -744,7 +783,7 @@ def trace(
         parts: list[tuple[Value, Value | None, str | None]] = []
         shape = _flattened(tracer, made, parts, ())
         if not parts:
-            tracer.give_up("it returns nothing", "")
+            tracer.give_up("it returns nothing", tracer.place)
         traced = None if tracer.failure is not None else _traced(tracer, function, components, shape, parts)
     except _GiveUp:
         traced = None
@@ -755,7 +794,7 @@ def trace(
     finally:
         tracer.active = False
     # One that the function caught counts, too.
-    return tracer.failure or traced or Untraced("its trace was given up", "")
+    return tracer.failure or traced or Untraced("its trace was given up", tracer.place)
 
 
 def _structured(template: Any, parts: Sequence[Any]) -> Any:
@@ -772,14 +811,14 @@ def _flattened(
     """Return the structure of what was returned, and add its parts."""
     if type(made) is dict:
         if not all(type(key) is str for key in made):
-            tracer.give_up("it returns a dict with keys that are no strings", "")
+            tracer.give_up("it returns a dict with keys that are no strings", tracer.place)
         return {key: _flattened(tracer, inner, parts, (*path, key)) for key, inner in made.items()}
     if type(made) is tuple:
         return tuple(_flattened(tracer, inner, parts, (*path, index)) for index, inner in enumerate(made))
     name = ".".join(path) if path and all(type(key) is str for key in path) else None
     if type(made) is Symbol:
         if made._tracer is not tracer:
-            tracer.give_up("it returns a symbol of another trace", "")
+            tracer.give_up("it returns a symbol of another trace", tracer.place)
         parts.append((made._value, made._row, name))
     elif type(made) is bytes:
         parts.append((tracer.graph.constant(made), None, name))
@@ -787,10 +826,10 @@ def _flattened(
         try:
             array = _constant(tracer, made, "a result")
         except OverflowError as error:
-            tracer.give_up(f"it returns {error}", "")
+            tracer.give_up(f"it returns {error}", tracer.place)
         parts.append((tracer.graph.constant(array), None, name))
     else:
-        tracer.give_up(f"it returns a {type(made).__name__}", "")
+        tracer.give_up(f"it returns a {type(made).__name__}", tracer.place)
     return len(parts) - 1
 
 
@@ -813,7 +852,7 @@ def _traced(
         if rowwise:
             variants.append((given, lowered(tracer.rows, given, rows, names)))
     except ValueError as error:
-        tracer.give_up(f"it is too much for one native step: {error}", "")
+        tracer.give_up(f"it is too much for one native step: {error}", tracer.place)
     step = variants[-1][1]
 
     def bind(asked: tuple[Component, ...]) -> Step:

@@ -189,7 +189,7 @@ class Graph:
         return made
 
     def call(self, ufunc: Any, loop: Sequence[np.dtype[Any]], given: Sequence[Value | np.ndarray]) -> Value:
-        """Return what an element-wise function makes; arrays have the dtypes of the loop.
+        """Return what an element-wise function, or numpy.where, makes; arrays have the dtypes of the loop.
 
         Raises
         ------
@@ -380,10 +380,12 @@ def _places(values: Sequence[Value]) -> dict[int, int]:
     for index, value in enumerate(values):
         places.setdefault(id(value), index)
     for index, value in enumerate(values):
-        # What a reshape gets may be made where its own result belongs.
+        # What a reshape gets may be made where its own result belongs, if it is known to be as long.
         one = value
         while one.node.kind == "reshape" and places.get(id(one)) == index:
             one = one.node.given[0]
+            if one.dims is None or not all(isinstance(side, int) for side in one.dims):
+                break
             places.setdefault(id(one), index)
     return places
 
@@ -427,7 +429,10 @@ class _Expression:
                     if one.dtype != dtype:
                         register = self._cast(register, one.dtype, dtype, self._temporary(dtype))
                     registers.append(register)
-                self._program.append(["call", _loop(ufunc, loop), [*registers, out]])
+                if ufunc is np.where:
+                    self._program.append(["choose", loop[-1].itemsize, [*registers, out]])
+                else:
+                    self._program.append(["call", _loop(ufunc, loop), [*registers, out]])
             made[id(result)] = out
         places = self._placed()
         first = len(self._leaves)
