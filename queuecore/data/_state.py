@@ -208,7 +208,8 @@ def _is_start(start: Any) -> bool:
 
 
 def _are_lanes(saved: list[int]) -> bool:
-    # Of interleaved files: next file, slot, records of its turn; of each slot: file (-1: none), offset, number, line, records.
+    # Interleaved files: next file, slot, records of its turn; of each slot: file (-1: none), offset, number, line,
+    # records.
     slots = [saved[at : at + 5] for at in range(3, len(saved), 5)]
     return not saved or (
         len(saved) > 3

@@ -124,7 +124,7 @@ def played(records: list[Any], ops: list[tuple[Any, ...]]) -> list[Any]:
 
 
 def expected(records: list[Any], ops: list[tuple[Any, ...]], fault: bool = False) -> tuple[list[Any], Fault | None]:
-    """What the oracle makes of the records, shuffles included, and the fault that ended it, if the source ends with one."""
+    """What the oracle makes of the records, shuffles included, and the fault of the source, if that ended it."""
 
     def filled(element: Any) -> Any:
         return [filled(one) for one in element] if isinstance(element, list) else records[element]

@@ -1,11 +1,11 @@
-"""Which element of which input comes when, by tf.data's interleave: slots in a circle, so many elements of each in turn."""
+"""Which element comes when, by tf.data's interleave: slots in a circle, so many elements of each in turn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-# cycle_length, block_length, lengths of the inputs (the elements of input i are 100 i, 100 i + 1 ...), what TensorFlow gives.
+# cycle_length, block_length, lengths of the inputs (elements of input i: 100 i, 100 i + 1 ...), what TensorFlow gives.
 TENSORFLOW = [
     (2, 1, [2, 4, 1, 3], "0 100 1 101 102 200 103 300 301 302"),
     (2, 2, [3, 4, 1, 3], "0 1 100 101 2 102 103 200 300 301 302"),

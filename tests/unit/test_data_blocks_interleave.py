@@ -126,9 +126,7 @@ def test_whole_files_fixed_length_ones_and_random_steps(tmp_path):
     step = qc.ops.compose(qc.ops.reshape(shape=(3, 1, 1)), qc.ops.random_flip_left_right(seed=1))
     first = None
     for workers in THREADS:
-        ds = interleaved(
-            small(FixedLengthRecordDataset(packed, 3, tail="drop", compression_type="GZIP"), 20), 4, 2
-        )
+        ds = interleaved(small(FixedLengthRecordDataset(packed, 3, tail="drop", compression_type="GZIP"), 20), 4, 2)
         got = [bytes(row.tolist()) for row in threads(ds, workers)]
         assert got == of_lists(rows, 4, 2)
         flipped = [batch.tolist() for batch in threads(ds.map(step).batch(5), workers)]
@@ -150,7 +148,11 @@ def test_the_state_is_of_the_open_files_alone(tmp_path):
         it.load_state_dict(state)
         assert pull(it)[0] == rest
         assert it.stats()["bytes_read"] < 20 * nbytes
-    for other in (interleaved(TextLineDataset(paths), 4, 9), interleaved(TextLineDataset(paths), 5, 10), TextLineDataset(paths)):
+    for other in (
+        interleaved(TextLineDataset(paths), 4, 9),
+        interleaved(TextLineDataset(paths), 5, 10),
+        TextLineDataset(paths),
+    ):
         with iter(other.batch(1000)) as it, pytest.raises(ResumeMismatchError, match="interleave|source"):
             it.load_state_dict(state)
 

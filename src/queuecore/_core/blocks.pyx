@@ -295,8 +295,8 @@ cdef Lane* _lane_to_read(Blocks* s) noexcept nogil:
     # that is open and has nothing is read in any case: the order may wait for it.
     cdef Lane* best = NULL
     cdef Lane* l
-    cdef int64_t i, k = s.cursor
-    for i in range(s.cycle):
+    cdef int64_t _slot, k = s.cursor
+    for _slot in range(s.cycle):
         l = s.slots[k]
         if l != NULL and _can_read(l) and (best == NULL or l.ahead < best.ahead):
             best = l
