@@ -22,7 +22,7 @@ from queuecore._core.errors cimport (
     fault_error)
 from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
-    OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op,
+    OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op,
     Missing, OpSpec, Order, Run, RunList, Start, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
     order_plan_load, order_pull, order_release, order_room)
 from queuecore._core.parking cimport (
@@ -627,7 +627,7 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     if p.blocks != NULL:
         return p.table.known_files.load(kRelaxed) < p.table.files and p.table.known_files.load(kRelaxed) - p.blocks.next.file < 3
     return (p.table.known_files.load(kRelaxed) < p.table.files
-            and known - p.order.ops[0].position < (p.config.threads + 2) * p.ramp_rows)
+            and (p.order.needs_count or known - p.order.ops[0].position < (p.config.threads + 2) * p.ramp_rows))
 
 
 cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
@@ -1255,6 +1255,24 @@ cdef class Stream:
                 if stored and (record_bytes >= STORE_RECORD_BYTES or op[1] > STORE_BYTES // ((record_bytes + 63) // 64 * 64)):
                     stored = False
                 self.shuffles += 1
+            elif op[0] == "shard":
+                spec.kind = OP_SHARD
+                spec.index = op[2]
+                spec.uneven = op[3]
+                if skips is not None and c.batched and op[1] > 1:
+                    raise _errors.UnimplementedError(
+                        'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
+                        "Shard before the batch")
+                stored = stored and (op[1] == 1 or self.shuffles == 0)  # what other shards get isn't read
+            elif op[0] == "permute":
+                spec.kind = OP_PERMUTE
+                spec.seed_lo, spec.seed_hi, spec.flag = op[2:5]
+                self.counters.append(op[5])
+                if op[5] is not None:
+                    spec.iteration = (<ShuffleCounter?>op[5]).next_iteration
+                self.base[self.shuffles] = spec.iteration
+                self.shuffles += 1
+                stored = False
             else:
                 raise ValueError(f"unknown operation {op[0]!r}")
             plan.spec_count += 1
@@ -1867,7 +1885,7 @@ cdef class Stream:
         if self.chunk_mark.pass_ > self.mark.pass_:
             # All that is bad in the passes before has been met, unless nobody asked for it.
             left_out = self.mark.ordinal - self.mark.good
-            for i in range(self.missing_count):
+            for i in range(self.pipe.order.missing_count):  # 0: it isn't the source that leaves them out
                 m = &self.missing[i]
                 if m.pass_ == self.mark.pass_ and m.ordinal >= self.mark.ordinal:
                     left_out += 1
@@ -2140,7 +2158,7 @@ cdef class Stream:
     cdef int _spec_of(self, int shuffle):
         cdef int i, seen = 0
         for i in range(self.plan.spec_count):
-            if self.plan.specs[i].kind == OP_SHUFFLE:
+            if self.plan.specs[i].kind == OP_SHUFFLE or self.plan.specs[i].kind == OP_PERMUTE:
                 if seen == shuffle:
                     return i
                 seen += 1
