@@ -118,7 +118,7 @@ cdef struct Op:
     Op* up
     int64_t size         # n of take, skip, repeat (-1: no bound); batch size; buffer size; number of shards
     int64_t rows         # records of a whole element
-    bint drop            # batch: drop_remainder
+    bint drop            # batch: drop_remainder; permute: a shuffle above may keep the record at which the source is cut
     bint gives_ids       # its runs are rows of the store
     int64_t done         # take, skip, permute: elements so far; shard: those of the input; repeat: passes finished
     bint any             # repeat: this pass has given something

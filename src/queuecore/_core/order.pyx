@@ -926,14 +926,17 @@ cdef int _pull_permute(Order* order, Op* op, int64_t max_rows, RunList* out) noe
     cdef int status = _begin_permute(order, op)
     if status != PULL_OK:
         return status
-    while given < max_rows and tried < SCRATCH_RUNS and op.done < op.count:
+    if source.cut_pass >= 0 and op.drop:
+        op.ended = PULL_FAULT
+    while given < max_rows and tried < SCRATCH_RUNS and op.done < op.count and op.ended == PULL_OK:
         _locate(op.up, _permuted(op, op.done), &run)
         run.pass_ += source.pass_
+        if run.pass_ == source.cut_pass and run.ordinal == source.cut_ordinal:  # here, in this order, it can't be read
+            op.ended = PULL_FAULT
+            break
         op.done += 1
         tried += 1
-        if source.cut_pass >= 0 and _behind(run.pass_, run.ordinal, source.cut_pass, source.cut_ordinal):
-            op.ended = PULL_FAULT  # once the others are given
-        elif not (s.missing_count > 0 and _left_out(s.missing, s.missing_count, run.pass_, run.ordinal)):
+        if not (s.missing_count > 0 and _left_out(s.missing, s.missing_count, run.pass_, run.ordinal)):
             _append(out, run.ordinal, run.pass_, 1, NULL, 0)
             given += 1
     if tried > 0:
@@ -1215,7 +1218,7 @@ cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const S
                       const OpSpec* specs, int32_t count, int64_t store_ahead) noexcept nogil:
     cdef Order* order = <Order*>calloc(1, sizeof(Order))
     cdef Op* op
-    cdef int32_t i, shuffles = 0
+    cdef int32_t i, k, shuffles = 0
     if order == NULL:
         return NULL
     order.table = table
@@ -1260,6 +1263,10 @@ cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const S
                     return NULL
         elif op.kind == OP_PERMUTE:
             order.needs_count = True
+        elif op.kind == OP_SHUFFLE and i > 1:
+            for k in range(1, i):
+                if order.ops[k].kind == OP_PERMUTE:
+                    order.ops[k].drop = True
         if op.kind == OP_SKIP or op.kind == OP_SHARD or op.whole:
             if not _list_init(&op.scratch):
                 order_free(order)
