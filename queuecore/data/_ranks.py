@@ -11,7 +11,7 @@ from queuecore.errors import InvalidArgumentError
 __all__ = ["UNEVEN", "resolve_shard"]
 
 UNEVEN = ("keep", "drop", "pad", "raise")
-"""What to do about a number of elements that the number of shards doesn't divide; the place is the native core's number."""
+"""What to do about elements that the number of shards doesn't divide; the place is the native core's number."""
 
 # Places in a group of elements are numbered by the native core with room for products.
 _MOST_SHARDS = 2**31 - 1

@@ -175,18 +175,20 @@ def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | 
     at: dict[str, Any] = state["position"]
     if there == plan:
         return at
-    ops = there.get("ops"), plan.get("ops")
-    if {**there, "ops": None} != {**plan, "ops": None} or not isinstance(ops[0], list) or not isinstance(ops[1], list):
+    steps, own = there.get("ops"), plan.get("ops")
+    if {**there, "ops": None} != {**plan, "ops": None} or not isinstance(steps, list) or not isinstance(own, list):
         return None
-    if len(ops[0]) != len(ops[1]):
+    if len(steps) != len(own):
         return None
     sizes = [1, 1]
     changed = resharded = False
-    for old, new in zip(*ops, strict=True):
+    for old, new in zip(steps, own, strict=True):
         match old, new:
-            case (["batch", int(first), *rest], ["batch", int(second), *other]) if first > 0 and rest == other:
+            case (["batch", int(first), drop], ["batch", int(second), other]) if first > 0 and drop == other:
                 pass
-            case (["shard", int(first), int(), *rest], ["shard", int(second), int(), *other]) if first > 0 and rest == other:
+            case (["shard", int(first), int(), uneven], ["shard", int(second), int(), other]) if (
+                first > 0 and uneven == other
+            ):
                 resharded = resharded or old != new
             case _:
                 if old != new or (changed and new[0] != "map"):
@@ -201,8 +203,8 @@ def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | 
     elements, rest = divmod(at["elements"] * sizes[0], sizes[1])
     if rest or elements >= 1 << 62:
         raise ResumeMismatchError(
-            f"the state is of other batches or shards: its {at['elements']} elements take {at['elements'] * sizes[0]} of "
-            f"what comes before, {sizes[0]} each, and here an element takes {sizes[1]}, so that is no whole number",
+            f"the state is of other batches or shards: its {at['elements']} elements take {at['elements'] * sizes[0]} "
+            f"of what comes before, {sizes[0]} each, and here an element takes {sizes[1]}: that is no whole number",
             stage=_STAGE,
         )
     return {**at, "elements": elements}

@@ -294,8 +294,8 @@ class Dataset:
         may come first, whatever the amount of data, where a `shuffle` draws from the next `buffer_size` alone.
 
         Records are read one by one where they lie. All files are opened and measured before the first element comes,
-        in the order of their names. Where one of them ends in an error, the good records before it are permuted, and the
-        error comes after them.
+        in the order of their names. Where one of them ends in an error, the good records before it are permuted, and
+        the error comes after them. A record that can't be read is an error where it would have come.
 
         Examples
         --------
@@ -376,9 +376,10 @@ class Dataset:
         met by the shard it belongs to. With ``on_error="skip"``, a shard leaves out its own bad records, and has
         so many fewer.
 
-        What belongs to other shards isn't read if records have known places, after a `shuffle` neither. It may stand
-        anywhere: after a seeded `shuffle`, all processes together go over one order; before it, each shuffles its own part.
-        Processes without a common seed have different orders, so shard before an unseeded shuffle.
+        What belongs to other shards isn't read if records have known places, nor after a `shuffle`; each record is then
+        a read of its own. The step may stand anywhere: after a seeded `shuffle`, all processes together go over one
+        order; before it, each shuffles its own part. Processes without a common seed have different orders, so shard
+        before an unseeded shuffle.
 
         A state can be loaded with another number of shards: see `Iterator.load_state_dict`.
 
@@ -402,8 +403,8 @@ class Dataset:
             raise InvalidArgumentError(f"uneven must be one of {', '.join(map(repr, UNEVEN))}, not {uneven!r}")
         if uneven == "pad" and not isinstance(self._source, FixedLengthSource):
             raise UnimplementedError(
-                'uneven="pad" needs records that can be read again by their place, and those of lines, TFRecords, CSV and '
-                'compressed files have none. Use uneven="drop", or repeat() before the shard'
+                'uneven="pad" needs records that can be read again by their place, and those of lines, TFRecords, CSV '
+                'and compressed files have none. Use uneven="drop", or repeat() before the shard'
             )
         return self._with(Shard(*resolve_shard(num_shards, index), uneven))
 

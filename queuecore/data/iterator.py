@@ -167,9 +167,10 @@ class Iterator(Stream):
 
         Notes
         -----
-        With another batch size, index or number of shards, the state stands for the place at which all shards have given
-        as many elements: those that came before it in the whole order don't come again, on any of the shards, and all
-        others do. It must be a whole number of elements of the dataset at hand, or it is a `ResumeMismatchError`.
+        With another batch size, index or number of shards, the state stands for the place at which all shards have
+        given as many elements: those that came before it in the whole order don't come again, on any of the shards,
+        and all others do. It must be a whole number of elements of the dataset at hand, or it is a
+        `ResumeMismatchError`.
 
         No record is read for it: the place is found by going through the order. A shuffle without a seed takes over the
         state's. Later iterators of this dataset begin with the pass after the state's: whole epochs go on as they would

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 import queuecore as qc
 from queuecore._core.order import permutation
 from queuecore.data import Options
-from queuecore.errors import InvalidArgumentError, NotFoundError, ResumeMismatchError, SourceChangedError, UnimplementedError
+from queuecore.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    ResumeMismatchError,
+    SourceChangedError,
+    UnimplementedError,
+)
 
 CONTENTS = [bytes(range(60)), b"", bytes(range(60, 67)), bytes(range(67, 167))]
 
@@ -145,10 +151,6 @@ def test_odd_and_even_orders_come():
 # -- as a step
 
 
-def permuted(ds, ops):
-    return apply(ds, ops)
-
-
 CHAINS = [
     [("permute", 1, True)],
     [("permute", 1, False), ("repeat", 2)],
@@ -184,7 +186,8 @@ def permuted_chains(draw):
         st.tuples(st.just("repeat"), st.integers(0, 3)),
         st.integers(1, 5).flatmap(lambda n: st.tuples(st.just("shard"), st.just(n), st.integers(0, n - 1))),
     )
-    above = st.one_of(step, st.tuples(st.just("shuffle"), st.sampled_from([1, 7, 1000]), st.integers(0, 9), st.booleans()))
+    shuffle = st.tuples(st.just("shuffle"), st.sampled_from([1, 7, 1000]), st.integers(0, 9), st.booleans())
+    above = st.one_of(step, shuffle)
     ops = [*draw(st.lists(step, max_size=3)), ("permute", draw(st.integers(0, 99)), draw(st.booleans()))]
     ops += draw(st.lists(above, max_size=3))
     return [*ops, ("batch", draw(st.integers(1, 5)), draw(st.booleans()))] if draw(st.booleans()) else ops

@@ -619,6 +619,11 @@ cdef int _pull_shuffle_elements(Order* order, Op* op, int64_t max_rows, RunList*
 
 # Shards
 
+cdef inline void _again(Run* run) noexcept nogil:
+    # A record that is given once more comes in a pass of its own: so a cut at it isn't one at its first place.
+    run.pass_ += <int64_t>1 << 40
+
+
 cdef bint _first_append(Op* op, int64_t element, const Run* run) noexcept nogil:
     # Notes rows of one of the first elements, for who will lack one at the end of the pass.
     op.firsts = element + 1
@@ -745,6 +750,7 @@ cdef int _end_shard(Order* order, Op* op) noexcept nogil:
     cdef int64_t phase = op.done % op.size
     cdef int32_t r
     cdef Element* e
+    cdef Run run
     if op.held.rows > 0:  # of a group that didn't become whole, or of an element that didn't
         order.dropped += op.held.rows
         _element_drop(order, op.up, &op.held)
@@ -763,16 +769,20 @@ cdef int _end_shard(Order* order, Op* op) noexcept nogil:
     elif op.uneven == UNEVEN_PAD and op.index >= phase:
         e = &op.first[(op.index - phase) % op.done]
         for r in range(e.count):
+            run = e.runs[r]
+            _again(&run)
             # It may be one that can't be read, which the shard it belongs to has met before.
-            if source.cut_pass >= 0 and _behind(e.runs[r].pass_, e.runs[r].ordinal + e.runs[r].n - 1, source.cut_pass, source.cut_ordinal):
+            if source.cut_pass >= 0 and _behind(run.pass_, run.ordinal + run.n - 1, source.cut_pass, source.cut_ordinal):
                 order.fault = order.cut_fault
                 order.faulted = True
                 op.ended = PULL_FAULT
                 return PULL_FAULT
-            if op.missing_count > 0 and _left_out(op.missing, op.missing_count, e.runs[r].pass_, e.runs[r].ordinal):
+            if op.missing_count > 0 and _left_out(op.missing, op.missing_count, run.pass_, run.ordinal):
                 return op.ended
         for r in range(e.count):
-            if not _element_append(&op.held, &e.runs[r]):
+            run = e.runs[r]
+            _again(&run)
+            if not _element_append(&op.held, &run):
                 return PULL_NO_MEMORY
         op.held.subs = e.subs
         op.giving = True
@@ -926,7 +936,7 @@ cdef int _pull_permute(Order* order, Op* op, int64_t max_rows, RunList* out) noe
     cdef int status = _begin_permute(order, op)
     if status != PULL_OK:
         return status
-    if source.cut_pass >= 0 and op.drop:
+    if source.cut_pass >= 0 and (op.drop or source.pass_ > source.cut_pass):
         op.ended = PULL_FAULT
     while given < max_rows and tried < SCRATCH_RUNS and op.done < op.count and op.ended == PULL_OK:
         _locate(op.up, _permuted(op, op.done), &run)
@@ -1332,10 +1342,17 @@ cdef void order_free(Order* order) noexcept nogil:
 
 
 cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int status
     # Not even a restart before the survivors are loaded: it would give their rows away while they are on their way in.
     if order.bottom_shuffle != NULL and order.bottom_shuffle.shuffle.survivors_loaded < order.bottom_shuffle.shuffle.survivors_count:
         return PULL_WAIT
-    return _pull(order, order.top, max_rows, out)
+    status = _pull(order, order.top, max_rows, out)
+    if status == PULL_END and order.ops[0].cut_pass >= 0:
+        # A cut is made for a record that was given. What had gone past it by then, a shuffle's window above all, doesn't know of it.
+        order.fault = order.cut_fault
+        order.faulted = True
+        return PULL_FAULT
+    return status
 
 
 # Cutting the source short
