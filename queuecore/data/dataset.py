@@ -376,10 +376,10 @@ class Dataset:
         met by the shard it belongs to. With ``on_error="skip"``, a shard leaves out its own bad records, and has
         so many fewer.
 
-        What belongs to other shards isn't read if records have known places, nor after a `shuffle`; each record is then
-        a read of its own. The step may stand anywhere: after a seeded `shuffle`, all processes together go over one
-        order; before it, each shuffles its own part. Processes without a common seed have different orders, so shard
-        before an unseeded shuffle.
+        What belongs to other shards isn't read if records have known places, also after a `shuffle`, but for gaps of a
+        few KiB, which the file system reads anyway. The step may stand anywhere: after a seeded `shuffle`, all
+        processes together go over one order; before it, each shuffles its own part. Processes without a common seed
+        have different orders, so shard before an unseeded shuffle.
 
         A state can be loaded with another number of shards: see `Iterator.load_state_dict`.
 

@@ -137,6 +137,7 @@ cdef struct Op:
     int64_t index
     int32_t uneven
     bint one_run         # a pull on this operator gives one run at most
+    bint jumps           # leaving elements out costs less than pulling them
     Element* first       # UNEVEN_PAD: the first `size` elements of the pass
     int64_t firsts       # of them, so far
     const Missing* missing  # the topmost one of records leaves these out

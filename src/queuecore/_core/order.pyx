@@ -635,6 +635,13 @@ cdef int64_t _own(const Op* op) noexcept nogil:
     return (op.done + op.size - 1 - op.index) // op.size
 
 
+cdef void _give_held(Op* op, RunList* out) noexcept nogil:
+    # The record whose group is whole now.
+    cdef Run* run = &op.held.runs[0]
+    _append(out, run.ordinal, run.pass_, 1, run.block, run.good)
+    _element_clear(&op.held)
+
+
 cdef int _cut_records(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     # A run of the input at a time, as far as what is asked for lies in it; of that, every size-th record.
     cdef int64_t phase = op.done % op.size, most, at, m
@@ -644,6 +651,17 @@ cdef int _cut_records(Order* order, Op* op, int64_t max_rows, RunList* out) noex
     cdef Run part
     if max_rows > <int64_t>1 << 24:
         max_rows = <int64_t>1 << 24
+    if op.up.jumps and phase != op.index and not (op.first != NULL and op.done < op.size):
+        m = (op.index - phase + op.size) % op.size
+        if op.whole and m > op.size - phase:
+            m = op.size - phase
+        op.done += _advance(order, op.up, m, 1)
+        phase = op.done % op.size
+        if op.held.rows > 0 and phase == 0:
+            _give_held(op, out)
+            return PULL_OK
+    if op.up.jumps:
+        max_rows = 1
     if op.whole:
         most = max_rows * op.size - phase
     else:
@@ -679,9 +697,7 @@ cdef int _cut_records(Order* order, Op* op, int64_t max_rows, RunList* out) noex
             op.done += m
             at += m
             if op.held.rows > 0 and op.done % op.size == 0:
-                part = op.held.runs[0]
-                _append(out, part.ordinal, part.pass_, 1, part.block, part.good)
-                _element_clear(&op.held)
+                _give_held(op, out)
     return status
 
 
@@ -1261,7 +1277,10 @@ cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const S
             op.rows = op.size * op.up.rows
             op.drop = specs[i - 1].flag
             op.whole = op.drop or op.up.rows > 1
-        op.one_run = op.up.one_run and (op.kind == OP_TAKE or op.kind == OP_SKIP or op.kind == OP_REPEAT)
+        if op.kind == OP_TAKE or op.kind == OP_SKIP or op.kind == OP_REPEAT:
+            op.one_run = op.up.one_run
+            op.jumps = op.up.jumps
+        op.jumps = op.jumps or op.kind == OP_PERMUTE
         if op.kind == OP_SHARD:
             op.index = specs[i - 1].index
             op.uneven = specs[i - 1].uneven
