@@ -493,10 +493,15 @@ def _finish(paths, state, world, batch, make):
 def test_with_other_shards_and_batches(tmp_path_factory, old, new, elements, data):
     paths = write_files(tmp_path_factory.mktemp("world"), CONTENTS)
 
-    def make(paths, world, rank, batch):
-        return dataset(paths, 1).shuffle(40, seed=1).repeat(2).shard(world, rank).batch(batch)
+    permuted, uneven = data.draw(st.booleans()), data.draw(st.sampled_from(["keep", "drop"]))
 
-    whole = values(run(dataset(paths, 1).shuffle(40, seed=1).repeat(2))[0])
+    def order():
+        return (dataset(paths, 1).permute(1) if permuted else dataset(paths, 1).shuffle(40, seed=1)).repeat(2)
+
+    def make(paths, world, rank, batch):
+        return order().shard(world, rank, uneven=uneven).batch(batch)
+
+    whole = values(run(order())[0])
     rank = data.draw(st.integers(0, old[0] - 1))
     with iter(make(paths, old[0], rank, old[1])) as it:
         elements = len(pull(it, elements)[0])
@@ -506,7 +511,8 @@ def test_with_other_shards_and_batches(tmp_path_factory, old, new, elements, dat
         with pytest.raises(ResumeMismatchError, match=f" {place} "):
             _finish(paths, state, *new, make)
     else:
-        assert _finish(paths, state, *new, make) == whole[place:]
+        end = None if uneven == "keep" else len(whole) // new[0] * new[0]
+        assert _finish(paths, state, *new, make) == whole[place:end]
 
 
 @pytest.mark.parametrize("kind", ["lines", "tfrecord"])

@@ -642,6 +642,15 @@ cdef void _give_held(Op* op, RunList* out) noexcept nogil:
     _element_clear(&op.held)
 
 
+cdef bint _lacks(Order* order, const Op* op, const Run* run) noexcept nogil:
+    # Whether a record of this shard is to be left out.
+    cdef Shuffle* s
+    if not op.gives_ids:
+        return _left_out(op.missing, op.missing_count, run.pass_, run.ordinal)
+    s = order.bottom_shuffle.shuffle
+    return _left_out(op.missing, op.missing_count, s.passes[run.ordinal], s.ordinals[run.ordinal])
+
+
 cdef int _cut_records(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     # A run of the input at a time, as far as what is asked for lies in it; of that, every size-th record.
     cdef int64_t phase = op.done % op.size, most, at, m
@@ -688,7 +697,7 @@ cdef int _cut_records(Order* order, Op* op, int64_t max_rows, RunList* out) noex
             part.n = m
             if op.first != NULL and op.done < op.size and not _first_append(op, op.done, &part):
                 return PULL_NO_MEMORY
-            if phase != op.index or (op.missing_count > 0 and _left_out(op.missing, op.missing_count, part.pass_, part.ordinal)):
+            if phase != op.index or (op.missing_count > 0 and _lacks(order, op, &part)):
                 _discard_run(order, op.up, &part)
             elif not op.whole:
                 _append(out, part.ordinal, part.pass_, m, part.block, part.good)
@@ -979,7 +988,7 @@ cdef int _pull_permute(Order* order, Op* op, int64_t max_rows, RunList* out) noe
 
 cdef int64_t _advance_permute(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
     cdef int64_t a
-    if order.ops[0].cut_pass >= 0 or op.shuffle.missing_count > 0 or _begin_permute(order, op) != PULL_OK:
+    if n <= 0 or order.ops[0].cut_pass >= 0 or op.shuffle.missing_count > 0 or _begin_permute(order, op) != PULL_OK:
         return 0
     a = n if n < op.count - op.done else op.count - op.done
     a -= a % unit

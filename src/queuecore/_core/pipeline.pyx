@@ -1319,7 +1319,7 @@ cdef class Stream:
                         'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
                         "Shard before the batch")
                 # What other shards get isn't read into the store either, unless it is little. Padding needs places.
-                if self.shuffles and op[1] > 1 and (op[1] * hop_bytes > WIDE_GAP // 2 or spec.uneven == UNEVEN_PAD or skips is not None):
+                if blocks is None and self.shuffles and op[1] > 1 and (op[1] * hop_bytes > WIDE_GAP // 2 or spec.uneven == UNEVEN_PAD):
                     stored = False
             elif op[0] == "permute":
                 spec.kind = OP_PERMUTE
