@@ -114,8 +114,8 @@ class Iterator(Stream):
             ``dropped_tails`` (cut last records left out because of ``tail="drop"``), ``dropped_records`` (complete
             records left out because an error cut a batch short under ``drop_remainder=True``, or because a shard's last
             group was not whole), ``copied_batches`` (elements given as copies because too many were held),
-            ``helped_units`` (pieces of work done by the consumer), and what ``on_error="skip"`` left out: ``skipped`` (records), ``skipped_files`` and
-            ``skipped_bytes`` (of files, as far as known).
+            ``helped_units`` (pieces of work done by the consumer), and what ``on_error="skip"`` left out: ``skipped``
+            (records), ``skipped_files`` and ``skipped_bytes`` (of files, as far as known).
 
         Notes
         -----
