@@ -18,7 +18,7 @@ from queuecore.data._plan import Made, made_by
 from queuecore.errors import InvalidArgumentError
 from queuecore.ops import record_stage
 
-__all__ = ["FixedLengthSource", "Unknown", "expand_filenames"]
+__all__ = ["FixedLengthSource", "Unknown", "expand_filenames", "matching_files"]
 
 _STAGE = "open"
 
@@ -62,6 +62,18 @@ def expand_filenames(filenames: Filename | Iterable[Filename]) -> list[bytes]:
     if not names:
         raise InvalidArgumentError("filenames is empty: a dataset needs at least one file")
     return [_encode(name) for name in names]
+
+
+def matching_files(patterns: Filename | Iterable[Filename]) -> list[bytes]:
+    """Return the names of all files that match patterns, sorted by bytes."""
+    try:
+        given = [patterns] if isinstance(patterns, str | bytes | os.PathLike) else list(patterns)
+    except TypeError:
+        raise InvalidArgumentError(f"file_pattern must be a pattern or a sequence of them, not {patterns!r}") from None
+    matches = sorted(match for pattern in given for match in glob.glob(_encode(pattern)))
+    if not matches:
+        raise InvalidArgumentError(f"no file matches {given!r}", stage=_STAGE)
+    return matches
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,6 +64,11 @@ _UINT8 = np.dtype(np.uint8)
 def _copy(part):
     if isinstance(part, list):  # of objects
         return part
+    if isinstance(part, np.ndarray) and part.dtype == object:  # of views
+        made = np.empty(len(part), object)
+        for i in range(len(part)):
+            made[i] = part[i].copy()
+        return made
     return part._copy() if isinstance(part, _ragged.Ragged) else part.copy()
 
 
@@ -974,7 +979,8 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             slot_bytes += ((out.row_bytes * c.batch_rows if out.item == 0 else (c.batch_rows + 1) * sizeof(int64_t)) + 63) // 64 * 64
             out.dims_offset = slot_bytes
             slot_bytes += (out.ndim * c.batch_rows * sizeof(int64_t) + 63) // 64 * 64
-    slot_bytes = (slot_bytes + 4095) // 4096 * 4096
+    slot_bytes = (slot_bytes if slot_bytes > 0 else 1) + 4095  # rows may have no bytes
+    slot_bytes = slot_bytes // 4096 * 4096
     p.layout.leaves = p.leaves
     p.layout.leaf_count = plan.layout.leaf_count
     p.layout.record_bytes = plan.layout.record_bytes
@@ -1117,6 +1123,17 @@ cdef int _describe_output(Output* outputs, int32_t at, int32_t cell, str kind, d
     return at + 1
 
 
+def _with_dims(column, tuple shape):
+    # Of ragged rows, which steps want to know the shapes of.
+    if shape is None or column[2] is not None:
+        return column
+    data, ends, _ = column
+    dims = np.empty((len(ends) - 1, 1 + len(shape[1])), np.int64)
+    dims[:, 0] = np.diff(ends) // max(shape[0], 1)
+    dims[:, 1:] = shape[1]
+    return data, ends, dims
+
+
 cdef int _sweep() except -1:
     global _keepers
     # acquire: pairs with _pipe_free
@@ -1145,6 +1162,7 @@ cdef class Feed:
     cdef object dying         # numbers and batches: not before these are delivered may the objects go
     cdef int64_t number
     cdef list errors
+    cdef list shapes          # of each column, if its rows are ragged: bytes of an item, and its shape; else None
 
     def __dealloc__(self):
         if self.pipe != NULL and self.pipe.generation == fork_generation():
@@ -1209,6 +1227,8 @@ cdef class Feed:
             return not stop_requested(&p.runner.stop)
         if count != p.maker.column_count:
             raise ValueError("not as many columns as were announced")
+        if p.maker.run != NULL:
+            columns = [_with_dims(one, shape) for one, shape in zip(columns, self.shapes)]
         native = <Column*>calloc(count + 1, sizeof(Column))
         if native == NULL:
             raise MemoryError
@@ -1370,6 +1390,7 @@ cdef class Stream:
     cdef object feeder        # gets the Feed of a run, and sees to it that rows come
     cdef Feed feed
     cdef Output* columns      # of what is handed in
+    cdef list shapes          # as Feed.shapes
     cdef bint raw             # batches are given as columns
     cdef Missing* missing
     cdef int64_t missing_count
@@ -1518,6 +1539,8 @@ cdef class Stream:
             row_bytes = 0
             for i in range(plan.maker.count):
                 row_bytes += plan.maker.outputs[i].row_bytes if plan.maker.outputs[i].item == 0 else 64
+        if row_bytes < 1:  # arrays of no items
+            row_bytes = 1
         if not c.batched:
             c.batch_rows = CHUNK_BYTES // row_bytes if row_bytes < CHUNK_BYTES else 1
             if c.batch_rows > CHUNK_ROWS:
@@ -1610,7 +1633,9 @@ cdef class Stream:
                     raise MemoryError
                 plan.maker.columns = self.columns
                 plan.maker.given = len(blocks["columns"])
+                self.shapes = []
                 for i, (kind, dtype, shape) in enumerate(blocks["columns"]):
+                    self.shapes += [(dtype.itemsize, shape) if kind == "ragged" else None] * (2 if kind == "strings" else 1)
                     plan.maker.column_count = _describe_output(self.columns, plan.maker.column_count, i, kind, dtype, shape, &vars)
                     if kind == "ragged":  # steps want to know the shape of a row
                         self.columns[plan.maker.column_count - 1].ndim = 1 + len(shape)
@@ -1783,6 +1808,7 @@ cdef class Stream:
             self.feed.owners = {}
             self.feed.dying = deque()
             self.feed.errors = []
+            self.feed.shapes = self.shapes
             self.keeper.kept[2:] = [self.feed.owners]
             self.feeder(self.feed)
         return 0
@@ -2217,6 +2243,8 @@ cdef class Stream:
             for row in range(1, b.rows):
                 for i in range(out.ndim):
                     if noted[row * out.ndim + i] != noted[i]:
+                        if not self.levels:
+                            return self._apart(one, out, b, slot, lease)
                         self._fail(_errors.InvalidArgumentError(
                             f"cannot batch elements of unequal shapes: {[noted[n] for n in range(out.ndim)]} and, {row} later, "
                             f"{[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {self.delivered}). Pad or reshape them first"))
@@ -2236,6 +2264,21 @@ cdef class Stream:
         for i in range(lead - 1, 0, -1):  # batches of batches
             n = len(made) // dims[i] if dims[i] else 0
             made = _ragged.Ragged._of(made, np.arange(n + 1, dtype=np.int64) * dims[i])
+        return made
+
+    cdef object _apart(self, tuple one, const Output* out, Batch* b, unsigned char* slot, _Lease lease):
+        # Elements of different shapes, which are no batch: an array of arrays.
+        cdef cnp.npy_intp shape[MAX_DIMS]
+        cdef Growing* g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + out.var]
+        cdef int64_t* noted = <int64_t*>(slot + out.dims_offset)
+        cdef int64_t* ends = <int64_t*>(slot + out.slot_offset)
+        cdef int64_t row
+        cdef int i
+        made = np.empty(b.rows, object)
+        for row in range(b.rows):
+            for i in range(out.ndim):
+                shape[i] = noted[row * out.ndim + i]
+            made[row] = qc_view(one[1], out.ndim, shape, g.data + ends[row] if g.data != NULL else slot, lease)
         return made
 
     cdef tuple _varying(self, const Output* out, Batch* b, unsigned char* slot, object dtype, _Lease lease):
