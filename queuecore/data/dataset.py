@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
@@ -12,16 +12,22 @@ import numpy as np
 from queuecore._compression import encoding_number
 from queuecore._core.pipeline import ShuffleCounter
 from queuecore._core.sources import FileList
+from queuecore._ops_calls import is_native
 from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
+from queuecore._trace import Untraced, trace
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource, block_source
 from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
 from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
+from queuecore.data._explain import lines_of, source_label, step_labels
+from queuecore.data._iterators import InitializableIterator
 from queuecore.data._nodes import Node, Rows
 from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
-from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames, matching_files
+from queuecore.data._reduce import reduced
+from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames, expand_patterns
+from queuecore.data._structures import classes_of, mapped, shape_of, type_of
 from queuecore.data._windows import Window
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
@@ -51,6 +57,7 @@ _MOST_BYTES = 2**56
 # The native core numbers the places of a shuffle's window by 32 bits, and keeps a batch's rows below this.
 _MOST_SHUFFLED = 2**31 - 1
 _MOST_ROWS = 2**40
+_MOST_CALLS = 2**31 - 1
 
 
 class Dataset:
@@ -257,6 +264,30 @@ class Dataset:
             )
         )
 
+    def shuffle_and_repeat(
+        self, buffer_size: SupportsIndex, count: SupportsIndex | None = None, seed: SupportsIndex | None = None
+    ) -> Dataset:
+        """Go over the elements several times, each time in another random order.
+
+        Parameters
+        ----------
+        buffer_size, seed
+            As of `shuffle`.
+        count : int, optional
+            As of `repeat`.
+
+        Returns
+        -------
+        Dataset
+            That of ``shuffle(buffer_size, seed).repeat(count)``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            As these two.
+        """
+        return self.shuffle(buffer_size, seed).repeat(count)
+
     def prefetch(self, buffer_size: SupportsIndex) -> Dataset:
         """Make elements ahead of the consumer.
 
@@ -302,13 +333,73 @@ class Dataset:
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
         return _Steps(self._source, self._ops, self._options.merged(options))
 
-    def map(self, map_func: Stage) -> Dataset:
+    def options(self) -> Options:
+        """Return how the dataset runs: all that `with_options` has set.
+
+        Returns
+        -------
+        Options
+        """
+        return self._options
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """Put steps on this dataset that a function knows.
+
+        Parameters
+        ----------
+        transformation_func : callable
+            From this dataset to the one wanted. It is called once, now; what it raises comes out as it is.
+
+        Returns
+        -------
+        Dataset
+            What it returned.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it can't be called, or returns something else than a dataset.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(5)))
+        >>> def in_pairs(ds):
+        ...     return ds.batch(2, drop_remainder=True)
+        >>> [batch.tolist() for batch in qc.data.FixedLengthRecordDataset(file, record="u1").apply(in_pairs)]
+        [[0, 1], [2, 3]]
+        >>> folder.cleanup()
+        """
+        if not callable(transformation_func):
+            raise InvalidArgumentError(f"transformation_func must be callable, not {transformation_func!r}")
+        made = transformation_func(self)
+        if not isinstance(made, Dataset):
+            raise InvalidArgumentError(f"{transformation_func!r} must return a Dataset, and returned {made!r}")
+        return made
+
+    def map(
+        self,
+        map_func: Stage | Callable[..., Any],
+        num_parallel_calls: SupportsIndex | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
         r"""Make something else of each element.
 
         Parameters
         ----------
-        map_func : Stage
-            An operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
+        map_func : callable or Stage
+            A function of an element; the parts of a tuple are arguments of their own. It is called once, now, with
+            symbols, and becomes a native stage if it touches them only by operations of `queuecore.ops`, constant
+            indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples and dicts.
+            Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
+        num_parallel_calls : int, optional
+            Calls at a time, at least 1; `AUTOTUNE` (-1): the library's choice. A native stage runs in all threads of
+            the dataset, whatever is said here.
+        deterministic : bool, optional
+            Whether elements keep their order. They do, with `False` too.
 
         Returns
         -------
@@ -317,16 +408,21 @@ class Dataset:
         Raises
         ------
         InvalidArgumentError
-            If the operation can't work on the elements, or makes something that can't be batched.
+            If the operation can't work on the elements, or makes something that can't be batched; if it is neither a
+            function nor an operation; if `num_parallel_calls` is 0 or less than -1, or an argument isn't of its type.
         UnimplementedError
-            If it isn't a native stage; or if it comes after a `batch` and makes something else of a batch than of
-            its elements one by one.
+            If the function does anything else, with the reason and the place in it; or if it comes after a `batch` and
+            makes something else of a batch than of its elements one by one.
 
         Notes
         -----
         Runs in the native threads, without the GIL, several elements at a time; several maps in a row share a pass
         where they can. A random operation draws from its seed, from the number of the pass over the files, and from the
-        record's number in it: so the number of threads changes nothing.
+        record's number in it: so the number of threads changes nothing; in a function, too.
+
+        A function that became a stage makes what it would make of arrays, bit for bit, with NumPy's rules for dtypes;
+        NumPy's warnings (of an overflow, for example) don't come. Whatever it does besides happens once, and values
+        that it takes from elsewhere stay as they were.
 
         Strings come out of a batch as a `Ragged`, as do rows of different lengths. Arrays of which only the data knows
         the shape must have the same one in all elements of a batch; else it is an `InvalidArgumentError`.
@@ -346,16 +442,55 @@ class Dataset:
         (array([1., 3.], dtype=float32), array([2, 4], dtype=int32))
         >>> folder.cleanup()
         """
+        check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
+        if deterministic is not None:
+            check_bool(deterministic, "deterministic")
         if not isinstance(map_func, Stage):
-            raise UnimplementedError(
-                f"map takes native stages, that is operations of queuecore.ops called without input, and {map_func!r} "
-                "is none. Python functions run in a QueueRunner, or on the batches"
-            )
+            map_func = self._traced(map_func)
         if not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
             raise UnimplementedError(f"{map_func!r} can't be applied to batches yet: put the map before the batch")
         made = self._with(Map(map_func))
         made._source.made(made._stages())
         return made
+
+    def map_and_batch(
+        self,
+        map_func: Stage,
+        batch_size: SupportsIndex,
+        num_parallel_batches: SupportsIndex | None = None,
+        drop_remainder: bool = False,
+        num_parallel_calls: SupportsIndex | None = None,
+    ) -> Dataset:
+        """Make something else of each element, and stack what follows each other.
+
+        Parameters
+        ----------
+        map_func
+            As of `map`.
+        batch_size, drop_remainder
+            As of `batch`.
+        num_parallel_batches : int, optional
+            Batches to work on at a time, at least 1: for each, as many calls as it has elements.
+        num_parallel_calls : int, optional
+            As of `map`. Not both.
+
+        Returns
+        -------
+        Dataset
+            That of ``map(map_func, num_parallel_calls).batch(batch_size, drop_remainder)``.
+
+        Raises
+        ------
+        InvalidArgumentError, UnimplementedError
+            As these two, or if both parallel arguments are given.
+        """
+        size = check_int(batch_size, "batch_size", 1)
+        calls = num_parallel_calls
+        if num_parallel_batches is not None:
+            if num_parallel_calls is not None:
+                raise InvalidArgumentError("give either num_parallel_batches or num_parallel_calls, and not both")
+            calls = min(size * check_int(num_parallel_batches, "num_parallel_batches", 1), _MOST_CALLS)
+        return self.map(map_func, calls).batch(size, drop_remainder)
 
     # -- out of what is in memory --------------------------------------------------------------------------------------
 
@@ -510,7 +645,7 @@ class Dataset:
         >>> folder.cleanup()
         """
         shuffled = True if shuffle is None else check_bool(shuffle, "shuffle")
-        names = matching_files(file_pattern)
+        names = expand_patterns(file_pattern)
         files = Dataset.from_tensor_slices(names)
         return files.shuffle(len(names), seed) if shuffled else files
 
@@ -734,6 +869,24 @@ class Dataset:
                 dims = (op.batch_size if op.drop_remainder else None, *dims)
         return self._source.made(self._stages()).spec(dims)
 
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element, in its structure; ``dtype("S")`` for strings of any length."""
+        return mapped(type_of, self.element_spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element, in its structure; `None` for a dimension that isn't known."""
+        return mapped(shape_of, self.element_spec)
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of an element, in its structure.
+
+        `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`.
+        """
+        return classes_of(self._source.made(self._stages()), any(isinstance(op, Batch) for op in self._ops))
+
     def cardinality(self) -> int:
         """Return the number of elements.
 
@@ -776,21 +929,192 @@ class Dataset:
         """Return a new iterator at the first element. No thread starts before its first ``next()``."""
         return Iterator(self)
 
+    def make_one_shot_iterator(self) -> Iterator:
+        """Return a new iterator at the first element, as ``iter()`` does.
+
+        Returns
+        -------
+        Iterator
+            It can't begin again.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(2)))
+        >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_one_shot_iterator()
+        >>> try:
+        ...     while True:
+        ...         print(int(it.get_next()))
+        ... except qc.errors.OutOfRangeError as error:
+        ...     print(error)
+        0
+        1
+        End of sequence
+        >>> folder.cleanup()
+        """
+        return iter(self)
+
+    def make_initializable_iterator(self, shared_name: str | None = None) -> InitializableIterator:
+        """Return an iterator that begins, and begins again, when it is told to.
+
+        Parameters
+        ----------
+        shared_name : str, optional
+            All iterators of this name in the process take their elements from one place, and an initializer of any
+            begins for all, as long as one of them exists.
+
+        Returns
+        -------
+        InitializableIterator
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is one of this name, and its elements are specified otherwise.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(3)))
+        >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_initializable_iterator()
+        >>> for epoch in range(2):
+        ...     it.initializer()
+        ...     print([int(x) for x in it])
+        [0, 1, 2]
+        [0, 1, 2]
+        >>> folder.cleanup()
+        """
+        return InitializableIterator(self, shared_name)
+
+    def as_numpy_iterator(self) -> Iterator:
+        """Return a new iterator at the first element, as ``iter()`` does: elements are NumPy's in any case.
+
+        Returns
+        -------
+        Iterator
+        """
+        return iter(self)
+
+    def get_single_element(self) -> Any:
+        """Return the element of a dataset that has only one.
+
+        Returns
+        -------
+        structure of ndarray, Ragged, Sparse or bytes
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it has none, or more than one.
+
+        Notes
+        -----
+        Waits, without the GIL, until it is clear that there is no second one.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(3)))
+        >>> qc.data.FixedLengthRecordDataset(file, record="u1").batch(100).get_single_element()
+        array([0, 1, 2], dtype=uint8)
+        >>> folder.cleanup()
+        """
+        with iter(self) as elements:
+            for element in elements:
+                for _ in elements:
+                    raise InvalidArgumentError("the dataset has more than one element")
+                return element
+        raise InvalidArgumentError("the dataset has no element")
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """Make one value of all elements.
+
+        Parameters
+        ----------
+        initial_state : array_like, or dict or tuple of them
+            The state before the first element.
+        reduce_func : callable
+            From a state and an element to the next state: of the same structure and dtypes, of any shapes. A number of
+            Python's that it returns becomes one of the state's dtype.
+
+        Returns
+        -------
+        structure of ndarray, NumPy scalar or bytes
+            The last state; of no elements, the initial one.
+
+        Raises
+        ------
+        DtypeError
+            If the structure or a dtype of the state changes.
+        InvalidArgumentError
+            If the state isn't made of arrays, or a number returned doesn't fit into the state's dtype.
+        PipelineError
+            If the function raises: that exception is the ``__cause__``. `KeyboardInterrupt` and `SystemExit` come out
+            as they are.
+
+        Notes
+        -----
+        The function runs in the calling thread, with the GIL, once per element: put a `batch` before it. The initial
+        state is converted as by `numpy.asarray`, so that 0 is an int64. No iterator is left open after an error.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(5)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").batch(2)
+        >>> def add(state, batch):
+        ...     count, total = state
+        ...     return count + len(batch), total + int(batch.sum())
+        >>> count, total = ds.reduce((0, 0), add)
+        >>> int(count), int(total)
+        (5, 10)
+        >>> folder.cleanup()
+        """
+        return reduced(self, initial_state, reduce_func)
+
     def __repr__(self) -> str:
         """Return the source and the steps, in one line."""
-        steps = []
-        for op in self._ops:
-            words = op.describe() or ["prefetch", *vars(op).values()]
-            shown = [str(word) if isinstance(op, Map) else repr(word) for word in words[1:]]
-            steps.append(f".{words[0]}({', '.join(shown)})")
-        if isinstance(self._source, Node):
-            inputs = ", ".join(map(repr, self._source.inputs))
-            return f"<{self._source.name}{' of ' if inputs else ''}{inputs}>{''.join(steps)}"
-        count = len(self._source.files)
-        files = os.fsdecode(self._source.files[0]) if count == 1 else f"{count} files"
-        if isinstance(self._source, FixedLengthSource):
-            files += f", {self._source.record.record_bytes} bytes a record"
-        return f"<{self._source.name} of {files}>{''.join(steps)}"
+        inputs = ", ".join(map(repr, self._inputs()))
+        source = f"{source_label(self)}{' of ' if inputs else ''}{inputs}"
+        return f"<{source}>" + "".join(f".{step}" for step in step_labels(self))
+
+    def plan(self) -> str:
+        """Say what is done, and where.
+
+        Returns
+        -------
+        str
+            A line for each step, the last one first; what a step takes its elements from stands behind it, further
+            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of
+            it Python does, and what forced that.
+
+        Notes
+        -----
+        Steps in a row that run natively are one stream: each batch is made in one go, by one thread or several.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> print(qc.data.Dataset.range(10).map(lambda x: x * 2).batch(4).plan())
+        batch(4, False)                      native: order
+        map(traced(multiply(x0, int64(2))))  native
+        range(0, 10)                         Python: hands on rows, a chunk at a time
+        """
+        lines = lines_of(self)
+        width = max(len(what) for what, _ in lines)
+        return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
 
     # -- for the iterator ----------------------------------------------------------------------------------------------
 
@@ -824,6 +1148,22 @@ class Dataset:
                 # A prefetch below a batch counts what goes into batches.
                 most = max(most, -(-op.buffer_size // stacked))
         return most
+
+    def _traced(self, function: Any) -> Stage:
+        """Return a function as a native stage."""
+        if not callable(function) or is_native(function):
+            hint = ": say what it makes, by queuecore.ops.cfunc(function, outputs)" if callable(function) else ""
+            raise InvalidArgumentError(f"map takes functions of Python's and operations, not {function!r}{hint}")
+        made = self._source.made(self._stages())
+        batches = [op for op in reversed(self._ops) if isinstance(op, Batch)]
+        batch = tuple(op.batch_size if op.drop_remainder else None for op in batches)
+        found = trace(function, made.given, made.template, assemble=made.assemble, batch=batch)
+        if isinstance(found, Untraced):
+            raise UnimplementedError(
+                f"{function!r} would have to run in Python, and map takes functions alone that become native stages. "
+                f"What stops it: {found}"
+            )
+        return found.stage
 
     def _stages(self) -> list[Stage]:
         return [op.stage for op in self._ops if isinstance(op, Map)]
@@ -902,7 +1242,7 @@ class FixedLengthRecordDataset(Dataset):
         What to do about a file that ends inside a record: raise `TruncatedRecordError` after its whole records, or
         leave the rest out and count it in ``stats()["dropped_tails"]``.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        How files are compressed. What is compressed is read from its start, and can't be shuffled.
+        How files are compressed. What is compressed is read from its start.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
 
@@ -1030,7 +1370,8 @@ class TextLineDataset(Dataset):
     `Ragged`: the bytes of all lines side by side, and where each begins. Lines of more than `Options.max_record_bytes`
     (64 MiB) are refused with a `RecordTooLargeError`, of which no more than that is ever in memory.
 
-    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
 
     The class follows ``tf.data.TextLineDataset``; `skip_header_lines` is ours.
 
@@ -1103,7 +1444,8 @@ class TFRecordDataset(Dataset):
     that of the length before anything is believed of it: a `ChecksumError`, `TruncatedRecordError` or
     `RecordTooLargeError` (over `Options.max_record_bytes`, 1 GiB) comes in its place in the order.
 
-    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
 
     The class follows ``tf.data.TFRecordDataset``.
 
@@ -1168,7 +1510,7 @@ class WholeFileDataset(Dataset):
     An element is a tuple of two `bytes`, the file's name and its content: `queuecore.ops.on` has operations for one of
     them. A file of no bytes has an empty content. There is no limit but `Options.max_record_bytes`.
 
-    The class is tf.data's ``list_files`` with a ``map`` that reads each file. There is no ``shuffle`` yet.
+    The class is tf.data's ``list_files`` with a ``map`` that reads each file.
 
     Examples
     --------
@@ -1244,7 +1586,8 @@ class CsvDataset(Dataset):
     `CsvError` with `line` and `field` in its place in the order. Rows of more than `Options.max_record_bytes` (64 MiB)
     are refused: so a quote that is never closed doesn't fill the memory.
 
-    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
 
     The class follows ``tf.data.experimental.CsvDataset``.
 

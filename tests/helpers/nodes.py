@@ -1,115 +1,174 @@
-"""What every transformation must do, whatever it is: the same elements for any number of threads, repeated, in batches, and from
-every saved place on.
-"""
+"""Nodes that hand in what tests give them."""
 
 from __future__ import annotations
 
-import itertools
-import json
-import pathlib
-import threading
-from collections.abc import Callable, Iterable
-from typing import Any
+import random
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-from helpers.chains import THREADS, dataset, threads, write_files
-from helpers.process import soon, thread_count
 
-from queuecore.data import Dataset
-from queuecore.errors import QueueCoreError
-from queuecore.ragged import Ragged
+from queuecore._core.pipeline import Feed
+from queuecore._stages import BYTES, Component
+from queuecore.data import Dataset, Options
+from queuecore.data._arrays import Numbers
+from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run
+from queuecore.data._source import Unknown
+from queuecore.data.dataset import _Steps
 
-
-def plain(element: Any) -> Any:
-    """An element as Python's own objects, with dtypes, that hold no view."""
-    if isinstance(element, dict):
-        return {name: plain(part) for name, part in element.items()}
-    if isinstance(element, tuple):
-        return tuple(plain(part) for part in element)
-    if isinstance(element, Dataset):
-        return "dataset", [plain(part) for part in element]
-    if isinstance(element, Ragged):
-        return "ragged", str(element.dtype), element.to_list()
-    if isinstance(element, np.ndarray | np.generic):
-        return str(element.dtype), element.shape, element.tolist()
-    return element
+# One of each kind of column.
+KINDS = ("fixed", "string", "strings", "ragged", "dense")
+COMPONENTS = {
+    "fixed": Component(np.dtype("<i4"), (2,)),
+    "string": Component(BYTES, ()),
+    "strings": Component(BYTES, (None,)),
+    "ragged": Component(np.dtype("<f4"), (None,), ragged=True),
+    "dense": Component(np.dtype("<i2"), (None, None)),
+    "mask": Component(np.dtype("?"), ()),
+}
 
 
-def values(element: Any) -> Any:
-    """The same without dtypes and shapes."""
-    if isinstance(element, dict):
-        return {name: values(part) for name, part in element.items()}
-    if isinstance(element, tuple):
-        return tuple(values(part) for part in element)
-    if isinstance(element, Dataset):
-        return [values(part) for part in element]
-    if isinstance(element, Ragged):
-        return element.to_list()
-    return element.tolist() if isinstance(element, np.ndarray | np.generic) else element
+def made(node: Node) -> Dataset:
+    """The dataset of a node's elements."""
+    return _Steps(node, (), Options())
 
 
-def pulled(iterator: Any, limit: int | None = None, own: Callable[[Any], Any] = plain) -> tuple[list[Any], Any]:
-    """The (next `limit`) elements, and the error that ended them."""
-    got: list[Any] = []
-    try:
-        for element in itertools.islice(iterator, limit):
-            got.append(own(element))
-    except QueueCoreError as error:
-        return got, error
-    return got, None
+def numbers(count: int) -> Dataset:
+    """0, 1, 2 and so on."""
+    return made(Numbers((), range(count), np.dtype(np.int64)))
 
 
-def run(ds: Dataset, own: Callable[[Any], Any] = plain) -> list[Any]:
-    """All elements."""
-    with iter(ds) as it:
-        return [own(element) for element in it]
+def value(kind: str, index: int) -> Any:
+    """What element `index` has in such a column. In "dense" ones four in a row have the same shape."""
+    state = random.Random(f"{kind} {index}")
+    if kind == "fixed":
+        return np.array([index, -index], np.int32)
+    if kind == "mask":
+        return state.random() < 0.4
+    if kind == "string":
+        return state.randbytes(state.choice([0, 1, 5, 40]))
+    if kind == "strings":
+        return [state.randbytes(state.choice([0, 2, 9])) for _ in range(state.choice([0, 1, 3]))]
+    if kind == "ragged":
+        return np.array([state.random() for _ in range(state.choice([0, 1, 7]))], np.float32)
+    return np.full((index // 4 % 3, 2), index, np.int16)
 
 
-def check(make: Callable[[], Dataset], expected: Iterable[Any], own: Callable[[Any], Any] = plain) -> None:
-    """Check a dataset's elements, by any number of threads, repeated, and from every saved place on.
-
-    `make` builds it anew each time; `expected` is what `own` makes of the elements.
-    """
-    expected = list(expected)
-    for number in THREADS:
-        assert run(threads(make(), number), own) == expected
-    total = make().cardinality()
-    assert total in (len(expected), -2)
-    assert run(make().repeat(2).skip(1).take(2 * len(expected)), own) == (expected * 2)[1:]
-    places(make, 1, expected, own)
-    places(lambda: make().repeat(2), 2, expected * 2, own)
-
-
-def places(make: Callable[[], Dataset], number: int, expected: list[Any], own: Callable[[Any], Any] = plain) -> None:
-    """Check that what follows every saved place is what follows there."""
-    states = []
-    with iter(threads(make(), number)) as it:
-        states.append(json.loads(json.dumps(it.state_dict())))
-        for element in it:
-            del element
-            states.append(json.loads(json.dumps(it.state_dict())))
-    assert len(states) == len(expected) + 1
-    fresh = make()
-    for at, state in enumerate(states):
-        with iter(fresh) as it:
-            it.load_state_dict(state)
-            upto = None if at % 7 == 0 else 3
-            got, error = pulled(it, upto, own)
-            assert error is None
-            assert got == expected[at:][:upto], at
+def column(kind: str, values: list[Any]) -> Any:
+    """Such values as they are handed in."""
+    if kind == "fixed":
+        return np.array(values, np.int32).reshape(-1, 2)
+    if kind == "mask":
+        return np.array(values, np.bool_)
+    if kind == "strings":
+        flat = column("string", [b"".join(one) for one in values])
+        lengths = [np.array([len(s) for s in one], np.int64) for one in values]
+        return flat, _varying(lengths)
+    if kind == "string":
+        return _varying([np.frombuffer(one, np.uint8) for one in values])
+    if kind == "ragged":
+        return _varying(values)
+    return _varying(values, np.array([one.shape for one in values], np.int64).reshape(-1, 2))
 
 
-def stops_at_once(ds: Dataset, elements: int) -> None:
-    """Check that no thread is left when an iterator is dropped after some elements."""
-    before = thread_count()
-    it = iter(ds)
-    for _ in range(elements):
-        next(it)
-    assert thread_count() > before
-    del it
-    assert soon(lambda: thread_count() <= before), [one.name for one in threading.enumerate()]
+def _varying(parts: list[np.ndarray], dims: Any = None) -> tuple[Any, Any, Any]:
+    ends = np.cumsum([0, *(part.nbytes for part in parts)], dtype=np.int64)
+    return np.frombuffer(b"".join(part.tobytes() for part in parts) or b"", np.uint8), ends, dims
 
 
-def bytes_of_files(folder: pathlib.Path, contents: Iterable[bytes]) -> Dataset:
-    """A dataset of the bytes of files, as numbers."""
-    return dataset(write_files(folder, contents), np.dtype("u1"))
+@dataclass(frozen=True, eq=False)
+class Handed(Node):
+    """So many elements of such columns, in chunks of any size; some of them name their rows."""
+
+    name: ClassVar[str] = "handed"
+
+    number: int
+    kinds: tuple[str, ...]
+    seed: int = 0
+
+    def words(self) -> dict[str, Any]:
+        return {"number": self.number, "kinds": list(self.kinds)}
+
+    def count(self, needed: int | None) -> int:
+        return self.number
+
+    def layout(self) -> Layout:
+        template = tuple(range(len(self.kinds))) if len(self.kinds) > 1 else 0
+        return Layout(tuple(COMPONENTS[kind] for kind in self.kinds), template)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        state = random.Random(self.seed + pass_)
+        at = start
+        while at < self.number:
+            n = min(state.choice([1, 2, 7, 40]), self.number - at)
+            front = state.choice([0, 3])
+            index = list(range(at, at + n))
+            rows = None
+            if state.random() < 0.5:
+                order = state.sample(range(n), n)
+                index = [at + order.index(i) for i in range(n)]  # as they lie
+                rows = np.array([front + index.index(at + i) for i in range(n)], np.int64)
+            index = [0] * front + index
+            columns: list[Any] = []
+            for kind in self.kinds:
+                one = column(kind, [value(kind, i) for i in index])
+                columns += [*one] if kind == "strings" else [one]
+            yield Rows(n, columns, 0 if rows is not None else front, rows)
+            at += n
+
+
+@dataclass(frozen=True, eq=False)
+class Through(Node):
+    """The rows of a dataset, handed on as they come."""
+
+    name: ClassVar[str] = "through"
+
+    def count(self, needed: int | None) -> Any:
+        return self.inputs[0]._count(len(self.inputs[0]._ops), needed)
+
+    def layout(self) -> Layout:
+        return Layout.of(self.inputs[0])
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        yield from run.rows(0, pass_, start)
+
+
+@dataclass(frozen=True, eq=False)
+class Each(Node):
+    """What a function makes of each element, as a Python object."""
+
+    name: ClassVar[str] = "each"
+
+    function: Callable[[Any], Any]
+
+    def count(self, needed: int | None) -> Any:
+        return self.inputs[0]._count(len(self.inputs[0]._ops), needed)
+
+    def layout(self) -> Layout:
+        return Layout(None)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        for element in run.elements(0, pass_, start):
+            yield Objects([self.function(element)])
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Node):
+    """The elements whose last component, a bool, is true; without it."""
+
+    name: ClassVar[str] = "chosen"
+
+    mask: int  # which column it is: strings in rows take two
+
+    def count(self, needed: int | None) -> Any:
+        raise Unknown
+
+    def layout(self) -> Layout:
+        components = Layout.of(self.inputs[0]).components
+        assert components is not None
+        return Layout(components[:-1], tuple(range(len(components) - 1)))
+
+    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+        with run.open(0, pass_, 0, 5) as child:
+            return feed.choose(pass_, child, self.mask, start)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from helpers.blocks import small
-from helpers.nodes import bytes_of_files, check, places, plain, pulled, run, stops_at_once, values
+from helpers.transformed import bytes_of_files, check, places, plain, pulled, run, stops_at_once, values
 from helpers.oracle import Shuffle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.nodes import check, run, stops_at_once, values
+from helpers.transformed import check, run, stops_at_once, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
