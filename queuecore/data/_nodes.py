@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator
 
-__all__ = ["Chunk", "Layout", "Node", "Objects", "Rows", "Run", "feeder_of"]
+__all__ = ["Chunk", "Layout", "Node", "Objects", "Rows", "Run", "feeder_of", "rows_of"]
 
 # An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
 # None or their dimensions.
@@ -87,6 +87,15 @@ class Objects(NamedTuple):
 
     elements: list[Any]
 
+    @property
+    def n(self) -> int:
+        """How many."""
+        return len(self.elements)
+
+    def part(self, start: int, stop: int) -> Objects:
+        """Return some of the elements, which follow each other."""
+        return Objects(self.elements[start:stop])
+
     def hand(self, feed: Feed, pass_: int) -> bool:
         """Hand it in; False: no more is wanted."""
         return feed.hand_objects(pass_, self.elements)
@@ -116,6 +125,8 @@ class Layout(NamedTuple):
     def of(cls, dataset: Dataset) -> Layout:
         """Return that of a dataset's elements."""
         if any(isinstance(op, Batch) for op in dataset._ops):
+            return cls(None)
+        if isinstance(dataset._source, Node) and dataset._source.layout().components is None:
             return cls(None)
         made = dataset._source.made(dataset._stages())
         return cls(made.given, made.template, made.structure)
@@ -291,16 +302,21 @@ class Run:
 
     def rows(self, index: int, pass_: int, start: int = 0) -> Generator[Rows]:
         """Yield the elements of an input in chunks of rows, from element `start` on."""
-        return _rows(self.open(index, pass_, start, chunk_rows(self._node.inputs[index])))
+        return rows_of(self.open(index, pass_, start, chunk_rows(self._node.inputs[index])))
 
     def rows_of(self, dataset: Dataset, number: int, start: int = 0) -> Generator[Rows]:
         """Yield the elements of a dataset that a function made in chunks of rows, from element `start` on."""
-        return _rows(self.open_other(dataset, number, start, chunk_rows(dataset)))
+        return rows_of(self.open_other(dataset, number, start, chunk_rows(dataset)))
 
     def elements(self, index: int, pass_: int, start: int = 0) -> Generator[Any]:
         """Yield the elements of an input, from number `start` on."""
         with self.open(index, pass_, start) as child:
             yield from child
+
+    def seeds(self, index: int, pass_: int) -> tuple[tuple[int, int], int]:
+        """Return the seeds of the first shuffle of an input, and the number of its pass that comes with one of the node's."""
+        at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
+        return self._pairs[at], self._bases[at] + pass_ * iterations(self._node.inputs[index])[0]
 
     def stop(self) -> None:
         """End every wait for an input. Never waits itself."""
@@ -330,7 +346,8 @@ class _Children:
                 child._stop()
 
 
-def _rows(child: Iterator) -> Generator[Rows]:
+def rows_of(child: Iterator) -> Generator[Rows]:
+    """Yield the batches of an iterator as rows, and close it."""
     with child:
         while True:
             try:

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, SupportsIndex
 
+import numpy as np
+
 from queuecore import _seeds
 from queuecore._compression import encoding_number
 from queuecore._core.pipeline import ShuffleCounter
@@ -16,10 +18,13 @@ from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
 from queuecore._trace import Untraced, trace
 from queuecore.data._args import check_bool, check_int, check_optional_count
+from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource, block_source
+from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
+from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
 from queuecore.data._explain import lines_of, source_label, step_labels
 from queuecore.data._iterators import InitializableIterator
-from queuecore.data._nodes import Node
+from queuecore.data._nodes import Node, Rows
 from queuecore.data._ops import (
     Batch,
     Count,
@@ -36,11 +41,12 @@ from queuecore.data._ops import (
 )
 from queuecore.data._ranks import UNEVEN, resolve_shard
 from queuecore.data._reduce import reduced
-from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
+from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames, expand_patterns
 from queuecore.data._structures import classes_of, mapped, shape_of, type_of
+from queuecore.data._windows import Window
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
-from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError
+from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError, UnimplementedError
 from queuecore.ops import csv_columns, csv_format, record_stage
 
 __all__ = [
@@ -645,6 +651,368 @@ class Dataset:
             calls = min(size * check_int(num_parallel_batches, "num_parallel_batches", 1), _MOST_CALLS)
         return self.map(map_func, calls).batch(size, drop_remainder)
 
+    # -- out of what is in memory --------------------------------------------------------------------------------------
+
+    @staticmethod
+    def from_tensors(tensors: Any) -> Dataset:
+        """Return a dataset of one element.
+
+        Parameters
+        ----------
+        tensors : array, `Ragged`, or a dict or tuple of them, nested
+            The element. A number, a list and a string are arrays; a list is always one array.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no array in it, or a list isn't rectangular.
+        DtypeError
+            If a part is neither of numbers nor of strings.
+
+        Notes
+        -----
+        Memory is used as in `from_tensor_slices`.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> list(qc.data.Dataset.from_tensors({"x": [1, 2], "name": "a"}))
+        [{'x': array([1, 2]), 'name': b'a'}]
+        """
+        rows = rows_of_element(tensors)
+        if rows is not None:
+            return dataset_of(Slices((), Rows(1, rows[0]), rows[1]))
+        element, spec = element_of(tensors)
+        return dataset_of(Items((), [element], spec))
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> Dataset:
+        """Return a dataset of the slices of arrays along their first dimension.
+
+        Parameters
+        ----------
+        tensors : array, `Ragged`, or a dict or tuple of them, nested
+            Numbers, booleans, or strings (`bytes`, or `str`, which becomes UTF-8). A list is one array. A structured
+            array is a dict of its fields.
+
+        Returns
+        -------
+        Dataset
+            Its elements have the structure of `tensors`, and of each array one row: an array, or `bytes`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no array, an array is a scalar, they are not of one length, or a list isn't rectangular.
+        DtypeError
+            If an array is neither of numbers nor of strings.
+
+        Notes
+        -----
+        Arrays that can be written to are copied, once. Those that can't are used where they are and must not change:
+        ``x.setflags(write=False)``, or ``numpy.memmap(..., mode="r")`` for what is larger than memory.
+
+        A saved state holds a digest of the data, of which all bytes are read for it, the first time.
+
+        Examples
+        --------
+        >>> import numpy as np, queuecore as qc
+        >>> ds = qc.data.Dataset.from_tensor_slices((np.arange(3), ["a", "b", "c"]))
+        >>> for number, letter in ds:
+        ...     print(number, letter)
+        0 b'a'
+        1 b'b'
+        2 b'c'
+        """
+        number, columns, layout = rows_of_slices(tensors)
+        return dataset_of(Slices((), Rows(number, columns), layout))
+
+    @staticmethod
+    def range(*args: SupportsIndex, output_type: Any = np.int64) -> Dataset:
+        """Return a dataset of the numbers of a range.
+
+        Parameters
+        ----------
+        *args : int
+            ``stop``; ``start, stop``; or ``start, stop, step``, as of Python's `range`.
+        output_type : dtype, default int64
+            Of the elements.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `step` is 0, or numbers don't fit `output_type`.
+        DtypeError
+            If `output_type` is no dtype of numbers.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> [int(x) for x in qc.data.Dataset.range(5, 0, -2)]
+        [5, 3, 1]
+        """
+        return dataset_of(Numbers.of(args, output_type))
+
+    @staticmethod
+    def list_files(
+        file_pattern: Filename | Iterable[Filename], shuffle: bool | None = None, seed: SupportsIndex | None = None
+    ) -> Dataset:
+        """Return a dataset of the names of files.
+
+        Parameters
+        ----------
+        file_pattern : str, bytes, os.PathLike, or a sequence of them
+            Glob patterns. The names are sorted by bytes; one that several patterns match comes several times.
+        shuffle : bool, optional
+            Whether they come in another order each time, as of ``shuffle(count, seed)``. `None` (the default): yes.
+        seed : int, optional
+            For that.
+
+        Returns
+        -------
+        Dataset
+            Of `bytes`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If nothing matches, or a pattern has a NUL in it.
+
+        Notes
+        -----
+        The directories are read here and now.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> for name in "ba":
+        ...     _ = (pathlib.Path(folder.name) / name).write_text(name)
+        >>> for path in qc.data.Dataset.list_files(folder.name + "/*", shuffle=False):
+        ...     print(pathlib.Path(path.decode()).name)
+        a
+        b
+        >>> folder.cleanup()
+        """
+        shuffled = True if shuffle is None else check_bool(shuffle, "shuffle")
+        names = expand_patterns(file_pattern)
+        files = Dataset.from_tensor_slices(names)
+        return files.shuffle(len(names), seed) if shuffled else files
+
+    # -- combined ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None) -> Dataset:
+        """Return a dataset whose elements consist of those of several datasets. It ends with the shortest.
+
+        Parameters
+        ----------
+        *args : Dataset
+            The datasets; or one dict or tuple of them, nested.
+        datasets : dict or tuple of Dataset, optional
+            The same, by name.
+
+        Returns
+        -------
+        Dataset
+            Its elements have the structure of the arguments.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no dataset, or they are given in both ways.
+        DtypeError
+            If one is something else.
+
+        Notes
+        -----
+        An error of a dataset comes in the place of its element, if no dataset before it has ended.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> a, b = qc.data.Dataset.range(3), qc.data.Dataset.range(10, 15)
+        >>> [(int(x), int(y)) for x, y in qc.data.Dataset.zip(a, b)]
+        [(0, 10), (1, 11), (2, 12)]
+        """
+        if bool(args) == (datasets is not None):
+            raise InvalidArgumentError("zip takes datasets, or a structure of them, in one way")
+        given = datasets if datasets is not None else args[0] if len(args) == 1 else args
+        template, inputs = flattened(given, lambda leaf, where: _checked(leaf, f"zip: datasets{where}"))
+        if not inputs:
+            raise InvalidArgumentError("zip: there is no dataset in datasets")
+        return dataset_of(Zip(tuple(inputs), template))
+
+    def concatenate(self, dataset: Dataset) -> Dataset:
+        """Append the elements of another dataset.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Of elements of the same structure and dtypes. Where shapes differ, `element_spec` has `None`.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        DtypeError
+            If structures or dtypes differ.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> [int(x) for x in qc.data.Dataset.range(2).concatenate(qc.data.Dataset.range(7, 9))]
+        [0, 1, 7, 8]
+        """
+        made = Concatenate((self, _checked(dataset, "concatenate: dataset")))
+        made.layout()
+        return dataset_of(made)
+
+    def enumerate(self, start: SupportsIndex = 0) -> Dataset:
+        """Number the elements.
+
+        Parameters
+        ----------
+        start : int, default 0
+            The first number.
+
+        Returns
+        -------
+        Dataset
+            Of tuples: the number, as int64, and the element.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `start` isn't an integer of 64 bits.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> [(int(i), x) for i, x in qc.data.Dataset.from_tensor_slices(["a", "b"]).enumerate(5)]
+        [(5, b'a'), (6, b'b')]
+        """
+        return dataset_of(Enumerate((self,), check_int(start, "start", -(2**63))))
+
+    def unbatch(self) -> Dataset:
+        """Take elements apart, along their first dimension.
+
+        Returns
+        -------
+        Dataset
+            Of the rows of elements.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a component is a scalar, or it is known that components have different first dimensions. Where only the
+            data shows that, it comes when iterating, in its place.
+
+        Notes
+        -----
+        The rows of batches, and of arrays, are not copied for it.
+
+        Examples
+        --------
+        >>> import numpy as np, queuecore as qc
+        >>> ds = qc.data.Dataset.from_tensor_slices(np.arange(6).reshape(3, 2))
+        >>> [int(x) for x in ds.unbatch()]
+        [0, 1, 2, 3, 4, 5]
+        """
+        return dataset_of(Unbatch((self,)))
+
+    def rebatch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
+        """Make batches of another size: `unbatch`, and then `batch`.
+
+        Parameters
+        ----------
+        batch_size, drop_remainder
+            As of `batch`.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            As of `unbatch` and `batch`.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> for batch in qc.data.Dataset.range(5).batch(2).rebatch(3):
+        ...     print(batch)
+        [0 1 2]
+        [3 4]
+        """
+        return self.unbatch().batch(batch_size, drop_remainder)
+
+    def window(
+        self,
+        size: SupportsIndex,
+        shift: SupportsIndex | None = None,
+        stride: SupportsIndex = 1,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        """Make datasets of elements that follow each other.
+
+        Parameters
+        ----------
+        size : int
+            Elements of a window, at least 1.
+        shift : int, optional
+            Elements from the beginning of a window to that of the next one, at least 1. Default: `size`.
+        stride : int, default 1
+            Elements from one of a window to the next one in it, at least 1.
+        drop_remainder : bool, default False
+            Leave out windows at the end that aren't full.
+
+        Returns
+        -------
+        Dataset
+            Its elements are datasets; of elements with a structure, that structure of datasets.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a number is out of its range.
+
+        Notes
+        -----
+        After an error, what is good before it and in no window yet comes as a short one, except with `drop_remainder`.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> for window in qc.data.Dataset.range(5).window(3, shift=2):
+        ...     print([int(x) for x in window])
+        [0, 1, 2]
+        [2, 3, 4]
+        [4]
+        """
+        length = check_int(size, "size", 1, _MOST_ROWS)
+        return dataset_of(
+            Window(
+                (self,),
+                length,
+                length if shift is None else check_int(shift, "shift", 1, _MOST_ROWS),
+                check_int(stride, "stride", 1, _MOST_ROWS),
+                check_bool(drop_remainder, "drop_remainder"),
+            )
+        )
+
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     @property
@@ -1007,6 +1375,20 @@ class _Steps(Dataset):
         self._source = source
         self._ops = ops
         self._options = options
+
+
+def dataset_of(node: Node) -> Dataset:
+    """Return the dataset of a node, with the options of its inputs; of several, the later ones win."""
+    options = Options()
+    for dataset in node.inputs:
+        options = options.merged(dataset._options)
+    return _Steps(node, (), options)
+
+
+def _checked(dataset: Any, what: str) -> Dataset:
+    if not isinstance(dataset, Dataset):
+        raise DtypeError(f"{what} must be a dataset, not {dataset!r:.60}")
+    return dataset
 
 
 class FixedLengthRecordDataset(Dataset):

@@ -1080,7 +1080,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             slot_bytes += ((out.row_bytes * c.batch_rows if out.item == 0 else (c.batch_rows + 1) * sizeof(int64_t)) + 63) // 64 * 64
             out.dims_offset = slot_bytes
             slot_bytes += (out.ndim * c.batch_rows * sizeof(int64_t) + 63) // 64 * 64
-    slot_bytes = (slot_bytes + 4095) // 4096 * 4096
+    slot_bytes = (slot_bytes + (slot_bytes == 0) + 4095) // 4096 * 4096  # rows may have no bytes at all
     p.layout.leaves = p.leaves
     p.layout.leaf_count = plan.layout.leaf_count
     p.layout.record_bytes = plan.layout.record_bytes
@@ -1817,7 +1817,7 @@ cdef class Stream:
             for i in range(plan.maker.count):
                 row_bytes += plan.maker.outputs[i].row_bytes if plan.maker.outputs[i].item == 0 else 64
         if not c.batched:
-            c.batch_rows = CHUNK_BYTES // row_bytes if row_bytes < CHUNK_BYTES else 1
+            c.batch_rows = CHUNK_BYTES // (row_bytes + (row_bytes == 0)) if row_bytes < CHUNK_BYTES else 1
             if c.batch_rows > CHUNK_ROWS:
                 c.batch_rows = CHUNK_ROWS
         batch_bytes = c.batch_rows * (hop_bytes if hop_bytes < 2 * record_bytes else record_bytes)
