@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from queuecore._core.tfrecord import frame
 from queuecore._stages import Component
 from queuecore.data._nodes import Column, Layout, Node, Rows, Run
 
@@ -41,6 +42,12 @@ class Slices(Node):
 
     def words(self) -> dict[str, Any]:
         return {"elements": self.number, "components": [[str(one.dtype), repr(one.shape)] for one in self.components]}
+
+    def contents(self) -> Iterator[bytes]:
+        for column in self.columns:
+            for part in column if isinstance(column, tuple) else (column,):
+                if part is not None and part.nbytes:
+                    yield frame(part.reshape(-1).view(np.uint8).data)[1]
 
     def count(self, needed: int | None) -> int:
         del needed
