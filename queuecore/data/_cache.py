@@ -10,7 +10,9 @@ import hashlib
 import itertools
 import json
 import os
+import secrets
 import socket
+import time
 import warnings
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
@@ -37,6 +39,7 @@ _MAGIC = b"queuecore cache\n"
 # Python objects are kept in pieces of so many, so that they are handed in together.
 _MOST_OBJECTS = 256
 _MOST_BYTES = 1 << 20
+_PATIENCE = 0.5
 
 
 class Key(NamedTuple):
@@ -57,6 +60,9 @@ class Key(NamedTuple):
 class _Store:
     """What iterators of a dataset share. Of each process at most one run writes at a time."""
 
+    # Whether Python objects are the same ones in every pass.
+    shares: ClassVar[bool] = False
+
     def __init__(self) -> None:
         self._writers: dict[int, object] = {}
         self._first: Key | None = None
@@ -68,7 +74,10 @@ class _Store:
         return self._first if self._first is not None and self._first.pairs == pairs else None
 
     def begins(self, key: Key) -> None:
-        """Say what an iterator's shuffles begin with."""
+        """Say what an iterator's shuffles begin with: all later ones do, whether its pass is read to its end or not.
+
+        How far a pass is read ahead depends on threads, and orders must not.
+        """
         self._first = key
 
     def find(self, node: Cache, key: Key, skips: bool) -> Any:
@@ -105,7 +114,7 @@ class _Store:
         self.release()
         self._off = True
         warnings.warn(
-            f"{self}: {error or 'out of memory'}: nothing is cached, and every pass makes its elements anew",
+            f"{self}: {str(error) or 'out of memory'}: nothing is cached, and every pass makes its elements anew",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -193,7 +202,7 @@ class Cache(Node):
             return
         with contextlib.closing(run.elements(0, 0, start)) as elements:
             for element in elements:
-                yield Objects([_own(element)])
+                yield Objects([_own(element, self.store.shares)])
 
 
 def _endless(dataset: Dataset) -> bool:
@@ -212,6 +221,8 @@ def _endless(dataset: Dataset) -> bool:
 
 class Memory(_Store):
     """Keeps elements in memory, as long as the dataset or an iterator is there. A pickled copy is empty."""
+
+    shares: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,13 +247,9 @@ class Memory(_Store):
         del node
         return _MemoryWriter(self, key)
 
-    def keep(self, kept: _Kept | None, key: Key) -> None:
-        """Take a complete pass; `None`: it was given up, so other orders may come next."""
-        if kept is not None:
-            self._kept = kept
-            self._first = key
-        elif self._first == key:
-            self._first = None if self._kept is None else self._kept.key
+    def keep(self, kept: _Kept) -> None:
+        """Take a complete pass."""
+        self._kept = kept
 
 
 class _Kept:
@@ -280,10 +287,10 @@ class _MemoryWriter:
         return _part(chunk, 0)
 
     def commit(self, skipped: bool) -> None:
-        self._store.keep(_Kept(self._key, self._pieces, skipped), self._key)
+        self._store.keep(_Kept(self._key, self._pieces, skipped))
 
     def abandon(self) -> None:
-        self._store.keep(None, self._key)
+        self._pieces = []
 
 
 def _compact(column: Column) -> Column:
@@ -319,21 +326,21 @@ def _renewed(value: Any) -> Any:
     return value
 
 
-def _own(value: Any) -> Any:
-    """Return an element with arrays of its own, which nobody writes to, instead of views that keep a batch's memory."""
+def _own(value: Any, fixed: bool) -> Any:
+    """Return an element with arrays of its own, not views of a batch's memory; `fixed`: which nobody may write to."""
     kind = type(value)
     if kind is tuple or kind is list:
-        return kind(map(_own, value))
+        return kind(_own(inner, fixed) for inner in value)
     if kind is dict:
-        return {key: _own(inner) for key, inner in value.items()}
+        return {key: _own(inner, fixed) for key, inner in value.items()}
     if kind is np.ndarray:
         copy = np.array(value)
-        copy.flags.writeable = False
+        copy.flags.writeable = not fixed
         return copy
     if kind is Ragged:
-        return Ragged._of(_own(value.values), _own(value.row_splits))
+        return Ragged._of(_own(value.values, fixed), _own(value.row_splits, fixed))
     if kind is Sparse:
-        return Sparse(_own(value.indices), _own(value.values), _own(value.dense_shape))
+        return Sparse(*(_own(part, fixed) for part in (value.indices, value.values, value.dense_shape)))
     return value
 
 
@@ -432,7 +439,10 @@ class Files(_Store):
             return None
         os.makedirs(os.path.dirname(paths.listing) or ".", exist_ok=True)
         lock = _Lock(paths.lock)
-        owner = lock.take()
+        patience = time.monotonic() + _PATIENCE
+        # One of our own may be giving up: its iterator was closed a moment ago.
+        while (owner := lock.take()) == _myself() and time.monotonic() < patience:
+            time.sleep(0.01)
         if owner is None:
             try:
                 if self._valid(node) is None:  # nobody completed it since
@@ -537,6 +547,7 @@ class _FileWriter:
         self._pieces: list[list[int]] = []
         self._packer = Packer()
         self._objects: list[Any] = []
+        self._suffix = secrets.token_hex(8)
         for left in glob.glob(f"{glob.escape(paths.listing[:-6])}.*.tmp-*"):  # by a process that was killed
             with contextlib.suppress(OSError):
                 os.unlink(left)
@@ -544,7 +555,7 @@ class _FileWriter:
         self._file.write(_MAGIC)
 
     def _temporary(self, path: str) -> str:
-        return f"{path}.tmp-{os.getpid()}"
+        return f"{path}.tmp-{self._suffix}"
 
     def add(self, chunk: Chunk) -> Chunk:
         """Write a chunk; return the one to hand in."""
@@ -614,7 +625,6 @@ class _FileWriter:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary(path))
         self._lock.give()
-        self._store._first = None
 
 
 def _synced(file: Any) -> None:
@@ -633,19 +643,18 @@ class _Lock:
         """Take it, from a dead owner too; or return who has it."""
         while True:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            owner = os.pread(fd, 1000, 0).decode("utf-8", "replace").strip()
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                owner = os.pread(fd, 1000, 0).decode("utf-8", "replace")
-                os.close(fd)
-                if _is_dead(owner):  # a child that it forked still has the lock open
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(self._path)
-                    continue
-                return owner.strip() or "another process"
-            except BaseException:
-                os.close(fd)
-                raise
+            except OSError as error:
+                # Where files have no locks, what is written in it must do.
+                if isinstance(error, BlockingIOError) or owner:
+                    os.close(fd)
+                    if _is_dead(owner):  # a child that it forked may still have the lock open
+                        with contextlib.suppress(FileNotFoundError):
+                            os.unlink(self._path)
+                        continue
+                    return owner or "another process"
             try:
                 if os.path.samestat(os.fstat(fd), os.stat(self._path)):
                     break
@@ -653,8 +662,12 @@ class _Lock:
                 pass
             os.close(fd)  # its owner removed it meanwhile
         self._fd = fd
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{_myself()}\n".encode(), 0)
+        except BaseException:
+            self.give()
+            raise
         return None
 
     def give(self) -> None:
@@ -663,6 +676,10 @@ class _Lock:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
             os.close(fd)
+
+
+def _myself() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def _is_dead(owner: str) -> bool:

@@ -73,8 +73,8 @@ class Packer:
             flat = array.reshape(-1).view(np.uint8) if array.nbytes else b""
             return ["array" if kind is np.ndarray else "scalar", self._add(flat), word, list(value.shape)]
         raise InvalidArgumentError(
-            f"{value!r:.60} of {kind.__module__}.{kind.__qualname__} can't be written to a file: only None, bools, "
-            "numbers, str, bytes, arrays and tuples, lists and dicts of them can"
+            f"a {kind.__module__}.{kind.__qualname__} like this can't be written to a file: only None, bools, numbers, "
+            "str, bytes, arrays and tuples, lists and dicts of them can"
         )
 
     def _add(self, data: Any) -> int:

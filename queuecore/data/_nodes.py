@@ -119,6 +119,8 @@ class Layout(NamedTuple):
         """Return that of a dataset's elements."""
         if any(isinstance(op, Batch) for op in dataset._ops):
             return cls(None)
+        if isinstance(dataset._source, Node) and dataset._source.layout().components is None:
+            return cls(None)
         made = dataset._source.made(dataset._stages())
         return cls(made.given, made.template, made.structure)
 
