@@ -138,6 +138,12 @@ class Cache(Node):
 
     store: _Store
 
+    def label(self) -> str:
+        return str(self.store)
+
+    def where(self) -> str:
+        return "Python: keeps rows and hands them on, a chunk at a time"
+
     def count(self, needed: int | None) -> Count:
         kept = self.store.count(self)
         if kept is not None:
@@ -232,7 +238,7 @@ class Memory(_Store):
         return Memory, ()
 
     def __str__(self) -> str:
-        return "cache in memory"
+        return "cache()"
 
     def find(self, node: Cache, key: Key, skips: bool) -> _Kept | None:
         del node
@@ -372,7 +378,7 @@ class Files(_Store):
         return Files, (self.name, self.snapshot, self.compress)
 
     def __str__(self) -> str:
-        return f"{'snapshot' if self.snapshot else 'cache'} {self.name}"
+        return f"{'snapshot' if self.snapshot else 'cache'}({self.name!r})"
 
     def first(self, node: Cache, pairs: Pairs) -> Key | None:
         index = self._valid(node)

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import warnings
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from helpers.blocks import content, run, source
 from helpers.chains import dataset, threads, values, write_files
 from helpers.process import open_descriptors, run_python, soon, thread_count
 
-import queuecore as qc
 from queuecore.data import _cache
 from queuecore.errors import (
     AbortedError,

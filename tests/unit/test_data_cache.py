@@ -14,6 +14,7 @@ import pytest
 from helpers.blocks import content, flat, plain, pull, run, source
 from helpers.blocks import played as played_after
 from helpers.chains import THREADS, apply, dataset, threads, values, write_files
+from helpers.nodes import Each, made, numbers
 from helpers.oracle import Model
 from helpers.process import run_python, soon, thread_count
 from hypothesis import HealthCheck, given, settings
@@ -21,11 +22,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as of_numpy
 
 import queuecore as qc
+from queuecore._stages import Component
 from queuecore.data import UNKNOWN_CARDINALITY, Dataset, Options, TextLineDataset
 from queuecore.data._arrays import Slices
 from queuecore.data._container import Packer, framed, read_piece, unpack
-from queuecore.data._nodes import Layout, Node, Objects
-from queuecore.data.dataset import _Steps
 from queuecore.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 from queuecore.ragged import Ragged, Sparse
 
@@ -43,34 +43,14 @@ def kept(ds, store, folder):
     return ds.snapshot(folder / "kept", compression="GZIP" if store == "gzip" else "AUTO")
 
 
-class Given(Node):
-    """Python objects as elements, for tests."""
-
-    name = "given"
-    elements: list = []
-
-    def count(self, needed):
-        return len(self.elements)
-
-    def layout(self):
-        return Layout(None)
-
-    def chunks(self, run, pass_, start):
-        for element in self.elements[start:]:
-            yield Objects([element])
-
-
 def of_objects(elements):
     """A dataset of Python objects."""
-    node = Given(())
-    object.__setattr__(node, "elements", elements)
-    return _Steps(node, (), Options())
+    return made(Each((numbers(len(elements)),), elements.__getitem__))
 
 
 def of_array(array):
     """A dataset of the rows of an array."""
-    component = qc._stages.Component(array.dtype, array.shape[1:])
-    return _Steps(Slices((), len(array), [array], (component,), 0), (), Options())
+    return made(Slices((), len(array), [array], (Component(array.dtype, array.shape[1:]),), 0))
 
 
 @pytest.fixture
@@ -155,6 +135,15 @@ def test_any_steps(tmp_path_factory, ops, workers, store):
     ds = apply(kept(apply(dataset(paths, 1), before), store, folder), [*behind, *batch])
     for _ in range(2):
         assert run(threads(ds, workers)) == (played_after(rows, [*behind, *batch]), None)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_shuffle_behind_it(paths, tmp_path, store):
+    behind = [("shuffle", 20, 3, True), ("repeat", 3), ("batch", 7, False)]
+    ds = apply(kept(dataset(paths, 1).skip(5), store, tmp_path), behind)
+    model = Model(CONTENTS, 1, [("skip", 5), *behind])
+    for workers in THREADS:
+        assert values(threads(ds, workers)) == list(model.ordinals())
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -380,7 +369,8 @@ def test_the_words_are_tensorflows(paths, tmp_path):
     for functions in ({"reader_func": len}, {"shard_func": len}):
         with pytest.raises(UnimplementedError):
             ds.snapshot(name, **functions)
-    assert "cache" in repr(ds.cache())
+    assert "cache()" in repr(ds.cache())
+    assert "cache('x')" in str(ds.cache("x").plan())
 
 
 def shuffled(paths, seed):

@@ -13,15 +13,15 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, HEADROOM, Blocks, Column, Place, RecordBlock,
+    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HEADROOM, Blocks, Column, Place, RecordBlock,
     Skipped, blocks_claim, blocks_clear, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init, blocks_next_to_index,
     blocks_publish, blocks_read, blocks_retire)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
-    CODE_CHECKSUM, CODE_CSV, CODE_EXHAUSTED, CODE_HANDED, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD,
-    fault_error)
+    CODE_CHECKSUM, CODE_CSV, CODE_EXHAUSTED, CODE_HANDED, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER,
+    WHAT_MEMORY, WHAT_THREAD, fault_error)
 from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
     OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Op,
@@ -62,8 +62,8 @@ _UINT8 = np.dtype(np.uint8)
 
 
 def _copy(part):
-    if isinstance(part, list):  # of objects
-        return part
+    if isinstance(part, list):  # of arrays of different shapes
+        return [one.copy() for one in part]
     return part._copy() if isinstance(part, _ragged.Ragged) else part.copy()
 
 
@@ -254,6 +254,13 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
                 break
             fault.file = -1 if p.maker.framing == FRAME_ROWS else run.block.place.file
             status = READ_FAULT
+        elif p.blocks != NULL:  # a place that a run began at lies behind a record that it still needs
+            memset(&fault, 0, sizeof(Fault))
+            fault.code = CODE_INTERNAL
+            fault.stage = STAGE_RUNNER
+            fault.file = fault.offset = fault.record = -1
+            runner_stop(p.runner, &fault)
+            return READ_FAULT
         elif p.store != NULL:  # row `id` of the store is a record
             status = READ_OK
             while done < run.n and status == READ_OK:
@@ -440,14 +447,32 @@ cdef bint _execute(Pipe* p, Unit* u, bint nowait) noexcept nogil:
 
 # Planning: under the turn
 
+cdef void _mark_oldest(Blocks* s, Batch* b) noexcept nogil:
+    # A shuffle may keep any record for long: a new run begins with the oldest block that it has something of. A shuffle lets bad
+    # records in, so the good ones before it are all that there are.
+    if s.oldest != NULL:
+        b.mark_pass = s.oldest.pass_
+        b.mark_end = s.oldest.place.base
+        memcpy(b.mark_place, &s.oldest.place, sizeof(Place))
+    else:
+        b.mark_pass = s.given_pass
+        b.mark_end = s.given_until
+        memcpy(b.mark_place, &s.given_place, sizeof(Place))
+    b.mark_good = b.mark_end
+
+
 cdef void _close_batch(Pipe* p) noexcept nogil:
     cdef Batch* b = p.open
     cdef uint64_t k = p.next_batch - 1
     cdef Op* op = p.order.bottom_shuffle
     cdef int64_t i, at = 0
-    if op != NULL:
+    if op != NULL and p.blocks != NULL:
+        _mark_oldest(p.blocks, b)
+    elif op != NULL:
         b.mark_pass = op.shuffle.entered_pass
         b.mark_end = op.shuffle.entered_end
+    if p.blocks != NULL:
+        b.mark_files = p.blocks.given_place.file + 1 if p.blocks.given_pass == 0 else -1
     for i in range(p.order.count):
         if p.order.ops[i].shuffle != NULL:
             p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + at] = p.order.ops[i].shuffle.begun
@@ -533,7 +558,8 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
                 b.mark_good = last.good + last.n
             block = last.block
             if block != NULL:
-                memcpy(b.mark_place, &block.place, sizeof(Place))
+                if p.order.bottom_shuffle == NULL:
+                    memcpy(b.mark_place, &block.place, sizeof(Place))
                 u.nbytes += (list_.rows - before) * (block.used // block.count)
         # Elements that are records share a chunk, which closes when it is full, or when nobody knows when more will come.
         if (b.rows == p.config.batch_rows or (status == PULL_WAIT and p.maker.framing == FRAME_ROWS and b.rows > 0 and not p.config.batched)
@@ -743,7 +769,8 @@ cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
         for i in range(u.segment_count):
             s = &u.segments[i]
             for j in range(s.runs.count):
-                blocks_done(p.blocks, s.runs.runs[j].block, s.runs.runs[j].n)
+                if s.runs.runs[j].block != NULL:
+                    blocks_done(p.blocks, s.runs.runs[j].block, s.runs.runs[j].n)
     u.next = p.free_units
     p.free_units = u
     turn_give(p.turn)  # the unit is somebody else's from here on
@@ -993,6 +1020,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             return NULL
         p.blocks[0] = plan.blocks[0]
         blocks_init(p.blocks, table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_)
+        p.blocks.release = _link_release
     slots = c.width + c.max_leases + 1
     p.order = order_new(table, p.blocks, c.skip_bad, &p.start, p.missing, p.missing_count, p.specs, p.spec_count, c.store_rows)
     well = (p.order != NULL and (p.blocks != NULL or layout_plan(&p.layout)) and window_init(p.window, c.width, p.order.count)
@@ -1133,6 +1161,32 @@ cdef int _by_missing(const void* a, const void* b) noexcept nogil:
     return -1 if x.ordinal < y.ordinal else (1 if x.ordinal > y.ordinal else 0)
 
 
+cdef enum:
+    # Besides HANDED: why a thread comes back to Python.
+    LINK_LOOK = 10               # the stream wants something: it is at its end, or failed, or nothing comes
+    LINK_COPY = 11               # this batch is to be handed in from there
+    LINK_STALE = 12
+    LINK_STOP = 13
+    LINK_MEMORY = 14
+    LINK_COLUMNS = 64
+
+# What a block lies in that came natively: a slot of another pipe.
+cdef struct LinkOwner:
+    Pipe* pipe
+    uint32_t slot
+    int64_t rows[1]
+
+
+cdef void _link_release(void* one) noexcept nogil:
+    cdef LinkOwner* owner = <LinkOwner*>one
+    cdef Pipe* p = owner.pipe
+    if p.generation == fork_generation():
+        p.shared.leases.fetch_sub(1, kRelaxed)  # relaxed: a count; the slot itself changes hands by slots_push
+        slots_push(&p.slab.stack, owner.slot)
+        _drop(p)
+    free(owner)
+
+
 @cython.final
 cdef class Feed:
     """Where one Python thread hands in the rows of one run of a stream.
@@ -1144,6 +1198,7 @@ cdef class Feed:
     cdef dict owners          # by number: what a block's columns lie in
     cdef object dying         # numbers and batches: not before these are delivered may the objects go
     cdef int64_t number
+    cdef int64_t skip
     cdef list errors
 
     def __dealloc__(self):
@@ -1236,7 +1291,7 @@ cdef class Feed:
                 while status == HANDED_FULL:
                     epoch = event_prepare(&p.shared.room)
                     turn_take(p.turn)
-                    status = blocks_hand(p.blocks, pass_, native, count, first, chosen, n, nbytes // n * n, number)
+                    status = blocks_hand(p.blocks, pass_, native, count, first, chosen, n, nbytes // n * n, number, NULL)
                     turn_give(p.turn)
                     if status != HANDED_FULL:
                         event_cancel(&p.shared.room, epoch)
@@ -1262,6 +1317,143 @@ cdef class Feed:
         """Hand in Python objects as the next elements, of a stream whose only component is of the kind "object"."""
         tokens = np.arange(len(objects), dtype=np.int64) + (self.number << OBJECT_BITS)
         return self.hand(pass_, [tokens], len(objects), owner=objects)
+
+    def choose(self, int64_t pass_, Stream child, int mask, int64_t skip=0):
+        """Hand in the rows of a stream's batches in which a component is true, without it, until the stream ends.
+
+        Runs without the GIL, apart from the ends and failures of the stream, and where too many of its batches are held.
+
+        Parameters
+        ----------
+        child : Stream
+            Of batches; used by nobody else.
+        mask : int
+            The last one of its components, a bool.
+        skip : int
+            So many rows are left out first.
+
+        Returns
+        -------
+        bool
+            False: no more of this pass is wanted.
+        """
+        cdef Pipe* up
+        cdef int status
+        child.raw = True
+        self.skip = skip
+        while True:
+            try:
+                child._until_ready()
+            except StopIteration:
+                return True
+            up = child.pipe
+            _hold(up)
+            try:
+                with nogil:
+                    status = self._choose(child, up, pass_)
+            finally:
+                _drop(up)
+            if status == LINK_STALE:
+                return False
+            if status == LINK_STOP:
+                wait_out_exit()
+                return False
+            if status == LINK_MEMORY:
+                raise MemoryError
+            if status == LINK_COPY:
+                _, columns = child.next_columns()
+                rows = np.flatnonzero(columns[mask])[self.skip:]
+                self.skip = max(0, self.skip - np.count_nonzero(columns[mask]))
+                if not self.hand(pass_, columns[:mask], len(rows), owner=None, rows=rows):
+                    return False
+            self._sweep()
+
+    cdef int _choose(self, Stream child, Pipe* up, int64_t pass_) noexcept nogil:
+        cdef uint64_t k
+        cdef Batch* b
+        cdef int status
+        while True:
+            if stop_requested(&self.pipe.runner.stop):
+                return LINK_STOP
+            k = child.next_k
+            if not window_ready(up.window, k):
+                child._wait(up, k)
+                if not window_ready(up.window, k):
+                    return LINK_LOOK
+            b = window_batch(up.window, k)
+            if b.failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd
+                return LINK_LOOK
+            # relaxed: only this thread takes leases
+            if child.plan.config.skip_bad or self.pipe.maker.column_count > LINK_COLUMNS or up.shared.leases.load(kRelaxed) >= up.config.max_leases:
+                return LINK_COPY
+            status = self._link(up, b, pass_)
+            if status != HANDED:
+                return status
+            child._note(up, b, k)
+
+    cdef int _link(self, Pipe* up, Batch* b, int64_t pass_) noexcept nogil:
+        # The rows of one batch.
+        cdef Pipe* p = self.pipe
+        cdef unsigned char* slot = slab_slot(up.slab, b.slot)
+        cdef const unsigned char* mask = slot + up.maker.outputs[up.maker.count - 1].slot_offset
+        cdef Column columns[LINK_COLUMNS]
+        cdef const Output* out
+        cdef LinkOwner* owner
+        cdef int64_t n = 0, row, skip, nbytes = 0
+        cdef int32_t i
+        cdef uint32_t epoch
+        cdef int status = HANDED_FULL
+        for row in range(b.rows):
+            n += mask[row] != 0
+        skip = self.skip if self.skip < n else n
+        self.skip -= skip
+        n -= skip
+        if n == 0:
+            slots_push(&up.slab.stack, b.slot)
+            return HANDED
+        owner = <LinkOwner*>malloc(sizeof(LinkOwner) + n * sizeof(int64_t))
+        if owner == NULL:
+            return LINK_MEMORY
+        owner.pipe = up
+        owner.slot = b.slot
+        n = 0
+        for row in range(b.rows):
+            if mask[row] != 0 and skip > 0:
+                skip -= 1
+            elif mask[row] != 0:
+                owner.rows[n] = row
+                n += 1
+        for i in range(p.maker.column_count):
+            out = &up.maker.outputs[i]
+            memset(&columns[i], 0, sizeof(Column))
+            if out.item == 0:
+                columns[i].data = slot + out.slot_offset
+                nbytes += n * out.row_bytes
+                continue
+            columns[i].ends = <int64_t*>(slot + out.slot_offset)
+            columns[i].data = up.vars[<int64_t>b.slot * up.maker.vars + out.var].data
+            nbytes += columns[i].ends[b.rows]
+            if out.ndim > 0:
+                columns[i].dims = <int64_t*>(slot + out.dims_offset)
+        _hold(up)
+        up.shared.leases.fetch_add(1, kRelaxed)  # relaxed: as in _link_release
+        while status == HANDED_FULL:
+            epoch = event_prepare(&p.shared.room)
+            turn_take(p.turn)
+            status = blocks_hand(p.blocks, pass_, columns, p.maker.column_count, 0, owner.rows, n, nbytes // n * n, -1,
+                                 owner)
+            turn_give(p.turn)
+            if status != HANDED_FULL:
+                event_cancel(&p.shared.room, epoch)
+            elif not self._await(epoch):
+                break
+        if status == HANDED:
+            event_notify_all(&p.runner.work)
+            if p.config.help:
+                event_notify_all(&p.window.arrived)
+            return HANDED
+        _link_release(owner)
+        return LINK_STOP if status == HANDED_FULL else (LINK_MEMORY if status == HANDED_NO_MEMORY else LINK_STALE)
 
     cdef list _objects(self, const int64_t* tokens, int64_t n):
         cdef int64_t i
@@ -1342,7 +1534,7 @@ cdef class Stream:
     cdef uint64_t generation
     cdef uint64_t next_k
     cdef int64_t delivered    # elements, from the very start
-    cdef int64_t mark_pass, mark_end
+    cdef int64_t mark_pass, mark_end, mark_files
     cdef int64_t* base        # per shuffle: iteration of the dataset object at the start of the run
     cdef int64_t* begun       # per shuffle: iterations begun at the mark
     cdef int32_t shuffles
@@ -1350,7 +1542,7 @@ cdef class Stream:
     cdef int32_t cut_count
     cdef list chunk           # arrays of the records not yet handed out one by one
     cdef int64_t chunk_at, chunk_rows
-    cdef int64_t chunk_pass, chunk_end
+    cdef int64_t chunk_pass, chunk_end, chunk_files
     cdef int64_t spin_ns
     cdef int64_t copied, records, helped_before
     cdef int64_t expect_files
@@ -1370,6 +1562,7 @@ cdef class Stream:
     cdef object feeder        # gets the Feed of a run, and sees to it that rows come
     cdef Feed feed
     cdef Output* columns      # of what is handed in
+    cdef bint told            # to stop
     cdef bint raw             # batches are given as columns
     cdef Missing* missing
     cdef int64_t missing_count
@@ -1505,10 +1698,7 @@ cdef class Stream:
         self.warned = inner
         self._describe_maker(blocks, step, csv, components)
         if blocks is not None:
-            if self.shuffles:
-                raise _errors.UnimplementedError(
-                    "shuffle needs records of known places, and those of lines, TFRecords, CSV and compressed files have none yet. "
-                    "Enqueue them to a RandomShuffleQueue with a StageProgram")
+            stored = False
             record_bytes = hop_bytes = blocks["guess"]
             self.frame.passes = 1
             for i in range(plan.spec_count):
@@ -1547,7 +1737,7 @@ cdef class Stream:
                 c.store_rows = 0
         # Linear runs close a file at its end; jumping ones keep some open.
         fd_limit = num_threads + DISCOVER_AHEAD + 1
-        if self.shuffles and not stored:
+        if self.shuffles and not stored and not c.blocks:
             fd_limit = IDLE_FILES
         if c.blocks:
             plan.layout.record_bytes = plan.layout.hop_bytes = 1
@@ -1564,7 +1754,9 @@ cdef class Stream:
 
     cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components) except -1:
         cdef Pipe* plan = &self.plan
-        cdef int32_t i, vars = 0
+        cdef Output* out
+        cdef int64_t* shapes
+        cdef int32_t i, j, vars = 0
         _sweep()
         self.keeper = _Keeper()
         self.keeper.kept = [step, csv]
@@ -1605,15 +1797,23 @@ cdef class Stream:
             plan.maker.record_bytes = self.frame.record_bytes
             plan.maker.hop_bytes = self.frame.hop_bytes
             if self.feeder is not None:
-                self.columns = <Output*>calloc(2 * len(blocks["columns"]) + 1, sizeof(Output))
+                self.columns = <Output*>calloc(2 * len(blocks["columns"]) + 1, sizeof(Output) + MAX_DIMS * sizeof(int64_t))
                 if self.columns == NULL:
                     raise MemoryError
+                shapes = <int64_t*>(self.columns + 2 * len(blocks["columns"]) + 1)
                 plan.maker.columns = self.columns
+                plan.maker.shapes = shapes
                 plan.maker.given = len(blocks["columns"])
                 for i, (kind, dtype, shape) in enumerate(blocks["columns"]):
                     plan.maker.column_count = _describe_output(self.columns, plan.maker.column_count, i, kind, dtype, shape, &vars)
+                    out = &self.columns[plan.maker.column_count - 1]
                     if kind == "ragged":  # steps want to know the shape of a row
-                        self.columns[plan.maker.column_count - 1].ndim = 1 + len(shape)
+                        out.ndim = 1 + len(shape)
+                    elif kind == "fixed":
+                        out.ndim = len(shape)
+                    if kind == "fixed" or kind == "ragged":
+                        for j, side in enumerate(shape, out.ndim - len(shape)):
+                            shapes[(plan.maker.column_count - 1) * MAX_DIMS + j] = side
         return 0
 
     def __dealloc__(self):
@@ -1645,14 +1845,21 @@ cdef class Stream:
         return self
 
     def __next__(self):
-        cdef uint64_t k
-        cdef Pipe* p
         if self.chunk is not None:
             return self._next_record()
+        self._until_ready()
+        return self._deliver(self.pipe, self.next_k)
+
+    cdef int _until_ready(self) except -1:
+        # Waits for the next batch, and for one that is good. Raises StopIteration at the end.
+        cdef uint64_t k
+        cdef Pipe* p
         if self.state != STATE_RUNNING or self.generation != fork_generation():
             self._refuse()
         if self.pipe == NULL:
             self._start()
+            if self.told:  # meanwhile, or before
+                runner_stop(self.pipe.runner, NULL)
         while True:
             p = self.pipe
             k = self.next_k
@@ -1661,7 +1868,7 @@ cdef class Stream:
                     if not self._leave_out():
                         self._recover(k)
                     continue
-                return self._deliver(p, k)
+                return 0
             if window_ended(p.window, k):
                 self._end(p)
             if stop_requested(&p.runner.stop):
@@ -1878,7 +2085,7 @@ cdef class Stream:
             count += 1
         self.missing_count = count
         qsort(self.missing, count, sizeof(Missing), _by_missing)
-        if self.plan.config.blocks:  # those before the mark are never met again
+        if self.plan.config.blocks and self.shuffles == 0:  # those before the mark are never met again
             i = 0
             while i < count and (self.missing[i].pass_ < self.mark.pass_
                                  or (self.missing[i].pass_ == self.mark.pass_ and self.missing[i].ordinal < self.mark.ordinal)):
@@ -2037,7 +2244,8 @@ cdef class Stream:
             else:
                 arrays = [self._array(i, slot, dims, lead, lease) for i in range(self.plan.layout.leaf_count)]
             if copy:
-                arrays = [_copy(a) for a in arrays]
+                if self.components is None or self.components[0][0] != "object":
+                    arrays = [_copy(a) for a in arrays]
                 self.copied += 1
                 if not self.warned:
                     self.warned = True
@@ -2053,31 +2261,44 @@ cdef class Stream:
         if self.shuffles:
             for i in range(self.shuffles):
                 self._count_iterations(i, p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i])
-        self.next_k = k + 1
-        self.chunk_mark.pass_ = b.mark_pass
-        self.chunk_mark.ordinal = b.mark_end
-        self.chunk_mark.good = b.mark_good
-        memcpy(&self.chunk_place, b.mark_place, sizeof(Place))
-        if self.levels:
-            self.mark_pass = b.mark_pass
-            self.mark_end = b.mark_end
-            self.delivered += 1
-            self._pass_mark()
-            window_take(p.window, k)
-        else:
-            self.chunk_pass = b.mark_pass
-            self.chunk_end = b.mark_end
-            window_take(p.window, k)
-        # Workers that found the window full are woken once half of it is free: one wake for several batches.
-        if (event_has_waiters(&p.runner.work)
-                and p.shared.planned.load(kRelaxed) - self.next_k <= p.window.width // 2):  # relaxed: a hint
-            event_notify_all(&p.runner.work)
+        self._take(p, b, k, bool(self.levels))
         if self.levels:
             return element
         self.chunk = arrays
         self.chunk_at = 0
         self.chunk_rows = rows
         return self._next_record()
+
+    cdef void _note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil:
+        # As _deliver does for an inner stream, whose shuffles' counters are its own.
+        cdef int32_t i
+        self.records += b.rows
+        self.still_since = 0
+        for i in range(self.shuffles):
+            self.begun[i] = p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i]
+        self._take(p, b, k, True)
+
+    cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil:
+        # The batch is the consumer's; as an element, or as a chunk of them.
+        self.next_k = k + 1
+        self.chunk_mark.pass_ = b.mark_pass
+        self.chunk_mark.ordinal = b.mark_end
+        self.chunk_mark.good = b.mark_good
+        memcpy(&self.chunk_place, b.mark_place, sizeof(Place))
+        self.chunk_pass = b.mark_pass
+        self.chunk_end = b.mark_end
+        self.chunk_files = b.mark_files
+        if whole:
+            self.mark_pass = b.mark_pass
+            self.mark_end = b.mark_end
+            self.mark_files = b.mark_files
+            self.delivered += 1
+            self._pass_mark()
+        window_take(p.window, k)
+        # Workers that found the window full are woken once half of it is free: one wake for several batches.
+        if (event_has_waiters(&p.runner.work)
+                and p.shared.planned.load(kRelaxed) - self.next_k <= p.window.width // 2):  # relaxed: a hint
+            event_notify_all(&p.runner.work)
 
     cdef int _count_iterations(self, int i, int64_t begun) except -1:
         cdef ShuffleCounter counter
@@ -2102,21 +2323,23 @@ cdef class Stream:
         self.delivered += 1
         self.mark_pass = self.chunk_pass
         self.mark_end = self.chunk_end
+        self.mark_files = self.chunk_files
         if at + 1 == self.chunk_rows:
             self.chunk = None
             self._pass_mark()
         return element
 
-    cdef void _pass_mark(self):
+    cdef void _pass_mark(self) noexcept nogil:
         # All up to the chunk's end is delivered: a new run begins there.
         cdef int64_t good = self.mark.pass_good, total, left_out, i
         cdef Missing* m
-        if not self.plan.config.blocks:
+        # A shuffle that is played without the cuts keeps other records.
+        if not self.plan.config.blocks or (self.shuffles and self.cut_count):
             return
         if self.chunk_mark.pass_ > self.mark.pass_:
             # All that is bad in the passes before has been met, unless nobody asked for it.
             left_out = self.mark.ordinal - self.mark.good
-            for i in range(self.missing_count):
+            for i in range(self.missing_count if self.shuffles == 0 else 0):
                 m = &self.missing[i]
                 if m.pass_ == self.mark.pass_ and m.ordinal >= self.mark.ordinal:
                     left_out += 1
@@ -2212,6 +2435,8 @@ cdef class Stream:
             for i in range(n):
                 shape[lead + i] = one[2][i]
             return qc_view(one[1], lead + n, shape, slot + out.slot_offset, lease)
+        if kind == "dense" and not self.levels:
+            return [self._varied(out, b, slot, row, one[1], lease) for row in range(b.rows)]
         if kind == "dense":
             noted = <int64_t*>(slot + out.dims_offset)
             for row in range(1, b.rows):
@@ -2237,6 +2462,16 @@ cdef class Stream:
             n = len(made) // dims[i] if dims[i] else 0
             made = _ragged.Ragged._of(made, np.arange(n + 1, dtype=np.int64) * dims[i])
         return made
+
+    cdef object _varied(self, const Output* out, Batch* b, unsigned char* slot, int64_t row, object dtype, _Lease lease):
+        # One row, of a shape of its own.
+        cdef cnp.npy_intp shape[MAX_DIMS]
+        cdef const int64_t* noted = <int64_t*>(slot + out.dims_offset) + row * out.ndim
+        cdef const Growing* g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + out.var]
+        cdef int i
+        for i in range(out.ndim):
+            shape[i] = noted[i]
+        return qc_view(dtype, out.ndim, shape, g.data + (<int64_t*>(slot + out.slot_offset))[row] if g.data != NULL else slot, lease)
 
     cdef tuple _varying(self, const Output* out, Batch* b, unsigned char* slot, object dtype, _Lease lease):
         # The values of all rows, and where rows begin and end among them.
@@ -2295,6 +2530,7 @@ cdef class Stream:
     def _stop(self):
         # As close(), for another thread than the one that uses it: waits for nothing.
         cdef Pipe* p = self.pipe
+        self.told = True
         if p != NULL and self.generation == fork_generation():
             _hold(p)
             runner_stop(p.runner, NULL)
@@ -2346,11 +2582,11 @@ cdef class Stream:
                      self.mark_place.offset, self.mark_place.number, self.mark_place.line, self.mark_place.base]
         if self.files.names.count == 0:
             pass
-        elif self.delivered > 0 and self.mark_end > 0:
-            if self.mark_pass > 0:
+        elif self.delivered > 0 and (self.mark_end > 0 or self.mark_files != 0):
+            if self.plan.config.blocks and self.mark_files >= 0:
+                known = self.mark_files
+            elif self.plan.config.blocks or self.mark_pass > 0:
                 known = self.table.known_files.load(kAcquire)
-            elif self.plan.config.blocks:
-                known = self.mark_place.file + 1
             else:
                 known = table_find(self.table, self.mark_end - 1, 0) + 1
             digest = self.table.entries[known - 1].digest
@@ -2411,10 +2647,11 @@ cdef class Stream:
         self.chunk = None
         self._restore_mark(start, [] if missing is None else missing)
         self.delivered = elements
-        self.mark_pass = self.mark_end = 0
+        self.mark_pass = self.mark_end = self.mark_files = 0
         self.expect_files = files_known
         self.expect_digest = files_digest
         self.state = STATE_RUNNING
+        self.told = False
         self.failure = None
 
     cdef int _restore_mark(self, list start, list missing) except -1:

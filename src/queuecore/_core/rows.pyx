@@ -10,7 +10,7 @@ from queuecore._core.growing cimport grow
 from queuecore._core.lines cimport lines_kernels, lines_most
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
-from queuecore._core.stages cimport Cell, arena_free, arena_reset, arena_take
+from queuecore._core.stages cimport CELL_DIMS, Cell, arena_free, arena_reset, arena_take
 from queuecore._core.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
 
 check_layout(layout_hash())
@@ -339,13 +339,20 @@ cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t 
         if o.item == 0:
             cell.data = <bytes_out>c.data + at * o.row_bytes
             cell.nbytes = o.row_bytes
+            cell.ndim = o.ndim
+            for k in range(o.ndim):
+                cell.dims[k] = m.shapes[j * CELL_DIMS + k]
             continue
         cell.data = <bytes_out>c.data + c.ends[at]
         cell.nbytes = c.ends[at + 1] - c.ends[at]
-        if o.ndim > 0:
-            cell.ndim = o.ndim
-            for k in range(o.ndim):
-                cell.dims[k] = c.dims[at * o.ndim + k]
+        cell.ndim = o.ndim
+        if o.ndim > 0 and c.dims == NULL:  # only the first one varies, and the length says it
+            cell.dims[0] = cell.nbytes // o.item
+            for k in range(1, o.ndim):
+                cell.dims[k] = m.shapes[j * CELL_DIMS + k]
+            continue
+        for k in range(o.ndim):
+            cell.dims[k] = c.dims[at * o.ndim + k]
     return True
 
 
