@@ -74,12 +74,17 @@ class _GiveUp(BaseException):
 
 # Of what these make, every bit follows from the operands alone, whatever lies beside them in memory.
 _EXACT = frozenset(
-    ["add", "subtract", "multiply", "divide", "true_divide", "floor_divide", "remainder", "mod", "fmod", "negative", "positive", "absolute", "fabs", "sign", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "bitwise_not", "left_shift", "right_shift", "maximum", "minimum", "fmax", "fmin", "sqrt", "square", "reciprocal", "floor", "ceil", "trunc", "rint", "isnan", "isinf", "isfinite", "signbit", "copysign", "nextafter", "spacing", "gcd", "lcm", "deg2rad", "rad2deg", "degrees", "radians", "heaviside", "bitwise_count", "conjugate", "clip", "power"]
+    "add subtract multiply divide true_divide floor_divide remainder mod fmod negative positive absolute fabs sign "
+    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not "
+    "bitwise_and bitwise_or bitwise_xor invert bitwise_not left_shift right_shift maximum minimum fmax fmin "
+    "sqrt square reciprocal floor ceil trunc rint isnan isinf isfinite signbit copysign nextafter spacing gcd lcm "
+    "deg2rad rad2deg degrees radians heaviside bitwise_count conjugate clip power".split()
 )
 # Of these, too, as long as the items lie side by side: NumPy has several ways to compute them, and picks one for a
 # whole array.
 _SMOOTH = frozenset(
-    ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "cbrt", "logaddexp"]
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt "
+    "logaddexp".split()
 )
 _MOST_CONSTANT = 64 << 20  # bytes
 
