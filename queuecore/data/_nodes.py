@@ -24,7 +24,7 @@ import numpy as np
 from queuecore._core.pipeline import Feed, ShuffleCounter
 from queuecore._core.sources import FileList
 from queuecore._stages import Component, Stage, Structure
-from queuecore.data._ops import Batch, Count, Repeat, Shuffle
+from queuecore.data._ops import Batch, Count, Permute, Repeat, Shuffle
 from queuecore.data._plan import Made, made_by
 from queuecore.data.options import Options
 
@@ -336,7 +336,7 @@ class Run:
 
 
 class _Children:
-    """The iterators over inputs that are in use. No lock: the end may come out of the garbage collector, in any thread."""
+    """The iterators over inputs. No lock: the end may come out of the garbage collector, in any thread."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -380,7 +380,7 @@ def iterations(dataset: Dataset, again: bool = False) -> list[int]:
     for op in reversed(dataset._ops):
         if isinstance(op, Repeat):
             after *= _MANY if op.number < 0 else max(op.number, 1)
-        elif isinstance(op, Shuffle):
+        elif isinstance(op, Shuffle | Permute):
             needs.insert(0, after)
     if isinstance(dataset._source, Node):
         if dataset._source.keeps:
@@ -402,7 +402,7 @@ def reserved(node: Node, needs: list[int]) -> list[int]:
     bases: list[int] = []
     for dataset in node.inputs:
         for op in dataset._ops:
-            if isinstance(op, Shuffle):
+            if isinstance(op, Shuffle | Permute):
                 bases.append(op.seeds.counter.next_iteration)
                 op.seeds.counter.next_iteration += needs[len(bases) - 1]
         if isinstance(dataset._source, Node):

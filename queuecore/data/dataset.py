@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, SupportsIndex
 
+from queuecore import _seeds
 from queuecore._compression import encoding_number
 from queuecore._core.pipeline import ShuffleCounter
 from queuecore._core.sources import FileList
@@ -18,12 +19,29 @@ from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._blocks import BlockSource, block_source
 from queuecore.data._cache import Cache, Files, Memory
 from queuecore.data._explain import lines_of, source_label, step_labels
+from queuecore.data._iterators import InitializableIterator
 from queuecore.data._nodes import Node
-from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
+from queuecore.data._ops import (
+    Batch,
+    Count,
+    Map,
+    Op,
+    Permute,
+    Prefetch,
+    Repeat,
+    Shard,
+    Shuffle,
+    ShuffleSeeds,
+    Skip,
+    Take,
+)
+from queuecore.data._ranks import UNEVEN, resolve_shard
+from queuecore.data._reduce import reduced
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
+from queuecore.data._structures import classes_of, mapped, shape_of, type_of
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
-from queuecore.errors import InvalidArgumentError, UnimplementedError
+from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError
 from queuecore.ops import csv_columns, csv_format, record_stage
 
 __all__ = [
@@ -49,6 +67,7 @@ _MOST_BYTES = 2**56
 # The native core numbers the places of a shuffle's window by 32 bits, and keeps a batch's rows below this.
 _MOST_SHUFFLED = 2**31 - 1
 _MOST_ROWS = 2**40
+_MOST_CALLS = 2**31 - 1
 
 
 class Dataset:
@@ -255,6 +274,174 @@ class Dataset:
             )
         )
 
+    def shuffle_and_repeat(
+        self, buffer_size: SupportsIndex, count: SupportsIndex | None = None, seed: SupportsIndex | None = None
+    ) -> Dataset:
+        """Go over the elements several times, each time in another random order.
+
+        Parameters
+        ----------
+        buffer_size, seed
+            As of `shuffle`.
+        count : int, optional
+            As of `repeat`.
+
+        Returns
+        -------
+        Dataset
+            That of ``shuffle(buffer_size, seed).repeat(count)``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            As these two.
+        """
+        return self.shuffle(buffer_size, seed).repeat(count)
+
+    def permute(self, seed: SupportsIndex | None = None, reshuffle_each_iteration: bool | None = True) -> Dataset:
+        """Put all elements in an order drawn at random, without a buffer.
+
+        Parameters
+        ----------
+        seed : int, optional
+            As of `shuffle`.
+        reshuffle_each_iteration : bool, default True
+            As of `shuffle`.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the number of elements is unknown, as of lines, TFRecords, CSV and compressed files, or there is no end;
+            or if an argument isn't of its type.
+        UnimplementedError
+            After a `batch`, a `shuffle` or another `permute`.
+
+        Notes
+        -----
+        The order is ours, not TensorFlow's, and so is the name. It is a permutation of the elements' numbers that is
+        computed one number at a time (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002): so it
+        needs no memory, and a place in it is found at once, after a `skip` as well as from a saved state. Any element
+        may come first, whatever the amount of data, where a `shuffle` draws from the next `buffer_size` alone.
+
+        Records are read one by one where they lie. All files are opened and measured before the first element comes,
+        in the order of their names. Where one of them ends in an error, the good records before it are permuted, and
+        the error comes after them. A record that can't be read is an error where it would have come.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(8)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").permute(seed=5)
+        >>> first, second = [int(x) for x in ds], [int(x) for x in ds]
+        >>> sorted(first) == sorted(second) == list(range(8)), first == second
+        (True, False)
+        >>> folder.cleanup()
+        """
+        for op in self._ops:
+            if isinstance(op, Batch | Shuffle | Permute):
+                name = type(op).__name__.lower()
+                raise UnimplementedError(f"permute goes over records at known places: put it before the {name}")
+            if isinstance(op, Repeat) and op.number < 0:
+                raise InvalidArgumentError(
+                    "unknown cardinality where a length is needed: an endless dataset can't be permuted; permute it "
+                    "before the repeat"
+                )
+        known = isinstance(self._source, FixedLengthSource)
+        if not known or not all(isinstance(op, Take | Skip | Repeat | Shard | Prefetch | Map) for op in self._ops):
+            raise InvalidArgumentError(
+                "unknown cardinality where a length is needed: permute works on uncompressed records of fixed length. "
+                "Use shuffle"
+            )
+        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
+        check_bool(reshuffle, "reshuffle_each_iteration")
+        return self._with(Permute(reshuffle, ShuffleSeeds(*_seeds.resolve(seed))))
+
+    def shard(
+        self,
+        num_shards: SupportsIndex | None = None,
+        index: SupportsIndex | None = None,
+        *,
+        uneven: Literal["keep", "drop", "pad", "raise"] = "keep",
+    ) -> Dataset:
+        """Keep every `num_shards`-th element: the part of one of several processes that share the data.
+
+        Parameters
+        ----------
+        num_shards : int, optional
+            How many processes (or other shards) there are, at least 1.
+        index : int, optional
+            Which of them this one is, from 0 to ``num_shards - 1``: it gets the elements whose number, from 0 on,
+            modulo `num_shards` is `index`. With neither of the two, the environment variables ``WORLD_SIZE`` and
+            ``RANK`` are read, now.
+        uneven : {"keep", "drop", "pad", "raise"}, default "keep"
+            What to do if `num_shards` doesn't divide the number of elements:
+
+            - "keep": the first shards get one element more, as in tf.data.
+            - "drop": every shard gets as many as the last one; if there are fewer elements than shards, none.
+            - "pad": every shard gets as many as the first one: those that lack an element get one from the beginning of
+              the pass again, in turn, as often round as it takes.
+            - "raise": an `InvalidArgumentError`, from ``iter()`` where the number of elements is known without reading,
+              else on every shard after the same number of elements.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a number is out of its range, only one of the two is given, `uneven` is none of these words, or a
+            variable is missing, no integer, or doesn't fit the other one.
+        UnimplementedError
+            With ``uneven="pad"``, for lines, TFRecords, CSV and compressed files, whose beginning would have to be read
+            again; and when iterating with ``on_error="skip"`` over a shard of batches.
+
+        Notes
+        -----
+        With all but "keep", all shards have the same number of elements, hence of batches after it, by construction: so
+        no process waits for others that have ended. Errors may still end one earlier: a record that can't be read is
+        met by the shard it belongs to. With ``on_error="skip"``, a shard leaves out its own bad records, and has
+        so many fewer.
+
+        What belongs to other shards isn't read if records have known places, also after a `shuffle`, but for gaps of a
+        few KiB, which the file system reads anyway. The step may stand anywhere: after a seeded `shuffle`, all
+        processes together go over one order; before it, each shuffles its own part. Processes without a common seed
+        have different orders, so shard before an unseeded shuffle.
+
+        A state can be loaded with another number of shards: see `Iterator.load_state_dict`.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(8)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1")
+        >>> [[int(x) for x in ds.shard(3, index)] for index in range(3)]
+        [[0, 3, 6], [1, 4, 7], [2, 5]]
+        >>> [[int(x) for x in ds.shard(3, index, uneven="drop")] for index in range(3)]
+        [[0, 3], [1, 4], [2, 5]]
+        >>> [[int(x) for x in ds.shard(3, index, uneven="pad")] for index in range(3)]
+        [[0, 3, 6], [1, 4, 7], [2, 5, 0]]
+        >>> folder.cleanup()
+        """
+        if uneven not in UNEVEN:
+            raise InvalidArgumentError(f"uneven must be one of {', '.join(map(repr, UNEVEN))}, not {uneven!r}")
+        if uneven == "pad" and not isinstance(self._source, FixedLengthSource):
+            raise UnimplementedError(
+                'uneven="pad" needs records that can be read again by their place, and those of lines, TFRecords, CSV '
+                'and compressed files have none. Use uneven="drop", or repeat() before the shard'
+            )
+        return self._with(Shard(*resolve_shard(num_shards, index), uneven))
+
     def prefetch(self, buffer_size: SupportsIndex) -> Dataset:
         """Make elements ahead of the consumer.
 
@@ -300,7 +487,59 @@ class Dataset:
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
         return _Steps(self._source, self._ops, self._options.merged(options))
 
-    def map(self, map_func: Stage | Callable[..., Any]) -> Dataset:
+    def options(self) -> Options:
+        """Return how the dataset runs: all that `with_options` has set.
+
+        Returns
+        -------
+        Options
+        """
+        return self._options
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """Put steps on this dataset that a function knows.
+
+        Parameters
+        ----------
+        transformation_func : callable
+            From this dataset to the one wanted. It is called once, now; what it raises comes out as it is.
+
+        Returns
+        -------
+        Dataset
+            What it returned.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it can't be called, or returns something else than a dataset.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(5)))
+        >>> def in_pairs(ds):
+        ...     return ds.batch(2, drop_remainder=True)
+        >>> [batch.tolist() for batch in qc.data.FixedLengthRecordDataset(file, record="u1").apply(in_pairs)]
+        [[0, 1], [2, 3]]
+        >>> folder.cleanup()
+        """
+        if not callable(transformation_func):
+            raise InvalidArgumentError(f"transformation_func must be callable, not {transformation_func!r}")
+        made = transformation_func(self)
+        if not isinstance(made, Dataset):
+            raise InvalidArgumentError(f"{transformation_func!r} must return a Dataset, and returned {made!r}")
+        return made
+
+    def map(
+        self,
+        map_func: Stage | Callable[..., Any],
+        num_parallel_calls: SupportsIndex | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
         r"""Make something else of each element.
 
         Parameters
@@ -310,6 +549,11 @@ class Dataset:
             symbols, and becomes a native stage if it touches them only by operations of `queuecore.ops`, constant
             indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples and dicts.
             Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
+        num_parallel_calls : int, optional
+            Calls at a time, at least 1; `AUTOTUNE` (-1): the library's choice. A native stage runs in all threads of
+            the dataset, whatever is said here.
+        deterministic : bool, optional
+            Whether elements keep their order. They do, with `False` too.
 
         Returns
         -------
@@ -318,8 +562,8 @@ class Dataset:
         Raises
         ------
         InvalidArgumentError
-            If the operation can't work on the elements, or makes something that can't be batched; or if it is neither
-            a function nor an operation.
+            If the operation can't work on the elements, or makes something that can't be batched; if it is neither a
+            function nor an operation; if `num_parallel_calls` is 0 or less than -1, or an argument isn't of its type.
         UnimplementedError
             If the function does anything else, with the reason and the place in it; or if it comes after a `batch` and
             makes something else of a batch than of its elements one by one.
@@ -352,6 +596,9 @@ class Dataset:
         (array([1., 3.], dtype=float32), array([2, 4], dtype=int32))
         >>> folder.cleanup()
         """
+        check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
+        if deterministic is not None:
+            check_bool(deterministic, "deterministic")
         if not isinstance(map_func, Stage):
             map_func = self._traced(map_func)
         if not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
@@ -359,6 +606,45 @@ class Dataset:
         made = self._with(Map(map_func))
         made._source.made(made._stages())
         return made
+
+    def map_and_batch(
+        self,
+        map_func: Stage,
+        batch_size: SupportsIndex,
+        num_parallel_batches: SupportsIndex | None = None,
+        drop_remainder: bool = False,
+        num_parallel_calls: SupportsIndex | None = None,
+    ) -> Dataset:
+        """Make something else of each element, and stack what follows each other.
+
+        Parameters
+        ----------
+        map_func
+            As of `map`.
+        batch_size, drop_remainder
+            As of `batch`.
+        num_parallel_batches : int, optional
+            Batches to work on at a time, at least 1: for each, as many calls as it has elements.
+        num_parallel_calls : int, optional
+            As of `map`. Not both.
+
+        Returns
+        -------
+        Dataset
+            That of ``map(map_func, num_parallel_calls).batch(batch_size, drop_remainder)``.
+
+        Raises
+        ------
+        InvalidArgumentError, UnimplementedError
+            As these two, or if both parallel arguments are given.
+        """
+        size = check_int(batch_size, "batch_size", 1)
+        calls = num_parallel_calls
+        if num_parallel_batches is not None:
+            if num_parallel_calls is not None:
+                raise InvalidArgumentError("give either num_parallel_batches or num_parallel_calls, and not both")
+            calls = min(size * check_int(num_parallel_batches, "num_parallel_batches", 1), _MOST_CALLS)
+        return self.map(map_func, calls).batch(size, drop_remainder)
 
     def cache(self, filename: Filename = "") -> Dataset:
         """Keep the elements of the first pass, for all later ones.
@@ -474,6 +760,24 @@ class Dataset:
                 dims = (op.batch_size if op.drop_remainder else None, *dims)
         return self._source.made(self._stages()).spec(dims)
 
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element, in its structure; ``dtype("S")`` for strings of any length."""
+        return mapped(type_of, self.element_spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element, in its structure; `None` for a dimension that isn't known."""
+        return mapped(shape_of, self.element_spec)
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of an element, in its structure.
+
+        `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`.
+        """
+        return classes_of(self._source.made(self._stages()), any(isinstance(op, Batch) for op in self._ops))
+
     def cardinality(self) -> int:
         """Return the number of elements.
 
@@ -514,7 +818,163 @@ class Dataset:
 
     def __iter__(self) -> Iterator:
         """Return a new iterator at the first element. No thread starts before its first ``next()``."""
+        self._check_shards()
         return Iterator(self)
+
+    def make_one_shot_iterator(self) -> Iterator:
+        """Return a new iterator at the first element, as ``iter()`` does.
+
+        Returns
+        -------
+        Iterator
+            It can't begin again.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(2)))
+        >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_one_shot_iterator()
+        >>> try:
+        ...     while True:
+        ...         print(int(it.get_next()))
+        ... except qc.errors.OutOfRangeError as error:
+        ...     print(error)
+        0
+        1
+        End of sequence
+        >>> folder.cleanup()
+        """
+        return iter(self)
+
+    def make_initializable_iterator(self, shared_name: str | None = None) -> InitializableIterator:
+        """Return an iterator that begins, and begins again, when it is told to.
+
+        Parameters
+        ----------
+        shared_name : str, optional
+            All iterators of this name in the process take their elements from one place, and an initializer of any
+            begins for all, as long as one of them exists.
+
+        Returns
+        -------
+        InitializableIterator
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is one of this name, and its elements are specified otherwise.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(3)))
+        >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_initializable_iterator()
+        >>> for epoch in range(2):
+        ...     it.initializer()
+        ...     print([int(x) for x in it])
+        [0, 1, 2]
+        [0, 1, 2]
+        >>> folder.cleanup()
+        """
+        return InitializableIterator(self, shared_name)
+
+    def as_numpy_iterator(self) -> Iterator:
+        """Return a new iterator at the first element, as ``iter()`` does: elements are NumPy's in any case.
+
+        Returns
+        -------
+        Iterator
+        """
+        return iter(self)
+
+    def get_single_element(self) -> Any:
+        """Return the element of a dataset that has only one.
+
+        Returns
+        -------
+        structure of ndarray, Ragged, Sparse or bytes
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it has none, or more than one.
+
+        Notes
+        -----
+        Waits, without the GIL, until it is clear that there is no second one.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(3)))
+        >>> qc.data.FixedLengthRecordDataset(file, record="u1").batch(100).get_single_element()
+        array([0, 1, 2], dtype=uint8)
+        >>> folder.cleanup()
+        """
+        with iter(self) as elements:
+            for element in elements:
+                for _ in elements:
+                    raise InvalidArgumentError("the dataset has more than one element")
+                return element
+        raise InvalidArgumentError("the dataset has no element")
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """Make one value of all elements.
+
+        Parameters
+        ----------
+        initial_state : array_like, or dict or tuple of them
+            The state before the first element.
+        reduce_func : callable
+            From a state and an element to the next state: of the same structure and dtypes, of any shapes. A number of
+            Python's that it returns becomes one of the state's dtype.
+
+        Returns
+        -------
+        structure of ndarray, NumPy scalar or bytes
+            The last state; of no elements, the initial one.
+
+        Raises
+        ------
+        DtypeError
+            If the structure or a dtype of the state changes.
+        InvalidArgumentError
+            If the state isn't made of arrays, or a number returned doesn't fit into the state's dtype.
+        PipelineError
+            If the function raises: that exception is the ``__cause__``. `KeyboardInterrupt` and `SystemExit` come out
+            as they are.
+
+        Notes
+        -----
+        The function runs in the calling thread, with the GIL, once per element: put a `batch` before it. The initial
+        state is converted as by `numpy.asarray`, so that 0 is an int64. No iterator is left open after an error.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(5)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").batch(2)
+        >>> def add(state, batch):
+        ...     count, total = state
+        ...     return count + len(batch), total + int(batch.sum())
+        >>> count, total = ds.reduce((0, 0), add)
+        >>> int(count), int(total)
+        (5, 10)
+        >>> folder.cleanup()
+        """
+        return reduced(self, initial_state, reduce_func)
 
     def __repr__(self) -> str:
         """Return the source and the steps, in one line."""
@@ -529,8 +989,8 @@ class Dataset:
         -------
         str
             A line for each step, the last one first; what a step takes its elements from stands behind it, further
-            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of it
-            Python does, and what forced that.
+            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of
+            it Python does, and what forced that.
 
         Notes
         -----
@@ -552,6 +1012,19 @@ class Dataset:
 
     def _with(self, op: Op) -> Dataset:
         return _Steps(self._source, (*self._ops, op), self._options)
+
+    def _check_shards(self) -> None:
+        """Raise if a shard with ``uneven="raise"`` is known to be uneven: better now than at the end of an epoch."""
+        for depth, op in enumerate(self._ops, 1):
+            if isinstance(op, Shard) and op.uneven == "raise":
+                try:
+                    self._count(depth, None)
+                except Unknown:
+                    pass
+                except InvalidArgumentError:
+                    raise
+                except QueueCoreError:  # a file that can't be read is an error in its place in the order
+                    pass
 
     def _count(self, depth: int, needed: int | None) -> Count:
         """Return how many elements come out of the first `depth` steps."""
@@ -600,9 +1073,9 @@ class Dataset:
     def _stages(self) -> list[Stage]:
         return [op.stage for op in self._ops if isinstance(op, Map)]
 
-    def _shuffles(self) -> list[Shuffle]:
+    def _shuffles(self) -> list[Shuffle | Permute]:
         """Return its own shuffles, then those of its inputs."""
-        own = [op for op in self._ops if isinstance(op, Shuffle)]
+        own = [op for op in self._ops if isinstance(op, Shuffle | Permute)]
         return own + [shuffle for dataset in self._inputs() for shuffle in dataset._shuffles()]
 
     def _inputs(self) -> tuple[Dataset, ...]:
@@ -611,7 +1084,7 @@ class Dataset:
     def _native_ops(self, seeds: Sequence[tuple[tuple[int, int], ShuffleCounter]]) -> list[tuple[Any, ...]]:
         """Return what the native core takes, with these seeds and counters for the shuffles."""
         given = iter(seeds)
-        made = [op.native(*next(given)) if isinstance(op, Shuffle) else op.native() for op in self._ops]
+        made = [op.native(*next(given)) if isinstance(op, Shuffle | Permute) else op.native() for op in self._ops]
         return [op for op in made if op is not None]
 
     def _names(self) -> tuple[int, int]:

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from queuecore._core.pipeline import Feed
 from queuecore._stages import BYTES, Component
 from queuecore.data import Dataset, Options
 from queuecore.data._arrays import Numbers
-from queuecore._core.pipeline import Feed
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run
 from queuecore.data._source import Unknown
 from queuecore.data.dataset import _Steps

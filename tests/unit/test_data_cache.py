@@ -190,6 +190,7 @@ def test_a_shuffle_before_it_has_one_order(paths, tmp_path, store):
         ([], [("repeat", 2)]),
         ([("shuffle", 20, 3, True)], [("repeat", 2), ("batch", 4, False)]),
         ([("batch", 4, False)], [("repeat", 2)]),
+        ([("permute", 3), ("shard", 3, 1)], [("repeat", 2)]),
         ([("shuffle", 20, 3, True), ("cache",), ("skip", 2)], [("repeat", 3), ("batch", 5, True)]),
         ([("shuffle", 9, 3, True), ("repeat", 2), ("take", 35), ("batch", 3, False)], [("repeat", 2), ("skip", 3)]),
     ],
