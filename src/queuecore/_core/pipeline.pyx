@@ -292,7 +292,7 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
 
 cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars, bint nowait) noexcept nogil:
     # The rows of one run of records, or none of those after a bad one.
-    cdef int64_t done = 0, i, id
+    cdef int64_t done = 0, i = 0, id
     cdef int status = READ_OK
     cdef Fault fault
     cdef bint leave = False
