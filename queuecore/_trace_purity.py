@@ -167,11 +167,17 @@ def _image(value: Any) -> Any:
     if type(value) is np.ndarray and value.nbytes <= _MOST_BYTES and not value.dtype.hasobject:
         return value.tobytes()
     if isinstance(value, np.random.Generator):
-        return repr(value.bit_generator.state)
-    if isinstance(value, (np.random.RandomState, random.Random)):
-        return repr(value.get_state() if isinstance(value, np.random.RandomState) else value.getstate())
-    return None
+        return _frozen(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return _frozen(value.get_state(legacy=False))
+    return value.getstate() if isinstance(value, random.Random) else None
 
 
 def _random_state() -> Any:
-    return random.getstate(), repr(np.random.get_state(legacy=False))
+    return random.getstate(), _frozen(np.random.get_state(legacy=False))
+
+
+def _frozen(state: Any) -> Any:
+    if isinstance(state, dict):
+        return [(key, _frozen(one)) for key, one in state.items()]
+    return state.tobytes() if isinstance(state, np.ndarray) else state

@@ -1,5 +1,9 @@
 """Traced functions: against NumPy called on the same elements; and what a trace must give up, with reason and place."""
 
+import cProfile
+import dataclasses
+import functools
+import math
 import operator
 import pickle
 import random
@@ -170,10 +174,9 @@ def numpys(function, *arguments):
 def test_binary(function, code):
     done = 0
     for seed, other in enumerate(CODES):
-        for shape in ((), (67,), (3, 1111)):
-            x, y = values(code, shape, seed), values(other, shape, seed + 99)
-            if numpys(function, element(x), element(y)) is None:
-                continue
+        shape = ((), (67,), (3, 1111))[(seed + CODES.index(code)) % 3]
+        x, y = values(code, shape, seed), values(other, shape, seed + 99)
+        if numpys(function, element(x), element(y)) is not None:
             check(lambda a, b: function(a, b), x, y)
             done += 1
     assert done or np.dtype(code).kind in "fb" or function is np.heaviside
@@ -200,7 +203,7 @@ def test_unary(function, code):
 def test_with_a_constant(code, constant):
     for function in BINARY[:21]:
         for swapped in (False, True):
-            for shape in ((), (1,), (130,)):
+            for shape in ((), (130,))[swapped:]:
                 x = values(code, shape, 3)
 
                 def call(a, function=function, swapped=swapped):
@@ -230,7 +233,7 @@ def test_casts_keep_every_bit():
 @pytest.mark.parametrize("code", CODES)
 def test_where(code):
     for seed, other in enumerate(CODES):
-        for shape in ((), (67,), (3, 1111)):
+        for shape in ((), (3, 1111)):
             x, y, z = values(code, shape, seed), values(other, shape, seed + 1), values("?", shape, seed)
             check(lambda a, b, c: (np.where(c, a, b), np.where(a, b, a), np.where(c, 1, a)), x, y, z)
             check(lambda a, c: (np.where(c, a, 2.5), np.where(c, a, np.float32(1)), np.where(c, 1, 2)), x, z)
@@ -642,6 +645,55 @@ def test_interrupted():
     with pytest.raises(KeyboardInterrupt):
         trace(interrupted, [Component(np.dtype("u1"), ())], 0)
     assert sys.getprofile() is None
+
+
+def test_profilers_stay():
+    seen = []
+
+    def profiler(frame, event, what):
+        seen.append(event)
+
+    sys.setprofile(profiler)
+    try:
+        trace(lambda x: x + 1, [Component(np.dtype("u1"), ())], 0)
+        assert sys.getprofile() is profiler
+    finally:
+        sys.setprofile(None)
+    profile = cProfile.Profile()
+    profile.enable()
+    trace(lambda x: x + 1, [Component(np.dtype("u1"), ())], 0)
+    len(seen)
+    profile.disable()
+    assert any("len" in str(entry.code) for entry in profile.getstats())
+    assert isinstance(trace(lambda x: x + next(NUMBERS), [Component(np.dtype("u1"), ())], 0), Untraced)
+
+
+def test_what_only_computes_is_no_reason():
+    table = {"mean": np.float32(3), "scale": [1, 2, 3]}
+
+    @dataclasses.dataclass
+    class Pair:
+        first: object
+        second: object
+
+    def helper(value, names):
+        pair = Pair(value, sorted(names))
+        return pair.first * len(pair.second) + math.sqrt(4) + max(table["scale"])
+
+    def function(record):
+        record = dict(record)
+        label = record.pop("label")
+        record["image"] = helper(record["image"] - table["mean"], ["b", "a"])
+        record |= {str(i): np.arange(4).reshape(2, 2)[i] * label for i in range(2)}
+        return {name: one for name, one in sorted(record.items()) if isinstance(name, str)}
+
+    components = [Component(np.dtype("f4"), (3, 2)), Component(np.dtype("i8"), ())]
+    made = trace(functools.partial(function), components, {"image": 0, "label": 1})
+    assert isinstance(made, Traced), made
+    arrays = values("f4", (3, 2), 1), values("i8", (), 2)
+    expected = flat(function({"image": arrays[0], "label": element(arrays[1])}))
+    for got, one in zip(made.stage.bind(components)(*arrays), expected, strict=True):
+        same(got, one)
 
 
 def test_numbers_change_names_in_place():
