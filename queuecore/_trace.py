@@ -88,6 +88,9 @@ _SMOOTH_NAMES = """
     exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt
 """
 _SMOOTH = frozenset(_SMOOTH_NAMES.split())
+_CLIP = np._core.umath.clip  # type: ignore[attr-defined]
+# Functions of NumPy's that are methods, too.
+_METHODS = frozenset((np.transpose, np.reshape, np.ravel, np.clip, np.copy))
 _MOST_CONSTANT = 64 << 20  # bytes
 
 
@@ -273,8 +276,11 @@ class Symbol:
         return _call(self._tracer, ufunc, inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Symbol:
-        if function is np.where and len(args) == 3 and not kwargs:
+        if not kwargs and function is np.where and len(args) == 3:
             return _choice(self._tracer, args)
+        if not kwargs and function in _METHODS and type(args[0]) is Symbol:
+            made: Symbol = getattr(args[0], function.__name__)(*args[1:])
+            return made
         self._stop(f"numpy.{function.__name__}")
 
     __add__, __radd__, __iadd__ = _operators(np.add)
@@ -444,6 +450,17 @@ class Symbol:
 
     flatten = ravel
 
+    def copy(self) -> Symbol:
+        """Return itself: nothing changes it."""
+        self._number("copy")
+        return self
+
+    def clip(self, *limits: Any, **options: Any) -> Symbol:
+        """Return it with what is beyond two limits moved there."""
+        if len(limits) != 2 or options or any(one is None for one in limits):
+            self._stop("clip with other arguments than two limits")
+        return _call(self._tracer, _CLIP, (self, *limits))
+
     def _reshape(self, sides: tuple[int, ...]) -> Symbol:
         tracer = self._tracer
         try:
@@ -612,6 +629,8 @@ def _call(tracer: _Tracer, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
             tracer.give_up(f"numpy.{name} of a part of an array or of a number, whose last bit may differ")
         if loop[-1].itemsize < 4:
             tracer.give_up(f"numpy.{name} of {loop[-1]}, whose last bit may differ")
+    if name in ("fmax", "fmin") and loop[-1].kind == "f":
+        tracer.give_up(f"numpy.{name} of floats: which of two zeros comes out depends on where they lie")
     if name == "power":
         exponent = operands[1]
         least = exponent if type(exponent) is int else exponent.min(initial=0) if type(exponent) is np.ndarray else -1

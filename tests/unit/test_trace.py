@@ -176,7 +176,10 @@ def test_binary(function, code):
     for seed, other in enumerate(CODES):
         shape = ((), (67,), (3, 1111))[(seed + CODES.index(code)) % 3]
         x, y = values(code, shape, seed), values(other, shape, seed + 99)
-        if numpys(function, element(x), element(y)) is not None:
+        made = numpys(function, element(x), element(y))
+        if function in (np.fmax, np.fmin) and made is not None and made.dtype.kind == "f":
+            assert isinstance(trace(function, [component(x), component(y)], (0, 1)), Untraced)
+        elif made is not None:
             check(lambda a, b: function(a, b), x, y)
             done += 1
     assert done or np.dtype(code).kind in "fb" or function is np.heaviside
@@ -211,7 +214,9 @@ def test_with_a_constant(code, constant):
 
                 expected = numpys(call, element(x))
                 found = trace(call, [component(x)], (0,))
-                if expected is None or constant == -1 and code[0] == "u" and isinstance(found, Untraced):
+                if function in (np.fmax, np.fmin) and expected is not None and expected.dtype.kind == "f":
+                    assert "zeros" in found.reason
+                elif expected is None or constant == -1 and code[0] == "u" and isinstance(found, Untraced):
                     assert isinstance(found, Untraced), found
                     assert expected is None or expected.dtype == bool  # a comparison with what never is
                 else:
@@ -242,6 +247,40 @@ def test_where(code):
                 check(lambda a, b, c: np.where(True, a, b) + np.where(c[0], b, a[0]), x, y, z)
     stage = traced(lambda a: np.where(a > 3, a, 0), Component(np.dtype(code), (5,)), batch=(None,)).stage
     assert stage.rowwise
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_clip(code):
+    for shape in ((), (1,), (67,), (3, 1111)):
+        for bits in (False, True):
+            x = values(code, shape, 1, bits)
+            for limits in ((0, 1), (0.0, 1.0), (-1, 2.5), (np.float32(0), 3), (1, 0), (np.nan, 1), (-0.0, 0.0)):
+                if numpys(np.clip, element(x), *limits) is not None:
+                    check(lambda a, limits=limits: (np.clip(a, *limits), a.clip(*limits)), x)
+
+
+ORDERED = [np.maximum, np.minimum]
+
+
+@pytest.mark.parametrize("code", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("function", ORDERED, ids=lambda one: one.__name__)
+def test_zeros_of_both_signs(function, code):
+    # Which of two that are equal comes out is seen by its sign.
+    rng = np.random.default_rng(1)
+    for count in (1, 2, 3, 5, 8, 17, 64, 67, 300, 2100):
+        x, y = (rng.choice(np.array([0.0, -0.0, np.nan, 1], code), (count, 3)) for _ in range(2))
+        check(lambda a, b: (function(a, b), function(b, a), function(a.T, b.T), function(a, b[::-1])), x, y)
+        check(lambda a, b: (function(a[:, 0], b[:, 1]), function(a[:, :1], b), function(a, b[0])), x, y)
+        for zero in (0.0, -0.0):
+            check(lambda a, b, zero=zero: (function(a, zero), function(zero, a), function(b[:, 0], zero)), x, y)
+            check(lambda a, zero=zero: (function(a[::2], zero), np.clip(a[:, 1], zero, 1), np.clip(a, 0.0, zero)), x)
+    for other in (np.fmax, np.fmin):  # as long as the answer depends on more than the operands
+        assert "zeros" in trace(lambda a: other(a, 0), [component(x)], 0).reason  # noqa: B023
+
+
+def test_functions_that_are_methods():
+    x = values("f4", (3, 4, 5), 1)
+    check(lambda a: (np.transpose(a), np.transpose(a, (1, 0, 2)), np.reshape(a, (-1, 5)), np.ravel(a), np.copy(a)), x)
 
 
 def test_powers():
@@ -609,6 +648,9 @@ NUMBERS = iter(range(9))
         (_global, "an assignment to a global variable, 'COUNT'", "def _global"),
         (_list, "it changes 'LIST'", "def _list(x):"),
         (_nonlocal(), "an assignment to 'count'", "def function"),
+        (lambda x: _list(x), "it changes 'LIST'", "_list(x)"),
+        (functools.partial(_list), "it changes 'LIST'", "def _list"),
+        (lambda x, seen=[]: (seen.append(x), x)[1], "it changes 'a default'", "seen.append"),  # noqa: B006
         (Owner().counts, "an assignment to an attribute, 'count'", "def counts"),
     ],
 )
