@@ -23,7 +23,8 @@ __all__ = ["Watch"]
 # Compiled functions of these modules only compute.
 _PURE_MODULES = frozenset(("math", "cmath", "_abc", "_operator", "_functools", "_struct", "_bisect", "itertools"))
 _IMPURE_BUILTINS = frozenset(
-    ("__import__", "breakpoint", "delattr", "eval", "exec", "globals", "id", "input", "locals", "next", "open", "print")
+    ["__import__", "breakpoint", "delattr", "eval", "exec", "globals", "id", "input", "locals", "next", "open", "print"]
+    + ["setattr", "vars"]
 )
 _PURE_TYPES: tuple[type, ...] = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
 _PURE_TYPES += (slice, range, np.ndarray, np.generic, np.dtype, np.ufunc)
