@@ -589,7 +589,7 @@ class Symbol:
             self._stop("a question for its type (isinstance())")
         return Symbol
 
-    __class__ = property(_asked)
+    __class__ = property(_asked)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __repr__(self) -> str:
         if self._tracer.active:
@@ -605,6 +605,8 @@ def _is_native(dtype: np.dtype[Any]) -> bool:
 
 
 def _power(base: Symbol, exponent: Any) -> Any:
+    if base._number("**").dtype.kind == "b":
+        base._stop("a power of booleans")  # whose dtype depends on whether the exponent happens to be 2
     if base._number("**").dtype.kind == "f":
         # Arrays know a square when they see one; what is a number is raised by another function than what is an array.
         if type(exponent) in (int, float) and exponent == 2 and base._sides("**"):
