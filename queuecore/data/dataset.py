@@ -600,6 +600,9 @@ class Dataset:
         >>> for batch in ds.batch(2):
         ...     print(batch)
         (array([1., 3.], dtype=float32), array([2, 4], dtype=int32))
+        >>> for batch in ds.map(lambda x, y: {"x": x / 2, "odd": y % 2 == 1}).batch(2):
+        ...     print(batch)
+        {'x': array([0.5, 1.5], dtype=float32), 'odd': array([False, False])}
         >>> folder.cleanup()
         """
         check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
