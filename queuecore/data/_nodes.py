@@ -1,8 +1,8 @@
 """Sources whose elements are handed in: what comes out of other datasets, of arrays, and of Python.
 
 A node makes *chunks*. Most are rows of columns, as they lie in the batches of a native stream or in the user's arrays;
-they are handed to the next stream without a copy. Where elements are whatever Python made of them, a chunk is a list of objects,
-of which the native core moves the numbers only.
+they are handed to the next stream without a copy. Where elements are whatever Python made of them, a chunk is a list of
+objects, of which the native core moves the numbers only.
 
 A node's chunks are made by one Python thread for each stream that is fed. It takes the GIL once a chunk, not once an
 element; all work on rows (reading, decoding, stages, batches) is done by the native streams before and behind it.
@@ -14,19 +14,18 @@ import contextlib
 import math
 import threading
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from queuecore._core.pipeline import Feed, ShuffleCounter
+from queuecore._core.pipeline import Feed
 from queuecore._core.sources import FileList
 from queuecore._stages import Component, Stage, Structure
 from queuecore.data._ops import Batch, Count
 from queuecore.data._plan import Made, made_by
 from queuecore.data.options import Options
-from queuecore.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from queuecore._quarantine import Quarantine
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunk", "Layout", "Node", "Objects", "Rows", "Run", "feeder_of"]
 
-# An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than rows), and None or their
-# dimensions.
+# An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
+# None or their dimensions.
 Column = np.ndarray[Any, Any] | tuple[Any, Any, Any]
 
 _CHUNK_BYTES = 512 << 10
@@ -334,12 +333,8 @@ def _hand_in(node: Node, run: Run, feed: Feed) -> None:
         after, start = wanted
         try:
             with contextlib.closing(node.chunks(run, after, start)) as chunks:
-                for chunk in chunks:
-                    if not chunk.hand(feed, after):
-                        break
-                else:
+                if all(chunk.hand(feed, after) for chunk in chunks):
                     feed.end(after)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it comes out in its place, in the consumer's thread
+        except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
             feed.end(after, error)
-        chunk = None
 

@@ -10,7 +10,7 @@ from queuecore._core.growing cimport grow
 from queuecore._core.lines cimport lines_kernels, lines_most
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
-from queuecore._core.stages cimport Cell, arena_free, arena_reset, arena_take
+from queuecore._core.stages cimport CELL_DIMS, Cell, arena_free, arena_reset, arena_take
 from queuecore._core.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
 
 check_layout(layout_hash())
@@ -339,6 +339,9 @@ cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t 
         if o.item == 0:
             cell.data = <bytes_out>c.data + at * o.row_bytes
             cell.nbytes = o.row_bytes
+            cell.ndim = o.ndim
+            for k in range(o.ndim):
+                cell.dims[k] = m.shapes[j * CELL_DIMS + k]
             continue
         cell.data = <bytes_out>c.data + c.ends[at]
         cell.nbytes = c.ends[at + 1] - c.ends[at]
