@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from queuecore._core.pipeline import Feed
+from queuecore._core.pipeline import Feed, Scope
 from queuecore._core.sources import FileList
 from queuecore._stages import Component, Stage, Structure
 from queuecore.data._ops import Batch, Count
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator
 
-__all__ = ["Chunk", "Layout", "Node", "Objects", "Rows", "Run", "feeder_of"]
+__all__ = ["Chunk", "Layout", "Node", "Objects", "One", "Rows", "Run", "feeder_of"]
 
 # An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
 # None or their dimensions.
@@ -91,7 +91,17 @@ class Objects(NamedTuple):
         return feed.hand_objects(pass_, self.elements)
 
 
-Chunk = Rows | Objects
+class One(NamedTuple):
+    """An element as a Python object, handed in with others unless somebody waits for it."""
+
+    element: Any
+
+    def hand(self, feed: Feed, pass_: int) -> bool:
+        """Hand it in; False: no more is wanted."""
+        return feed.add(pass_, self.element)
+
+
+Chunk = Rows | Objects | One
 
 
 class Layout(NamedTuple):
@@ -115,6 +125,8 @@ class Layout(NamedTuple):
     def of(cls, dataset: Dataset) -> Layout:
         """Return that of a dataset's elements."""
         if any(isinstance(op, Batch) for op in dataset._ops):
+            return cls(None)
+        if isinstance(dataset._source, Node) and dataset._source.layout().components is None:
             return cls(None)
         made = dataset._source.made(dataset._stages())
         return cls(made.given, made.template, made.structure)
@@ -223,11 +235,17 @@ class Run:
         Of the iterator; they hold for its inputs too, where these have none of their own.
     skips : Quarantine, optional
         Gets what is left out.
+
+    Attributes
+    ----------
+    scope : Scope
+        In which functions of the user's run.
     """
 
-    def __init__(self, node: Node, options: Options, skips: Quarantine | None) -> None:
+    def __init__(self, node: Node, options: Options, skips: Quarantine | None, inner: bool = True) -> None:
         self.options = options
         self.skips = skips
+        self.scope = Scope(inner)
         self._node = node
         self._pairs: list[tuple[int, int]] = []
         self._bases: list[int] = []
@@ -239,14 +257,23 @@ class Run:
         self._pairs = pairs
         self._bases = bases
 
-    def open(self, index: int, pass_: int, start: int = 0, batch: int = 0) -> Iterator:
-        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed."""
+    def input(self, index: int) -> Dataset:
+        """Return an input."""
+        return self._node.inputs[index]
+
+    def open(
+        self, index: int, pass_: int, start: int = 0, batch: int = 0, skips: Quarantine | None = None
+    ) -> Iterator:
+        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed.
+
+        What it leaves out goes to `skips`, if that is given.
+        """
         dataset = self._node.inputs[index]
         at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
         needs = iterations(dataset)
         upto = at + len(needs)
         bases = [base + pass_ * need for base, need in zip(self._bases[at:upto], needs, strict=True)]
-        return self._open(dataset, self._pairs[at:upto], bases, start, batch)
+        return self._open(dataset, self._pairs[at:upto], bases, start, batch, skips)
 
     def open_other(self, dataset: Dataset, number: int, start: int = 0, batch: int = 0) -> Iterator:
         """Return an iterator over a dataset that a function made, the `number`-th of its iterators. To be closed."""
@@ -254,7 +281,13 @@ class Run:
         return self._open(dataset, [one.seeds.pair for one in shuffles], [number] * len(shuffles), start, batch)
 
     def _open(
-        self, dataset: Dataset, pairs: list[tuple[int, int]], bases: list[int], start: int, batch: int
+        self,
+        dataset: Dataset,
+        pairs: list[tuple[int, int]],
+        bases: list[int],
+        start: int,
+        batch: int,
+        skips: Quarantine | None = None,
     ) -> Iterator:
         from queuecore.data.iterator import Iterator, Seeded
 
@@ -262,21 +295,21 @@ class Run:
             dataset = dataset.skip(start)
         if batch:
             dataset = dataset._with(Batch(batch, False))
-        child = Iterator(dataset, Seeded(pairs, bases, self.options, self.skips))
+        child = Iterator(dataset, Seeded(pairs, bases, self.options, skips or self.skips))
         self._children.add(child)
         return child
 
-    def rows(self, index: int, pass_: int, start: int = 0) -> Generator[Rows]:
+    def rows(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Rows]:
         """Yield the elements of an input in chunks of rows, from element `start` on."""
-        return _rows(self.open(index, pass_, start, chunk_rows(self._node.inputs[index])))
+        return _rows(self.open(index, pass_, start, chunk_rows(self._node.inputs[index]), skips))
 
     def rows_of(self, dataset: Dataset, number: int, start: int = 0) -> Generator[Rows]:
         """Yield the elements of a dataset that a function made in chunks of rows, from element `start` on."""
         return _rows(self.open_other(dataset, number, start, chunk_rows(dataset)))
 
-    def elements(self, index: int, pass_: int, start: int = 0) -> Generator[Any]:
+    def elements(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Any]:
         """Yield the elements of an input, from number `start` on."""
-        with self.open(index, pass_, start) as child:
+        with self.open(index, pass_, start, 0, skips) as child:
             yield from child
 
     def stop(self) -> None:
@@ -328,6 +361,14 @@ def feeder_of(node: Node, run: Run) -> Any:
 
 
 def _hand_in(node: Node, run: Run, feed: Feed) -> None:
+    before = run.scope.enter()
+    try:
+        _hand_in_passes(node, run, feed)
+    finally:
+        Scope.leave(before)
+
+
+def _hand_in_passes(node: Node, run: Run, feed: Feed) -> None:
     after = -1
     while (wanted := feed.next_pass(after)) is not None:
         after, start = wanted

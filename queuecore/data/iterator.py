@@ -58,7 +58,8 @@ class Iterator(Stream):
     closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with
     the next element.
 
-    One thread may use an iterator at a time. Several iterators, of one dataset or of several, don't disturb each
+    One thread may use an iterator at a time. A function of a dataset (of its ``map``, for example) can't use an iterator
+    that it makes elements for: that raises `FailedPreconditionError`. Several iterators, of one dataset or of several, don't disturb each
     other. In a forked child, every use raises `ForkedPipelineError`; make a new iterator there.
 
     It is a context manager that closes itself. One that is dropped without that stops its threads as well.
@@ -113,7 +114,7 @@ class Iterator(Stream):
         self._run = None
         feeder = None
         if isinstance(source, Node):
-            self._run = Run(source, options, skips)
+            self._run = Run(source, options, skips, seeded is not None)
             self._run.seed(self._seeds[own:], self._bases)
             weakref.finalize(self, self._run.stop).atexit = False
             feeder = feeder_of(source, self._run)
@@ -132,6 +133,7 @@ class Iterator(Stream):
             stall_timeout=-1 if seeded else _native_seconds(options.stall_timeout, math.inf),
             skips=skips,
             feeder=feeder,
+            scope=None if self._run is None else self._run.scope,
             inner=seeded is not None,
         )
 
@@ -154,6 +156,7 @@ class Iterator(Stream):
         Arrays that were handed out stay valid. `state_dict` and `stats` go on working; ``next()`` raises
         `FailedPreconditionError`. Waits without the GIL.
         """
+        self._check_scope()
         if self._run is not None:
             self._run.stop()
         super().close(timeout)
@@ -227,6 +230,7 @@ class Iterator(Stream):
         state's. Later iterators of this dataset begin with the pass after the state's: whole epochs go on as they would
         have.
         """
+        self._check_scope()
         if self.closed:
             # Its end is a place like any other; closed or failed, it says so here.
             with contextlib.suppress(StopIteration):

@@ -14,8 +14,8 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HEADROOM, Blocks, Column, Place, RecordBlock,
-    Skipped, blocks_claim, blocks_clear, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init, blocks_next_to_index,
+    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, HEADROOM, Blocks, Column, Place,
+    RecordBlock, Skipped, blocks_claim, blocks_clear, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init, blocks_next_to_index,
     blocks_publish, blocks_read, blocks_retire)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (

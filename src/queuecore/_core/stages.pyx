@@ -366,19 +366,21 @@ cdef class KeepStep(Step):
 
     Parameters
     ----------
+    inputs : tuple of Component
+        What it gets.
     step : Step
-        Gets all components.
+        Gets the same.
     """
     cdef KeepParams keep
     cdef Step step
 
-    def __init__(self, Step step not None):
+    def __init__(self, tuple inputs, Step step not None):
         self.step = step
-        self.inputs = step.inputs
-        self.outputs = step.inputs + step.outputs
+        self.inputs = inputs
+        self.outputs = inputs + step.outputs
         self.keep.run = step.run
         self.keep.params = step.params
-        self.keep.count = <int32_t>len(step.inputs)
+        self.keep.count = <int32_t>len(inputs)
         self.params = &self.keep
         self.run = _run_keep
 
