@@ -58,7 +58,7 @@ def has_objects(source: Any) -> bool:
     return isinstance(source, Node) and source.layout().components is None
 
 
-# -- calls ---------------------------------------------------------------------------------------------------------------
+# -- calls -------------------------------------------------------------------------------------------------------------
 
 
 def name_of(function: Any) -> str:
@@ -145,11 +145,13 @@ class StageCall(NamedTuple):
 
 def _parts(element: Any) -> tuple[list[Component], list[Any]]:
     """Return an element as a stage gets it."""
-    named = element.items() if isinstance(element, dict) else None
-    parts = (
-        list(named) if named is not None else [(None, one) for one in (element if isinstance(element, tuple) else [element])]
-    )
-    components, values = [], []
+    parts: list[tuple[str | None, Any]]
+    if isinstance(element, dict):
+        parts = list(element.items())
+    else:
+        parts = [(None, one) for one in (element if isinstance(element, tuple) else [element])]
+    components: list[Component] = []
+    values: list[Any] = []
     for name, part in parts:
         if isinstance(part, Ragged) and part.is_bytes:
             part = part.to_object()
@@ -165,7 +167,7 @@ def _parts(element: Any) -> tuple[list[Component], list[Any]]:
     return components, values
 
 
-# -- several threads -----------------------------------------------------------------------------------------------------
+# -- several threads ---------------------------------------------------------------------------------------------------
 
 
 class _Result(NamedTuple):
@@ -285,7 +287,7 @@ class _Pool:
                 self._child.close()
 
 
-# -- nodes ---------------------------------------------------------------------------------------------------------------
+# -- nodes -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

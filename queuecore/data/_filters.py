@@ -1,7 +1,7 @@
 """Predicates: functions that say of each element yes or no, and what is left of a dataset by them.
 
-A predicate that is native is computed by the stream of its input, as one more component of each element; it makes a mask
-of a chunk of rows, and the rows go on without a copy. One that is not is called for each element.
+A predicate that is native is computed by the stream of its input, as one more component of each element; it makes a
+mask of a chunk of rows, and the rows go on without a copy. One that is not is called for each element.
 """
 
 from __future__ import annotations
@@ -190,7 +190,8 @@ def _masked_rows(
         while at < rows.n:
             first, answers, failed = at, [], None
             until = time.monotonic_ns() + _PART_NS
-            while failed is None and at < min(rows.n, first + _MOST_ROWS) and (at == first or time.monotonic_ns() < until):
+            last = min(rows.n, first + _MOST_ROWS)
+            while failed is None and at < last and (at == first or time.monotonic_ns() < until):
                 try:
                     answers.append(predicate(element(at), pass_, base + at))
                 except BaseException as error:
@@ -217,7 +218,7 @@ def _elements(made: Made, columns: list[Column], n: int) -> Callable[[int], Any]
         if kind == "string":
             parts.append(Ragged._of(values.view("S1"), ends))
         elif kind == "strings":
-            lengths, of_lengths, _ = columns[at]  # type: ignore[misc]
+            lengths, of_lengths, _ = columns[at]
             at += 1
             splits = np.zeros(lengths.size // 8 + 1, np.int64)
             np.cumsum(lengths.view(np.int64), out=splits[1:])

@@ -108,7 +108,8 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
         # A list of values is as good as a tuple where a tuple is wanted.
         if not isinstance(value, tuple | list) or len(value) != len(spec):
             raise InvalidArgumentError(f"expected a tuple of {len(spec)}{where}, got {value!r:.80}")
-        return tuple(_fitted(one, part, f" at {i}{where}") for i, (one, part) in enumerate(zip(value, spec, strict=True)))
+        pairs = enumerate(zip(value, spec, strict=True))
+        return tuple(_fitted(one, part, f" at {index}{where}") for index, (one, part) in pairs)
     made = _cast(value, spec.dtype, where)
     shape = (len(made), *[None] * (depth_of(made) - 1)) if isinstance(made, Ragged) else np.shape(made)
     if isinstance(spec, ArraySpec) and (
@@ -121,9 +122,9 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
 
 def _cast(value: Any, dtype: np.dtype[Any], where: str) -> Any:
     made, _ = converted(value)
-    if isinstance(made, bytes | Ragged) or getattr(made, "dtype", None) == object:
-        if dtype != BYTES or (isinstance(made, Ragged) and not made.is_bytes):
-            raise InvalidArgumentError(f"expected {dtype}{where}, got {value!r:.80}")
+    if isinstance(made, bytes | Ragged) or (isinstance(made, np.ndarray) and made.dtype.hasobject):
+        if dtype != (made.dtype if isinstance(made, Ragged) else BYTES):
+            raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {value!r:.80}")
         return made
     if not isinstance(made, np.ndarray | np.generic):
         raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {value!r:.80}")
@@ -182,10 +183,7 @@ class Generated(ObjectNode):
                 values = self._begin(stack)
                 while (item := self._next(values)) is not None:
                     try:
-                        if self.signature is None:
-                            made = converted(item[0])[0]
-                        else:
-                            made = _fitted(item[0], self.signature)
+                        made = converted(item[0])[0] if self.signature is None else _fitted(item[0], self.signature)
                     except QueueCoreError as error:
                         leave_out(run.skips, placed("from_generator", name, error, number), left > 0)
                     else:
@@ -195,11 +193,11 @@ class Generated(ObjectNode):
                             yield One(made)
                     number += 1
             except _Raised as failed:
-                error = failed.error
-                if isinstance(error, KeyboardInterrupt | SystemExit):
-                    raise error from None
-                broken = raised("from_generator", name, error, number)
-                broken.__cause__ = error
+                cause = failed.error
+                if isinstance(cause, KeyboardInterrupt | SystemExit):
+                    raise cause from None
+                broken = raised("from_generator", name, cause, number)
+                broken.__cause__ = cause
                 # There is nothing behind it: a generator that raised is at its end.
                 leave_out(run.skips, broken, False)
 

@@ -261,9 +261,7 @@ class Run:
         """Return an input."""
         return self._node.inputs[index]
 
-    def open(
-        self, index: int, pass_: int, start: int = 0, batch: int = 0, skips: Quarantine | None = None
-    ) -> Iterator:
+    def open(self, index: int, pass_: int, start: int = 0, batch: int = 0, skips: Quarantine | None = None) -> Iterator:
         """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed.
 
         What it leaves out goes to `skips`, if that is given.
@@ -378,4 +376,3 @@ def _hand_in_passes(node: Node, run: Run, feed: Feed) -> None:
                     feed.end(after)
         except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
             feed.end(after, error)
-

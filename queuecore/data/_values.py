@@ -39,8 +39,8 @@ _DATASET = _Kind("Dataset")
 def converted(value: Any) -> tuple[Any, Any]:
     """Return a value as an element, and its structure: dtypes in tuples and dicts, to be compared.
 
-    Numbers become NumPy's, lists arrays, strings `bytes`, and several strings a `Ragged`. Tuples, dicts, arrays, `Ragged`,
-    `Sparse` and datasets stay: arrays aren't copied.
+    Numbers become NumPy's, lists arrays, strings `bytes`, and several strings a `Ragged`. Tuples, dicts, arrays,
+    `Ragged`, `Sparse` and datasets stay: arrays aren't copied.
 
     Raises
     ------
@@ -95,7 +95,8 @@ def _converted_slowly(value: Any) -> tuple[Any, Any]:
         raise
     except Exception as error:
         raise InvalidArgumentError(
-            f"{value!r:.80} can't be an element, or a part of one: {error}. Rows of different lengths are a queuecore.Ragged"
+            f"{value!r:.80} can't be an element, or a part of one: {error}. Rows of different lengths make a "
+            "queuecore.Ragged"
         ) from error
     if array.dtype.kind in "SU" or (array.dtype == object and array.size and _is_text(array)):
         return _strings(value if isinstance(value, np.ndarray | list) else array)
@@ -174,7 +175,7 @@ def batched_spec(spec: Any, size: int | None) -> Any:
 
 
 def stacked(elements: Sequence[Any], batch: int) -> Any:
-    """Return elements as one batch, number `batch`: arrays stacked, strings and rows of different lengths as a `Ragged`.
+    """Return elements as one batch, number `batch`: arrays stacked, strings and `Ragged` as a `Ragged`.
 
     Raises
     ------
@@ -202,9 +203,8 @@ def stacked(elements: Sequence[Any], batch: int) -> Any:
             raise _unlike(elements, batch)
         return {name: stacked([one[name] for one in elements], batch) for name in first}
     if isinstance(first, Ragged):
-        if any(
-            not isinstance(one, Ragged) or one.dtype != first.dtype or depth_of(one) != depth_of(first) for one in elements
-        ):
+        depth = depth_of(first)
+        if any(not isinstance(one, Ragged) or (one.dtype, depth_of(one)) != (first.dtype, depth) for one in elements):
             raise _unlike(elements, batch)
         return _of_rows(_joined(elements), [len(one) for one in elements])
     if isinstance(first, Sparse):

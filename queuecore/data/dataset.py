@@ -346,14 +346,16 @@ class Dataset:
         NumPy's warnings (of an overflow, for example) don't come. Whatever it does besides happens once, and values
         that it takes from elsewhere stay as they were.
 
-        A function that runs in Python gets an element as an iterator gives it: after a `batch` the whole batch, as views
-        of memory that is kept as long as they are, so that NumPy's functions work on it at once. What it returns becomes
-        an element: numbers NumPy's, strings `bytes`, lists arrays; arrays are not copied. Its structure and dtypes must
-        be those of the first one. What it raises is a `PipelineError` in its place in the order, with the exception as
-        ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It can't use an iterator that it makes
-        elements for, but make others. A saved place doesn't hold what the function did: where a run goes on, it is
-        called again for the elements after that place (with ``on_error="skip"``: for all of the pass). Where order isn't
-        kept, a place says how many elements were delivered, and not which.
+        A function that runs in Python gets an element as an iterator gives it: after a `batch` the whole batch, as
+        views of memory that is kept as long as they are, so that NumPy's functions work on it at once. What it returns
+        becomes an element: numbers NumPy's, strings `bytes`, lists arrays; arrays are not copied. Its structure and
+        dtypes must be those of the first one. What it raises is a `PipelineError` in its place in the order, with the
+        exception as ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It can't use an iterator
+        that it makes elements for, but make others. To know `element_spec`, the first element is made, once.
+
+        A saved place doesn't hold what the function did: where a run goes on, it is called again for the elements after
+        that place (with ``on_error="skip"``: for all of the pass). Where order isn't kept, a place says how many
+        elements were delivered, and not which.
 
         Strings come out of a batch as a `Ragged`, as do rows of different lengths. Arrays of which only the data knows
         the shape must have the same one in all elements of a batch; else it is an `InvalidArgumentError`.
@@ -396,7 +398,7 @@ class Dataset:
         Parameters
         ----------
         predicate : callable or Stage
-            A function of an element, as of `map`, that returns one bool. After a `batch` it is asked about whole batches.
+            A function of an element, as of `map`, that returns one bool. After a `batch` it gets whole batches.
 
         Returns
         -------
@@ -640,7 +642,7 @@ class Dataset:
         return most
 
     def _traced(self, function: Any) -> tuple[Dataset | None, str]:
-        """Return what a function makes of the elements, as a native stage; or `None`, and why it has to run in Python."""
+        """Return what a function makes of the elements natively; or `None`, and why it has to run in Python."""
         if not callable(function) or is_native(function):
             hint = ": say what it makes, by queuecore.ops.cfunc(function, outputs)" if callable(function) else ""
             raise InvalidArgumentError(f"map takes functions of Python's and operations, not {function!r}{hint}")

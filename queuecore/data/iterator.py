@@ -58,9 +58,10 @@ class Iterator(Stream):
     closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with
     the next element.
 
-    One thread may use an iterator at a time. A function of a dataset (of its ``map``, for example) can't use an iterator
-    that it makes elements for: that raises `FailedPreconditionError`. Several iterators, of one dataset or of several, don't disturb each
-    other. In a forked child, every use raises `ForkedPipelineError`; make a new iterator there.
+    One thread may use an iterator at a time. A function of a dataset (of its ``map``, for example) can't use an
+    iterator that it makes elements for: that raises `FailedPreconditionError`. Several iterators, of one dataset or of
+    several, don't disturb each other. In a forked child, every use raises `ForkedPipelineError`; make a new iterator
+    there.
 
     It is a context manager that closes itself. One that is dropped without that stops its threads as well.
 
