@@ -250,12 +250,15 @@ class Run:
         self._pairs: list[tuple[int, int]] = []
         self._bases: list[int] = []
         self._children: weakref.WeakSet[Iterator] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._stopped = False
+        # An iterator may be dropped by the collector, in a thread that holds this.
+        self._lock = threading.RLock()
 
     def seed(self, pairs: list[tuple[int, int]], bases: list[int]) -> None:
         """Set the seeds of all shuffles of the inputs, and the numbers that their passes begin with."""
         self._pairs = pairs
         self._bases = bases
+        self._stopped = False
 
     def input(self, index: int) -> Dataset:
         """Return an input."""
@@ -294,7 +297,10 @@ class Run:
         if batch:
             dataset = dataset._with(Batch(batch, False))
         child = Iterator(dataset, Seeded(pairs, bases, self.options, skips or self.skips))
-        self._children.add(child)
+        with self._lock:
+            self._children.add(child)
+            if self._stopped:
+                child._stop()
         return child
 
     def rows(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Rows]:
@@ -312,7 +318,10 @@ class Run:
 
     def stop(self) -> None:
         """End every wait for an input. Never waits itself."""
-        for child in list(self._children):
+        with self._lock:
+            self._stopped = True
+            children = list(self._children)
+        for child in children:
             child._stop()
 
 

@@ -98,7 +98,7 @@ def _converted_slowly(value: Any) -> tuple[Any, Any]:
             f"{value!r:.80} can't be an element, or a part of one: {error}. Rows of different lengths make a "
             "queuecore.Ragged"
         ) from error
-    if array.dtype.kind in "SU" or (array.dtype == object and array.size and _is_text(array)):
+    if array.dtype.kind in "SU" or (array.dtype == object and _is_text(array)):
         return _strings(value if isinstance(value, np.ndarray | list) else array)
     if array.dtype.kind in _NO_KINDS:
         raise InvalidArgumentError(f"{value!r:.80} can't be an element, or a part of one")
@@ -126,7 +126,7 @@ def depth_of(ragged: Ragged) -> int:
     values = ragged.values
     while isinstance(values, Ragged):
         depth, values = depth + 1, values.values
-    return depth if ragged.dtype == BYTES else depth + values.ndim - 1
+    return depth if ragged.dtype == BYTES else depth + values.ndim
 
 
 def shown(structure: Any) -> str:

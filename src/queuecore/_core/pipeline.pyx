@@ -2471,6 +2471,8 @@ cdef class Stream:
     def _stop(self):
         # As close(), for another thread than the one that uses it: waits for nothing.
         cdef Pipe* p = self.pipe
+        if p == NULL and self.state == STATE_RUNNING:  # not begun yet
+            self.state = STATE_CLOSED
         if p != NULL and self.generation == fork_generation():
             _hold(p)
             runner_stop(p.runner, NULL)
