@@ -353,9 +353,9 @@ class Dataset:
         exception as ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It can't use an iterator
         that it makes elements for, but make others. To know `element_spec`, the first element is made, once.
 
-        A saved place doesn't hold what the function did: where a run goes on, it is called again for some elements before
-        that place and for all after it (with ``on_error="skip"``: for all of the pass). Where order isn't kept, a place says how many
-        elements were delivered, and not which.
+        A saved place doesn't hold what the function did: where a run goes on, it is called again for some elements
+        before that place and for all after it (with ``on_error="skip"``: for all of the pass). Where order isn't kept,
+        a place says how many elements were delivered, and not which.
 
         Strings come out of a batch as a `Ragged`, as do rows of different lengths. Arrays of which only the data knows
         the shape must have the same one in all elements of a batch; else it is an `InvalidArgumentError`.
