@@ -201,15 +201,13 @@ class _Pool:
         At most so many; each is started by the one before it, once that has something to do.
     """
 
-    def __init__(
-        self, function: Call | StageCall, child: Iterator, pass_: int, first: int, threads: int, scope: Scope
-    ) -> None:
+    def __init__(self, function: Call | StageCall, child: Iterator, pass_: int, first: int, threads: int) -> None:
         self._function = function
         self._child = child
         self._pass = pass_
         self._number = self._first = first
         self._threads = threads
-        self._scope = scope
+        self._scope = Scope(True)
         self._started = 0
         self._ended = False
         self._lock = threading.Lock()
@@ -278,7 +276,7 @@ class _Pool:
                     self._room.put(None)
                     yield item
         finally:
-            self._ended = True
+            self._ended = self._scope.stopped = True
             for _ in range(self._threads):
                 self._room.put(None)
             # Somebody may be waiting for an element.
@@ -370,7 +368,7 @@ class Map(ObjectNode):
         if self.threads is not None:
             count = self.threads if self.threads > 0 else min(len(os.sched_getaffinity(0)), _MOST_THREADS)
             ordered = run.options.deterministic is not False if self.ordered is None else self.ordered
-            pool = _Pool(self.function, run.open(0, pass_, first), pass_, first, count, run.scope)
+            pool = _Pool(self.function, run.open(0, pass_, first), pass_, first, count)
             yield from pool.results(ordered)
             return
         function = self.function

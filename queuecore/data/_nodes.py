@@ -245,12 +245,11 @@ class Run:
     def __init__(self, node: Node, options: Options, skips: Quarantine | None, inner: bool = True) -> None:
         self.options = options
         self.skips = skips
-        self.scope = Scope(inner)
+        self.scope = Scope(inner, node)
         self._node = node
         self._pairs: list[tuple[int, int]] = []
         self._bases: list[int] = []
         self._children: weakref.WeakSet[Iterator] = weakref.WeakSet()
-        self._stopped = False
         # An iterator may be dropped by the collector, in a thread that holds this.
         self._lock = threading.RLock()
 
@@ -258,7 +257,7 @@ class Run:
         """Set the seeds of all shuffles of the inputs, and the numbers that their passes begin with."""
         self._pairs = pairs
         self._bases = bases
-        self._stopped = False
+        self.scope.stopped = False
 
     def input(self, index: int) -> Dataset:
         """Return an input."""
@@ -299,7 +298,7 @@ class Run:
         child = Iterator(dataset, Seeded(pairs, bases, self.options, skips or self.skips))
         with self._lock:
             self._children.add(child)
-            if self._stopped:
+            if self.scope.stopped:
                 child._stop()
         return child
 
@@ -319,7 +318,7 @@ class Run:
     def stop(self) -> None:
         """End every wait for an input. Never waits itself."""
         with self._lock:
-            self._stopped = True
+            self.scope.stopped = True
             children = list(self._children)
         for child in children:
             child._stop()

@@ -117,7 +117,8 @@ cdef enum:
     HELPERS = 4                  # units kept for consumers that help
     OBJECT_BITS = 20             # of a token: which object of a block
     GROUP = 64                   # objects that are handed in together, at most
-    MOST_NESTED = 32
+    MOST_NESTED = 16             # iterators within functions of iterators
+    MOST_AGAIN = 3               # those of one function within each other
     GROUP_NS = 100000            # and how long one waits for others: handing in costs a tenth of this
     SLICE_NS = 50000000          # a Python thread looks for signals this often
     SPIN_NS = 80000              # a few times what a futex wake across cores takes
@@ -1421,21 +1422,39 @@ cdef class Feed:
 cdef class Scope:
     """What functions of the user's belong to: those that make the elements of one iterator. Such a function can't wait for that iterator.
 
+    Parameters
+    ----------
+    inner : bool
+        Whether the iterator belongs to another one, and was not opened by a function.
+    node : object, optional
+        Whose functions they are.
+
     Attributes
     ----------
-    depth : int
-        Of iterators that functions opened within functions.
+    stopped : bool
+        Whether nobody wants these elements any more: then the functions can open no further iterators.
     """
     cdef Scope parent
-    cdef readonly int depth
+    cdef object node
+    cdef int depth            # of iterators that functions opened within functions
+    cdef public bint stopped
 
-    def __init__(self, bint inner):
-        self.parent = <Scope>qc_scope if qc_scope != NULL else None
-        if self.parent is not None:
-            self.depth = self.parent.depth + (not inner)
-        if self.depth > MOST_NESTED:
+    def __init__(self, bint inner, node=None):
+        cdef Scope scope
+        cdef int again = 0
+        self.node = node
+        self.parent = scope = <Scope>qc_scope if qc_scope != NULL else None
+        if scope is not None:
+            self.depth = scope.depth + (not inner)
+        while scope is not None:
+            if scope.stopped:
+                raise _errors.FailedPreconditionError("the iterator that this function makes elements for is closed")
+            again += scope.node is node and node is not None
+            scope = scope.parent
+        # In several threads each level has several times as many as the one above it.
+        if again > MOST_AGAIN or self.depth > MOST_NESTED:
             raise _errors.FailedPreconditionError(
-                f"iterators are nested {MOST_NESTED} deep: a function of a dataset iterates over that dataset, which calls the function again")
+                f"iterators are nested {max(again, self.depth)} deep: a function iterates over a dataset that calls it again")
 
     def enter(self):
         """Say that this thread runs such functions from now on. Returns what was so before, for `leave`; keep this object until then."""
