@@ -49,7 +49,8 @@ __all__ = [
     "raised",
 ]
 
-_MOST_THREADS = 8
+_AUTO_THREADS = 8
+_MOST_THREADS = 1024
 _log = logging.getLogger("queuecore")
 
 
@@ -198,7 +199,7 @@ class _Pool:
     first : int
         Number of its first element.
     threads : int
-        At most so many; each is started by the one before it, once that has something to do.
+        At most so many; each is started by one that has something to do, when no other waits for something.
     """
 
     def __init__(self, function: Call | StageCall, child: Iterator, pass_: int, first: int, threads: int) -> None:
@@ -209,6 +210,7 @@ class _Pool:
         self._threads = threads
         self._scope = Scope(True)
         self._started = 0
+        self._idle: list[None] = []
         self._ended = False
         self._lock = threading.Lock()
         self._done: SimpleQueue[_Result | _End] = SimpleQueue()
@@ -229,6 +231,7 @@ class _Pool:
             Scope.leave(before)
 
     def _one(self) -> bool:
+        self._idle.append(None)
         self._room.get()
         with self._lock:
             number = self._number
@@ -241,7 +244,8 @@ class _Pool:
                 self._done.put(_End(number, None if isinstance(error, StopIteration) else error))
                 return False
             self._number += 1
-            if self._started < self._threads:
+            self._idle.pop()
+            if not self._idle and self._started < self._threads:
                 # Too many threads already: then fewer do it.
                 with contextlib.suppress(RuntimeError):
                     self._start()
@@ -337,6 +341,13 @@ class Map(ObjectNode):
     def words(self) -> dict[str, Any]:
         return {"function": self.function.name}
 
+    def label(self) -> str:
+        return f"map({self.function.name})"
+
+    def where(self) -> str:
+        how = "" if self.threads is None else f", in {'several' if self.threads < 0 else self.threads} threads"
+        return f"Python, for each element{how}: {self.why}"
+
     def count(self, needed: int | None) -> Count:
         return self.inputs[0]._count(len(self.inputs[0]._ops), needed)
 
@@ -366,7 +377,8 @@ class Map(ObjectNode):
 
     def _results(self, run: Run, pass_: int, first: int) -> Generator[_Result]:
         if self.threads is not None:
-            count = self.threads if self.threads > 0 else min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+            most = min(len(os.sched_getaffinity(0)), _AUTO_THREADS)
+            count = min(self.threads, _MOST_THREADS) if self.threads > 0 else most
             ordered = run.options.deterministic is not False if self.ordered is None else self.ordered
             pool = _Pool(self.function, run.open(0, pass_, first), pass_, first, count)
             yield from pool.results(ordered)
@@ -418,6 +430,12 @@ class Stack(ObjectNode):
 
     def words(self) -> dict[str, Any]:
         return {"batch_size": self.size, "drop_remainder": self.drop_remainder}
+
+    def label(self) -> str:
+        return f"batch({self.size}, {self.drop_remainder})"
+
+    def where(self) -> str:
+        return "Python: NumPy stacks elements that are Python objects"
 
     def count(self, needed: int | None) -> Count:
         dataset = self.inputs[0]

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from queuecore._core.pipeline import Feed
 from queuecore._core.stages import KeepStep, PythonStep, Step
-from queuecore._stages import Component, Stage
+from queuecore._stages import BYTES, Component, Stage
 from queuecore._trace import Untraced, trace
 from queuecore.data._calls import StageCall, call, leave_out, name_of, raised
-from queuecore.data._nodes import Chunk, Column, Layout, Node, One, Rows, Run
+from queuecore.data._nodes import Chunk, Column, Layout, Node, One, Rows, Run, chunk_rows
 from queuecore.data._ops import Count, Map
 from queuecore.data._plan import Made, structure_of
 from queuecore.data._source import Unknown
@@ -118,6 +119,11 @@ class Predicate:
             stage=self.what,
             record=number,
         )
+
+
+def span(component: Component) -> int:
+    """Return how many columns a component has."""
+    return 2 if component.dtype == BYTES and component.shape else 1
 
 
 def _name(function: Any) -> str:
@@ -275,6 +281,14 @@ class Filter(Node):
     def words(self) -> dict[str, Any]:
         return {"predicate": self.predicate.name}
 
+    def label(self) -> str:
+        return f"filter({_name(self.predicate.function)})"
+
+    def where(self) -> str:
+        if self.predicate.native is not None:
+            return "native: chooses rows"
+        return f"Python, for each element: {self.predicate.why}"
+
     def count(self, needed: int | None) -> Count:
         raise Unknown
 
@@ -283,6 +297,14 @@ class Filter(Node):
 
     def spec(self) -> Any:
         return self.inputs[0].element_spec
+
+    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+        if self.predicate.native is None or self.given.components is None:
+            return super().hand_in(run, feed, pass_, start)
+        # Without the GIL. From the first one on, as in `chunks`.
+        mask = sum(map(span, self.given.components))
+        with run.open(0, pass_, 0, chunk_rows(self.inputs[0])) as child:
+            return feed.choose(pass_, child, mask, start)
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         # From the first one on: only the predicate knows how many come before an element.

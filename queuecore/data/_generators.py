@@ -23,15 +23,8 @@ from queuecore.ragged import Ragged
 __all__ = ["Generated", "argument_of", "signature_of"]
 
 
-@dataclass(frozen=True)
-class _Any:
-    """A leaf of which only the dtype is known."""
-
-    dtype: np.dtype[Any]
-
-
 def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:
-    """Return what elements must be: a nest of ArraySpec and, for any shape, `_Any`; or `None`: whatever comes."""
+    """Return what elements must be: a nest of ArraySpec; or `None`: whatever comes."""
     if output_signature is not None:
         if output_types is not None or output_shapes is not None:
             raise InvalidArgumentError("from_generator: give either output_signature or output_types and output_shapes")
@@ -51,7 +44,7 @@ def argument_of(value: Any) -> Any:
 
 def _checked(spec: Any) -> Any:
     if isinstance(spec, ArraySpec):
-        return ArraySpec(_dims(spec.shape), _dtype(spec.dtype))
+        return ArraySpec(None if spec.shape is None else _dims(spec.shape), _dtype(spec.dtype))
     if isinstance(spec, dict):
         return {name: _checked(one) for name, one in spec.items()}
     if isinstance(spec, tuple):
@@ -71,7 +64,7 @@ def _typed(types: Any, shapes: Any) -> Any:
             raise InvalidArgumentError(f"from_generator: output_shapes {shapes!r} is not of the structure of {types!r}")
         return tuple(_typed(one, None if shapes is None else shapes[i]) for i, one in enumerate(types))
     dtype = _dtype(types)
-    return _Any(dtype) if shapes is None else ArraySpec(_dims(shapes), dtype)
+    return ArraySpec(None if shapes is None else _dims(shapes), dtype)
 
 
 def _dtype(word: Any) -> np.dtype[Any]:
@@ -112,7 +105,7 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
         return tuple(_fitted(one, part, f" at {index}{where}") for index, (one, part) in pairs)
     made = _cast(value, spec.dtype, where)
     shape = (len(made), *[None] * (depth_of(made) - 1)) if isinstance(made, Ragged) else np.shape(made)
-    if isinstance(spec, ArraySpec) and (
+    if spec.shape is not None and (
         len(shape) != len(spec.shape)
         or any(side not in (None, here) for side, here in zip(spec.shape, shape, strict=True))
     ):
@@ -165,13 +158,17 @@ class Generated(ObjectNode):
     def words(self) -> dict[str, Any]:
         return {"generator": name_of(self.generator), "signature": repr(self.signature)}
 
+    def label(self) -> str:
+        return f"from_generator({name_of(self.generator)})"
+
+    def where(self) -> str:
+        return "Python: the generator is one"
+
     def count(self, needed: int | None) -> Count:
         raise Unknown
 
     def spec(self) -> Any:
-        if self.signature is None or _has_any(self.signature):
-            return self._first_spec
-        return self.signature
+        return self._first_spec if self.signature is None else self.signature
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         # From the first one on: a generator can't begin in the middle.
@@ -232,9 +229,3 @@ def _closed(close: Callable[[], None]) -> None:
     # What a generator raises while it is closed is nobody's any more.
     with contextlib.suppress(BaseException):
         close()
-
-
-def _has_any(signature: Any) -> bool:
-    if isinstance(signature, dict):
-        return any(map(_has_any, signature.values()))
-    return any(map(_has_any, signature)) if isinstance(signature, tuple) else isinstance(signature, _Any)

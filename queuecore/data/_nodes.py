@@ -11,6 +11,7 @@ element; all work on rows (reading, decoding, stages, batches) is done by the na
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import threading
 import weakref
@@ -153,6 +154,14 @@ class Node:
         """Return what decides its elements, besides the inputs, as plain values."""
         return {}
 
+    def label(self) -> str:
+        """Return what a user calls it, in one line."""
+        return self.name
+
+    def where(self) -> str:
+        """Return where its work is done, and what forces it to be done in Python."""
+        return "Python: hands on rows, a chunk at a time"
+
     def count(self, needed: int | None) -> Count:
         """Return the number of elements, or any number not below `needed` once that many are certain.
 
@@ -170,6 +179,11 @@ class Node:
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         """Make the elements of a pass, from number `start` on; what went wrong is raised in its place."""
         raise NotImplementedError
+
+    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+        """Hand in the elements of a pass, from number `start` on; False: no more of it is wanted."""
+        with contextlib.closing(self.chunks(run, pass_, start)) as chunks:
+            return all(chunk.hand(feed, pass_) for chunk in chunks)
 
     def spec(self) -> Any:
         """Return the specification of an element that is a Python object; `None`: nobody knows."""
@@ -249,15 +263,19 @@ class Run:
         self._node = node
         self._pairs: list[tuple[int, int]] = []
         self._bases: list[int] = []
-        self._children: weakref.WeakSet[Iterator] = weakref.WeakSet()
-        # An iterator may be dropped by the collector, in a thread that holds this.
-        self._lock = threading.RLock()
+        self._children = _Children()
+        self._feed: Feed | None = None
+
+    def of(self, feed: Feed) -> Run:
+        """Return one for the chunks that go to this feed."""
+        run = copy.copy(self)
+        run._feed = feed
+        return run
 
     def seed(self, pairs: list[tuple[int, int]], bases: list[int]) -> None:
         """Set the seeds of all shuffles of the inputs, and the numbers that their passes begin with."""
         self._pairs = pairs
         self._bases = bases
-        self.scope.stopped = False
 
     def input(self, index: int) -> Dataset:
         """Return an input."""
@@ -296,10 +314,10 @@ class Run:
         if batch:
             dataset = dataset._with(Batch(batch, False))
         child = Iterator(dataset, Seeded(pairs, bases, self.options, skips or self.skips))
-        with self._lock:
-            self._children.add(child)
-            if self.scope.stopped:
-                child._stop()
+        self._children.add(child)
+        # Whoever ends it does so first, and then looks for children.
+        if self._children.ended or (self._feed is not None and self._feed.stopped):
+            child._stop()
         return child
 
     def rows(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Rows]:
@@ -317,11 +335,31 @@ class Run:
 
     def stop(self) -> None:
         """End every wait for an input. Never waits itself."""
-        with self._lock:
-            self.scope.stopped = True
-            children = list(self._children)
-        for child in children:
-            child._stop()
+        self._children.stop()
+
+    def end(self) -> None:
+        """As `stop`, and for good."""
+        self.scope.stopped = True
+        self._children.ended = True
+        self._children.stop()
+
+
+class _Children:
+    """The iterators over inputs. No lock: the end may come out of the garbage collector, in any thread."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._alive: list[weakref.ref[Iterator]] = []
+
+    def add(self, child: Iterator) -> None:
+        self._alive = [one for one in self._alive if one() is not None]
+        self._alive.append(weakref.ref(child))
+
+    def stop(self) -> None:
+        for one in self._alive:
+            child = one()
+            if child is not None:
+                child._stop()
 
 
 def _rows(child: Iterator) -> Generator[Rows]:
@@ -367,6 +405,7 @@ def feeder_of(node: Node, run: Run) -> Any:
 
 
 def _hand_in(node: Node, run: Run, feed: Feed) -> None:
+    run = run.of(feed)
     before = run.scope.enter()
     try:
         _hand_in_passes(node, run, feed)
@@ -379,8 +418,7 @@ def _hand_in_passes(node: Node, run: Run, feed: Feed) -> None:
     while (wanted := feed.next_pass(after)) is not None:
         after, start = wanted
         try:
-            with contextlib.closing(node.chunks(run, after, start)) as chunks:
-                if all(chunk.hand(feed, after) for chunk in chunks):
-                    feed.end(after)
+            if node.hand_in(run, feed, after, start):
+                feed.end(after)
         except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
             feed.end(after, error)

@@ -198,11 +198,24 @@ def _is_start(start: Any) -> bool:
     # (below 0: of a header), line, record.
     return (
         isinstance(start, list)
-        and len(start) == 9
+        and len(start) >= 9
         and all(isinstance(one, int) for one in start)
-        and _are_numbers([*start[:3], start[3] + 1, *start[4:6], start[6] + 2**60, *start[7:]], 62)
+        and _are_numbers([*start[:3], start[3] + 1, *start[4:6], start[6] + 2**60, *start[7:9]], 62)
         and start[2] <= start[1]
         and start[8] <= start[1]
+        and _are_lanes(start[9:])
+    )
+
+
+def _are_lanes(saved: list[int]) -> bool:
+    # Interleaved files: next file, slot, records of its turn; of each slot: file (-1: none), offset, number, line,
+    # records.
+    slots = [saved[at : at + 5] for at in range(3, len(saved), 5)]
+    return not saved or (
+        len(saved) > 3
+        and len(slots[-1]) == 5
+        and _are_numbers(saved[:3], 62)
+        and all(_are_numbers([slot[0] + 1, slot[1], slot[2] + 2**60, *slot[3:]], 62) for slot in slots)
     )
 
 

@@ -146,7 +146,8 @@ def spec_of(element: Any) -> Any:
     """Return the specification of elements like this one; that of a dataset is its class. Lengths may be others."""
     if isinstance(element, tuple):
         parts = [spec_of(one) for one in element]
-        return type(element)(*parts) if hasattr(element, "_fields") else tuple(parts)
+        kind: Any = type(element)
+        return kind(*parts) if hasattr(element, "_fields") else tuple(parts)
     if isinstance(element, dict):
         return {name: spec_of(one) for name, one in element.items()}
     if isinstance(element, bytes):
@@ -165,7 +166,7 @@ def spec_of(element: Any) -> Any:
 def batched_spec(spec: Any, size: int | None) -> Any:
     """Return the specification of batches of elements of one."""
     if isinstance(spec, ArraySpec):
-        return ArraySpec((size, *spec.shape), spec.dtype)
+        return ArraySpec(None if spec.shape is None else (size, *spec.shape), spec.dtype)
     if isinstance(spec, tuple):
         parts = [batched_spec(one, size) for one in spec]
         return type(spec)(*parts) if hasattr(spec, "_fields") else tuple(parts)

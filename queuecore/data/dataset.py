@@ -17,9 +17,13 @@ from queuecore._trace import Untraced, trace
 from queuecore.data import _calls, _filters, _generators
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._blocks import BlockSource, block_source
+from queuecore.data._explain import lines_of, source_label, step_labels
+from queuecore.data._iterators import InitializableIterator
 from queuecore.data._nodes import Node
 from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
+from queuecore.data._reduce import reduced
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
+from queuecore.data._structures import classes_of, mapped, shape_of, type_of
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
 from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
@@ -48,6 +52,7 @@ _MOST_BYTES = 2**56
 # The native core numbers the places of a shuffle's window by 32 bits, and keeps a batch's rows below this.
 _MOST_SHUFFLED = 2**31 - 1
 _MOST_ROWS = 2**40
+_MOST_CALLS = 2**31 - 1
 
 
 class Dataset:
@@ -256,6 +261,30 @@ class Dataset:
             )
         )
 
+    def shuffle_and_repeat(
+        self, buffer_size: SupportsIndex, count: SupportsIndex | None = None, seed: SupportsIndex | None = None
+    ) -> Dataset:
+        """Go over the elements several times, each time in another random order.
+
+        Parameters
+        ----------
+        buffer_size, seed
+            As of `shuffle`.
+        count : int, optional
+            As of `repeat`.
+
+        Returns
+        -------
+        Dataset
+            That of ``shuffle(buffer_size, seed).repeat(count)``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            As these two.
+        """
+        return self.shuffle(buffer_size, seed).repeat(count)
+
     def prefetch(self, buffer_size: SupportsIndex) -> Dataset:
         """Make elements ahead of the consumer.
 
@@ -300,6 +329,53 @@ class Dataset:
         if not isinstance(options, Options):
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
         return _Steps(self._source, self._ops, self._options.merged(options))
+
+    def options(self) -> Options:
+        """Return how the dataset runs: all that `with_options` has set.
+
+        Returns
+        -------
+        Options
+        """
+        return self._options
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """Put steps on this dataset that a function knows.
+
+        Parameters
+        ----------
+        transformation_func : callable
+            From this dataset to the one wanted. It is called once, now; what it raises comes out as it is.
+
+        Returns
+        -------
+        Dataset
+            What it returned.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it can't be called, or returns something else than a dataset.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(5)))
+        >>> def in_pairs(ds):
+        ...     return ds.batch(2, drop_remainder=True)
+        >>> [batch.tolist() for batch in qc.data.FixedLengthRecordDataset(file, record="u1").apply(in_pairs)]
+        [[0, 1], [2, 3]]
+        >>> folder.cleanup()
+        """
+        if not callable(transformation_func):
+            raise InvalidArgumentError(f"transformation_func must be callable, not {transformation_func!r}")
+        made = transformation_func(self)
+        if not isinstance(made, Dataset):
+            raise InvalidArgumentError(f"{transformation_func!r} must return a Dataset, and returned {made!r}")
+        return made
 
     def map(
         self,
@@ -377,8 +453,8 @@ class Dataset:
         [[1.0, 1.0], [3.0, 3.0, 3.0, 3.0]]
         >>> folder.cleanup()
         """
-        check_threads(num_parallel_calls, "num_parallel_calls")  # type: ignore[arg-type]
-        threads = None if num_parallel_calls is None else num_parallel_calls.__index__()
+        calls = check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
+        threads = AUTOTUNE if calls is None and num_parallel_calls is not None else calls
         ordered = None if deterministic is None else check_bool(deterministic, "deterministic")
         if not isinstance(map_func, Stage):
             native, why = self._traced(map_func)
@@ -391,6 +467,45 @@ class Dataset:
         made = self._with(Map(map_func))
         made._source.made(made._stages())
         return made
+
+    def map_and_batch(
+        self,
+        map_func: Stage | Callable[..., Any],
+        batch_size: SupportsIndex,
+        num_parallel_batches: SupportsIndex | None = None,
+        drop_remainder: bool = False,
+        num_parallel_calls: SupportsIndex | None = None,
+    ) -> Dataset:
+        """Make something else of each element, and stack what follows each other.
+
+        Parameters
+        ----------
+        map_func
+            As of `map`.
+        batch_size, drop_remainder
+            As of `batch`.
+        num_parallel_batches : int, optional
+            Batches to work on at a time, at least 1: for each, as many calls as it has elements.
+        num_parallel_calls : int, optional
+            As of `map`. Not both.
+
+        Returns
+        -------
+        Dataset
+            That of ``map(map_func, num_parallel_calls).batch(batch_size, drop_remainder)``.
+
+        Raises
+        ------
+        InvalidArgumentError, UnimplementedError
+            As these two, or if both parallel arguments are given.
+        """
+        size = check_int(batch_size, "batch_size", 1)
+        calls = num_parallel_calls
+        if num_parallel_batches is not None:
+            if num_parallel_calls is not None:
+                raise InvalidArgumentError("give either num_parallel_batches or num_parallel_calls, and not both")
+            calls = min(size * check_int(num_parallel_batches, "num_parallel_batches", 1), _MOST_CALLS)
+        return self.map(map_func, calls).batch(size, drop_remainder)
 
     def filter(self, predicate: Stage | Callable[..., Any]) -> Dataset:
         """Keep the elements that a function says yes of.
@@ -550,6 +665,24 @@ class Dataset:
                 dims = (op.batch_size if op.drop_remainder else None, *dims)
         return self._source.made(self._stages()).spec(dims)
 
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element, in its structure; ``dtype("S")`` for strings of any length."""
+        return mapped(type_of, self.element_spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element, in its structure; `None` for a dimension that isn't known."""
+        return mapped(shape_of, self.element_spec)
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of an element, in its structure.
+
+        `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`.
+        """
+        return classes_of(self._source.made(self._stages()), any(isinstance(op, Batch) for op in self._ops))
+
     def cardinality(self) -> int:
         """Return the number of elements.
 
@@ -592,21 +725,192 @@ class Dataset:
         """Return a new iterator at the first element. No thread starts before its first ``next()``."""
         return Iterator(self)
 
+    def make_one_shot_iterator(self) -> Iterator:
+        """Return a new iterator at the first element, as ``iter()`` does.
+
+        Returns
+        -------
+        Iterator
+            It can't begin again.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(2)))
+        >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_one_shot_iterator()
+        >>> try:
+        ...     while True:
+        ...         print(int(it.get_next()))
+        ... except qc.errors.OutOfRangeError as error:
+        ...     print(error)
+        0
+        1
+        End of sequence
+        >>> folder.cleanup()
+        """
+        return iter(self)
+
+    def make_initializable_iterator(self, shared_name: str | None = None) -> InitializableIterator:
+        """Return an iterator that begins, and begins again, when it is told to.
+
+        Parameters
+        ----------
+        shared_name : str, optional
+            All iterators of this name in the process take their elements from one place, and an initializer of any
+            begins for all, as long as one of them exists.
+
+        Returns
+        -------
+        InitializableIterator
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is one of this name, and its elements are specified otherwise.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(3)))
+        >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_initializable_iterator()
+        >>> for epoch in range(2):
+        ...     it.initializer()
+        ...     print([int(x) for x in it])
+        [0, 1, 2]
+        [0, 1, 2]
+        >>> folder.cleanup()
+        """
+        return InitializableIterator(self, shared_name)
+
+    def as_numpy_iterator(self) -> Iterator:
+        """Return a new iterator at the first element, as ``iter()`` does: elements are NumPy's in any case.
+
+        Returns
+        -------
+        Iterator
+        """
+        return iter(self)
+
+    def get_single_element(self) -> Any:
+        """Return the element of a dataset that has only one.
+
+        Returns
+        -------
+        structure of ndarray, Ragged, Sparse or bytes
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it has none, or more than one.
+
+        Notes
+        -----
+        Waits, without the GIL, until it is clear that there is no second one.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(3)))
+        >>> qc.data.FixedLengthRecordDataset(file, record="u1").batch(100).get_single_element()
+        array([0, 1, 2], dtype=uint8)
+        >>> folder.cleanup()
+        """
+        with iter(self) as elements:
+            for element in elements:
+                for _ in elements:
+                    raise InvalidArgumentError("the dataset has more than one element")
+                return element
+        raise InvalidArgumentError("the dataset has no element")
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """Make one value of all elements.
+
+        Parameters
+        ----------
+        initial_state : array_like, or dict or tuple of them
+            The state before the first element.
+        reduce_func : callable
+            From a state and an element to the next state: of the same structure and dtypes, of any shapes. A number of
+            Python's that it returns becomes one of the state's dtype.
+
+        Returns
+        -------
+        structure of ndarray, NumPy scalar or bytes
+            The last state; of no elements, the initial one.
+
+        Raises
+        ------
+        DtypeError
+            If the structure or a dtype of the state changes.
+        InvalidArgumentError
+            If the state isn't made of arrays, or a number returned doesn't fit into the state's dtype.
+        PipelineError
+            If the function raises: that exception is the ``__cause__``. `KeyboardInterrupt` and `SystemExit` come out
+            as they are.
+
+        Notes
+        -----
+        The function runs in the calling thread, with the GIL, once per element: put a `batch` before it. The initial
+        state is converted as by `numpy.asarray`, so that 0 is an int64. No iterator is left open after an error.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(5)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").batch(2)
+        >>> def add(state, batch):
+        ...     count, total = state
+        ...     return count + len(batch), total + int(batch.sum())
+        >>> count, total = ds.reduce((0, 0), add)
+        >>> int(count), int(total)
+        (5, 10)
+        >>> folder.cleanup()
+        """
+        return reduced(self, initial_state, reduce_func)
+
     def __repr__(self) -> str:
         """Return the source and the steps, in one line."""
-        steps = []
-        for op in self._ops:
-            words = op.describe() or ["prefetch", *vars(op).values()]
-            shown = [str(word) if isinstance(op, Map) else repr(word) for word in words[1:]]
-            steps.append(f".{words[0]}({', '.join(shown)})")
-        if isinstance(self._source, Node):
-            inputs = ", ".join(map(repr, self._source.inputs))
-            return f"<{self._source.name}{' of ' if inputs else ''}{inputs}>{''.join(steps)}"
-        count = len(self._source.files)
-        files = os.fsdecode(self._source.files[0]) if count == 1 else f"{count} files"
-        if isinstance(self._source, FixedLengthSource):
-            files += f", {self._source.record.record_bytes} bytes a record"
-        return f"<{self._source.name} of {files}>{''.join(steps)}"
+        inputs = ", ".join(map(repr, self._inputs()))
+        source = f"{source_label(self)}{' of ' if inputs else ''}{inputs}"
+        return f"<{source}>" + "".join(f".{step}" for step in step_labels(self))
+
+    def plan(self) -> str:
+        """Say what is done, and where.
+
+        Returns
+        -------
+        str
+            A line for each step, the last one first; what a step takes its elements from stands behind it, further
+            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of
+            it Python does, and what forced that.
+
+        Notes
+        -----
+        Steps in a row that run natively are one stream: each batch is made in one go, by one thread or several.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> print(qc.data.Dataset.range(10).map(lambda x: x * 2).batch(4).plan())
+        batch(4, False)                      native: order
+        map(traced(multiply(x0, int64(2))))  native
+        range(0, 10)                         Python: hands on rows, a chunk at a time
+        """
+        lines = lines_of(self)
+        width = max(len(what) for what, _ in lines)
+        return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
 
     # -- for the iterator ----------------------------------------------------------------------------------------------
 

@@ -6,12 +6,12 @@ import contextlib
 import math
 import weakref
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from queuecore._core.pipeline import ShuffleCounter, Stream
 from queuecore._quarantine import Quarantine, check_on_error
 from queuecore.data import _state
+from queuecore.data._iterators import IteratorBase
 from queuecore.data._nodes import Node, Run, feeder_of, iterations
 from queuecore.data._ops import Shuffle
 from queuecore.data.options import Options
@@ -43,7 +43,7 @@ class Seeded(NamedTuple):
     skips: Quarantine | None
 
 
-class Iterator(Stream):
+class Iterator(Stream, IteratorBase):
     """Elements of a dataset, in its order. Made by ``iter(dataset)``.
 
     Every ``next()`` returns an array, or a dict of arrays if the records have fields. The arrays are NumPy views of
@@ -54,7 +54,8 @@ class Iterator(Stream):
     Notes
     -----
     Threads start with the first ``next()``, which waits, without the GIL, until an element is complete;
-    Ctrl-C ends the wait. At the end it raises `StopIteration`, then and ever after. After an error the iterator is
+    Ctrl-C ends the wait. At the end it raises `StopIteration`, then and ever after; `get_next` raises
+    `OutOfRangeError`, and `get_next_as_optional` returns an empty `Optional`. After an error the iterator is
     closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with
     the next element.
 
@@ -117,7 +118,7 @@ class Iterator(Stream):
         if isinstance(source, Node):
             self._run = Run(source, options, skips, seeded is not None)
             self._run.seed(self._seeds[own:], self._bases)
-            weakref.finalize(self, self._run.stop).atexit = False
+            weakref.finalize(self, self._run.end).atexit = False
             feeder = feeder_of(source, self._run)
         seeds = list(zip(self._seeds, counters, strict=False))
         super().__init__(
@@ -143,6 +144,11 @@ class Iterator(Stream):
         """The structure of an element, as in `Dataset.element_spec`."""
         return self._dataset.element_spec
 
+    @property
+    def output_classes(self) -> Any:
+        """The classes of an element, in its structure, as in `Dataset.output_classes`."""
+        return self._dataset.output_classes
+
     def close(self, timeout: float | None = 1.0) -> None:
         """Stop the threads and give back files and memory. Closing twice is no error.
 
@@ -159,8 +165,15 @@ class Iterator(Stream):
         """
         self._check_scope()
         if self._run is not None:
-            self._run.stop()
+            self._stop()
+            self._run.end()
         super().close(timeout)
+
+    def _stop(self) -> None:
+        # Those that work for this one, too: its own thread may wait for them.
+        super()._stop()
+        if self._run is not None:
+            self._run.stop()
 
     def stats(self) -> dict[str, int]:
         """Return counters of this iterator.
@@ -247,6 +260,7 @@ class Iterator(Stream):
             for shuffle, pair in zip(shuffles, at.seeds, strict=True)
         ]
         if self._run is not None:
+            super()._stop()
             self._run.stop()
         native = [counter if shuffle.reshuffle else None for shuffle, counter in zip(shuffles, counters, strict=True)]
         super().restore(
@@ -271,19 +285,8 @@ class Iterator(Stream):
             # Those of inputs are counted as if they had run to their end.
             counter.next_iteration = at.iterations[index] + (at.begun[index] if index < mine else needs[index])
 
-    def __enter__(self) -> Self:
-        """Return this iterator."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied: threads and open files can't be."""
-        raise TypeError("an iterator can't be pickled or copied: pickle its dataset and its state_dict() instead")
+    # Else the compiled class's own comes first.
+    __reduce__ = IteratorBase.__reduce__
 
 
 # Of chunks that another stream makes batches of; more would not be used at once.

@@ -8,8 +8,8 @@ import weakref
 import numpy as np
 import pytest
 from helpers.chains import THREADS, dataset, own, threads, write_files
-from helpers.nodes import KINDS, Each, Handed, Through, made, numbers, value
-from helpers.process import run_python, soon, thread_count
+from helpers.nodes import KINDS, Chosen, Each, Handed, Through, made, numbers, value
+from helpers.process import AT_ONCE, PATIENCE, run_python, soon, thread_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,9 +52,7 @@ def test_elements_of_different_shapes_can_be_kept():
 
 @pytest.mark.parametrize("number", THREADS)
 def test_native_stages_get_what_was_handed_in(number):
-    stage = qc.ops.compose(
-        qc.ops.on(0, qc.ops.cast(dtype=np.float32)), qc.ops.on(3, qc.ops.cast(dtype=np.float64))
-    )
+    stage = qc.ops.compose(qc.ops.on(0, qc.ops.cast(dtype=np.float32)), qc.ops.on(3, qc.ops.cast(dtype=np.float64)))
     ds = threads(made(Handed((), 90, ("fixed", "string", "strings", "ragged"))).map(stage).batch(7), number)
     for first, (a, b, c, d) in zip(range(0, 90, 7), ds, strict=True):
         index = range(first, min(first + 7, 90))
@@ -264,7 +262,7 @@ def test_shuffles_give_the_orders_that_they_give_of_files(tmp_path_factory, coun
         ds = ds.repeat(2) if first else ds
         ds = ds.shuffle(size, seed=seed)
         for op in ops:
-            ds = getattr(ds, op)({"repeat": 3, "take": 31, "skip": 4, "batch": 3}[op])
+            ds = getattr(ds, op)(*{"repeat": (3,), "take": (31,), "skip": (4,), "batch": (3, True)}[op])
         return threads(ds, number)
 
     of_files = [plain(x) for x in chain(dataset(files, 1).map(qc.ops.reshape(shape=())))]
@@ -277,3 +275,55 @@ def test_shuffles_give_the_orders_that_they_give_of_files(tmp_path_factory, coun
     with iter(chain(numbers(count))) as it:
         it.load_state_dict(state)
         assert [plain(x) for x in it] == of_files[cut:]
+
+
+def test_close_is_heard_by_inputs_that_wait():
+    """The chain's last thread waits for its input, which waits for the next one, which waits for a function."""
+    waits, go_on = threading.Event(), threading.Event()
+
+    def slow(x):
+        waits.set()
+        go_on.wait(PATIENCE)
+        return x
+
+    ds = made(Each((made(Each((made(Each((numbers(5),), slow)),), lambda x: x)),), lambda x: x))
+    before = threading.active_count()
+    it = iter(ds)
+    consumer = threading.Thread(target=lambda: pytest.raises(qc.errors.FailedPreconditionError, next, it))
+    consumer.start()
+    assert waits.wait(PATIENCE)
+    it.close()
+    consumer.join(AT_ONCE)
+    # Only the thread that is inside of the function is left.
+    assert soon(lambda: threading.active_count() <= before + 1)
+    go_on.set()
+    assert soon(lambda: threading.active_count() <= before)
+
+
+@pytest.mark.parametrize("number", THREADS)
+@pytest.mark.parametrize("cast", [False, True])
+def test_rows_are_chosen_without_python(number, cast):
+    """Batches of one stream lie in the blocks of the next, and stay while a shuffle holds their rows."""
+    kinds = ("fixed", "string", "strings", "ragged")
+
+    def chain(number):
+        ds = threads(made(Handed((), 150, (*kinds, "mask"))), number)
+        if cast:
+            ds = ds.map(qc.ops.on(0, qc.ops.cast(dtype=np.int32)))
+        ds = made(Chosen((ds,), 5))
+        if cast:
+            ds = ds.map(qc.ops.on(3, qc.ops.cast(dtype=np.float32)))
+        return threads(ds, number)
+
+    index = [i for i in range(150) if value("mask", i)]
+    want = [tuple(expected(kind, [i])[0] for kind in kinds) for i in index]
+    assert [plain(x) for x in chain(number)] == want
+    shuffled = [plain(x) for x in chain(number).shuffle(30, seed=5).repeat(2)]
+    assert shuffled != want * 2 and sorted(map(str, shuffled)) == sorted(map(str, want * 2))
+    it = iter(chain(number).shuffle(30, seed=5).repeat(2))
+    for place in range(0, len(shuffled), 7):
+        with iter(chain(number).shuffle(30, seed=5).repeat(2)) as other:
+            other.load_state_dict(it.state_dict())
+            assert [plain(x) for x in itertools.islice(other, 3)] == shuffled[place : place + 3]
+        for _ in range(7):
+            next(it, None)

@@ -40,6 +40,7 @@ cdef struct Run:
     int64_t pass_        # of the source
     int64_t n
     RecordBlock* block   # where they are; NULL: at a known place, or in the store
+    int64_t first        # of that block's records
     int64_t good         # records of the pass that came before it
 
 cdef struct RunList:
@@ -58,6 +59,12 @@ cdef struct Element:     # runs kept until they are given
     int32_t given        # runs given so far, and records of the next one
     int64_t offset
 
+# A record in a shuffle's buffer.
+cdef struct Kept:
+    int64_t ordinal, pass_
+    RecordBlock* block   # as of Run, or NULL: played only
+    int64_t first
+
 # A record that is left out.
 cdef struct Missing:
     int64_t pass_, ordinal
@@ -75,9 +82,7 @@ cdef struct Shuffle:
     uint32_t* free_ids
     int64_t free_count
     int64_t fresh        # ids never used start here
-    int64_t* ordinals    # by id (records)
-    int64_t* passes
-    RecordBlock** blocks # where they are, if records have no known places; NULL: played only
+    Kept* records        # by id (records)
     Element* elements    # by id (elements)
     int64_t filling      # id of the element being filled, or -1
     int64_t emitting     # id of the element being given, or -1

@@ -31,7 +31,8 @@ cdef void _seed_iteration(Shuffle* s) noexcept nogil:
 
 # Lists of runs
 
-cdef inline void _append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n, RecordBlock* block, int64_t good) noexcept nogil:
+cdef inline void _append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n, RecordBlock* block, int64_t first,
+                         int64_t good) noexcept nogil:
     cdef Run* last
     if out.count > 0:
         last = &out.runs[out.count - 1]
@@ -43,9 +44,18 @@ cdef inline void _append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n
     out.runs[out.count].pass_ = pass_
     out.runs[out.count].n = n
     out.runs[out.count].block = block
+    out.runs[out.count].first = first
     out.runs[out.count].good = good
     out.count += 1
     out.rows += n
+
+
+cdef inline void _run_from(Run* run, int64_t n) noexcept nogil:
+    # Takes the first n of its records off.
+    run.ordinal += n
+    run.first += n
+    run.good += n
+    run.n -= n
 
 
 cdef inline int64_t _given(const Op* op, const RunList* list_) noexcept nogil:
@@ -124,6 +134,7 @@ cdef void _source_go(Order* order, Op* op) noexcept nogil:
     # From what is only played to what is there, if that is reached; and over records that are missing.
     cdef const Missing* m
     cdef RecordBlock* block
+    cdef int64_t n
     cdef int status
     if not op.joined:
         if op.pass_ < order.start.pass_ or (op.pass_ == order.start.pass_ and op.position < order.start.good):
@@ -139,22 +150,22 @@ cdef void _source_go(Order* order, Op* op) noexcept nogil:
             return
         if m.pass_ == op.pass_ and m.ordinal == op.position:
             if order.blocks != NULL:
-                block = blocks_at(order.blocks, op.pass_, op.position, &status)
+                block = blocks_at(order.blocks, op.pass_, op.position, &n, &status)
                 if block == NULL:  # not there yet
                     return
-                blocks_give(order.blocks, block, op.position + 1)
+                blocks_give(order.blocks, block, 1)
                 blocks_leave(order.blocks, block, 1)
             op.position += 1
         order.missing_at += 1
 
 
-cdef int64_t _source_end(Order* order, Op* op, int* status) noexcept nogil:
-    # The ordinal before which records are known; *status: what comes there.
+cdef int64_t _source_end(Order* order, Op* op, RecordBlock** block, int* status) noexcept nogil:
+    # The ordinal before which records are known, and the block that has them; *status: what comes there.
     cdef FileTable* t = order.table
     cdef int64_t known
     cdef FileEntry* e
-    cdef RecordBlock* block
     cdef int64_t end
+    block[0] = NULL
     if not op.joined:
         if op.pass_ < order.start.pass_:
             if order.start.pass_good < 0:  # no pass came to its end: a take() always cut it off before
@@ -165,10 +176,9 @@ cdef int64_t _source_end(Order* order, Op* op, int* status) noexcept nogil:
         status[0] = PULL_WAIT
         return order.start.good
     if order.blocks != NULL:
-        block = blocks_at(order.blocks, op.pass_, op.position, status)
-        end = op.position
-        if block != NULL:
-            end = block.place.base + block.count
+        block[0] = blocks_at(order.blocks, op.pass_, op.position, &end, status)
+        end = op.position + (end if block[0] != NULL else 0)
+        if block[0] != NULL:
             status[0] = PULL_WAIT
         elif status[0] == BLOCKS_END:
             status[0] = PULL_END
@@ -202,41 +212,41 @@ cdef int64_t _source_end(Order* order, Op* op, int* status) noexcept nogil:
     return end
 
 
-cdef RecordBlock* _source_take(Order* order, Op* op, int64_t n) noexcept nogil:
-    # The next n records, which are known. Where they are.
-    cdef RecordBlock* block = NULL
-    cdef int status
-    if order.blocks != NULL and op.joined:
-        block = blocks_at(order.blocks, op.pass_, op.position, &status)
-        blocks_give(order.blocks, block, op.position + n)
+cdef inline void _source_take(Order* order, Op* op, RecordBlock* block, int64_t n) noexcept nogil:
+    # The next n records, which are known.
+    if block != NULL:
+        blocks_give(order.blocks, block, n)
     op.position += n
     op.given += n
-    return block
 
 
 cdef int _pull_source(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef int status = PULL_OK
-    cdef int64_t n, ordinal, good
-    _source_go(order, op)
-    n = _source_end(order, op, &status) - op.position
-    if n <= 0:
-        if status == PULL_END and order.blocks == NULL:
-            order.pass_good = op.given
-        if status == PULL_FAULT:
-            if op.cut_pass >= 0 and _behind(op.pass_, op.position, op.cut_pass, op.cut_ordinal):
-                order.fault = order.cut_fault
-            elif order.blocks != NULL:
-                order.fault = order.blocks.fault
-            else:
-                table_fault(order.table, op.bad_file, &order.fault)
-            order.faulted = True
-        return status
-    if n > max_rows:
-        n = max_rows
-    ordinal = op.position
-    good = op.given
-    _append(out, ordinal, op.pass_, n, _source_take(order, op, n), good)
-    return PULL_OK
+    cdef RecordBlock* block
+    cdef int64_t n, given = 0
+    while given < max_rows:
+        _source_go(order, op)
+        n = _source_end(order, op, &block, &status) - op.position
+        if n <= 0:
+            break
+        if n > max_rows - given:
+            n = max_rows - given
+        _append(out, op.position, op.pass_, n, block, 0 if block == NULL else block.given, op.given)
+        _source_take(order, op, block, n)
+        given += n
+    if given > 0:
+        return PULL_OK
+    if status == PULL_END and order.blocks == NULL:
+        order.pass_good = op.given
+    if status == PULL_FAULT:
+        if op.cut_pass >= 0 and _behind(op.pass_, op.position, op.cut_pass, op.cut_ordinal):
+            order.fault = order.cut_fault
+        elif order.blocks != NULL:
+            order.fault = order.blocks.fault
+        else:
+            table_fault(order.table, op.bad_file, &order.fault)
+        order.faulted = True
+    return status
 
 
 cdef int _pull_take(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
@@ -268,8 +278,8 @@ cdef inline void _discard_run(Order* order, const Op* op, const Run* run) noexce
 
 cdef inline void _discard_id(Order* order, Shuffle* s, int64_t id) noexcept nogil:
     # A record out of a shuffle's buffer that nobody will read.
-    if s.blocks != NULL and s.blocks[id] != NULL:
-        blocks_leave(order.blocks, s.blocks[id], 1)
+    if s.records[id].block != NULL:
+        blocks_leave(order.blocks, s.records[id].block, 1)
     _id_give(s, id)
 
 
@@ -408,7 +418,7 @@ cdef bint _element_give(Element* e, int64_t max_rows, RunList* out) noexcept nog
         n = run.n - e.offset
         if n > max_rows - given:
             n = max_rows - given
-        _append(out, run.ordinal + e.offset, run.pass_, n, run.block, run.good + e.offset)
+        _append(out, run.ordinal + e.offset, run.pass_, n, run.block, run.first + e.offset, run.good + e.offset)
         given += n
         e.offset += n
         if e.offset == run.n:
@@ -498,8 +508,8 @@ cdef int _enter(Order* order, Op* op) noexcept nogil:
             id = s.ahead[k]
             s.ahead_out += 1
             _ring_add(s, op.size, id)
-            s.entered_pass = s.passes[id]
-            s.entered_end = s.ordinals[id] + 1
+            s.entered_pass = s.records[id].pass_
+            s.entered_end = s.records[id].ordinal + 1
             continue
         if s.scratch_at >= s.scratch.count:
             _clear(&s.scratch)
@@ -517,12 +527,12 @@ cdef int _enter(Order* order, Op* op) noexcept nogil:
             return PULL_WAIT  # pulled, to be loaded: order_plan_load takes it from here
         run = &s.scratch.runs[s.scratch_at]
         id = _id_take(s)
-        s.ordinals[id] = run.ordinal + s.scratch_offset
-        s.passes[id] = run.pass_
-        if s.blocks != NULL:
-            s.blocks[id] = run.block
+        s.records[id].ordinal = run.ordinal + s.scratch_offset
+        s.records[id].pass_ = run.pass_
+        s.records[id].block = run.block
+        s.records[id].first = run.first + s.scratch_offset
         s.entered_pass = run.pass_
-        s.entered_end = s.ordinals[id] + 1
+        s.entered_end = s.records[id].ordinal + 1
         _ring_add(s, op.size, id)
         s.scratch_offset += 1
         if s.scratch_offset == run.n:
@@ -537,9 +547,9 @@ cdef bint _is_missing(const Shuffle* s, int64_t id) noexcept nogil:
     while low < high:
         middle = (low + high) // 2
         m = &s.missing[middle]
-        if m.pass_ == s.passes[id] and m.ordinal == s.ordinals[id]:
+        if m.pass_ == s.records[id].pass_ and m.ordinal == s.records[id].ordinal:
             return True
-        if _behind(s.passes[id], s.ordinals[id], m.pass_, m.ordinal):
+        if _behind(s.records[id].pass_, s.records[id].ordinal, m.pass_, m.ordinal):
             low = middle + 1
         else:
             high = middle
@@ -548,7 +558,7 @@ cdef bint _is_missing(const Shuffle* s, int64_t id) noexcept nogil:
 
 cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef Shuffle* s = op.shuffle
-    cdef RecordBlock* block = NULL
+    cdef Kept* record
     cdef int64_t id, given = 0
     cdef int status
     if not s.seeded:
@@ -564,11 +574,10 @@ cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noe
             _discard_id(order, s, id)
             continue
         if s.stored:  # the row stays taken until it is read, or discarded
-            _append(out, id, 0, 1, NULL, 0)
+            _append(out, id, 0, 1, NULL, 0, 0)
         else:
-            if s.blocks != NULL:
-                block = s.blocks[id]
-            _append(out, s.ordinals[id], s.passes[id], 1, block, 0)
+            record = &s.records[id]
+            _append(out, record.ordinal, record.pass_, 1, record.block, record.first, 0)
             _id_give(s, id)
         given += 1
     return PULL_OK
@@ -628,8 +637,7 @@ cdef void _element_drop(Order* order, const Op* op, Element* e) noexcept nogil:
     cdef Run rest
     while e.given < e.count:
         rest = e.runs[e.given]
-        rest.n -= e.offset
-        rest.ordinal += e.offset
+        _run_from(&rest, e.offset)
         _discard_run(order, op, &rest)
         e.offset = 0
         e.given += 1
@@ -641,8 +649,7 @@ cdef void _scratch_settle(Shuffle* s) noexcept nogil:
     cdef Run* run
     if s.scratch_offset > 0 and s.scratch_at < s.scratch.count:
         run = &s.scratch.runs[s.scratch_at]
-        run.ordinal += s.scratch_offset
-        run.n -= s.scratch_offset
+        _run_from(run, s.scratch_offset)
     s.scratch_offset = 0
 
 
@@ -723,6 +730,7 @@ cdef void _ahead_drop(Shuffle* s) noexcept nogil:
 cdef int64_t _elements(Order* order, Op* op) noexcept nogil:
     # Elements of one pass, or -1 if that isn't plain arithmetic (yet).
     cdef int status = PULL_OK
+    cdef RecordBlock* block
     cdef int64_t n
     if op.kind == OP_SOURCE:
         if op.cut_pass >= 0 or (order.missing_count > 0 and order.pass_good < 0):
@@ -731,7 +739,7 @@ cdef int64_t _elements(Order* order, Op* op) noexcept nogil:
             return order.pass_good
         if order.blocks != NULL:
             return -1
-        n = _source_end(order, op, &status)
+        n = _source_end(order, op, &block, &status)
         return n if status == PULL_END else -1
     if op.kind == OP_REPEAT:
         return -1
@@ -775,11 +783,11 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
     cdef RecordBlock* block
     if op.kind == OP_SOURCE:
         _source_go(order, op)
-        a = _source_end(order, op, &status) - op.position
+        a = _source_end(order, op, &block, &status) - op.position
         a = 0 if a < 0 else (a if a < n else n)
         a -= a % unit
         if a > 0:
-            block = _source_take(order, op, a)
+            _source_take(order, op, block, a)
             if block != NULL:
                 blocks_leave(order.blocks, block, a)
         return a
@@ -851,7 +859,7 @@ cdef bint _list_init(RunList* list_) noexcept nogil:
     return list_.runs != NULL
 
 
-cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead, bint blocks) noexcept nogil:
+cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead) noexcept nogil:
     cdef Shuffle* s = <Shuffle*>calloc(1, sizeof(Shuffle))
     op.shuffle = s
     if s == NULL or not _list_init(&s.scratch):
@@ -874,18 +882,13 @@ cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead, bint blocks) 
     if op.kind == OP_SHUFFLE_ELEMENTS:
         s.elements = <Element*>map_pages(s.capacity * sizeof(Element))
         return s.elements != NULL
-    s.ordinals = <int64_t*>map_pages(s.capacity * sizeof(int64_t))
-    s.passes = <int64_t*>map_pages(s.capacity * sizeof(int64_t))
-    if blocks:
-        s.blocks = <RecordBlock**>map_pages(s.capacity * sizeof(RecordBlock*))
-        if s.blocks == NULL:
-            return False
+    s.records = <Kept*>map_pages(s.capacity * sizeof(Kept))
     if ahead > 0:
         s.ahead = <uint32_t*>malloc(s.ahead_room * sizeof(uint32_t))
         s.ahead_loaded = <uint8_t*>malloc(s.ahead_room)
         if s.ahead == NULL or s.ahead_loaded == NULL:
             return False
-    return s.ordinals != NULL and s.passes != NULL
+    return s.records != NULL
 
 
 cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const Start* start, const Missing* missing, int64_t missing_count,
@@ -932,7 +935,7 @@ cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const S
             if op.rows > 1:
                 op.kind = OP_SHUFFLE_ELEMENTS
             # A row stays in the store until it is read, so nothing above may keep rows back.
-            if not _shuffle_init(op, &specs[i - 1], store_ahead if shuffles == 1 and op.rows == 1 else 0, blocks != NULL):
+            if not _shuffle_init(op, &specs[i - 1], store_ahead if shuffles == 1 and op.rows == 1 else 0):
                 order_free(order)
                 return NULL
             if order.bottom_shuffle == NULL:
@@ -967,9 +970,7 @@ cdef void order_free(Order* order) noexcept nogil:
             unmap_pages(s.elements, s.capacity * sizeof(Element))
             unmap_pages(s.ring, op.size * sizeof(uint32_t))
             unmap_pages(s.free_ids, s.capacity * sizeof(uint32_t))
-            unmap_pages(s.ordinals, s.capacity * sizeof(int64_t))
-            unmap_pages(s.passes, s.capacity * sizeof(int64_t))
-            unmap_pages(s.blocks, s.capacity * sizeof(RecordBlock*))
+            unmap_pages(s.records, s.capacity * sizeof(Kept))
             free(s.ahead)
             free(s.ahead_loaded)
             free(s.survivors)
@@ -1031,9 +1032,7 @@ cdef int32_t _trim_runs(Order* order, Run* runs, int32_t first, int32_t count) n
 cdef void _trim_element(Order* order, Element* e) noexcept nogil:
     cdef int32_t k
     if e.given < e.count:
-        e.runs[e.given].ordinal += e.offset
-        e.runs[e.given].n -= e.offset
-        e.runs[e.given].good += e.offset
+        _run_from(&e.runs[e.given], e.offset)
     e.count = _trim_runs(order, e.runs, e.given, e.count)
     e.given = 0
     e.offset = 0
@@ -1058,7 +1057,7 @@ cdef void _purge(Order* order, Op* op, int64_t cut_pass, int64_t cut_ordinal) no
             if s.elements[id].count == 0:
                 _id_give(s, id)
                 continue
-        elif _behind(s.passes[id], s.ordinals[id], cut_pass, cut_ordinal):
+        elif _behind(s.records[id].pass_, s.records[id].ordinal, cut_pass, cut_ordinal):
             _discard_id(order, s, id)
             continue
         s.ring[(s.start + kept) % op.size] = <uint32_t>id
@@ -1114,8 +1113,8 @@ cdef bint order_begin(Order* order) noexcept nogil:
         return False
     for i in range(s.count):
         id = s.ring[(s.start + i) % op.size]
-        s.survivors[i].ordinal = s.ordinals[id]
-        s.survivors[i].pass_ = s.passes[id]
+        s.survivors[i].ordinal = s.records[id].ordinal
+        s.survivors[i].pass_ = s.records[id].pass_
         s.survivors[i].n = id
     s.survivors_count = s.count
     qsort(s.survivors, s.survivors_count, sizeof(Run), _by_place)
@@ -1154,7 +1153,7 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
         first[0] = -1 - s.survivors_planned
         while n < max_rows and s.survivors_planned < s.survivors_count:
             run = &s.survivors[s.survivors_planned]
-            _append(out, run.ordinal, run.pass_, 1, NULL, 0)
+            _append(out, run.ordinal, run.pass_, 1, NULL, 0, 0)
             ids[n] = <uint32_t>run.n
             s.survivors_planned += 1
             n += 1
@@ -1182,11 +1181,11 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
         if id < 0:
             break
         run = &s.scratch.runs[s.scratch_at]
-        s.ordinals[id] = run.ordinal + s.scratch_offset
-        s.passes[id] = run.pass_
+        s.records[id].ordinal = run.ordinal + s.scratch_offset
+        s.records[id].pass_ = run.pass_
         s.ahead[s.ahead_in % s.ahead_room] = <uint32_t>id
         s.ahead_loaded[s.ahead_in % s.ahead_room] = 0
-        _append(out, s.ordinals[id], run.pass_, 1, NULL, 0)
+        _append(out, s.records[id].ordinal, run.pass_, 1, NULL, 0, 0)
         ids[n] = <uint32_t>id
         s.ahead_in += 1
         n += 1
