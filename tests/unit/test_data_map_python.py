@@ -539,7 +539,7 @@ def test_a_function_that_makes_what_can_not_be_batched_runs_in_python(tmp_path):
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("calls", [0, -2, 1.5, True, 10**6])
+@pytest.mark.parametrize("calls", [0, -2, 1.5, True, 2**31])
 def test_bad_numbers_of_calls(calls):
     with pytest.raises(InvalidArgumentError, match="num_parallel_calls"):
         numbers(3).map(squared, calls)
