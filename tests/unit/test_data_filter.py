@@ -40,6 +40,19 @@ def test_which_ones_are_native():
     assert not is_native(numbers(9).batch(2).filter(lambda x: (x >= 0).all()))
 
 
+def test_the_plan_says_where():
+    native, python = (numbers(9).filter(one).plan().splitlines()[0] for one in BOTH)
+    assert native.split() == ["filter(thirds)", "native:", "chooses", "rows"]
+    assert "Python" in python
+    assert "thirds_in_python" in python
+    plan = numbers(9).map(thirds_in_python, 3).batch(2).plan().splitlines()
+    assert plan[0].startswith("batch(2, False) ")
+    assert plan[1].startswith("    map(thirds_in_python) ")
+    assert "3 threads" in plan[1]
+    assert "int(x)" in plan[1]  # what forced it
+    assert "from_generator(counting)" in Dataset.from_generator(counting).plan()
+
+
 @pytest.mark.parametrize("predicate", BOTH)
 @pytest.mark.parametrize("number", THREADS)
 def test_what_is_left(predicate, number):
@@ -304,6 +317,26 @@ def test_damaged_records_are_left_out(tmp_path):
         assert list(threads(ds, number)) == expected
         assert [len(x) for x in threads(ds.batch(50), number)] == [50, 7]
     assert [plain(x) for x in check_resume(lambda: ds.repeat(2), 80)] == (expected * 2)[:80]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_damaged_records_under_a_filter(tmp_path, native):
+    data = bytearray(stream([struct.pack("<q", n) for n in range(600)]))
+    for n in (5, 17, 400):
+        data[n * 24 + 14] ^= 1
+    (tmp_path / "a").write_bytes(data)
+    even = (lambda x: x[0] % 2 == 0) if native else in_python(lambda x: bool(x[0] % 2 == 0))
+    ds = qc.data.TFRecordDataset(tmp_path / "a").map(qc.ops.decode_raw(out_type="<i8", fixed_length=8)).filter(even)
+    expected = [[n] for n in range(0, 600, 2) if n != 400]
+    for number in THREADS:
+        got, error = pulled(threads(ds, number))
+        assert got == [[0], [2], [4]]
+        assert isinstance(error, qc.errors.ChecksumError)
+        with iter(threads(ds, number).with_options(Options(on_error="skip"))) as it:
+            assert [plain(x) for x in it] == expected
+            assert it.stats()["skipped"] == 3
+        assert [plain(x) for x in threads(ds, number).ignore_errors()] == expected
+    assert check_resume(lambda: ds.with_options(Options(on_error="skip")).take(50)) == expected[:50]
 
 
 def test_warnings_in_the_log(caplog):
