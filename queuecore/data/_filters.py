@@ -16,9 +16,10 @@ import numpy as np
 
 from queuecore._core.pipeline import Feed
 from queuecore._core.stages import KeepStep, PythonStep, Step
-from queuecore._stages import BYTES, Component, Stage
+from queuecore._stages import Component, Stage
 from queuecore._trace import Untraced, trace
 from queuecore.data._calls import StageCall, call, leave_out, name_of, raised
+from queuecore.data._columns import span
 from queuecore.data._nodes import Chunk, Column, Layout, Node, One, Rows, Run, chunk_rows
 from queuecore.data._ops import Count, Map
 from queuecore.data._plan import Made, structure_of
@@ -119,11 +120,6 @@ class Predicate:
             stage=self.what,
             record=number,
         )
-
-
-def span(component: Component) -> int:
-    """Return how many columns a component has."""
-    return 2 if component.dtype == BYTES and component.shape else 1
 
 
 def _name(function: Any) -> str:

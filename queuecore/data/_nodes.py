@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator
 
-__all__ = ["Chunk", "Layout", "Node", "Objects", "One", "Rows", "Run", "feeder_of"]
+__all__ = ["Chunk", "Layout", "Node", "Objects", "One", "Rows", "Run", "feeder_of", "rows_of"]
 
 # An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
 # None or their dimensions.
@@ -87,6 +87,15 @@ class Objects(NamedTuple):
 
     elements: list[Any]
 
+    @property
+    def n(self) -> int:
+        """How many."""
+        return len(self.elements)
+
+    def part(self, start: int, stop: int) -> Objects:
+        """Return some of the elements, which follow each other."""
+        return Objects(self.elements[start:stop])
+
     def hand(self, feed: Feed, pass_: int) -> bool:
         """Hand it in; False: no more is wanted."""
         return feed.hand_objects(pass_, self.elements)
@@ -96,6 +105,15 @@ class One(NamedTuple):
     """An element as a Python object, handed in with others unless somebody waits for it."""
 
     element: Any
+
+    @property
+    def n(self) -> int:
+        """How many."""
+        return 1
+
+    def part(self, start: int, stop: int) -> Objects:
+        """Return some of the elements, which follow each other."""
+        return Objects([self.element][start:stop])
 
     def hand(self, feed: Feed, pass_: int) -> bool:
         """Hand it in; False: no more is wanted."""
@@ -322,16 +340,21 @@ class Run:
 
     def rows(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Rows]:
         """Yield the elements of an input in chunks of rows, from element `start` on."""
-        return _rows(self.open(index, pass_, start, chunk_rows(self._node.inputs[index]), skips))
+        return rows_of(self.open(index, pass_, start, chunk_rows(self._node.inputs[index]), skips))
 
     def rows_of(self, dataset: Dataset, number: int, start: int = 0) -> Generator[Rows]:
         """Yield the elements of a dataset that a function made in chunks of rows, from element `start` on."""
-        return _rows(self.open_other(dataset, number, start, chunk_rows(dataset)))
+        return rows_of(self.open_other(dataset, number, start, chunk_rows(dataset)))
 
     def elements(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Any]:
         """Yield the elements of an input, from number `start` on."""
         with self.open(index, pass_, start, 0, skips) as child:
             yield from child
+
+    def seeds(self, index: int, pass_: int) -> tuple[tuple[int, int], int]:
+        """Return the seeds of the first shuffle of an input, and the number of its pass that comes with one of the node's."""
+        at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
+        return self._pairs[at], self._bases[at] + pass_ * iterations(self._node.inputs[index])[0]
 
     def stop(self) -> None:
         """End every wait for an input. Never waits itself."""
@@ -362,7 +385,8 @@ class _Children:
                 child._stop()
 
 
-def _rows(child: Iterator) -> Generator[Rows]:
+def rows_of(child: Iterator) -> Generator[Rows]:
+    """Yield the batches of an iterator as rows, and close it."""
     with child:
         while True:
             try:
@@ -381,14 +405,14 @@ def chunk_rows(dataset: Dataset) -> int:
 
 def iterations(dataset: Dataset) -> list[int]:
     """Return, for each shuffle of a dataset and its inputs, how many of its passes one pass over the dataset takes."""
-    from queuecore.data._ops import Repeat, Shuffle
+    from queuecore.data._ops import Permute, Repeat, Shuffle
 
     needs: list[int] = []
     after = 1
     for op in reversed(dataset._ops):
         if isinstance(op, Repeat):
             after *= _MANY if op.number < 0 else max(op.number, 1)
-        elif isinstance(op, Shuffle):
+        elif isinstance(op, Shuffle | Permute):
             needs.insert(0, after)
     if isinstance(dataset._source, Node):
         needs += [after * need for one in dataset._source.inputs for need in iterations(one)]

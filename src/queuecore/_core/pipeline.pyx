@@ -19,13 +19,14 @@ from queuecore._core.blocks cimport (
     blocks_next_to_index, blocks_publish, blocks_read, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
-    PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
+    PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, WIDE_GAP, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
     CODE_CHECKSUM, CODE_CSV, CODE_EXHAUSTED, CODE_HANDED, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER,
     WHAT_MEMORY, WHAT_THREAD, fault_error)
 from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
-    OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Op,
+    OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT,
+    UNEVEN_PAD, Op,
     Missing, OpSpec, Order, Run, RunList, Start, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
     order_plan_load, order_pull, order_release, order_room)
 from queuecore._core.parking cimport (
@@ -214,6 +215,53 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
     return done
 
 
+cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, unsigned char* slot, int64_t row, Growing* vars,
+                        bint nowait) noexcept nogil:
+    # Lone records that follow each other in equal, small steps, as in a shard: one read over what lies between. Returns how many are in
+    # place; -1: not all could be read. Others are to be read one by one, which also finds out what is wrong with one of them.
+    cdef Layout* layout = &p.layout
+    cdef FileTable* t = p.table
+    cdef FileEntry* e
+    cdef const Run* run = &list_.runs[first]
+    cdef int64_t step, record, offset, got = 0
+    cdef int32_t n = 1, i
+    cdef int fd
+    cdef bint well
+    cdef Fault fault
+    if p.blocks != NULL or p.store != NULL or first + 1 >= list_.count:
+        return 0
+    step = run[1].ordinal - run.ordinal
+    if run.n != 1 or step < 1 or step >= layout.stage_records or step * layout.hop_bytes - layout.record_bytes > WIDE_GAP:
+        return 0
+    u.file_hint = table_find(t, run.ordinal, u.file_hint)
+    e = &t.entries[u.file_hint]
+    record = run.ordinal - e.base
+    while (first + n < list_.count and run[n].ordinal == run.ordinal + n * step and run[n].n == 1 and run[n].pass_ == run.pass_
+           and n * step < layout.stage_records and record + n * step < e.count):
+        n += 1
+    if n == 1:
+        return 0
+    fd = table_pin(t, u.file_hint, &fault)
+    if fd < 0:
+        return -1
+    offset = t.header_bytes + record * layout.hop_bytes
+    u.iov[0].iov_base = u.stage
+    u.iov[0].iov_len = (n - 1) * step * layout.hop_bytes + layout.record_bytes
+    well = read_full(t, u.file_hint, fd, u.iov, 1, offset, nowait, &got, &fault) == READ_OK
+    table_unpin(t, u.file_hint, n if well and p.order.bottom_shuffle == NULL else 0)
+    if not well:
+        return -1
+    if p.maker.run == NULL:
+        layout_split(layout, u.stage, step * layout.hop_bytes, slot, row, n)
+        return n
+    u.scratch.arena.epoch = run.pass_
+    for i in range(n):
+        u.scratch.arena.element = run[i].ordinal
+        if not row_of_record(&p.maker, &u.scratch, u.stage + i * step * layout.hop_bytes, layout.record_bytes, slot, row + i, vars, &fault):
+            return i
+    return n
+
+
 cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
     # The batch's first unreadable row counts. A slow path: the turn guards the comparison.
     turn_take(p.turn)
@@ -317,7 +365,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
     cdef Growing* vars
     cdef Part* part
     cdef int64_t row, i
-    cdef int32_t r
+    cdef int32_t r, near
     cdef int status = READ_OK
     while u.segment_at < u.segment_count:
         s = &u.segments[u.segment_at]
@@ -345,7 +393,14 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
                 part.rows = s.runs.rows
                 vars = part.vars
             row = s.row
+            near = 0
             for r in range(s.runs.count):
+                if near == 0:
+                    near = _read_near(p, u, &s.runs, r, slot, row, vars, nowait)
+                if near > 0:
+                    near -= 1
+                    row += 1
+                    continue
                 run = &s.runs.runs[r]
                 status = _make_run(p, u, s, run, slot, row, vars, nowait)
                 if status == READ_NOT_CACHED:
@@ -697,7 +752,7 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     if p.blocks != NULL:
         return p.table.known_files.load(kRelaxed) < p.table.files and p.table.known_files.load(kRelaxed) - blocks_wanted(p.blocks) < 3
     return (p.table.known_files.load(kRelaxed) < p.table.files
-            and known - p.order.ops[0].position < (p.config.threads + 2) * p.ramp_rows)
+            and (p.order.needs_count or known - p.order.ops[0].position < (p.config.threads + 2) * p.ramp_rows))
 
 
 cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
@@ -1038,7 +1093,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             slot_bytes += ((out.row_bytes * c.batch_rows if out.item == 0 else (c.batch_rows + 1) * sizeof(int64_t)) + 63) // 64 * 64
             out.dims_offset = slot_bytes
             slot_bytes += (out.ndim * c.batch_rows * sizeof(int64_t) + 63) // 64 * 64
-    slot_bytes = (slot_bytes + 4095) // 4096 * 4096
+    slot_bytes = (slot_bytes + (slot_bytes == 0) + 4095) // 4096 * 4096  # rows may have no bytes at all
     p.layout.leaves = p.leaves
     p.layout.leaf_count = plan.layout.leaf_count
     p.layout.record_bytes = plan.layout.record_bytes
@@ -1840,6 +1895,26 @@ cdef class Stream:
                 if stored and (record_bytes >= STORE_RECORD_BYTES or op[1] > STORE_BYTES // ((record_bytes + 63) // 64 * 64)):
                     stored = False
                 self.shuffles += 1
+            elif op[0] == "shard":
+                spec.kind = OP_SHARD
+                spec.index = op[2]
+                spec.uneven = op[3]
+                if skips is not None and c.batched and op[1] > 1:
+                    raise _errors.UnimplementedError(
+                        'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
+                        "Shard before the batch")
+                # What other shards get isn't read into the store either, unless it is little. Padding needs places.
+                if blocks is None and self.shuffles and op[1] > 1 and (op[1] * hop_bytes > WIDE_GAP // 2 or spec.uneven == UNEVEN_PAD):
+                    stored = False
+            elif op[0] == "permute":
+                spec.kind = OP_PERMUTE
+                spec.seed_lo, spec.seed_hi, spec.flag = op[2:5]
+                self.counters.append(op[5])
+                if op[5] is not None:
+                    spec.iteration = (<ShuffleCounter?>op[5]).next_iteration
+                self.base[self.shuffles] = spec.iteration
+                self.shuffles += 1
+                stored = False
             else:
                 raise ValueError(f"unknown operation {op[0]!r}")
             plan.spec_count += 1
@@ -1871,7 +1946,7 @@ cdef class Stream:
             for i in range(plan.maker.count):
                 row_bytes += plan.maker.outputs[i].row_bytes if plan.maker.outputs[i].item == 0 else 64
         if not c.batched:
-            c.batch_rows = CHUNK_BYTES // row_bytes if row_bytes < CHUNK_BYTES else 1
+            c.batch_rows = CHUNK_BYTES // (row_bytes + (row_bytes == 0)) if row_bytes < CHUNK_BYTES else 1
             if c.batch_rows > CHUNK_ROWS:
                 c.batch_rows = CHUNK_ROWS
         batch_bytes = c.batch_rows * (hop_bytes if hop_bytes < 2 * record_bytes else record_bytes)
@@ -1892,8 +1967,8 @@ cdef class Stream:
         c.load_rows = UNIT_BYTES // 2 // record_bytes
         c.load_rows = 16 if c.load_rows < 16 else (1024 if c.load_rows > 1024 else c.load_rows)
         if stored:
-            # Rows on their way in and out, and those that a batch keeps until it is whole.
-            c.store_rows = (num_threads + 3) * (c.unit_rows if c.unit_rows > c.load_rows else c.load_rows) + 2 * c.batch_rows
+            # Rows on their way in and out, and those that a batch keeps until it is whole, or a shard until its group is.
+            c.store_rows = (num_threads + 3) * (c.unit_rows if c.unit_rows > c.load_rows else c.load_rows) + 3 * c.batch_rows
             if c.store_rows > STORE_BYTES // ((record_bytes + 63) // 64 * 64):
                 stored = False
                 c.store_rows = 0
@@ -2556,7 +2631,7 @@ cdef class Stream:
         if self.chunk_mark.pass_ > self.mark.pass_:
             # All that is bad in the passes before has been met, unless nobody asked for it.
             left_out = self.mark.ordinal - self.mark.good
-            for i in range(self.missing_count if self.shuffles == 0 else 0):
+            for i in range(self.pipe.order.missing_count):  # 0: it isn't the source that leaves them out
                 m = &self.missing[i]
                 if m.pass_ == self.mark.pass_ and m.ordinal >= self.mark.ordinal:
                     left_out += 1
@@ -2911,7 +2986,7 @@ cdef class Stream:
     cdef int _spec_of(self, int shuffle):
         cdef int i, seen = 0
         for i in range(self.plan.spec_count):
-            if self.plan.specs[i].kind == OP_SHUFFLE:
+            if self.plan.specs[i].kind == OP_SHUFFLE or self.plan.specs[i].kind == OP_PERMUTE:
                 if seen == shuffle:
                     return i
                 seen += 1
