@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from queuecore._core.pipeline import Feed, ShuffleCounter
+from queuecore._core.pipeline import Feed, Scope, ShuffleCounter
 from queuecore._core.sources import FileList
 from queuecore._stages import Component, Stage, Structure
 from queuecore.data._ops import Batch, Count, Permute, Repeat, Shuffle
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator
 
-__all__ = ["Chunk", "Layout", "Node", "Objects", "Pairs", "Rows", "Run", "feeder_of", "reserved", "rows_of"]
+__all__ = ["Chunk", "Layout", "Node", "Objects", "One", "Pairs", "Rows", "Run", "feeder_of", "reserved", "rows_of"]
 
 # An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
 # None or their dimensions.
@@ -103,7 +103,26 @@ class Objects(NamedTuple):
         return feed.hand_objects(pass_, self.elements)
 
 
-Chunk = Rows | Objects
+class One(NamedTuple):
+    """An element as a Python object, handed in with others unless somebody waits for it."""
+
+    element: Any
+
+    @property
+    def n(self) -> int:
+        """How many."""
+        return 1
+
+    def part(self, start: int, stop: int) -> Objects:
+        """Return some of the elements, which follow each other."""
+        return Objects([self.element][start:stop])
+
+    def hand(self, feed: Feed, pass_: int) -> bool:
+        """Hand it in; False: no more is wanted."""
+        return feed.add(pass_, self.element)
+
+
+Chunk = Rows | Objects | One
 
 
 class Layout(NamedTuple):
@@ -263,11 +282,17 @@ class Run:
         Of the iterator; they hold for its inputs too, where these have none of their own.
     skips : Quarantine, optional
         Gets what is left out.
+
+    Attributes
+    ----------
+    scope : Scope
+        In which functions of the user's run.
     """
 
-    def __init__(self, node: Node, options: Options, skips: Quarantine | None) -> None:
+    def __init__(self, node: Node, options: Options, skips: Quarantine | None, inner: bool = True) -> None:
         self.options = options
         self.skips = skips
+        self.scope = Scope(inner, node)
         self._node = node
         self._pairs: Pairs = []
         self._bases: list[int] = []
@@ -289,45 +314,60 @@ class Run:
         """Return what `seed` set."""
         return self._pairs, self._bases
 
-    def open(self, index: int, pass_: int, start: int = 0, batch: int = 0) -> Iterator:
-        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed."""
+    def input(self, index: int) -> Dataset:
+        """Return an input."""
+        return self._node.inputs[index]
+
+    def open(self, index: int, pass_: int, start: int = 0, batch: int = 0, skips: Quarantine | None = None) -> Iterator:
+        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed.
+
+        What it leaves out goes to `skips`, if that is given.
+        """
         dataset = self._node.inputs[index]
         at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
         needs = iterations(dataset, again=True)
         upto = at + len(needs)
         bases = [base + pass_ * need for base, need in zip(self._bases[at:upto], needs, strict=True)]
-        return self._open(dataset, self._pairs[at:upto], bases, start, batch)
+        return self._open(dataset, self._pairs[at:upto], bases, start, batch, skips)
 
     def open_other(self, dataset: Dataset, number: int, start: int = 0, batch: int = 0) -> Iterator:
         """Return an iterator over a dataset that a function made, the `number`-th of its iterators. To be closed."""
         shuffles = dataset._shuffles()
         return self._open(dataset, [one.seeds.pair for one in shuffles], [number] * len(shuffles), start, batch)
 
-    def _open(self, dataset: Dataset, pairs: Pairs, bases: list[int], start: int, batch: int) -> Iterator:
+    def _open(
+        self,
+        dataset: Dataset,
+        pairs: Pairs,
+        bases: list[int],
+        start: int,
+        batch: int,
+        skips: Quarantine | None = None,
+    ) -> Iterator:
         from queuecore.data.iterator import Iterator, Seeded
 
         if start:
             dataset = dataset.skip(start)
         if batch:
             dataset = dataset._with(Batch(batch, False))
-        child = Iterator(dataset, Seeded(pairs, bases, self.options, self.skips))
+        child = Iterator(dataset, Seeded(pairs, bases, self.options, skips or self.skips))
         self._children.add(child)
         # Whoever ends it does so first, and then looks for children.
         if self._children.ended or (self._feed is not None and self._feed.stopped):
             child._stop()
         return child
 
-    def rows(self, index: int, pass_: int, start: int = 0) -> Generator[Rows]:
+    def rows(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Rows]:
         """Yield the elements of an input in chunks of rows, from element `start` on."""
-        return rows_of(self.open(index, pass_, start, chunk_rows(self._node.inputs[index])))
+        return rows_of(self.open(index, pass_, start, chunk_rows(self._node.inputs[index]), skips))
 
     def rows_of(self, dataset: Dataset, number: int, start: int = 0) -> Generator[Rows]:
         """Yield the elements of a dataset that a function made in chunks of rows, from element `start` on."""
         return rows_of(self.open_other(dataset, number, start, chunk_rows(dataset)))
 
-    def elements(self, index: int, pass_: int, start: int = 0) -> Generator[Any]:
+    def elements(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Any]:
         """Yield the elements of an input, from number `start` on."""
-        with self.open(index, pass_, start) as child:
+        with self.open(index, pass_, start, 0, skips) as child:
             yield from child
 
     def seed_of(self, index: int, pass_: int) -> tuple[tuple[int, int], int]:
@@ -341,6 +381,7 @@ class Run:
 
     def end(self) -> None:
         """As `stop`, and for good."""
+        self.scope.stopped = True
         self._children.ended = True
         self._children.stop()
 
@@ -433,6 +474,14 @@ def feeder_of(node: Node, run: Run) -> Any:
 
 def _hand_in(node: Node, run: Run, feed: Feed) -> None:
     run = run.of(feed)
+    before = run.scope.enter()
+    try:
+        _hand_in_passes(node, run, feed)
+    finally:
+        Scope.leave(before)
+
+
+def _hand_in_passes(node: Node, run: Run, feed: Feed) -> None:
     after = -1
     while (wanted := feed.next_pass(after)) is not None:
         after, start = wanted

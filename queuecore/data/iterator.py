@@ -59,8 +59,10 @@ class Iterator(Stream, IteratorBase):
     closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with
     the next element.
 
-    One thread may use an iterator at a time. Several iterators, of one dataset or of several, don't disturb each
-    other. In a forked child, every use raises `ForkedPipelineError`; make a new iterator there.
+    One thread may use an iterator at a time. A function of a dataset (of its ``map``, for example) can't use an
+    iterator that it makes elements for: that raises `FailedPreconditionError`. Several iterators, of one dataset or of
+    several, don't disturb each other. In a forked child, every use raises `ForkedPipelineError`; make a new iterator
+    there.
 
     It is a context manager that closes itself. One that is dropped without that stops its threads as well.
 
@@ -114,7 +116,7 @@ class Iterator(Stream, IteratorBase):
         self._run = None
         feeder = None
         if isinstance(source, Node):
-            self._run = Run(source, options, skips)
+            self._run = Run(source, options, skips, seeded is not None)
             self._run.seed(self._seeds[own:], self._bases)
             weakref.finalize(self, self._run.end).atexit = False
             feeder = feeder_of(source, self._run)
@@ -133,6 +135,7 @@ class Iterator(Stream, IteratorBase):
             stall_timeout=-1 if seeded else _native_seconds(options.stall_timeout, math.inf),
             skips=skips,
             feeder=feeder,
+            scope=None if self._run is None else self._run.scope,
             inner=seeded is not None,
         )
 
@@ -160,6 +163,7 @@ class Iterator(Stream, IteratorBase):
         Arrays that were handed out stay valid. `state_dict` and `stats` go on working; ``next()`` raises
         `FailedPreconditionError`. Waits without the GIL.
         """
+        self._check_scope()
         if self._run is not None:
             self._stop()
             self._run.end()
@@ -246,6 +250,7 @@ class Iterator(Stream, IteratorBase):
         state's. Later iterators of this dataset begin with the pass after the state's: whole epochs go on as they would
         have.
         """
+        self._check_scope()
         if self.closed:
             # Its end is a place like any other; closed or failed, it says so here.
             with contextlib.suppress(StopIteration):
