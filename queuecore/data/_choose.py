@@ -170,11 +170,14 @@ class Sample(Choose):
     ----------
     weights : tuple of float or None
         How often each is chosen.
+    rerandomize : bool
+        Whether each pass has numbers of its own.
     """
 
     name: ClassVar[str] = "sample_from_datasets"
 
     weights: tuple[float, ...] | None
+    rerandomize: bool
 
     def words(self) -> dict[str, Any]:
         return {**super().words(), "weights": None if self.weights is None else [one.hex() for one in self.weights]}
@@ -186,6 +189,8 @@ class Sample(Choose):
 
     def choices(self, run: Run, pass_: int, start: int) -> Generator[Array]:
         (low, high), iteration = run.seeds(len(self.inputs) - 1, pass_)
+        if not self.rerandomize:
+            iteration = 0
         random = np.random.Philox(key=np.array([low, high], np.uint64), counter=np.array([0, iteration, 0, 0], np.uint64))
         random.advance(start // 4)  # four numbers a block
         random.random_raw(start % 4)

@@ -1102,7 +1102,7 @@ class Dataset:
         >>> import queuecore as qc
         >>> a, b = qc.data.Dataset.range(4), qc.data.Dataset.range(10, 14)
         >>> [int(x) for x in qc.data.Dataset.sample_from_datasets([a, b], weights=[0.2, 0.8], seed=1)]
-        [10, 11, 12, 0, 1, 2, 13, 3]
+        [10, 11, 12, 13, 0, 1, 2, 3]
         """
         given = _several(datasets, "sample_from_datasets")
         rerandomize = check_bool(bool(rerandomize_each_iteration), "rerandomize_each_iteration")
@@ -1114,11 +1114,12 @@ class Dataset:
                 raise InvalidArgumentError(
                     f"sample_from_datasets: weights must be of {len(given)} numbers each, not {weights.element_spec!r}"
                 )
-            return dataset_of(Sample((*given, weights, seeds), len(given), stop, None))
+            return dataset_of(Sample((*given, weights, seeds), len(given), stop, None, rerandomize))
         numbers = _weights([1.0] * len(given) if weights is None else weights, len(given))
         some = [(one, weight) for one, weight in zip(given, numbers, strict=True) if weight > 0]
         inputs = tuple(one for one, _ in some)
-        return dataset_of(Sample((*inputs, seeds), len(some), stop, tuple(weight for _, weight in some)))
+        given_weights = tuple(weight for _, weight in some)
+        return dataset_of(Sample((*inputs, seeds), len(some), stop, given_weights, rerandomize))
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
