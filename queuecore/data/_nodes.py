@@ -366,14 +366,14 @@ def chunk_rows(dataset: Dataset) -> int:
 
 def iterations(dataset: Dataset) -> list[int]:
     """Return, for each shuffle of a dataset and its inputs, how many of its passes one pass over the dataset takes."""
-    from queuecore.data._ops import Repeat, Shuffle
+    from queuecore.data._ops import Permute, Repeat, Shuffle
 
     needs: list[int] = []
     after = 1
     for op in reversed(dataset._ops):
         if isinstance(op, Repeat):
             after *= _MANY if op.number < 0 else max(op.number, 1)
-        elif isinstance(op, Shuffle):
+        elif isinstance(op, Shuffle | Permute):
             needs.insert(0, after)
     if isinstance(dataset._source, Node):
         needs += [after * need for one in dataset._source.inputs for need in iterations(one)]

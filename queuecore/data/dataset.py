@@ -9,6 +9,7 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
+from queuecore import _seeds
 from queuecore._compression import encoding_number
 from queuecore._core.pipeline import ShuffleCounter
 from queuecore._core.sources import FileList
@@ -26,14 +27,28 @@ from queuecore.data._explain import lines_of, source_label, step_labels
 from queuecore.data._interleave import Interleave
 from queuecore.data._iterators import InitializableIterator
 from queuecore.data._nodes import Layout, Node, Rows
-from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
+from queuecore.data._ops import (
+    Batch,
+    Count,
+    Map,
+    Op,
+    Permute,
+    Prefetch,
+    Repeat,
+    Shard,
+    Shuffle,
+    ShuffleSeeds,
+    Skip,
+    Take,
+)
+from queuecore.data._ranks import UNEVEN, resolve_shard
 from queuecore.data._reduce import reduced
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames, expand_patterns
 from queuecore.data._structures import classes_of, mapped, shape_of, type_of
 from queuecore.data._windows import Window
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
-from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
+from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError, UnimplementedError
 from queuecore.ops import csv_columns, csv_format, record_stage
 
 __all__ = [
@@ -290,6 +305,150 @@ class Dataset:
             As these two.
         """
         return self.shuffle(buffer_size, seed).repeat(count)
+
+    def permute(self, seed: SupportsIndex | None = None, reshuffle_each_iteration: bool | None = True) -> Dataset:
+        """Put all elements in an order drawn at random, without a buffer.
+
+        Parameters
+        ----------
+        seed : int, optional
+            As of `shuffle`.
+        reshuffle_each_iteration : bool, default True
+            As of `shuffle`.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the number of elements is unknown, as of lines, TFRecords, CSV and compressed files, or there is no end;
+            or if an argument isn't of its type.
+        UnimplementedError
+            After a `batch`, a `shuffle` or another `permute`.
+
+        Notes
+        -----
+        The order is ours, not TensorFlow's, and so is the name. It is a permutation of the elements' numbers that is
+        computed one number at a time (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002): so it
+        needs no memory, and a place in it is found at once, after a `skip` as well as from a saved state. Any element
+        may come first, whatever the amount of data, where a `shuffle` draws from the next `buffer_size` alone.
+
+        Records are read one by one where they lie. All files are opened and measured before the first element comes,
+        in the order of their names. Where one of them ends in an error, the good records before it are permuted, and
+        the error comes after them. A record that can't be read is an error where it would have come.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(8)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").permute(seed=5)
+        >>> first, second = [int(x) for x in ds], [int(x) for x in ds]
+        >>> sorted(first) == sorted(second) == list(range(8)), first == second
+        (True, False)
+        >>> folder.cleanup()
+        """
+        for op in self._ops:
+            if isinstance(op, Batch | Shuffle | Permute):
+                name = type(op).__name__.lower()
+                raise UnimplementedError(f"permute goes over records at known places: put it before the {name}")
+            if isinstance(op, Repeat) and op.number < 0:
+                raise InvalidArgumentError(
+                    "unknown cardinality where a length is needed: an endless dataset can't be permuted; permute it "
+                    "before the repeat"
+                )
+        known = isinstance(self._source, FixedLengthSource)
+        if not known or not all(isinstance(op, Take | Skip | Repeat | Shard | Prefetch | Map) for op in self._ops):
+            raise InvalidArgumentError(
+                "unknown cardinality where a length is needed: permute works on uncompressed records of fixed length. "
+                "Use shuffle"
+            )
+        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
+        check_bool(reshuffle, "reshuffle_each_iteration")
+        return self._with(Permute(reshuffle, ShuffleSeeds(*_seeds.resolve(seed))))
+
+    def shard(
+        self,
+        num_shards: SupportsIndex | None = None,
+        index: SupportsIndex | None = None,
+        *,
+        uneven: Literal["keep", "drop", "pad", "raise"] = "keep",
+    ) -> Dataset:
+        """Keep every `num_shards`-th element: the part of one of several processes that share the data.
+
+        Parameters
+        ----------
+        num_shards : int, optional
+            How many processes (or other shards) there are, at least 1.
+        index : int, optional
+            Which of them this one is, from 0 to ``num_shards - 1``: it gets the elements whose number, from 0 on,
+            modulo `num_shards` is `index`. With neither of the two, the environment variables ``WORLD_SIZE`` and
+            ``RANK`` are read, now.
+        uneven : {"keep", "drop", "pad", "raise"}, default "keep"
+            What to do if `num_shards` doesn't divide the number of elements:
+
+            - "keep": the first shards get one element more, as in tf.data.
+            - "drop": every shard gets as many as the last one; if there are fewer elements than shards, none.
+            - "pad": every shard gets as many as the first one: those that lack an element get one from the beginning of
+              the pass again, in turn, as often round as it takes.
+            - "raise": an `InvalidArgumentError`, from ``iter()`` where the number of elements is known without reading,
+              else on every shard after the same number of elements.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a number is out of its range, only one of the two is given, `uneven` is none of these words, or a
+            variable is missing, no integer, or doesn't fit the other one.
+        UnimplementedError
+            With ``uneven="pad"``, for lines, TFRecords, CSV and compressed files, whose beginning would have to be read
+            again; and when iterating with ``on_error="skip"`` over a shard of batches.
+
+        Notes
+        -----
+        With all but "keep", all shards have the same number of elements, hence of batches after it, by construction: so
+        no process waits for others that have ended. Errors may still end one earlier: a record that can't be read is
+        met by the shard it belongs to. With ``on_error="skip"``, a shard leaves out its own bad records, and has
+        so many fewer.
+
+        What belongs to other shards isn't read if records have known places, also after a `shuffle`, but for gaps of a
+        few KiB, which the file system reads anyway. The step may stand anywhere: after a seeded `shuffle`, all
+        processes together go over one order; before it, each shuffles its own part. Processes without a common seed
+        have different orders, so shard before an unseeded shuffle.
+
+        A state can be loaded with another number of shards: see `Iterator.load_state_dict`.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(8)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1")
+        >>> [[int(x) for x in ds.shard(3, index)] for index in range(3)]
+        [[0, 3, 6], [1, 4, 7], [2, 5]]
+        >>> [[int(x) for x in ds.shard(3, index, uneven="drop")] for index in range(3)]
+        [[0, 3], [1, 4], [2, 5]]
+        >>> [[int(x) for x in ds.shard(3, index, uneven="pad")] for index in range(3)]
+        [[0, 3, 6], [1, 4, 7], [2, 5, 0]]
+        >>> folder.cleanup()
+        """
+        if uneven not in UNEVEN:
+            raise InvalidArgumentError(f"uneven must be one of {', '.join(map(repr, UNEVEN))}, not {uneven!r}")
+        if uneven == "pad" and not isinstance(self._source, FixedLengthSource):
+            raise UnimplementedError(
+                'uneven="pad" needs records that can be read again by their place, and those of lines, TFRecords, CSV '
+                'and compressed files have none. Use uneven="drop", or repeat() before the shard'
+            )
+        return self._with(Shard(*resolve_shard(num_shards, index), uneven))
 
     def prefetch(self, buffer_size: SupportsIndex) -> Dataset:
         """Make elements ahead of the consumer.
@@ -1194,6 +1353,7 @@ class Dataset:
 
     def __iter__(self) -> Iterator:
         """Return a new iterator at the first element. No thread starts before its first ``next()``."""
+        self._check_shards()
         return Iterator(self)
 
     def make_one_shot_iterator(self) -> Iterator:
@@ -1388,6 +1548,19 @@ class Dataset:
     def _with(self, op: Op) -> Dataset:
         return _Steps(self._source, (*self._ops, op), self._options)
 
+    def _check_shards(self) -> None:
+        """Raise if a shard with ``uneven="raise"`` is known to be uneven: better now than at the end of an epoch."""
+        for depth, op in enumerate(self._ops, 1):
+            if isinstance(op, Shard) and op.uneven == "raise":
+                try:
+                    self._count(depth, None)
+                except Unknown:
+                    pass
+                except InvalidArgumentError:
+                    raise
+                except QueueCoreError:  # a file that can't be read is an error in its place in the order
+                    pass
+
     def _count(self, depth: int, needed: int | None) -> Count:
         """Return how many elements come out of the first `depth` steps."""
         if needed == 0:  # nothing is asked of what is below, so nothing there can fail
@@ -1435,9 +1608,9 @@ class Dataset:
     def _stages(self) -> list[Stage]:
         return [op.stage for op in self._ops if isinstance(op, Map)]
 
-    def _shuffles(self) -> list[Shuffle]:
+    def _shuffles(self) -> list[Shuffle | Permute]:
         """Return its own shuffles, then those of its inputs."""
-        own = [op for op in self._ops if isinstance(op, Shuffle)]
+        own = [op for op in self._ops if isinstance(op, Shuffle | Permute)]
         return own + [shuffle for dataset in self._inputs() for shuffle in dataset._shuffles()]
 
     def _inputs(self) -> tuple[Dataset, ...]:
@@ -1446,7 +1619,7 @@ class Dataset:
     def _native_ops(self, seeds: Sequence[tuple[tuple[int, int], ShuffleCounter]]) -> list[tuple[Any, ...]]:
         """Return what the native core takes, with these seeds and counters for the shuffles."""
         given = iter(seeds)
-        made = [op.native(*next(given)) if isinstance(op, Shuffle) else op.native() for op in self._ops]
+        made = [op.native(*next(given)) if isinstance(op, Shuffle | Permute) else op.native() for op in self._ops]
         return [op for op in made if op is not None]
 
     def _names(self) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from queuecore._quarantine import Quarantine, check_on_error
 from queuecore.data import _state
 from queuecore.data._iterators import IteratorBase
 from queuecore.data._nodes import Node, Run, feeder_of, iterations
-from queuecore.data._ops import Shuffle
+from queuecore.data._ops import Permute, Shuffle
 from queuecore.data.options import Options
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Iterator(Stream, IteratorBase):
     def __init__(self, dataset: Dataset, seeded: Seeded | None = None) -> None:
         self._dataset = dataset
         shuffles = dataset._shuffles()
-        own = self._own = sum(isinstance(op, Shuffle) for op in dataset._ops)
+        own = self._own = sum(isinstance(op, Shuffle | Permute) for op in dataset._ops)
         source, options = dataset._source, dataset._options
         if seeded is None:
             self._seeds = [shuffle.seeds.pair for shuffle in shuffles]
@@ -179,10 +179,10 @@ class Iterator(Stream, IteratorBase):
         dict of str to int
             Among others ``elements`` (delivered), ``records``, ``bytes_read``, ``empty_files`` (files of no bytes),
             ``dropped_tails`` (cut last records left out because of ``tail="drop"``), ``dropped_records`` (complete
-            records left out because an error cut a batch short under ``drop_remainder=True``), ``copied_batches``
-            (elements given as copies because too many were held), ``helped_units`` (pieces of work done by the
-            consumer), and what ``on_error="skip"`` left out: ``skipped`` (records), ``skipped_files`` and
-            ``skipped_bytes`` (of files, as far as known).
+            records left out because an error cut a batch short under ``drop_remainder=True``, or because a shard's last
+            group was not whole), ``copied_batches`` (elements given as copies because too many were held),
+            ``helped_units`` (pieces of work done by the consumer), and what ``on_error="skip"`` left out: ``skipped``
+            (records), ``skipped_files`` and ``skipped_bytes`` (of files, as far as known).
 
         Notes
         -----
@@ -222,7 +222,8 @@ class Iterator(Stream, IteratorBase):
         ----------
         state : mapping
             From an iterator of the same files and the same steps, in this process or another. The number of threads,
-            the prefetching and all `Options` may differ.
+            the prefetching and all `Options` may differ, and so may the sizes of batches and shards which only maps and
+            other batches and shards follow.
 
         Raises
         ------
@@ -236,6 +237,11 @@ class Iterator(Stream, IteratorBase):
 
         Notes
         -----
+        With another batch size, index or number of shards, the state stands for the place at which all shards have
+        given as many elements: those that came before it in the whole order don't come again, on any of the shards,
+        and all others do. It must be a whole number of elements of the dataset at hand, or it is a
+        `ResumeMismatchError`.
+
         No record is read for it: the place is found by going through the order. A shuffle without a seed takes over the
         state's. Later iterators of this dataset begin with the pass after the state's: whole epochs go on as they would
         have.

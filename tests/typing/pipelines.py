@@ -19,6 +19,8 @@ def steps() -> None:
     assert_type(ds, data.FixedLengthRecordDataset)
     assert_type(ds.shuffle(10_000, seed=0), data.Dataset)
     assert_type(ds.shuffle(10_000, None, False), data.Dataset)
+    assert_type(ds.permute(seed=0), data.Dataset)
+    assert_type(ds.shard(4, np.int64(1)).shard(uneven="pad"), data.Dataset)
     assert_type(ds.repeat(), data.Dataset)
     assert_type(ds.repeat(np.int64(2)).skip(1).take(10), data.Dataset)
     assert_type(ds.batch(128, drop_remainder=True).prefetch(data.AUTOTUNE), data.Dataset)

@@ -43,6 +43,7 @@ cdef enum:
     WHAT_HEADER_CUT = 15
     WHAT_LINE = 16
     WHAT_NAME = 17
+    WHAT_UNEVEN = 18
     # of compressed data: a is the encoding, b the place among the decompressed bytes
     WHAT_CUT = 100
     WHAT_NO_HEADER = 101

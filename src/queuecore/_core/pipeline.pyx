@@ -13,18 +13,19 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HEADROOM, Blocks, Column, Place, RecordBlock,
-    Skipped, blocks_claim, blocks_clear, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init, blocks_next_to_index,
-    blocks_publish, blocks_read, blocks_retire)
+    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HEADROOM, Blocks, Column, Lane, Place, RecordBlock,
+    Skipped, blocks_claim, blocks_clear, blocks_close, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init,
+    blocks_next_to_index, blocks_publish, blocks_read, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
-    PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
+    PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, WIDE_GAP, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
     CODE_CHECKSUM, CODE_CSV, CODE_EXHAUSTED, CODE_HANDED, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER,
     WHAT_MEMORY, WHAT_THREAD, fault_error)
 from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
-    OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Op,
+    OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT,
+    UNEVEN_PAD, Op,
     Missing, OpSpec, Order, Run, RunList, Start, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
     order_plan_load, order_pull, order_release, order_room)
 from queuecore._core.parking cimport (
@@ -43,7 +44,6 @@ from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, file_skippable, name_of, read_full, table_claim,
     table_close_idle, table_discover, table_drop, table_fault, table_find, table_pinned, table_new, table_pin, table_unpin)
 from queuecore._core.stages cimport Step
-from queuecore._core.streams cimport stream_close
 from queuecore._core.window cimport (
     window_batch, window_ended, window_finish, window_free, window_has_room, window_init, window_less, window_open,
     window_publish, window_ready, window_take)
@@ -110,6 +110,8 @@ cdef enum:
     SLICE_NS = 50000000          # a Python thread looks for signals this often
     SPIN_NS = 80000              # a few times what a futex wake across cores takes
     MAX_DIMS = 32
+    LANES = 64                   # files interleaved with pieces of full size
+    LANE_BYTES = 16 << 10        # of a piece, where there are many more
 
 
 # Execution: nothing here is under the turn
@@ -200,6 +202,53 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
     return done
 
 
+cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, unsigned char* slot, int64_t row, Growing* vars,
+                        bint nowait) noexcept nogil:
+    # Lone records that follow each other in equal, small steps, as in a shard: one read over what lies between. Returns how many are in
+    # place; -1: not all could be read. Others are to be read one by one, which also finds out what is wrong with one of them.
+    cdef Layout* layout = &p.layout
+    cdef FileTable* t = p.table
+    cdef FileEntry* e
+    cdef const Run* run = &list_.runs[first]
+    cdef int64_t step, record, offset, got = 0
+    cdef int32_t n = 1, i
+    cdef int fd
+    cdef bint well
+    cdef Fault fault
+    if p.blocks != NULL or p.store != NULL or first + 1 >= list_.count:
+        return 0
+    step = run[1].ordinal - run.ordinal
+    if run.n != 1 or step < 1 or step >= layout.stage_records or step * layout.hop_bytes - layout.record_bytes > WIDE_GAP:
+        return 0
+    u.file_hint = table_find(t, run.ordinal, u.file_hint)
+    e = &t.entries[u.file_hint]
+    record = run.ordinal - e.base
+    while (first + n < list_.count and run[n].ordinal == run.ordinal + n * step and run[n].n == 1 and run[n].pass_ == run.pass_
+           and n * step < layout.stage_records and record + n * step < e.count):
+        n += 1
+    if n == 1:
+        return 0
+    fd = table_pin(t, u.file_hint, &fault)
+    if fd < 0:
+        return -1
+    offset = t.header_bytes + record * layout.hop_bytes
+    u.iov[0].iov_base = u.stage
+    u.iov[0].iov_len = (n - 1) * step * layout.hop_bytes + layout.record_bytes
+    well = read_full(t, u.file_hint, fd, u.iov, 1, offset, nowait, &got, &fault) == READ_OK
+    table_unpin(t, u.file_hint, n if well and p.order.bottom_shuffle == NULL else 0)
+    if not well:
+        return -1
+    if p.maker.run == NULL:
+        layout_split(layout, u.stage, step * layout.hop_bytes, slot, row, n)
+        return n
+    u.scratch.arena.epoch = run.pass_
+    for i in range(n):
+        u.scratch.arena.element = run[i].ordinal
+        if not row_of_record(&p.maker, &u.scratch, u.stage + i * step * layout.hop_bytes, layout.record_bytes, slot, row + i, vars, &fault):
+            return i
+    return n
+
+
 cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
     # The batch's first unreadable row counts. A slow path: the turn guards the comparison.
     turn_take(p.turn)
@@ -248,8 +297,8 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
     cdef bint leave = False
     while done < run.n:
         if run.block != NULL:
-            i = run.ordinal - run.block.place.base + done
-            done += rows_of_block(&p.maker, &u.scratch, run.block, i, run.n - done, slot, row + done, vars, &fault)
+            done += rows_of_block(&p.maker, &u.scratch, run.block, run.first + done, run.n - done, run.ordinal + done, slot, row + done, vars,
+                                  &fault)
             if done == run.n:
                 break
             fault.file = -1 if p.maker.framing == FRAME_ROWS else run.block.place.file
@@ -265,9 +314,9 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
             status = READ_OK
             while done < run.n and status == READ_OK:
                 id = run.ordinal + done
-                i = p.order.bottom_shuffle.shuffle.ordinals[id]  # it stays until the row is released
+                i = p.order.bottom_shuffle.shuffle.records[id].ordinal  # it stays until the row is released
                 u.scratch.arena.element = i
-                u.scratch.arena.epoch = p.order.bottom_shuffle.shuffle.passes[id]
+                u.scratch.arena.epoch = p.order.bottom_shuffle.shuffle.records[id].pass_
                 if row_of_record(&p.maker, &u.scratch, p.store + id * p.store_stride, p.layout.record_bytes, slot, row + done, vars, &fault):
                     done += 1
                     continue
@@ -303,7 +352,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
     cdef Growing* vars
     cdef Part* part
     cdef int64_t row, i
-    cdef int32_t r
+    cdef int32_t r, near
     cdef int status = READ_OK
     while u.segment_at < u.segment_count:
         s = &u.segments[u.segment_at]
@@ -331,7 +380,14 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
                 part.rows = s.runs.rows
                 vars = part.vars
             row = s.row
+            near = 0
             for r in range(s.runs.count):
+                if near == 0:
+                    near = _read_near(p, u, &s.runs, r, slot, row, vars, nowait)
+                if near > 0:
+                    near -= 1
+                    row += 1
+                    continue
                 run = &s.runs.runs[r]
                 status = _make_run(p, u, s, run, slot, row, vars, nowait)
                 if status == READ_NOT_CACHED:
@@ -447,6 +503,26 @@ cdef bint _execute(Pipe* p, Unit* u, bint nowait) noexcept nogil:
 
 # Planning: under the turn
 
+cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
+    # Where interleaved files are: now, or, under a shuffle, when the oldest block came to it of which it still has something.
+    cdef Blocks* s = p.blocks
+    cdef Op* source = &p.order.ops[0]
+    cdef int64_t n = blocks_saved(s.cycle)
+    cdef int64_t* saved = p.lane_marks + <int64_t>(k & p.window.mask) * (n + 1)
+    if p.order.bottom_shuffle != NULL and s.oldest != NULL:
+        b.mark_pass = s.oldest.saved[0]
+        b.mark_end = b.mark_good = s.oldest.saved[1]
+        memcpy(saved, s.oldest.saved + 2, (n + 1) * sizeof(int64_t))
+    else:
+        b.mark_pass = source.pass_
+        b.mark_end = source.position
+        b.mark_good = source.given if p.order.bottom_shuffle == NULL else source.position
+        blocks_save(s, saved)
+        saved[n] = s.skipped_count
+    memset(b.mark_place, 0, sizeof(Place))
+    b.mark_files = s.next_file if source.pass_ == 0 else -1
+
+
 cdef void _mark_oldest(Blocks* s, Batch* b) noexcept nogil:
     # A shuffle may keep any record for long: a new run begins with the oldest block that it has something of. A shuffle lets bad
     # records in, so the good ones before it are all that there are.
@@ -466,12 +542,14 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
     cdef uint64_t k = p.next_batch - 1
     cdef Op* op = p.order.bottom_shuffle
     cdef int64_t i, at = 0
-    if op != NULL and p.blocks != NULL:
+    if p.blocks != NULL and p.blocks.cycle > 1:
+        _mark_lanes(p, b, k)
+    elif op != NULL and p.blocks != NULL:
         _mark_oldest(p.blocks, b)
     elif op != NULL:
         b.mark_pass = op.shuffle.entered_pass
         b.mark_end = op.shuffle.entered_end
-    if p.blocks != NULL:
+    if p.blocks != NULL and p.blocks.cycle == 1:
         b.mark_files = p.blocks.given_place.file + 1 if p.blocks.given_pass == 0 else -1
     for i in range(p.order.count):
         if p.order.ops[i].shuffle != NULL:
@@ -502,8 +580,8 @@ cdef void _finish_order(Pipe* p, int status) noexcept nogil:
     window_finish(p.window, end)
 
 
-cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
-    # False: nothing can be planned now.
+cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
+    # False: nothing can be planned now, or, unless it is to be `anyway`, not enough.
     cdef Segment* s = NULL
     cdef RunList* list_
     cdef Batch* b
@@ -512,7 +590,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     cdef Run* last
     cdef RecordBlock* block
     cdef int status
-    if p.maker.vars > 0 and p.blocks != NULL and not _worth_it(p):
+    if p.maker.vars > 0 and p.blocks != NULL and not anyway and not _worth_it(p):
         return False
     u.kind = UNIT_ROWS
     u.segment_count = 0
@@ -586,7 +664,7 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
     cdef Blocks* s = p.blocks
     cdef int64_t rows = p.config.batch_rows, most
     # Of what is handed in, nobody knows when more of it comes.
-    if s.records == 0 or s.scanned or s.ahead >= s.most or s.framing == FRAME_ROWS:
+    if s.records == 0 or (s.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or s.framing == FRAME_ROWS:
         return True
     if p.open != NULL:
         rows -= p.open.rows
@@ -659,9 +737,9 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
     cdef int64_t known = p.table.known_records.load(kRelaxed)
     if p.blocks != NULL:
-        return p.table.known_files.load(kRelaxed) < p.table.files and p.table.known_files.load(kRelaxed) - p.blocks.next.file < 3
+        return p.table.known_files.load(kRelaxed) < p.table.files and p.table.known_files.load(kRelaxed) - blocks_wanted(p.blocks) < 3
     return (p.table.known_files.load(kRelaxed) < p.table.files
-            and known - p.order.ops[0].position < (p.config.threads + 2) * p.ramp_rows)
+            and (p.order.needs_count or known - p.order.ops[0].position < (p.config.threads + 2) * p.ramp_rows))
 
 
 cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
@@ -703,10 +781,12 @@ cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
         # fill only once this one's is empty. A consumer that helps waits for its batch, and makes that.
         if not helper and p.store != NULL and order_room(p.order) >= p.config.load_rows and _plan_load(p, u):
             rc = CLAIM_UNIT
-        elif _plan_rows(p, u) or (p.store != NULL and _plan_load(p, u)):
+        elif _plan_rows(p, u, False) or (p.store != NULL and _plan_load(p, u)):
             rc = CLAIM_UNIT
         elif p.blocks != NULL:
             rc = _claim_piece(p, u, helper)
+            if rc != CLAIM_UNIT and p.blocks.reading == 0 and _plan_rows(p, u, True):  # no more is coming
+                rc = CLAIM_UNIT
     if rc != CLAIM_UNIT:
         u.next = p.free_units
         p.free_units = u
@@ -743,12 +823,14 @@ cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
     cdef int64_t k
     cdef Segment* s
     cdef RecordBlock* block
+    cdef Lane* lane
     # Others may wait for this file, these rows or records, or the room they left.
     cdef bint tell = u.kind != UNIT_ROWS or p.store != NULL or p.blocks != NULL
     turn_take(p.turn)
-    if u.kind == UNIT_PIECE and blocks_retire(p.blocks, u.piece):
-        while True:
-            block = blocks_next_to_index(p.blocks)
+    if u.kind == UNIT_PIECE:
+        lane = blocks_retire(p.blocks, u.piece)
+        while lane != NULL:
+            block = blocks_next_to_index(p.blocks, lane)
             if block == NULL:
                 break
             turn_give(p.turn)
@@ -837,15 +919,11 @@ cdef void _drop(void* context) noexcept nogil:
 cdef void _worker_drop(void* context) noexcept nogil:
     # Files are for workers: whoever leaves closes those that nobody reads, so that an ended stream holds none.
     cdef Pipe* p = <Pipe*>context
-    cdef bint idle = False
     table_close_idle(p.table)
     if p.blocks != NULL:
         turn_take(p.turn)
-        idle = not p.blocks.streaming
-        p.blocks.streaming = True  # nobody claims any more
+        blocks_close(p.blocks)
         turn_give(p.turn)
-        if idle:
-            stream_close(&p.blocks.stream)
     _drop(context)
 
 
@@ -882,6 +960,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
                 next = part.next
                 part_free(&p.maker, part)
                 part = next
+    free(p.lane_marks)
     free(p.maker.outputs)
     free(p.missing)
     free(p.whole)
@@ -1019,7 +1098,9 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             _pipe_free(p)
             return NULL
         p.blocks[0] = plan.blocks[0]
-        blocks_init(p.blocks, table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_)
+        if not blocks_init(p.blocks, table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_, p.start.ordinal, plan.saved):
+            _pipe_free(p)
+            return NULL
         p.blocks.release = _link_release
     slots = c.width + c.max_leases + 1
     p.order = order_new(table, p.blocks, c.skip_bad, &p.start, p.missing, p.missing_count, p.specs, p.spec_count, c.store_rows)
@@ -1027,6 +1108,9 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             and slab_init(p.slab, <uint32_t>slots, slot_bytes) and _units_init(p))
     if well and p.maker.run != NULL:
         p.layout.place = PLACE_STAGE
+    if well and p.blocks != NULL and p.blocks.cycle > 1:
+        p.lane_marks = <int64_t*>malloc((p.window.mask + 1) * (blocks_saved(p.blocks.cycle) + 1) * sizeof(int64_t))
+        well = p.lane_marks != NULL
     if well and p.maker.vars > 0:
         p.vars = <Growing*>calloc(slots * p.maker.vars, sizeof(Growing))
         p.whole = <uint64_t*>malloc((p.window.mask + 1) * sizeof(uint64_t))
@@ -1224,9 +1308,9 @@ cdef class Feed:
             while going:
                 epoch = event_prepare(&p.shared.room)
                 turn_take(p.turn)
-                if s.pass_ > after and not s.scanned:
-                    pass_ = s.pass_
-                    base = s.base
+                if s.lanes.pass_ > after and not s.lanes.scanned:
+                    pass_ = s.lanes.pass_
+                    base = s.lanes.base
                 turn_give(p.turn)
                 if pass_ >= 0:
                     event_cancel(&p.shared.room, epoch)
@@ -1564,6 +1648,9 @@ cdef class Stream:
     cdef Output* columns      # of what is handed in
     cdef bint told            # to stop
     cdef bint raw             # batches are given as columns
+    cdef int64_t* mark_saved  # interleaved: as of blocks_save, of the mark and of the chunk; and files given up
+    cdef int64_t* chunk_saved
+    cdef bint is_saved        # there is one
     cdef Missing* missing
     cdef int64_t missing_count
     cdef int64_t* dims_store  # per leaf: number of dimensions and the dimensions of a row
@@ -1680,6 +1767,26 @@ cdef class Stream:
                 if stored and (record_bytes >= STORE_RECORD_BYTES or op[1] > STORE_BYTES // ((record_bytes + 63) // 64 * 64)):
                     stored = False
                 self.shuffles += 1
+            elif op[0] == "shard":
+                spec.kind = OP_SHARD
+                spec.index = op[2]
+                spec.uneven = op[3]
+                if skips is not None and c.batched and op[1] > 1:
+                    raise _errors.UnimplementedError(
+                        'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
+                        "Shard before the batch")
+                # What other shards get isn't read into the store either, unless it is little. Padding needs places.
+                if blocks is None and self.shuffles and op[1] > 1 and (op[1] * hop_bytes > WIDE_GAP // 2 or spec.uneven == UNEVEN_PAD):
+                    stored = False
+            elif op[0] == "permute":
+                spec.kind = OP_PERMUTE
+                spec.seed_lo, spec.seed_hi, spec.flag = op[2:5]
+                self.counters.append(op[5])
+                if op[5] is not None:
+                    spec.iteration = (<ShuffleCounter?>op[5]).next_iteration
+                self.base[self.shuffles] = spec.iteration
+                self.shuffles += 1
+                stored = False
             else:
                 raise ValueError(f"unknown operation {op[0]!r}")
             plan.spec_count += 1
@@ -1700,6 +1807,7 @@ cdef class Stream:
         if blocks is not None:
             stored = False
             record_bytes = hop_bytes = blocks["guess"]
+            self._describe_interleave(blocks)
             self.frame.passes = 1
             for i in range(plan.spec_count):
                 if plan.specs[i].kind == OP_REPEAT:
@@ -1730,8 +1838,8 @@ cdef class Stream:
         c.load_rows = UNIT_BYTES // 2 // record_bytes
         c.load_rows = 16 if c.load_rows < 16 else (1024 if c.load_rows > 1024 else c.load_rows)
         if stored:
-            # Rows on their way in and out, and those that a batch keeps until it is whole.
-            c.store_rows = (num_threads + 3) * (c.unit_rows if c.unit_rows > c.load_rows else c.load_rows) + 2 * c.batch_rows
+            # Rows on their way in and out, and those that a batch keeps until it is whole, or a shard until its group is.
+            c.store_rows = (num_threads + 3) * (c.unit_rows if c.unit_rows > c.load_rows else c.load_rows) + 3 * c.batch_rows
             if c.store_rows > STORE_BYTES // ((record_bytes + 63) // 64 * 64):
                 stored = False
                 c.store_rows = 0
@@ -1739,6 +1847,8 @@ cdef class Stream:
         fd_limit = num_threads + DISCOVER_AHEAD + 1
         if self.shuffles and not stored and not c.blocks:
             fd_limit = IDLE_FILES
+        if c.blocks and self.frame.cycle > 1:
+            fd_limit += min(self.frame.cycle, IDLE_FILES)
         if c.blocks:
             plan.layout.record_bytes = plan.layout.hop_bytes = 1
             self.table = table_new(files.names, self.frame.piece_bytes, 0, 0, self.frame.piece_bytes, TAIL_STREAM if self.frame.encoding else TAIL_SHORT,
@@ -1751,6 +1861,27 @@ cdef class Stream:
             if counter is not None:
                 (<ShuffleCounter>counter).next_iteration += 1
         self.state = STATE_RUNNING
+
+    cdef int _describe_interleave(self, dict blocks) except -1:
+        cdef int64_t n
+        cycle, length = blocks.get("interleave", (1, 1))
+        # More slots than files would stay empty.
+        self.frame.cycle = min(cycle, max(self.files.names.count, 1))
+        self.frame.turn_records = min(length, <int64_t>1 << 60)
+        self.frame.shuffled = self.shuffles > 0
+        if self.frame.cycle == 1:
+            return 0
+        if self.frame.cycle >= <int64_t>1 << 24:
+            raise _errors.InvalidArgumentError(f"cycle_length must be less than 2**24, not {cycle}")
+        if "piece_bytes" not in blocks and self.frame.cycle > LANES:  # each file has one or two pieces in memory
+            self.frame.piece_bytes = max(LANE_BYTES, BLOCK_BYTES * LANES // self.frame.cycle)
+            self.frame.headroom = self.frame.piece_bytes // 4
+        n = (blocks_saved(self.frame.cycle) + 1) * sizeof(int64_t)
+        self.mark_saved = <int64_t*>malloc(n)
+        self.chunk_saved = <int64_t*>malloc(n)
+        if self.mark_saved == NULL or self.chunk_saved == NULL:
+            raise MemoryError
+        return 0
 
     cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components) except -1:
         cdef Pipe* plan = &self.plan
@@ -1832,6 +1963,8 @@ cdef class Stream:
         free(self.plan.specs)
         free(self.plan.maker.outputs)
         free(self.missing)
+        free(self.mark_saved)
+        free(self.chunk_saved)
         free(self.base)
         free(self.begun)
         free(self.cuts)
@@ -1899,18 +2032,18 @@ cdef class Stream:
         return 0
 
     cdef object _stalled(self, Pipe* p, int64_t now):
-        cdef int64_t f = -1
+        cdef int64_t f = -1, i
         cdef list names = []
         while len(names) < 4:
             f = table_pinned(self.table, f + 1)
             if f < 0:
                 break
             names.append(os.fsdecode(<bytes>name_of(self.files.names, f)))
-        if p.blocks != NULL and p.blocks.encoding:
+        for i in range(p.blocks.lane_count if p.blocks != NULL and p.blocks.encoding else 0):
             turn_take(p.turn)
-            f = p.blocks.next.file if p.blocks.streaming else -1
+            f = p.blocks.lanes[i].next.file if p.blocks.lanes[i].streaming else -1
             turn_give(p.turn)
-            if f >= 0:
+            if f >= 0 and len(names) < 4:
                 names.append(os.fsdecode(<bytes>name_of(self.files.names, f)))
         held = p.shared.leases.load(kRelaxed)  # relaxed: consumers take leases under the GIL
         what = f"reads of {', '.join(map(repr, names))} have not come back" if names else "no file is being read"
@@ -1959,6 +2092,9 @@ cdef class Stream:
         self.table.refs.fetch_add(1, kRelaxed)  # relaxed: this object holds a reference
         self.plan.start = self.mark
         self.plan.place = self.mark_place
+        self.plan.saved = self.mark_saved if self.is_saved else NULL
+        if self.is_saved:
+            self.mark_saved[blocks_saved(self.frame.cycle)] = 0
         self.plan.missing = self.missing
         self.plan.missing_count = self.missing_count
         with nogil:
@@ -2039,6 +2175,7 @@ cdef class Stream:
         self.cuts[self.cut_count].ordinal = b.fault_ordinal
         self.cuts[self.cut_count].fault = b.fault
         self.cut_count += 1
+        self._log_files(self.pipe, False)
         self._discard_pipe()
         self._start()
         return 0
@@ -2092,6 +2229,7 @@ cdef class Stream:
                 i += 1
             memmove(self.missing, self.missing + i, (count - i) * sizeof(Missing))
             self.missing_count = count - i
+        self._log_files(p, False)  # the new run doesn't meet them
         self._discard_pipe()
         self._start()
         return True
@@ -2111,8 +2249,15 @@ cdef class Stream:
                 if n > 0:
                     given_up = p.blocks.skipped[self.files_logged]
                 turn_give(p.turn)
-                if n <= 0 or not (all_ or given_up.pass_ < self.mark.pass_ or (given_up.pass_ == self.mark.pass_
-                                                                               and given_up.fault.file < self.mark_place.file)):
+                if n <= 0:
+                    return 0
+                if all_:
+                    pass
+                elif p.blocks.cycle > 1:
+                    if not self.is_saved or self.files_logged >= self.mark_saved[blocks_saved(p.blocks.cycle)]:
+                        return 0
+                elif not (given_up.pass_ < self.mark.pass_ or (given_up.pass_ == self.mark.pass_
+                                                               and given_up.fault.file < self.mark_place.file)):
                     return 0
                 self.files_logged += 1
                 self._log_file(&given_up.fault)
@@ -2280,11 +2425,15 @@ cdef class Stream:
 
     cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil:
         # The batch is the consumer's; as an element, or as a chunk of them.
+        cdef int64_t i
         self.next_k = k + 1
         self.chunk_mark.pass_ = b.mark_pass
         self.chunk_mark.ordinal = b.mark_end
         self.chunk_mark.good = b.mark_good
         memcpy(&self.chunk_place, b.mark_place, sizeof(Place))
+        if p.lane_marks != NULL:
+            i = blocks_saved(p.blocks.cycle) + 1
+            memcpy(self.chunk_saved, p.lane_marks + <int64_t>(k & p.window.mask) * i, i * sizeof(int64_t))
         self.chunk_pass = b.mark_pass
         self.chunk_end = b.mark_end
         self.chunk_files = b.mark_files
@@ -2339,7 +2488,7 @@ cdef class Stream:
         if self.chunk_mark.pass_ > self.mark.pass_:
             # All that is bad in the passes before has been met, unless nobody asked for it.
             left_out = self.mark.ordinal - self.mark.good
-            for i in range(self.missing_count if self.shuffles == 0 else 0):
+            for i in range(self.pipe.order.missing_count):  # 0: it isn't the source that leaves them out
                 m = &self.missing[i]
                 if m.pass_ == self.mark.pass_ and m.ordinal >= self.mark.ordinal:
                     left_out += 1
@@ -2351,6 +2500,8 @@ cdef class Stream:
         self.mark = self.chunk_mark
         self.mark.pass_good = good
         self.mark_place = self.chunk_place
+        self.mark_saved, self.chunk_saved = self.chunk_saved, self.mark_saved
+        self.is_saved = self.mark_saved != NULL
 
     cdef int _lead_dims(self, Batch* b, int64_t* dims) except -1:
         # The outermost batch first. An element of elements says how many it has; a short one of records has what there is.
@@ -2606,6 +2757,8 @@ cdef class Stream:
         if self.plan.config.blocks:
                 start = [self.mark.pass_, self.mark.ordinal, self.mark.good, self.mark.pass_good, self.mark_place.file,
                      self.mark_place.offset, self.mark_place.number, self.mark_place.line, self.mark_place.base]
+                if self.is_saved:
+                    start += [self.mark_saved[i] for i in range(blocks_saved(self.frame.cycle))]
         if self.files.names.count == 0:
             pass
         elif self.delivered > 0 and (self.mark_end > 0 or self.mark_files != 0):
@@ -2643,7 +2796,7 @@ cdef class Stream:
         if (elements < 0 or files_known < 0 or files_known > self.files.names.count
                 or not len(iterations) == len(seeds) == len(counters) == len(begun) == self.shuffles):
             raise _errors.ResumeMismatchError("the saved place does not fit this dataset's operations or files")
-        if start is not None if not self.plan.config.blocks else start is None or start[4] >= max(files_known, 1):
+        if start is not None if not self.plan.config.blocks else not self._is_start(start, files_known):
             raise _errors.ResumeMismatchError("the saved place does not fit this dataset's files")
         t = table_new(self.files.names, self.table.record_bytes, self.table.header_bytes, self.table.footer_bytes,
                       self.table.hop_bytes, self.table.tail, self.table.fd_limit)
@@ -2680,6 +2833,17 @@ cdef class Stream:
         self.told = False
         self.failure = None
 
+    cdef bint _is_start(self, list start, int64_t files_known) except -1:
+        # Whether a run of these files may begin there.
+        if start is None or start[4] >= max(files_known, 1):
+            return False
+        saved = start[9:]
+        if not saved:
+            return self.frame.cycle == 1 or start[:3] == [0, 0, 0]
+        return (self.frame.cycle > 1 and len(saved) == blocks_saved(self.frame.cycle) and saved[0] <= files_known
+                and saved[1] < self.frame.cycle and saved[2] < self.frame.turn_records
+                and all(-1 <= file < saved[0] for file in saved[3::5]))
+
     cdef int _restore_mark(self, list start, list missing) except -1:
         cdef Missing* grown = <Missing*>realloc(self.missing, (len(missing) + 1) * sizeof(Missing))
         cdef int64_t i
@@ -2696,13 +2860,16 @@ cdef class Stream:
         self.mark_place.line = 1
         if start is not None:
             (self.mark.pass_, self.mark.ordinal, self.mark.good, self.mark.pass_good, self.mark_place.file, self.mark_place.offset,
-             self.mark_place.number, self.mark_place.line, self.mark_place.base) = start
+             self.mark_place.number, self.mark_place.line, self.mark_place.base) = start[:9]
+            for i, number in enumerate(start[9:]):
+                self.mark_saved[i] = number
+        self.is_saved = start is not None and len(start) > 9
         return 0
 
     cdef int _spec_of(self, int shuffle):
         cdef int i, seen = 0
         for i in range(self.plan.spec_count):
-            if self.plan.specs[i].kind == OP_SHUFFLE:
+            if self.plan.specs[i].kind == OP_SHUFFLE or self.plan.specs[i].kind == OP_PERMUTE:
                 if seen == shuffle:
                     return i
                 seen += 1

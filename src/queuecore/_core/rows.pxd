@@ -57,10 +57,10 @@ cdef struct Scratch:
 # False: no memory.
 cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil
 cdef void scratch_clear(Scratch* s) noexcept nogil
-# n records of a block, from its `first` on, as rows of a slot from `row` on. `vars`: where what varies is appended. Returns how many were
-# made: fewer than n with a fault (all but its file) of the next one.
-cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, unsigned char* slot, int64_t row,
-                           Growing* vars, Fault* fault) noexcept nogil
+# n records of a block, from its `first` on, as rows of a slot from `row` on; they are the pass's from `element` on. `vars`: where what
+# varies is appended. Returns how many were made: fewer than n with a fault (all but its file) of the next one.
+cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, unsigned char* slot,
+                           int64_t row, Growing* vars, Fault* fault) noexcept nogil
 # One record. False: a fault, all but its place.
 cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot, int64_t row,
                         Growing* vars, Fault* fault) noexcept nogil
