@@ -1,9 +1,9 @@
 """Elements of several datasets in turns that numbers decide: those of a dataset, or random ones.
 
-The random numbers are those of NumPy's Philox (4 x 64 bits, 10 rounds, whose raw output NumPy keeps for ever): key = the
-two seeds, counter = (0, number of the pass, 0, 0), the pass always 0 unless each has numbers of its own. Number i decides
-element i: its upper 53 bits, as a fraction u of 1, choose the first dataset at which the weights so far, summed up in
-order, are more than u of their sum. Where that dataset has ended, number i + 1 decides.
+The random numbers are those of NumPy's Philox (4 x 64 bits, 10 rounds, whose raw output NumPy keeps for ever): key =
+the two seeds, counter = (0, number of the pass, 0, 0), the pass always 0 unless each has numbers of its own. Number i
+decides element i: its upper 53 bits, as a fraction u of 1, choose the first dataset at which the weights so far, summed
+up in order, are more than u of their sum. Where that dataset has ended, number i + 1 decides.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class Choose(Node):
 class Sample(Choose):
     """Elements of several datasets, in random turns.
 
-    The inputs behind those with the elements: if there are no `weights`, one that has them as elements; and one whose shuffle
-    has the seeds.
+    The inputs behind those with the elements: if there are no `weights`, one that has them as elements; and one whose
+    shuffle has the seeds.
 
     Attributes
     ----------
@@ -191,7 +191,9 @@ class Sample(Choose):
         (low, high), iteration = run.seeds(len(self.inputs) - 1, pass_)
         if not self.rerandomize:
             iteration = 0
-        random = np.random.Philox(key=np.array([low, high], np.uint64), counter=np.array([0, iteration, 0, 0], np.uint64))
+        random = np.random.Philox(
+            key=np.array([low, high], np.uint64), counter=np.array([0, iteration, 0, 0], np.uint64)
+        )
         random.advance(start // 4)  # four numbers a block
         random.random_raw(start % 4)
         if self.weights is not None:
@@ -210,7 +212,7 @@ class Sample(Choose):
                 start += n
                 if n < rows.n:
                     raise InvalidArgumentError(
-                        f"weights must be numbers from 0 on, not all of them 0, and not {weights[n].tolist()} (element {start})",
+                        f"weights must be numbers from 0 on, not all 0; not {weights[n].tolist()} (element {start})",
                         stage=self.name,
                         record=start,
                     )

@@ -44,6 +44,8 @@ _LEAST_TURNS = 32
 _MOST_OBJECTS = 8
 _MOST_TURNS = 256
 _PATIENCE = 0.002
+# Names that any function is called with beforehand, to find out whether it makes the same of each.
+_MOST_NAMES = 1000
 # Elements that are left out before nobody knows what the others are.
 _MOST_TRIED = 100
 
@@ -118,8 +120,8 @@ class Interleave(Node):
         Raises
         ------
         PipelineError
-            If the function raises: that exception is the ``__cause__``. `KeyboardInterrupt` and `SystemExit` come out as
-            they are.
+            If the function raises: that exception is the ``__cause__``. `KeyboardInterrupt` and `SystemExit` come out
+            as they are.
         DtypeError
             If it returns something else.
         """
@@ -317,8 +319,8 @@ class _Turns:
         # Of what is to be handed on next: the columns, where elements begin in them, and how many.
         self._pending: list[tuple[list[Any], int, int]] = []
         self._elements_pending = 0
-        rows = self._layout.components is not None and node.first is not None
-        self._most_pending = chunk_rows(node.first) if rows else _MOST_OBJECTS
+        rows = self._layout.components is not None
+        self._most_pending = chunk_rows(node.first) if rows and node.first is not None else _MOST_OBJECTS
 
     def close(self) -> None:
         """End all datasets."""
@@ -416,7 +418,7 @@ class _Turns:
         return child
 
     def _counted(self) -> None:
-        """What follows is handed on: nothing is only counted any more."""
+        """Hand on what follows: nothing is only counted any more."""
         for child in (*self._slots, *self._waiting):
             if isinstance(child, _Child):
                 child.read()
@@ -539,11 +541,11 @@ class _Turns:
         if len(children) == 1 and self._layout.components is not None:
             yield Rows(n, columns[0], firsts[0])
             return
-        order = np.arange(n * len(children), dtype=np.int64).reshape(len(children), rounds, block)
-        order = order.transpose(1, 0, 2).reshape(-1)
+        places = np.arange(n * len(children), dtype=np.int64).reshape(len(children), rounds, block)
+        order = places.transpose(1, 0, 2).reshape(-1)
         if self._layout.components is None:
             flat = list(itertools.chain(*(one[first : first + n] for one, first in zip(columns, firsts, strict=True))))
-            yield Objects([flat[index] for index in order.tolist()])
+            yield Objects([flat[index] for index in map(int, order)])
             return
         parts = [(one, first, first + n) for one, first in zip(columns, firsts, strict=True)]
         yield Rows(len(order), joined(parts), 0, order)
@@ -580,14 +582,14 @@ def _shapes(layout: Layout) -> list[Any]:
 
 
 def uniform(dataset: Dataset, function: Callable[..., Any]) -> BlockSource | FixedLengthSource | None:
-    """Return the source of all files, if a dataset is of their names and a function makes of each name the file's records.
+    """Return the source of all files, if a dataset is of their names and a function makes of each its records.
 
     Parameters
     ----------
     dataset : Dataset
         Of names that are known beforehand, shuffled or not.
     function : callable
-        Called with the first two names.
+        Called with each name; if it is a class of dataset, or a partial call of one, with the first two.
 
     Returns
     -------
@@ -603,11 +605,15 @@ def uniform(dataset: Dataset, function: Callable[..., Any]) -> BlockSource | Fix
     data, ends, _ = compacted(rows.columns, rows.first, rows.n, rows.rows)[0]
     text = data.tobytes()
     names = [text[first:end] for first, end in itertools.pairwise(ends.tolist())]
+    called = function.func if isinstance(function, functools.partial) else function
+    if not isinstance(called, type) and len(names) > _MOST_NAMES:
+        return None
     made: list[Any] = []
-    for name in names[:2]:
+    facts: list[Any] = []
+    for name in names[:2] if isinstance(called, type) else names:
         try:
             one = function(name)
-        except Exception:  # it comes out where it belongs, when elements are asked for
+        except Exception:  # noqa: BLE001 - it comes out where it belongs, when elements are asked for
             return None
         found = getattr(one, "_source", None)
         if not isinstance(found, BlockSource | FixedLengthSource) or one._ops or one._options != Options():
@@ -615,10 +621,13 @@ def uniform(dataset: Dataset, function: Callable[..., Any]) -> BlockSource | Fix
         if len(found.files) != 1 or found.files[0] != name:
             return None
         made.append(found)
-    if not made or _facts(made[0]) != _facts(made[-1]):
+        facts.append(_facts(found))
+        if facts[0] != facts[-1]:
+            return None
+    if not made:
         return None
-    files = FileList(names)
-    return replace(made[0], files=files)
+    source_of_all: BlockSource | FixedLengthSource = replace(made[0], files=FileList(names))
+    return source_of_all
 
 
 def _facts(source: BlockSource | FixedLengthSource) -> list[Any]:

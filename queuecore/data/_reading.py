@@ -50,7 +50,7 @@ class Waiting:
         return True
 
     def take(self, n: int) -> Any:
-        """Return the next `n` elements: columns, where these begin in them, and where they end; or a list of objects."""
+        """Return the next `n` elements: columns, where they begin in these, and where they end; or a list."""
         at = self._first
         chunk = self._chunk
         self._first += n
@@ -63,7 +63,7 @@ class Waiting:
 
 
 def grouped(elements: Iterable[Any]) -> Generator[Objects]:
-    """Yield elements in groups, none of which waits long for its last one. What is raised comes after what was before it."""
+    """Yield elements in groups, none of which waits long for its last one. What is raised comes in its place."""
     group: list[Any] = []
     most = until = 0
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
@@ -24,7 +25,7 @@ from queuecore.data._choose import Choose, Sample, Seeds
 from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
 from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
 from queuecore.data._explain import lines_of, source_label, step_labels
-from queuecore.data._interleave import Interleave
+from queuecore.data._interleave import Interleave, uniform
 from queuecore.data._iterators import InitializableIterator
 from queuecore.data._nodes import Layout, Node, Rows
 from queuecore.data._ops import (
@@ -883,7 +884,7 @@ class Dataset:
         return dataset_of(made)
 
     def enumerate(self, start: SupportsIndex = 0) -> Dataset:
-        """Number the elements.
+        """Give each element its number.
 
         Parameters
         ----------
@@ -1090,6 +1091,11 @@ class Dataset:
         the first other one comes. What it raises is a `PipelineError`, which has that as its ``__cause__``. Rows of
         the datasets, each read by native threads of its own, are put together without copying elements one by one.
 
+        Of names of files that are known beforehand and not shuffled (`from_tensor_slices`, `list_files`), `map_func` is
+        called at once, and for each of up to 1,000. If all it makes of each is the same dataset of the lines, TFRecords
+        or rows of that file, all of it is done natively, in one stream with all threads. So it is with any number
+        of names if `map_func` is such a class of datasets itself, or a `functools.partial` of one.
+
         To go on from a saved state, `map_func` is called again for the elements before it. Datasets that know how
         many elements they have are not read again, others are. With ``deterministic=False`` the order is another one
         each time, and what follows a saved state too.
@@ -1163,6 +1169,12 @@ class Dataset:
         if not callable(map_func):
             raise InvalidArgumentError(f"{method}: map_func must be a function, not {map_func!r:.60}")
         block = check_int(block_length, "block_length", 1, _MOST_ROWS)
+        # The files of one kind of dataset: natively, in one stream.
+        source = None if sloppy or self._ops else uniform(self, map_func)
+        if isinstance(source, BlockSource):
+            return _Steps(replace(source, interleave=(cycle, block)), (), self._options)
+        if source is not None and cycle == 1:
+            return _Steps(source, (), self._options)
         return dataset_of(Interleave((self,), method, map_func, cycle, block, begun, sloppy))
 
     @staticmethod
@@ -1674,7 +1686,7 @@ def _weights(weights: Any, number: int) -> list[float]:
     if len(made) != number:
         raise InvalidArgumentError(f"sample_from_datasets: {len(made)} weights for {number} datasets")
     if not all(0 <= one < math.inf for one in made) or not any(made):
-        raise InvalidArgumentError(f"sample_from_datasets: weights must be numbers from 0 on, not all of them 0, and not {made}")
+        raise InvalidArgumentError(f"sample_from_datasets: weights must be numbers from 0 on, not all 0; not {made}")
     return made
 
 

@@ -1,4 +1,4 @@
-"""Datasets that take turns: by a function of each element, by numbers, by chance. Against tf.data's table, and its algorithm in Python."""
+"""Datasets that take turns: by a function of elements, by numbers, by chance. Against tf.data's table and algorithm."""
 
 import collections
 import functools
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import queuecore as qc
 from queuecore.data import AUTOTUNE, Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
+from queuecore.data._blocks import BlockSource
 from queuecore.data._interleave import uniform
 from queuecore.errors import DtypeError, InvalidArgumentError, NotFoundError, PipelineError
 from queuecore.ragged import Ragged
@@ -141,7 +142,9 @@ def test_large_children(tmp_path, parallel):
     expected = list(turns([iter(range(10**6 * i, 10**6 * i + n)) for i, n in enumerate(counts)], 3, 2))
     got = np.concatenate([batch.copy() for batch in ds.batch(1000)])
     np.testing.assert_array_equal(got, expected)
-    np.testing.assert_array_equal(np.concatenate([one.copy() for one in ds.skip(100_003).batch(5000)]), expected[100_003:])
+    np.testing.assert_array_equal(
+        np.concatenate([one.copy() for one in ds.skip(100_003).batch(5000)]), expected[100_003:]
+    )
     assert sorted(run(ds.take(10), int)) == sorted(expected[:10])
 
 
@@ -165,14 +168,24 @@ def test_rows_of_every_kind(tmp_path):
 
 
 def test_lines_of_files(tmp_path):
-    contents = [[f"{name}{line}".encode() for line in range(count)] for name, count in zip("abcd", (50, 0, 7, 80), strict=True)]
+    contents = [
+        [f"{name}{line}".encode() for line in range(count)] for name, count in zip("abcd", (50, 0, 7, 80), strict=True)
+    ]
     for index, lines in enumerate(contents):
         (tmp_path / f"{index}.txt").write_bytes(b"".join(line + b"\n" for line in lines))
     files = Dataset.list_files(str(tmp_path / "*.txt"), shuffle=False)
+    expected = list(turns(map(iter, contents), 2, 3))
     for parallel in (None, 2, AUTOTUNE):
-        ds = files.interleave(lambda name: small(TextLineDataset(name), 100), 2, 3, num_parallel_calls=parallel)
-        check(lambda ds=ds: ds, list(turns(map(iter, contents), 2, 3)))
-    mapped = files.flat_map(lambda name: TextLineDataset(name).map(qc.ops.decode_raw(out_type="u1", fixed_length=2)).take(3))
+        ds = files.interleave(lambda name: small(TextLineDataset(name), 100).skip(0), 2, 3, num_parallel_calls=parallel)
+        check(lambda ds=ds: ds, expected)
+    native = files.interleave(lambda name: small(TextLineDataset(name), 100), 2, 3, num_parallel_calls=2)
+    assert isinstance(native._source, BlockSource)
+    check(lambda: native, expected)
+    assert run(files.flat_map(TextLineDataset)) == list(itertools.chain(*contents))
+    assert isinstance(files.flat_map(TextLineDataset)._source, BlockSource)
+    mapped = files.flat_map(
+        lambda name: TextLineDataset(name).map(qc.ops.decode_raw(out_type="u1", fixed_length=2)).take(3)
+    )
     assert run(mapped.batch(4), values)[0] == [[ord(c) for c in word] for word in ("a0", "a1", "a2", "c0")]
     shuffled = Dataset.list_files(str(tmp_path / "*.txt"), seed=2).flat_map(TextLineDataset)
     orders = {tuple(run(shuffled)) for _ in range(6)}
@@ -315,11 +328,13 @@ def test_children_begin_ahead(tmp_path):
         return Dataset.range(len(calls)).skip(0)
 
     ds = Dataset.from_tensor_slices(names).interleave(function, 2, 1, num_parallel_calls=2)
+    calls.clear()
     with iter(ds) as it:
         next(it)
         assert soon(lambda: len(calls) == 4)  # one more for the structure
+    ds = Dataset.from_tensor_slices(names).interleave(function, 2, 1)
     calls.clear()
-    with iter(Dataset.from_tensor_slices(names).interleave(function, 2, 1)) as it:
+    with iter(ds) as it:
         next(it)
         assert len(calls) <= 3
 
@@ -387,6 +402,16 @@ def test_uniform_functions(tmp_path):
     assert uniform(Dataset.from_tensor_slices(names[:1]), TFRecordDataset) is not None
 
 
+def test_many_names():
+    ds = Dataset.from_tensor_slices([b"%d" % n for n in range(1001)])
+    assert len(uniform(ds, TFRecordDataset).files) == 1001
+    assert uniform(ds, lambda name: TFRecordDataset(name)) is None
+    assert (
+        uniform(Dataset.from_tensor_slices([b"%d" % n for n in range(1000)]), lambda name: TFRecordDataset(name))
+        is not None
+    )
+
+
 def test_functions_that_are_not_uniform(tmp_path):
     names = [os.fsencode(tmp_path / name) for name in "abc"]
     ds = Dataset.from_tensor_slices(names)
@@ -402,6 +427,7 @@ def test_functions_that_are_not_uniform(tmp_path):
         lambda name: FixedLengthRecordDataset(name, 4 + (name == first)),
         lambda name: TextLineDataset(name) if name == first else TFRecordDataset(name),
         lambda name: TextLineDataset(name, num_parallel_reads=1 + (name == first)),
+        lambda name: TextLineDataset(name, skip_header_lines=int(name == names[2])),
         lambda name: Dataset.range(3),
         lambda name: 3,
         lambda name: 1 / 0,
@@ -556,10 +582,14 @@ def test_samples_without_a_seed_go_on():
 
 def test_weights_that_change():
     weights = np.array([[1, 0], [0, 1], [2, 2], [0, 5]] * 20, "f4")
-    ds = Dataset.sample_from_datasets([Dataset.range(100), Dataset.range(100, 200)], Dataset.from_tensor_slices(weights), 3, True)
+    ds = Dataset.sample_from_datasets(
+        [Dataset.range(100), Dataset.range(100, 200)], Dataset.from_tensor_slices(weights), 3, True
+    )
     random = np.random.Philox(key=[87654321, 3], counter=[0, 0, 0, 0])
     points = [(int(one) >> 11) / 2**53 for one in random.random_raw(80)]
-    choices = [0 if point * (row[0] + row[1]) < row[0] else 1 for point, row in zip(points, weights.tolist(), strict=True)]
+    choices = [
+        0 if point * (row[0] + row[1]) < row[0] else 1 for point, row in zip(points, weights.tolist(), strict=True)
+    ]
     check(lambda: ds, list(chosen([range(100), range(100, 200)], choices, True)), values)
     bad = Dataset.from_tensor_slices(np.array([[1.0, 1], [0, 0]]))
     got, error = pulled(iter(Dataset.sample_from_datasets([Dataset.range(9), Dataset.range(9)], bad, 1)), own=int)
