@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
@@ -22,11 +23,13 @@ from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource, block_source
 from queuecore.data._cache import Cache, Files, Memory
+from queuecore.data._choose import Choose, Sample, Seeds
 from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
 from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
 from queuecore.data._explain import lines_of, source_label, step_labels
+from queuecore.data._interleave import Interleave, uniform
 from queuecore.data._iterators import InitializableIterator
-from queuecore.data._nodes import Node, Rows
+from queuecore.data._nodes import Layout, Node, Rows
 from queuecore.data._ops import (
     Batch,
     Count,
@@ -74,6 +77,7 @@ _MOST_BYTES = 2**56
 # The native core numbers the places of a shuffle's window by 32 bits, and keeps a batch's rows below this.
 _MOST_SHUFFLED = 2**31 - 1
 _MOST_ROWS = 2**40
+_MOST_CYCLE = 2**16
 _MOST_CALLS = 2**31 - 1
 
 
@@ -907,7 +911,7 @@ class Dataset:
         return dataset_of(made)
 
     def enumerate(self, start: SupportsIndex = 0) -> Dataset:
-        """Number the elements.
+        """Give each element its number.
 
         Parameters
         ----------
@@ -1281,6 +1285,281 @@ class Dataset:
         signature = _generators.signature_of(output_types, output_shapes, output_signature)
         given = tuple(_generators.argument_of(one) for one in args or ())
         return dataset_of(_generators.Generated((), generator, given, signature))
+
+    def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
+        """Make a dataset of each element, and put these behind each other.
+
+        Parameters
+        ----------
+        map_func : callable
+            From an element to a dataset; the parts of a tuple are arguments of their own.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `map_func` can't be called.
+
+        Notes
+        -----
+        As `interleave` with a `cycle_length` of 1.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> ds = qc.data.Dataset.range(1, 4).flat_map(lambda n: qc.data.Dataset.range(n))
+        >>> [int(x) for x in ds]
+        [0, 0, 1, 0, 1, 2]
+        """
+        return self._interleaved("flat_map", map_func, 1, 1, 0, False)
+
+    def interleave(
+        self,
+        map_func: Callable[..., Dataset],
+        cycle_length: SupportsIndex = 1,
+        block_length: SupportsIndex = 1,
+        num_parallel_calls: SupportsIndex | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
+        """Make a dataset of each element, and take turns among several of these.
+
+        Parameters
+        ----------
+        map_func : callable
+            From an element to a dataset; the parts of a tuple are arguments of their own.
+        cycle_length : int, default 1
+            How many datasets take turns.
+        block_length : int, default 1
+            How many elements each gives in its turn.
+        num_parallel_calls : int, optional
+            How many datasets are begun at a time, so that they are read ahead of their turn: 1 to `cycle_length`, or
+            `AUTOTUNE` (-1): all of the cycle, and the one that comes after. Default: each begins when its turn comes.
+        deterministic : bool, optional
+            `False`: a dataset whose next element isn't ready loses its turn. Default: turns are kept.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a number is out of its range, or `map_func` can't be called.
+
+        Notes
+        -----
+        The order is that of tf.data, except that there `cycle_length` depends on the number of CPUs if it isn't given.
+        A dataset is begun when it is its turn and a place is free; one that ends gives its place away when its turn
+        comes again.
+
+        `map_func` is called in Python, once an element, and once more beforehand, for the first one: the structure of
+        the elements shows in what it returns. All datasets must have elements alike: else it is a `DtypeError`, when
+        the first other one comes. What it raises is a `PipelineError`, which has that as its ``__cause__``. Rows of
+        the datasets, each read by native threads of its own, are put together without copying elements one by one.
+
+        Of names of files that are known beforehand and not shuffled (`from_tensor_slices`, `list_files`), `map_func` is
+        called at once, and for each of up to 1,000. If all it makes of each is the same dataset of the lines, TFRecords
+        or rows of that file, all of it is done natively, in one stream with all threads. So it is with any number
+        of names if `map_func` is such a class of datasets itself, or a `functools.partial` of one.
+
+        To go on from a saved state, `map_func` is called again for the elements before it. Datasets that know how
+        many elements they have are not read again, others are. With ``deterministic=False`` the order is another one
+        each time, and what follows a saved state too.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> ds = qc.data.Dataset.range(3).interleave(
+        ...     lambda n: qc.data.Dataset.range(10 * n, 10 * n + 3), cycle_length=2, block_length=2
+        ... )
+        >>> [int(x) for x in ds]
+        [0, 1, 10, 11, 2, 12, 20, 21, 22]
+        """
+        cycle = check_int(cycle_length, "cycle_length", 1, _MOST_CYCLE)
+        begun = 0
+        if num_parallel_calls is not None:
+            calls = check_int(num_parallel_calls, "num_parallel_calls", AUTOTUNE, _MOST_CYCLE)
+            if calls == 0 or calls > cycle:
+                raise InvalidArgumentError(
+                    f"num_parallel_calls must be 1 to cycle_length, which is {cycle}, or AUTOTUNE (-1), not {calls}"
+                )
+            begun = calls if 0 < calls < cycle else cycle + 1
+        sloppy = deterministic is not None and not check_bool(deterministic, "deterministic")
+        return self._interleaved("interleave", map_func, cycle, block_length, begun, sloppy)
+
+    def parallel_interleave(
+        self,
+        map_func: Callable[..., Dataset],
+        cycle_length: SupportsIndex,
+        block_length: SupportsIndex = 1,
+        sloppy: bool = False,
+        buffer_output_elements: SupportsIndex | None = None,
+        prefetch_input_elements: SupportsIndex | None = None,
+    ) -> Dataset:
+        """Take turns among datasets that are all begun ahead.
+
+        Parameters
+        ----------
+        map_func, cycle_length, block_length
+            As of `interleave`.
+        sloppy : bool, default False
+            Whether a dataset whose next element isn't ready loses its turn.
+        buffer_output_elements : int, optional
+            Not used: how far each dataset reads ahead is its own affair.
+        prefetch_input_elements : int, optional
+            How many datasets are begun besides those that take turns. Default: 1.
+
+        Returns
+        -------
+        Dataset
+            Unless `sloppy`, the order is that of `interleave`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a number is out of its range, or `map_func` can't be called.
+        """
+        cycle = check_int(cycle_length, "cycle_length", 1, _MOST_CYCLE)
+        if buffer_output_elements is not None:
+            check_int(buffer_output_elements, "buffer_output_elements", AUTOTUNE)
+        more = 1
+        if prefetch_input_elements is not None:
+            more = check_int(prefetch_input_elements, "prefetch_input_elements", AUTOTUNE, _MOST_CYCLE)
+        begun = cycle + (1 if more == AUTOTUNE else more)
+        given = check_bool(sloppy, "sloppy")
+        return self._interleaved("parallel_interleave", map_func, cycle, block_length, begun, given)
+
+    def _interleaved(
+        self, method: str, map_func: Any, cycle: int, block_length: Any, begun: int, sloppy: bool
+    ) -> Dataset:
+        if not callable(map_func):
+            raise InvalidArgumentError(f"{method}: map_func must be a function, not {map_func!r:.60}")
+        block = check_int(block_length, "block_length", 1, _MOST_ROWS)
+        # The files of one kind of dataset: natively, in one stream.
+        source = None if sloppy or self._ops else uniform(self, map_func)
+        if isinstance(source, BlockSource):
+            return _Steps(replace(source, interleave=(cycle, block)), (), self._options)
+        if source is not None and cycle == 1:
+            return _Steps(source, (), self._options)
+        return dataset_of(Interleave((self,), method, map_func, cycle, block, begun, sloppy))
+
+    @staticmethod
+    def choose_from_datasets(
+        datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
+    ) -> Dataset:
+        """Take elements of several datasets, in turns that another one says.
+
+        Parameters
+        ----------
+        datasets : sequence of Dataset
+            Of elements of the same structure and dtypes.
+        choice_dataset : Dataset
+            Of integers: from which dataset the next element is.
+        stop_on_empty_dataset : bool, default True
+            End when one is asked that has no more elements. Otherwise go on without it.
+
+        Returns
+        -------
+        Dataset
+            It ends with `choice_dataset`, too.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are no datasets; when iterating, in its place, if there is none with a number.
+        DtypeError
+            If structures or dtypes differ, or `choice_dataset` isn't of single integers.
+
+        Notes
+        -----
+        To go on from a saved state, the choices before it are read again; with ``stop_on_empty_dataset=False`` the
+        elements too.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> a, b = qc.data.Dataset.range(3), qc.data.Dataset.range(10, 13)
+        >>> choice = qc.data.Dataset.from_tensor_slices([0, 1, 1, 0, 1])
+        >>> [int(x) for x in qc.data.Dataset.choose_from_datasets([a, b], choice)]
+        [0, 10, 11, 1, 12]
+        """
+        given = _several(datasets, "choose_from_datasets")
+        components = Layout.of(_checked(choice_dataset, "choose_from_datasets: choice_dataset")).components or ()
+        if [(one.dtype.kind in "iu", one.shape) for one in components] != [(True, ())]:
+            raise DtypeError(
+                f"choose_from_datasets: choice_dataset must be of integers, not {choice_dataset.element_spec!r}"
+            )
+        stop = check_bool(stop_on_empty_dataset, "stop_on_empty_dataset")
+        return dataset_of(Choose((*given, choice_dataset), len(given), stop))
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Sequence[float] | Dataset | None = None,
+        seed: SupportsIndex | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset:
+        """Take elements of several datasets at random.
+
+        Parameters
+        ----------
+        datasets : sequence of Dataset
+            Of elements of the same structure and dtypes.
+        weights : sequence of float, or Dataset, optional
+            How often each is asked, in proportion; or a dataset with as many numbers in each element, for one choice
+            each. Default: all as often.
+        seed : int, optional
+            Together with the graph-level seed it decides the turns. With no seed at all one is drawn, now.
+        stop_on_empty_dataset : bool, default False
+            End when one is asked that has no more elements. Otherwise go on without it.
+        rerandomize_each_iteration : bool, optional
+            Whether every pass has turns of its own. `None` (the default): no.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are no datasets, or not as many weights, or these are no numbers from 0 on, or all are 0.
+        DtypeError
+            If structures or dtypes differ.
+
+        Notes
+        -----
+        The turns are not TensorFlow's own, as those of `shuffle` are, but as well defined: raw number ``i`` of NumPy's
+        ``Philox(key=seeds, counter=[0, pass, 0, 0])``, as a fraction, decides turn ``i``; the pass is 0 unless
+        `rerandomize_each_iteration`. Where a dataset has ended, the next number decides. To go on from a saved state,
+        the elements before it are read again, except with ``stop_on_empty_dataset=True``.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> a, b = qc.data.Dataset.range(4), qc.data.Dataset.range(10, 14)
+        >>> [int(x) for x in qc.data.Dataset.sample_from_datasets([a, b], weights=[0.2, 0.8], seed=1)]
+        [10, 11, 12, 13, 0, 1, 2, 3]
+        """
+        given = _several(datasets, "sample_from_datasets")
+        rerandomize = check_bool(bool(rerandomize_each_iteration), "rerandomize_each_iteration")
+        seeds = dataset_of(Seeds(()))._with(Shuffle.make(1, seed, rerandomize))
+        stop = check_bool(stop_on_empty_dataset, "stop_on_empty_dataset")
+        if isinstance(weights, Dataset):
+            components = Layout.of(weights).components or ()
+            if [(one.dtype.kind in "iuf", one.shape) for one in components] != [(True, (len(given),))]:
+                raise InvalidArgumentError(
+                    f"sample_from_datasets: weights must be of {len(given)} numbers each, not {weights.element_spec!r}"
+                )
+            return dataset_of(Sample((*given, weights, seeds), len(given), stop, None, rerandomize))
+        numbers = _weights([1.0] * len(given) if weights is None else weights, len(given))
+        some = [(one, weight) for one, weight in zip(given, numbers, strict=True) if weight > 0]
+        inputs = tuple(one for one, _ in some)
+        given_weights = tuple(weight for _, weight in some)
+        return dataset_of(Sample((*inputs, seeds), len(some), stop, given_weights, rerandomize))
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -1675,6 +1954,26 @@ def _checked(dataset: Any, what: str) -> Dataset:
     if not isinstance(dataset, Dataset):
         raise DtypeError(f"{what} must be a dataset, not {dataset!r:.60}")
     return dataset
+
+
+def _several(datasets: Any, what: str) -> tuple[Dataset, ...]:
+    if isinstance(datasets, Dataset) or not isinstance(datasets, Sequence):
+        raise DtypeError(f"{what}: datasets must be a sequence of datasets, not {datasets!r:.60}")
+    if not datasets:
+        raise InvalidArgumentError(f"{what}: datasets is empty")
+    return tuple(_checked(one, f"{what}: datasets[{index}]") for index, one in enumerate(datasets))
+
+
+def _weights(weights: Any, number: int) -> list[float]:
+    try:
+        made = [float(one) for one in weights]
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"sample_from_datasets: weights must be numbers, not {weights!r:.60}") from None
+    if len(made) != number:
+        raise InvalidArgumentError(f"sample_from_datasets: {len(made)} weights for {number} datasets")
+    if not all(0 <= one < math.inf for one in made) or not any(made):
+        raise InvalidArgumentError(f"sample_from_datasets: weights must be numbers from 0 on, not all 0; not {made}")
+    return made
 
 
 class FixedLengthRecordDataset(Dataset):

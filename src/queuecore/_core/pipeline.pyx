@@ -2826,6 +2826,32 @@ cdef class Stream:
                 f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
                 "behind with the memory they may still write to", RuntimeWarning, 2)
 
+    def _poll(self, double seconds):
+        # Begins, and waits up to so many seconds. Whether next() would not wait now.
+        cdef int64_t deadline
+        cdef uint64_t k = self.next_k
+        cdef uint32_t epoch
+        cdef Pipe* p
+        cdef bint there = False
+        if self.chunk is not None or self.state != STATE_RUNNING or self.generation != fork_generation():
+            return True
+        if self.pipe == NULL:
+            self._start()
+            k = self.next_k
+        p = self.pipe
+        deadline = monotonic_ns() + <int64_t>(seconds * 1e9)
+        _hold(p)
+        with nogil:
+            while True:
+                epoch = event_prepare(&p.window.arrived)
+                there = window_ready(p.window, k) or window_ended(p.window, k) or stop_requested(&p.runner.stop)
+                if there or monotonic_ns() >= deadline:
+                    event_cancel(&p.window.arrived, epoch)
+                    break
+                event_wait(&p.window.arrived, epoch, deadline)  # ends with an element, the end, a stop, or the time
+        _drop(p)
+        return there
+
     def _stop(self):
         # As close(), for another thread than the one that uses it: waits for nothing.
         cdef Pipe* p = self.pipe
