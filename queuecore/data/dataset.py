@@ -21,6 +21,7 @@ from queuecore.data import _calls, _filters, _generators
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource, block_source
+from queuecore.data._cache import Cache, Files, Memory
 from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
 from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
 from queuecore.data._explain import lines_of, source_label, step_labels
@@ -614,6 +615,9 @@ class Dataset:
         >>> for batch in ds.batch(2):
         ...     print(batch)
         (array([1., 3.], dtype=float32), array([2, 4], dtype=int32))
+        >>> for batch in ds.map(lambda x, y: {"x": x / 2, "odd": y % 2 == 1}).batch(2):
+        ...     print(batch)
+        {'x': array([0.5, 1.5], dtype=float32), 'odd': array([False, False])}
         >>> [x.tolist() for x in ds.map(lambda a, b: [a] * int(b))]
         [[1.0, 1.0], [3.0, 3.0, 3.0, 3.0]]
         >>> folder.cleanup()
@@ -624,11 +628,13 @@ class Dataset:
         if not isinstance(map_func, Stage):
             native, why = self._traced(map_func)
             return native or dataset_of(_calls.Map((self,), _calls.Call(map_func), threads, ordered, why))
+        why = ""
         if _calls.has_objects(self._source):
             why = "elements are Python objects"
+        elif not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
+            why = "it makes something else of a batch than of its elements one by one"
+        if why:
             return dataset_of(_calls.Map((self,), _calls.StageCall(map_func), threads, ordered, why))
-        if not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
-            raise UnimplementedError(f"{map_func!r} can't be applied to batches yet: put the map before the batch")
         made = self._with(Map(map_func))
         made._source.made(made._stages())
         return made
@@ -1033,6 +1039,105 @@ class Dataset:
                 check_bool(drop_remainder, "drop_remainder"),
             )
         )
+
+    def cache(self, filename: Filename = "") -> Dataset:
+        """Keep the elements of the first pass, for all later ones.
+
+        Parameters
+        ----------
+        filename : str, bytes or os.PathLike, default ""
+            What the names of two files begin with, ``.index`` and ``.data-00000-of-00001``; the directory is made if it
+            is missing. Empty: in memory.
+
+        Returns
+        -------
+        Dataset
+            Its iterators share what is kept. Elements that are Python objects, such as batches, come with arrays that
+            can't be written to: they are the same ones in every pass.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `filename` is no file name; while iterating, with a `filename`, if an element has something else in it
+            than None, bools, numbers, str, bytes, arrays and tuples, lists and dicts of them.
+
+        Notes
+        -----
+        Filled as elements are read; only a pass that is read to its end counts. What is in memory goes with the
+        dataset and its iterators. A shuffle before it has one order, that of the pass that is kept.
+
+        The files appear when they are complete, and never half. They are used by any later run of the same steps, seeds
+        and arrays over the same files, which may be missing by then. For other ones, and for input files whose size or
+        time has changed, there is a `FailedPreconditionError` that names the difference: remove the cache's files then.
+        A Python function is known by its name only. What is damaged is a `ChecksumError`, `TruncatedRecordError` or
+        `DataLossError` that names the place.
+
+        While files are written, a second process, or another dataset, gets an `AbortedError`; the lock of a process
+        that was killed doesn't count. Other iterators of this dataset read the input meanwhile. Where they can't be
+        written (on a full disk, for example) there is one `RuntimeWarning`, and all passes read the input.
+
+        Follows ``tf.data.Dataset.cache``, which trusts any files that are there.
+
+        Examples
+        --------
+        >>> import queuecore as qc, pathlib, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(4)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").cache(folder.name + "/kept")
+        >>> [int(x) for x in ds]
+        [0, 1, 2, 3]
+        >>> file.unlink()
+        >>> [int(x) for x in ds]
+        [0, 1, 2, 3]
+        >>> folder.cleanup()
+        """
+        store = Files(_name(filename, "filename")) if filename else Memory()
+        return _Steps(Cache((self,), store), (), self._options)
+
+    def snapshot(
+        self,
+        path: Filename,
+        compression: Literal["AUTO", "NONE", "GZIP"] | None = "AUTO",
+        reader_func: None = None,
+        shard_func: None = None,
+    ) -> Dataset:
+        """Keep the elements of the first pass in files of a directory, for this pipeline and others.
+
+        Parameters
+        ----------
+        path : str, bytes or os.PathLike
+            The directory, which is made if it is missing. Each pipeline has a directory in it.
+        compression : {"AUTO", "NONE", "GZIP"}, optional
+            Of the files; ``"AUTO"`` and `None`: none.
+        reader_func, shard_func : None
+            Not there yet.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `path` is no file name, `compression` another word; and while iterating, as of `cache`.
+        UnimplementedError
+            If one of the functions is given.
+
+        Notes
+        -----
+        Files are those of `cache`, with the same promises. Only what is out of date isn't an error: other steps, seeds,
+        arrays or names of files have a directory of their own, and where input files have changed, theirs is
+        written anew. A second process that comes while files are written reads the input.
+
+        Follows ``tf.data.Dataset.snapshot``.
+        """
+        if reader_func is not None or shard_func is not None:
+            raise UnimplementedError("snapshot writes and reads in one order: reader_func, shard_func aren't there")
+        if compression not in ("AUTO", "NONE", "GZIP", "", None):
+            raise InvalidArgumentError(f'compression must be "AUTO", "NONE" or "GZIP", not {compression!r}')
+        store = Files(_name(path, "path"), snapshot=True, compress=compression == "GZIP")
+        return _Steps(Cache((self,), store), (), self._options)
 
     def filter(self, predicate: Stage | Callable[..., Any]) -> Dataset:
         """Keep the elements that a function says yes of.
@@ -1536,6 +1641,17 @@ class Dataset:
         """Return what decides the elements and their order, apart from file names and seeds, as plain values."""
         steps = [words for words in (op.describe() for op in self._ops) if words is not None]
         return {"source": self._source.describe(), "ops": steps}
+
+
+def _name(path: Any, what: str) -> str:
+    """Return a file's name as a string, whatever it was."""
+    try:
+        name = os.fsdecode(path)
+    except TypeError:
+        raise InvalidArgumentError(f"{what} must be str, bytes or os.PathLike, not {path!r}") from None
+    if not name or "\0" in name:
+        raise InvalidArgumentError(f"{what} can't be {path!r}")
+    return name
 
 
 class _Steps(Dataset):

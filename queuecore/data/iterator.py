@@ -12,7 +12,7 @@ from queuecore._core.pipeline import ShuffleCounter, Stream
 from queuecore._quarantine import Quarantine, check_on_error
 from queuecore.data import _state
 from queuecore.data._iterators import IteratorBase
-from queuecore.data._nodes import Node, Run, feeder_of, iterations
+from queuecore.data._nodes import Node, Run, feeder_of, iterations, reserved
 from queuecore.data._ops import Permute, Shuffle
 from queuecore.data.options import Options
 
@@ -102,9 +102,9 @@ class Iterator(Stream, IteratorBase):
         own = self._own = sum(isinstance(op, Shuffle | Permute) for op in dataset._ops)
         source, options = dataset._source, dataset._options
         if seeded is None:
+            self._bases = reserved(source, iterations(dataset)[own:]) if isinstance(source, Node) else []
             self._seeds = [shuffle.seeds.pair for shuffle in shuffles]
             counters = [shuffle.seeds.counter for shuffle in shuffles[:own]]
-            self._bases = _reserved(dataset, own)
             skips = check_on_error(options.on_error or "raise", options.max_skips, options.quarantine)
         else:
             self._seeds = seeded.pairs
@@ -303,15 +303,6 @@ def _counter(base: int) -> ShuffleCounter:
     counter = ShuffleCounter()
     counter.next_iteration = base
     return counter
-
-
-def _reserved(dataset: Dataset, own: int) -> list[int]:
-    """Return, for each shuffle of the inputs, the number of its first pass; all that one run needs are taken."""
-    bases = []
-    for shuffle, needs in zip(dataset._shuffles()[own:], iterations(dataset)[own:], strict=True):
-        bases.append(shuffle.seeds.counter.next_iteration)
-        shuffle.seeds.counter.next_iteration += needs
-    return bases
 
 
 def _native_seconds(value: float | None, default: float) -> float:

@@ -108,6 +108,7 @@ cdef enum:
     CHUNK_BYTES = 64 << 10       # when elements are records
     CHUNK_ROWS = 4096
     UNIT_BATCHES = 64            # of one unit, at most
+    LONE_ROWS = 2048             # of one unit, at most, if each may be a read of its own: or else a stop is heard late
     STORE_BYTES = 256 << 20      # a shuffle store is never larger
     STORE_RECORD_BYTES = 32 << 10  # from here one read a record costs less than a second copy
     LOAD_SCATTER_BYTES = 512     # from here the kernel scatters records into the store
@@ -304,7 +305,7 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
 
 cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars, bint nowait) noexcept nogil:
     # The rows of one run of records, or none of those after a bad one.
-    cdef int64_t done = 0, i, id
+    cdef int64_t done = 0, i = 0, id
     cdef int status = READ_OK
     cdef Fault fault
     cdef bint leave = False
@@ -1816,7 +1817,7 @@ cdef class Stream:
         cdef Leaf* leaf
         cdef OpSpec* spec
         cdef int64_t batch_bytes, per_unit, fd_limit, row_bytes = 0
-        cdef bint stored = True
+        cdef bint stored = True, sharded = False
         if self.files is not None:
             raise TypeError("an iterator can't be initialised twice")
         self.files = files
@@ -1899,6 +1900,7 @@ cdef class Stream:
                 spec.kind = OP_SHARD
                 spec.index = op[2]
                 spec.uneven = op[3]
+                sharded = sharded or op[1] > 1
                 if skips is not None and c.batched and op[1] > 1:
                     raise _errors.UnimplementedError(
                         'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
@@ -1959,6 +1961,9 @@ cdef class Stream:
             if per_unit > UNIT_BATCHES:
                 per_unit = UNIT_BATCHES
             c.unit_rows = c.batch_rows * per_unit
+        if blocks is None and c.unit_rows > LONE_ROWS and (sharded or (self.shuffles and not stored)):
+            per_unit = LONE_ROWS // c.batch_rows if c.batch_rows < LONE_ROWS else 1
+            c.unit_rows = c.batch_rows * per_unit if c.batch_rows < LONE_ROWS else LONE_ROWS
         c.unit_segments = 2 * per_unit + 2  # short batches make more of them: then a unit has fewer rows
         # Enough batches in flight that every worker has a unit and the consumer finds one ready.
         c.width = ((num_threads + 2) * c.unit_rows + c.batch_rows - 1) // c.batch_rows + 1
