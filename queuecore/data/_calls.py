@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from queuecore._core.pipeline import Scope
+from queuecore._core.stages import Step
 from queuecore._quarantine import Quarantine, is_bad_data
 from queuecore._stages import BYTES, Component, Stage
 from queuecore.data._nodes import Chunk, Layout, Node, One, Run
@@ -133,7 +134,7 @@ class StageCall(NamedTuple):
         """Return the new element and its structure."""
         try:
             components, values = _parts(element)
-            step = self.stage.bind(components)
+            step = _bound(self.stage, components)
             made = list(step(*values, epoch=pass_, element=number))
         except QueueCoreError as error:
             error.args = (f"{error} (element {number})",)
@@ -144,7 +145,12 @@ class StageCall(NamedTuple):
         return converted(structure_of(template_of(step.outputs), made))
 
 
-def _parts(element: Any) -> tuple[list[Component], list[Any]]:
+@functools.lru_cache(64)
+def _bound(stage: Stage, components: tuple[Component, ...]) -> Step:
+    return stage.bind(components)
+
+
+def _parts(element: Any) -> tuple[tuple[Component, ...], list[Any]]:
     """Return an element as a stage gets it."""
     parts: list[tuple[str | None, Any]]
     if isinstance(element, dict):
@@ -165,7 +171,7 @@ def _parts(element: Any) -> tuple[list[Component], list[Any]]:
         array = np.asarray(part, order="C")
         components.append(Component(BYTES if array.dtype == object else array.dtype, array.shape, name=name))
         values.append(array)
-    return components, values
+    return tuple(components), values
 
 
 # -- several threads ---------------------------------------------------------------------------------------------------
