@@ -36,6 +36,7 @@ class Stream:
         csv: CsvFormat | None = None,
         components: list[Any] | None = None,
         assemble: Callable[[list[Any], bool], Any] | None = None,
+        pads: list[tuple[tuple[int, ...], bytes] | None] | None = None,
         skips: Quarantine | None = None,
         retries: int = 0,
         stall_warn: float = -1,

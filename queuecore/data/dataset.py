@@ -14,6 +14,7 @@ from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._blocks import BlockSource, block_source
+from queuecore.data import _padded
 from queuecore.data._nodes import Node
 from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
@@ -184,11 +185,114 @@ class Dataset:
         [4]
         >>> folder.cleanup()
         """
-        size = check_int(batch_size, "batch_size", 1)
+        size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
+        if self._shaped() is not None:
+            return self._shape(*_padded.stacked(self, size, drop))
         rows = math.prod(op.batch_size for op in self._ops if isinstance(op, Batch)) * size
         if rows > _MOST_ROWS:
             raise InvalidArgumentError(f"a batch of {rows} records is more than the most possible, {_MOST_ROWS}")
-        return self._with(Batch(size, check_bool(drop_remainder, "drop_remainder")))
+        return self._with(Batch(size, drop))
+
+    def padded_batch(
+        self,
+        batch_size: SupportsIndex,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        """Stack elements that follow each other, which may differ in shape: the smaller ones are padded at their ends.
+
+        Parameters
+        ----------
+        batch_size : int
+            How many make a batch, at least 1.
+        padded_shapes : nest of tuple of int or None, optional
+            In the structure of an element, the shape of each component in the batch. `None` (or -1) in it: the longest
+            of the batch. An int is a shape of one dimension. `None` for a component, or for all: its own shape, in which
+            each unknown dimension becomes the longest of the batch.
+        padding_values : nest of scalars, optional
+            What to pad with: in the structure of an element, or one scalar for all. Of the component's dtype: a NumPy
+            scalar must have that dtype, a Python number must fit. Default (`None`): 0, `False` or ``b""``.
+        drop_remainder : bool, default False
+            Leave out a last batch that isn't full.
+
+        Returns
+        -------
+        Dataset
+            Its arrays have one dimension more, in front. Strings come as in `batch`, as a `Ragged`: elements that are
+            arrays of strings as one of equally long rows.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `padded_shapes` or `padding_values` doesn't fit the structure, or a shape is smaller than the component's;
+            if nobody knows how many dimensions elements have, and `padded_shapes` doesn't say it.
+        DtypeError
+            If a padding value has another dtype.
+
+        Notes
+        -----
+        An element that is longer than `padded_shapes` allows is a `DataLossError` in its place, after a short batch of
+        those before it; ``on_error="skip"`` leaves it out.
+
+        Runs in the native threads, without the GIL, when a batch is complete. Elements that are batches already, or
+        Python objects, are padded in the consumer's thread.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> _ = file.write_bytes(b"to\nbe or\nnot\n")
+        >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
+        >>> for batch in letters.padded_batch(2, padding_values=32):
+        ...     print([bytes(row) for row in batch])
+        [b'to   ', b'be or']
+        [b'not']
+        >>> folder.cleanup()
+        """
+        size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
+        return self._shape(*_padded.padded(self, size, drop, padded_shapes, padding_values))
+
+    def dense_to_ragged_batch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
+        """Stack elements that follow each other, which may differ in their first dimension.
+
+        Parameters
+        ----------
+        batch_size : int
+            How many make a batch, at least 1.
+        drop_remainder : bool, default False
+            Leave out a last batch that isn't full.
+
+        Returns
+        -------
+        Dataset
+            A component whose first dimension isn't known beforehand comes as a `Ragged` of rows; others as in `batch`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If another dimension isn't known beforehand.
+
+        Notes
+        -----
+        Runs in the native threads, without the GIL; the rows are views.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> _ = file.write_bytes(b"to\nbe\n!\n")
+        >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
+        >>> next(iter(letters.dense_to_ragged_batch(3))).to_list()
+        [[116, 111], [98, 101], [33]]
+        >>> folder.cleanup()
+        """
+        size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
+        return self._shape(*_padded.dense_to_ragged(self, size, drop))
 
     def shuffle(
         self,
@@ -345,6 +449,8 @@ class Dataset:
                 f"map takes native stages, that is operations of queuecore.ops called without input, and {map_func!r} "
                 "is none. Python functions run in a QueueRunner, or on the batches"
             )
+        if self._shaped() is not None:
+            raise UnimplementedError(f"{map_func!r} can't be applied to padded or ragged batches: put the map before it")
         if not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
             raise UnimplementedError(f"{map_func!r} can't be applied to batches yet: put the map before the batch")
         made = self._with(Map(map_func))
@@ -364,7 +470,8 @@ class Dataset:
         for op in self._ops:
             if isinstance(op, Batch):
                 dims = (op.batch_size if op.drop_remainder else None, *dims)
-        return self._source.made(self._stages()).spec(dims)
+        shaped = self._shaped()
+        return self._source.made(self._stages()).spec(dims) if shaped is None else shaped.specs(dims)
 
     def cardinality(self) -> int:
         """Return the number of elements.
@@ -428,6 +535,20 @@ class Dataset:
 
     def _with(self, op: Op) -> Dataset:
         return _Steps(self._source, (*self._ops, op), self._options)
+
+    def _shape(self, node: Node | None, op: _padded.ShapedBatch) -> Dataset:
+        if op.batch_size > _MOST_ROWS:
+            raise InvalidArgumentError(f"a batch of {op.batch_size} records is more than the most possible, {_MOST_ROWS}")
+        return (self if node is None else _of_node(node))._with(op)
+
+    def _shaped(self) -> _padded.ShapedBatch | None:
+        return next((op for op in self._ops if isinstance(op, _padded.ShapedBatch)), None)
+
+    def _native(self, options: Options) -> dict[str, Any]:
+        """Return what the native stream takes of the source and the steps on elements."""
+        given = self._source.limited(options.max_record_bytes).native(self._stages())
+        shaped = self._shaped()
+        return given if shaped is None else given | shaped.changes
 
     def _count(self, depth: int, needed: int | None) -> Count:
         """Return how many elements come out of the first `depth` steps."""
@@ -494,6 +615,14 @@ class _Steps(Dataset):
         self._source = source
         self._ops = ops
         self._options = options
+
+
+def _of_node(node: Node) -> Dataset:
+    """Return the dataset of a node, with the options of its inputs; where they differ, the later one's."""
+    options = Options()
+    for dataset in node.inputs:
+        options = options.merged(dataset._options)
+    return _Steps(node, (), options)
 
 
 class FixedLengthRecordDataset(Dataset):

@@ -118,7 +118,7 @@ class Iterator(Stream):
         seeds = list(zip(self._seeds, counters, strict=False))
         super().__init__(
             source.files,
-            **source.limited(options.max_record_bytes).native(dataset._stages()),
+            **dataset._native(options),
             ops=dataset._native_ops(seeds),
             num_threads=workers,
             help=helps,

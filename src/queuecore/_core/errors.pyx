@@ -23,6 +23,7 @@ _CLASSES = {
     CODE_INTERNAL: _errors.InternalError,
     CODE_RESUME: _errors.ResumeMismatchError,
     CODE_TOO_LARGE: _errors.RecordTooLargeError,
+    CODE_DATA_LOSS: _errors.DataLossError,
     CODE_DECOMPRESS: _errors.DecompressError,
     CODE_UNIMPLEMENTED: _errors.UnimplementedError,
     CODE_CHECKSUM: _errors.ChecksumError,
@@ -92,6 +93,10 @@ cdef str _sentence(const Fault* f, str name):
                 "or max_record_bytes is to be raised")
     if f.what == WHAT_NAME:
         return f"{name} can't be the name of a file: it is empty, or has a zero byte in it"
+    if f.what == WHAT_PADDED:
+        where = f"record {f.record} of {name}" if name else f"element {f.record}"
+        return (f"padded_batch: component {f.b >> 54 & 1023} of {where} is {f.a} long in dimension {f.b >> 48 & 63}, more than the "
+                f"{f.b & 0xFFFFFFFFFFFF} that padded_shapes has for it")
     if f.what == WHAT_INFLATE_MEMORY or f.what == WHAT_NO_LIBRARY:
         return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
     if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:

@@ -20,7 +20,7 @@ from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
-    CODE_CHECKSUM, CODE_CSV, CODE_EXHAUSTED, CODE_HANDED, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD,
+    CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_HANDED, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD,
     fault_error)
 from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
@@ -37,7 +37,8 @@ from queuecore._core.runtime cimport (
     wait_out_exit)
 from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.rows cimport (
-    TAKE_LENGTHS, TAKE_STRINGS, Output, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, scratch_clear, scratch_init)
+    TAKE_LENGTHS, TAKE_STRINGS, Output, Pad, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, rows_pad, scratch_clear,
+    scratch_init)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, file_skippable, name_of, read_full, table_claim,
@@ -214,7 +215,8 @@ cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, 
 
 cdef bint _skippable(const Fault* f) noexcept nogil:
     # What is wrong with one record, and not with the machine.
-    return f.code == CODE_STEP or f.code == CODE_CHECKSUM or f.code == CODE_CSV or f.code == CODE_TOO_LARGE
+    return (f.code == CODE_STEP or f.code == CODE_CHECKSUM or f.code == CODE_CSV or f.code == CODE_TOO_LARGE
+            or f.code == CODE_DATA_LOSS)
 
 
 cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
@@ -358,6 +360,10 @@ cdef void _complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
     elif parts != NULL and not rows_join(&p.maker, parts, slab_slot(p.slab, b.slot), p.vars + <int64_t>b.slot * p.maker.vars):
         _no_memory(p)
         return
+    if p.maker.pad_count > 0 and not b.failed.load(kRelaxed):  # relaxed: ordered by B4
+        if not rows_pad(&p.maker, slab_slot(p.slab, b.slot), p.vars + <int64_t>b.slot * p.maker.vars, b.rows):
+            _no_memory(p)
+            return
     window_publish(p.window, b, k)
 
 
@@ -455,7 +461,7 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
     p.open = NULL
     if not window_less(b, p.config.batch_rows - b.rows + 1):
         return
-    if b.parts == NULL:
+    if b.parts == NULL and p.maker.pad_count == 0:
         window_publish(p.window, b, k)
     else:  # bytes are to be copied: not under the turn
         p.whole[p.whole_count] = k
@@ -856,6 +862,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
                 part_free(&p.maker, part)
                 part = next
     free(p.maker.outputs)
+    free(p.maker.pads)
     free(p.missing)
     free(p.whole)
     free(p.bad)
@@ -946,9 +953,10 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
     p.offsets = <int64_t*>malloc((pieces + 1) * sizeof(int64_t))
     p.maker = plan.maker
     p.maker.outputs = <Output*>malloc((plan.maker.count + 1) * sizeof(Output))
+    p.maker.pads = <Pad*>malloc((plan.maker.pad_count + 1) * sizeof(Pad))
     p.missing = <Missing*>malloc((plan.missing_count + 1) * sizeof(Missing))
     if (p.shared == NULL or p.turn == NULL or p.runner == NULL or p.window == NULL or p.slab == NULL or p.specs == NULL
-            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL or p.maker.outputs == NULL or p.missing == NULL):
+            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL or p.maker.outputs == NULL or p.maker.pads == NULL or p.missing == NULL):
         _pipe_free(p)
         return NULL
     p.shared.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
@@ -974,6 +982,12 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             slot_bytes += ((out.row_bytes * c.batch_rows if out.item == 0 else (c.batch_rows + 1) * sizeof(int64_t)) + 63) // 64 * 64
             out.dims_offset = slot_bytes
             slot_bytes += (out.ndim * c.batch_rows * sizeof(int64_t) + 63) // 64 * 64
+        if p.maker.pad_count > 0:
+            memcpy(p.maker.pads, plan.maker.pads, p.maker.pad_count * sizeof(Pad))
+        for i in range(p.maker.pad_count):
+            p.maker.outputs[p.maker.pads[i].output].pad = &p.maker.pads[i]
+            p.maker.pads[i].slot_offset = slot_bytes
+            slot_bytes += (p.maker.pads[i].ndim * sizeof(int64_t) + 63) // 64 * 64
     slot_bytes = (slot_bytes + 4095) // 4096 * 4096
     p.layout.leaves = p.leaves
     p.layout.leaf_count = plan.layout.leaf_count
@@ -1383,7 +1397,7 @@ cdef class Stream:
     def __init__(self, FileList files not None, *, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                  int64_t hop_bytes, bint drop_tail, list leaves, template, list ops, int num_threads, bint help, int64_t prefetch,
                  int64_t max_leases=4, bint on_hold_raise=False, dict blocks=None, Step step=None, CsvFormat csv=None, list components=None,
-                 assemble=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1, feeder=None, bint inner=False):
+                 assemble=None, list pads=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1, feeder=None, bint inner=False):
         """Describe a stream.
 
         Parameters
@@ -1397,6 +1411,9 @@ cdef class Stream:
             Of what is made: what it is ("fixed", "string", "strings", "ragged", "dense"), its dtype, its shape, or how many dimensions.
         assemble : callable, optional
             From a list of components, batched, to an element.
+        pads : list of tuple or None, optional
+            Of components whose rows are padded: what each of their dimensions becomes (-1: the longest of a batch), and the bytes of an
+            item.
         feeder : callable, optional
             Where rows are handed in (framing "rows"): gets a `Feed` for each run, and returns at once.
         inner : bool
@@ -1503,7 +1520,7 @@ cdef class Stream:
         self.assemble = assemble
         self.feeder = feeder
         self.warned = inner
-        self._describe_maker(blocks, step, csv, components)
+        self._describe_maker(blocks, step, csv, components, [] if pads is None else pads)
         if blocks is not None:
             if self.shuffles:
                 raise _errors.UnimplementedError(
@@ -1562,12 +1579,12 @@ cdef class Stream:
                 (<ShuffleCounter>counter).next_iteration += 1
         self.state = STATE_RUNNING
 
-    cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components) except -1:
+    cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components, list pads) except -1:
         cdef Pipe* plan = &self.plan
         cdef int32_t i, vars = 0
         _sweep()
         self.keeper = _Keeper()
-        self.keeper.kept = [step, csv]
+        self.keeper.kept = [(step, pads), csv]
         plan.pipes = self.keeper.pipes
         plan.config.blocks = blocks is not None
         self.mark.pass_good = -1
@@ -1578,12 +1595,22 @@ cdef class Stream:
         self.csv = csv
         self.components = []
         plan.maker.outputs = <Output*>calloc(2 * len(components) + 1, sizeof(Output))
-        if plan.maker.outputs == NULL:
+        plan.maker.pads = <Pad*>calloc(len(components) + 1, sizeof(Pad))
+        if plan.maker.outputs == NULL or plan.maker.pads == NULL:
             raise MemoryError
         plan.maker.made = len(components)
         for i, (kind, dtype, shape) in enumerate(components):
-            self.components.append((kind, dtype, shape, plan.maker.count))
+            padded = -1
+            if i < len(pads) and pads[i] is not None:
+                padded = plan.maker.pad_count
+                self._describe_pad(&plan.maker.pads[padded], kind, dtype, shape, pads[i][0], pads[i][1])
+                plan.maker.pads[padded].output = plan.maker.count + (kind == "strings")
+                plan.maker.pad_count += 1
+            self.components.append((kind, dtype, shape, plan.maker.count, padded))
             plan.maker.count = _describe_output(plan.maker.outputs, plan.maker.count, i, kind, dtype, shape, &plan.maker.vars)
+        for i in range(plan.maker.pad_count):
+            plan.maker.pads[i].var = plan.maker.vars
+            plan.maker.vars += 1
         if step is not None:
             plan.maker.run = step.run
             plan.maker.params = step.params
@@ -1616,6 +1643,23 @@ cdef class Stream:
                         self.columns[plan.maker.column_count - 1].ndim = 1 + len(shape)
         return 0
 
+    cdef int _describe_pad(self, Pad* pad, str kind, dtype, tuple shape, tuple sides, bytes fill) except -1:
+        # `fill` is kept by the keeper.
+        cdef int32_t i
+        dims = (-1,) if kind == "strings" else (-1, *shape) if kind == "ragged" else shape
+        pad.ndim = len(dims)
+        if pad.ndim != len(sides) or pad.ndim > MAX_DIMS:
+            raise _errors.InvalidArgumentError(f"{pad.ndim} dimensions can't be padded to {len(sides)}; at most {MAX_DIMS} are possible")
+        pad.fixed = kind == "fixed"
+        pad.item = sizeof(int64_t) if kind == "strings" else dtype.base.itemsize
+        for i in range(pad.ndim):
+            pad.dims[i] = -1 if dims[i] is None else dims[i]
+            pad.sides[i] = sides[i]
+        pad.fill = fill
+        if len(fill) != pad.item:
+            raise ValueError("padding is one item")
+        return 0
+
     def __dealloc__(self):
         cdef int32_t i
         if self.generation == fork_generation():
@@ -1631,6 +1675,7 @@ cdef class Stream:
         free(self.plan.leaves)
         free(self.plan.specs)
         free(self.plan.maker.outputs)
+        free(self.plan.maker.pads)
         free(self.missing)
         free(self.base)
         free(self.begun)
@@ -2205,6 +2250,8 @@ cdef class Stream:
         cdef object made
         if kind == "object":
             return self.feed._objects(<int64_t*>(slot + out.slot_offset), b.rows)
+        if one[4] >= 0:
+            return self._padded(one, b, slot, dims, lead, lease)
         if kind == "fixed":
             n = len(one[2])
             for i in range(lead):
@@ -2219,7 +2266,7 @@ cdef class Stream:
                     if noted[row * out.ndim + i] != noted[i]:
                         self._fail(_errors.InvalidArgumentError(
                             f"cannot batch elements of unequal shapes: {[noted[n] for n in range(out.ndim)]} and, {row} later, "
-                            f"{[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {self.delivered}). Pad or reshape them first"))
+                            f"{[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {self.delivered}). Use padded_batch, or dense_to_ragged_batch, or reshape them first"))
             g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + out.var]
             for i in range(lead):
                 shape[i] = dims[i]
@@ -2238,6 +2285,25 @@ cdef class Stream:
             made = _ragged.Ragged._of(made, np.arange(n + 1, dtype=np.int64) * dims[i])
         return made
 
+    cdef object _padded(self, tuple one, Batch* b, unsigned char* slot, int64_t* dims, int lead, _Lease lease):
+        cdef cnp.npy_intp shape[2 * MAX_DIMS]
+        cdef const Pad* pad = &self.pipe.maker.pads[one[4]]
+        cdef const int64_t* sides = <int64_t*>(slot + pad.slot_offset)
+        cdef Growing* g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + pad.var]
+        cdef bint strings = one[0] == "strings"
+        cdef int i
+        for i in range(lead):
+            shape[i] = dims[i]
+        for i in range(pad.ndim):
+            shape[lead + i] = sides[i]
+        made = qc_view(_INT64 if strings else one[1].base, lead + pad.ndim, shape, g.data if g.data != NULL else slot, lease)
+        if not strings:
+            return made
+        inner = np.zeros(made.size + 1, np.int64)  # what was put in are empty strings
+        np.cumsum(made.ravel(), out=inner[1:])
+        values, _ = self._varying(&self.pipe.maker.outputs[one[3]], b, slot, _CHAR, lease)
+        return _ragged.Ragged._of(_ragged.Ragged._of(values, inner), np.arange(b.rows + 1, dtype=np.int64) * sides[0])
+
     cdef tuple _varying(self, const Output* out, Batch* b, unsigned char* slot, object dtype, _Lease lease):
         # The values of all rows, and where rows begin and end among them.
         cdef cnp.npy_intp n
@@ -2250,7 +2316,12 @@ cdef class Stream:
         return values, splits if out.item == 1 else splits // out.item
 
     cdef object _whole(self, list arrays):
-        return self._assemble(self.template, arrays) if self.assemble is None else self.assemble(arrays, True)
+        if self.assemble is None:
+            return self._assemble(self.template, arrays)
+        try:
+            return self.assemble(arrays, True)
+        except _errors.QueueCoreError as error:
+            self._fail(error)  # the batch is gone with its lease
 
     cdef object _one(self, list arrays, int64_t at):
         if self.assemble is None:
