@@ -6,12 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from queuecore._record import ArraySpec
-from queuecore._stages import BYTES, strings_of
+from queuecore._stages import BYTES, Component, strings_of
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Run
 from queuecore.data._ops import Batch, Count
 from queuecore.data._plan import Made, structure_of
@@ -33,7 +33,8 @@ _CHUNK_SECONDS = 0.002
 _MOST_SIDE = 2**47
 
 
-class Leaf(NamedTuple):
+@dataclass(frozen=True)
+class Leaf:
     """What is known of one array of an element.
 
     Attributes
@@ -187,7 +188,7 @@ def _sides(leaf: Leaf, given: Any, index: int) -> Sides:
 
 
 def _fill(dtype: np.dtype[Any], given: Any, index: int) -> Any:
-    """Return the padding of a component as a scalar of its dtype, or as bytes."""
+    """Return the padding of a component as an array without dimensions, or as bytes."""
     if dtype == BYTES or dtype.kind == "O":
         if given is None:
             return b""
@@ -196,11 +197,13 @@ def _fill(dtype: np.dtype[Any], given: Any, index: int) -> Any:
             raise DtypeError(f"padded_batch: component {index} has strings, so its padding can't be {given!r}")
         return value.encode() if isinstance(value, str) else value
     if given is None:
-        return np.zeros((), dtype)[()]
+        return np.zeros((), dtype)
     value = np.asarray(given)
     if value.ndim:
         raise InvalidArgumentError(f"padded_batch: a padding value is a scalar, not {given!r}")
-    if isinstance(given, (np.generic, np.ndarray)):
+    if dtype.kind == "S":
+        well = isinstance(given, bytes) and len(given) <= dtype.itemsize
+    elif isinstance(given, (np.generic, np.ndarray)):
         well = value.dtype == dtype
     elif isinstance(given, bool) or dtype.kind == "b":
         well = isinstance(given, bool) and dtype.kind == "b"
@@ -208,36 +211,41 @@ def _fill(dtype: np.dtype[Any], given: Any, index: int) -> Any:
         well = dtype.kind in "fcV" or (dtype.kind in "iu" and np.iinfo(dtype).min <= given <= np.iinfo(dtype).max)
     elif isinstance(given, (float, complex)):
         well = dtype.kind == "c" or (dtype.kind in "fV" and isinstance(given, float))
-    elif isinstance(given, bytes):
-        well = dtype.kind == "S" and len(given) <= dtype.itemsize
     else:
         well = False
     if not well:
         raise DtypeError(f"padded_batch: the padding {given!r} of component {index} is no {dtype}")
-    return np.asarray(given).astype(dtype)[()]
+    return np.asarray(given).astype(dtype)
 
 
-class _Mark:
-    """Stands for a component, to see where in an element it comes out."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
+def _probe(index: int, component: Component) -> Any:
+    # An element's component that can be recognised.
+    if component.dtype == BYTES:
+        text = b"component %d" % index
+        return text if not component.shape else Ragged.from_list([text])
+    return np.ones(tuple(1 if side is None else side for side in component.shape or ()), component.dtype)
 
 
 def _template(made: Made) -> Any:
     # The structure of an element over its components, or None: there is more to it.
     if made.assemble is None:
         return made.template
-    try:
-        seen = made.assemble([_Mark(index) for index in range(len(made.components))], False)
-    except Exception:  # it looked at them
-        return None
-    marks = list(_leaves(seen))
-    if not all(isinstance(mark, _Mark) for mark in marks):
-        return None
-    if sorted(mark.index for mark in marks) != list(range(len(made.components))):
-        return None
-    return _numbered(seen, iter([mark.index for mark in marks]))
+    probes = [_probe(index, component) for index, component in enumerate(made.given)]
+    seen = made.assemble(list(probes), False)
+    order = []
+    for leaf in _leaves(seen):
+        for index, probe in enumerate(probes):
+            if leaf is probe or (
+                isinstance(leaf, np.ndarray)
+                and isinstance(probe, np.ndarray)
+                and (leaf.shape, leaf.dtype) == (probe.shape, probe.dtype)
+                and np.shares_memory(leaf, probe)
+            ):
+                order.append(index)
+                break
+        else:
+            return None
+    return _numbered(seen, iter(order)) if sorted(order) == list(range(len(probes))) else None
 
 
 def padded(
@@ -477,7 +485,9 @@ class Pad:
         lengths = np.array([array.shape for array in arrays], np.int64).reshape(len(arrays), len(sides))
         shape = tuple(int(longest) if side < 0 else side for side, longest in zip(sides, lengths.max(0), strict=True))
         made = np.full((len(arrays), *shape), fill, dtype)
-        if len(sides) == 1:
+        if (lengths == shape).all():
+            made = np.stack(arrays)
+        elif len(sides) == 1:
             made[np.arange(shape[0]) < lengths] = np.concatenate(arrays)
         else:
             for row, array in enumerate(arrays):

@@ -200,7 +200,7 @@ class Dataset:
         padding_values: Any = None,
         drop_remainder: bool = False,
     ) -> Dataset:
-        """Stack elements that follow each other, which may differ in shape: the smaller ones are padded at their ends.
+        r"""Stack elements that follow each other, which may differ in shape: the smaller ones are padded at their ends.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class Dataset:
         return self._shape(*_padded.padded(self, size, drop, padded_shapes, padding_values))
 
     def dense_to_ragged_batch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
-        """Stack elements that follow each other, which may differ in their first dimension.
+        r"""Stack elements that follow each other, which may differ in their first dimension.
 
         Parameters
         ----------

@@ -988,7 +988,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             p.maker.outputs[p.maker.pads[i].output].pad = &p.maker.pads[i]
             p.maker.pads[i].slot_offset = slot_bytes
             slot_bytes += (p.maker.pads[i].ndim * sizeof(int64_t) + 63) // 64 * 64
-    slot_bytes = (slot_bytes + 4095) // 4096 * 4096
+    slot_bytes = (slot_bytes + (slot_bytes == 0) + 4095) // 4096 * 4096  # rows may have no bytes at all
     p.layout.leaves = p.leaves
     p.layout.leaf_count = plan.layout.leaf_count
     p.layout.record_bytes = plan.layout.record_bytes
@@ -1536,7 +1536,7 @@ cdef class Stream:
             for i in range(plan.maker.count):
                 row_bytes += plan.maker.outputs[i].row_bytes if plan.maker.outputs[i].item == 0 else 64
         if not c.batched:
-            c.batch_rows = CHUNK_BYTES // row_bytes if row_bytes < CHUNK_BYTES else 1
+            c.batch_rows = CHUNK_BYTES // (row_bytes + (row_bytes == 0)) if row_bytes < CHUNK_BYTES else 1
             if c.batch_rows > CHUNK_ROWS:
                 c.batch_rows = CHUNK_ROWS
         batch_bytes = c.batch_rows * (hop_bytes if hop_bytes < 2 * record_bytes else record_bytes)
