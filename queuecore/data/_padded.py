@@ -22,7 +22,19 @@ from queuecore.ragged import Ragged, Sparse, strings
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Elements", "ShapedBatch", "dense_to_ragged", "padded", "stacked"]
+__all__ = [
+    "Elements",
+    "Fit",
+    "Joiner",
+    "Pad",
+    "ShapedBatch",
+    "Shapes",
+    "Stack",
+    "dense_to_ragged",
+    "padded",
+    "shapes_of",
+    "stacked",
+]
 
 Array = np.ndarray[Any, Any]
 # What the dimensions of a row become; -1: the longest of the batch.
@@ -265,7 +277,7 @@ def padded(
 
 
 def _words(sides: list[Sides], fills: list[Any]) -> list[Any]:
-    return ["padded_batch", [list(one) for one in sides], [_hex(one) for one in fills]]
+    return [[list(one) for one in sides], [_hex(one) for one in fills]]
 
 
 def _hex(fill: Any) -> str | None:
@@ -298,7 +310,7 @@ def _native(made: Made, template: Any, size: int, drop: bool, shapes: Any, value
 
     specs = Specs(template, [leaf.dtype for leaf in leaves], sides)
     changes = {"template": template, "assemble": None, "pads": pads}
-    return ShapedBatch(size, drop, _words(sides, fills), changes, specs)
+    return ShapedBatch(size, drop, ["padded_batch", *_words(sides, fills)], changes, specs)
 
 
 def _never(given: Any) -> bool:
@@ -528,20 +540,54 @@ def _strings(array: Array) -> Ragged:
     return strings(np.frombuffer(b"".join(flat), "S1"), offsets, array.shape)
 
 
-def _known(dataset: Dataset, shapes: Any) -> tuple[Any, list[Leaf]]:
-    # The structure of an element, and its leaves.
+@dataclass(frozen=True)
+class Shapes:
+    """What elements that are Python objects are padded to.
+
+    Attributes
+    ----------
+    template : object
+        Their structure, over the numbers of their components.
+    dtypes : list of numpy.dtype or None
+        Of each; `None`: nobody knows.
+    sides : list of tuple
+        What each becomes.
+    values : list
+        With what each is padded, as a user gave it.
+    words : list
+        All of that as plain values.
+    """
+
+    template: Any
+    dtypes: list[np.dtype[Any] | None]
+    sides: list[Sides]
+    values: list[Any]
+    words: list[Any]
+
+    @property
+    def specs(self) -> Specs:
+        """From batch dimensions to the specification of a batch."""
+        return Specs(self.template, self.dtypes, self.sides)
+
+
+def shapes_of(dataset: Dataset, shapes: Any, values: Any, known: bool = True) -> Shapes:
+    """Return what a user's shapes and values mean for the elements of a dataset.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they don't fit the elements; or if nobody knows how many dimensions these have, unless `known` is false.
+    """
     spec = dataset.element_spec
-    known = _template_of_shapes(shapes) if spec is None else spec
-    leaves = [one if isinstance(one, Leaf) else Leaf(one.dtype, one.shape) for one in _leaves(known)]
-    return _numbered(known, iter(range(len(leaves)))), leaves
-
-
-def _of_objects(dataset: Dataset, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node, ShapedBatch]:
-    if dataset.element_spec is None and shapes is None:
-        raise InvalidArgumentError(
-            "padded_batch: nobody knows how many dimensions the elements have: padded_shapes must say it"
-        )
-    template, leaves = _known(dataset, shapes)
+    if spec is None and shapes is None:
+        if known:
+            raise InvalidArgumentError(
+                "nobody knows how many dimensions the elements have: padded_shapes must say it"
+            )
+        raise InvalidArgumentError("nobody knows what the elements consist of, so they can't be stacked")
+    nest = _template_of_shapes(shapes) if spec is None else spec
+    leaves = [one if isinstance(one, Leaf) else Leaf(one.dtype, one.shape) for one in _leaves(nest)]
+    template = _numbered(nest, iter(range(len(leaves))))
     given_shapes = _matched(template, shapes, "padded_shapes", _never)
     given_values = _matched(template, values, "padding_values", _is_scalar)
     sides = [
@@ -551,10 +597,16 @@ def _of_objects(dataset: Dataset, size: int, drop: bool, shapes: Any, values: An
         _untyped(value) if leaf.dtype is None else _fill(leaf.dtype, value, index)
         for index, (leaf, value) in enumerate(zip(leaves, given_values, strict=True))
     ]
-    joins = [Pad(index, side, value) for index, (side, value) in enumerate(zip(sides, given_values, strict=True))]
-    changes = {"assemble": Joiner(template, joins)}
-    specs = Specs(template, [leaf.dtype for leaf in leaves], sides)
-    return Elements((dataset,), Fit(template, sides)), ShapedBatch(size, drop, _words(sides, fills), changes, specs)
+    return Shapes(template, [leaf.dtype for leaf in leaves], sides, given_values, _words(sides, fills))
+
+
+def _of_objects(dataset: Dataset, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node, ShapedBatch]:
+    made = shapes_of(dataset, shapes, values)
+    joins = [Pad(index, side, value) for index, (side, value) in enumerate(zip(made.sides, made.values, strict=True))]
+    op = ShapedBatch(
+        size, drop, ["padded_batch", *made.words], {"assemble": Joiner(made.template, joins)}, made.specs
+    )
+    return Elements((dataset,), Fit(made.template, made.sides)), op
 
 
 def _untyped(value: Any) -> Any:
@@ -568,16 +620,11 @@ def stacked(dataset: Dataset, size: int, drop: bool, ragged: bool = False) -> tu
 
     With `ragged`, arrays whose first dimension isn't known beforehand become a `Ragged`.
     """
-    if dataset.element_spec is None:
-        raise InvalidArgumentError("nobody knows what the elements consist of, so they can't be stacked natively")
-    template, leaves = _known(dataset, None)
-    rows = [ragged and leaf.shape is not None and leaf.shape[:1] == (None,) for leaf in leaves]
-    joins = [Stack(index, one) for index, one in enumerate(rows)]
-    sides = [tuple(-1 if side is None else side for side in leaf.shape or ()) for leaf in leaves]
-    changes = {"assemble": Joiner(template, joins)}
-    specs = Specs(template, [leaf.dtype for leaf in leaves], sides)
+    made = shapes_of(dataset, None, None, known=False)
+    joins = [Stack(index, ragged and side[:1] == (-1,)) for index, side in enumerate(made.sides)]
     word = "dense_to_ragged_batch" if ragged else "batch"
-    return Elements((dataset,), Fit(template, None)), ShapedBatch(size, drop, [word], changes, specs)
+    op = ShapedBatch(size, drop, [word], {"assemble": Joiner(made.template, joins)}, made.specs)
+    return Elements((dataset,), Fit(made.template, None)), op
 
 
 def dense_to_ragged(dataset: Dataset, size: int, drop: bool) -> tuple[Node | None, ShapedBatch]:

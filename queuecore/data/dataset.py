@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, SupportsIndex
 
 from queuecore._compression import encoding_number
@@ -14,7 +14,7 @@ from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._blocks import BlockSource, block_source
-from queuecore.data import _padded
+from queuecore.data import _buckets, _padded
 from queuecore.data._nodes import Node
 from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
@@ -293,6 +293,92 @@ class Dataset:
         """
         size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
         return self._shape(*_padded.dense_to_ragged(self, size, drop))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[SupportsIndex],
+        bucket_batch_sizes: Sequence[SupportsIndex],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        r"""Stack elements of about the same length, so that little is padded.
+
+        Parameters
+        ----------
+        element_length_func : callable
+            Returns the length of an element, an integer. The parts of a tuple are arguments of their own.
+        bucket_boundaries : sequence of int, rising
+            Bucket i takes the lengths from boundary i - 1 up to, but not including, boundary i.
+        bucket_batch_sizes : sequence of int
+            Of each bucket, how many elements make a batch: one more than there are boundaries.
+        padded_shapes, padding_values : optional
+            As in `padded_batch`.
+        pad_to_bucket_boundary : bool, default False
+            Make unknown dimensions one less than the bucket's upper boundary, and not the longest of the batch.
+        no_padding : bool, default False
+            Stack elements as they are. All of a batch must have the same shape.
+        drop_remainder : bool, default False
+            Leave out the batches that aren't full at the end.
+
+        Returns
+        -------
+        Dataset
+            A batch comes as soon as a bucket has enough elements; at the end what is left in the buckets, in their
+            order.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the boundaries don't rise, the numbers of boundaries and sizes don't match, or the arguments for padding
+            don't fit the elements.
+
+        Notes
+        -----
+        The function is called in Python, in a thread of its own, and so are batches stacked; what comes before runs in
+        the native threads. What it raises is a `PipelineError` in its place, after the batches of what came before; an
+        element that is longer than `padded_shapes` allows is a `DataLossError`, with `pad_to_bucket_boundary` one that
+        reaches the last boundary an `InvalidArgumentError`. ``on_error="skip"`` leaves such elements out.
+
+        A saved place is found again by going through the lengths of the elements before it.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> _ = file.write_bytes(b"to
+question
+be
+or
+suffer
+not
+")
+        >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
+        >>> for batch in letters.bucket_by_sequence_length(len, [4], [3, 2], padding_values=32):
+        ...     print([bytes(row) for row in batch])
+        [b'to', b'be', b'or']
+        [b'question', b'suffer  ']
+        [b'not']
+        >>> folder.cleanup()
+        """
+        return _of_node(
+            _buckets.buckets(
+                self,
+                element_length_func,
+                bucket_boundaries,
+                bucket_batch_sizes,
+                padded_shapes,
+                padding_values,
+                pad_to_bucket_boundary,
+                no_padding,
+                drop_remainder,
+            )
+        )
 
     def shuffle(
         self,

@@ -306,3 +306,188 @@ def test_dropped_in_the_middle():
     for thread in set(threading.enumerate()) - before:
         thread.join(1)
         assert not thread.is_alive()
+
+
+# -- buckets -----------------------------------------------------------------------------------------------------------
+
+
+def bucketed(elements, boundaries, sizes, drop):
+    """By the words of tf.data's documentation: the numbers of the elements of each batch, and its bucket."""
+    buckets = [[] for _ in sizes]
+    made = []
+    for number, element in enumerate(elements):
+        index = sum(boundary <= len(element) for boundary in boundaries)
+        buckets[index].append(number)
+        if len(buckets[index]) == sizes[index]:
+            made.append((index, buckets[index]))
+            buckets[index] = []
+    return made + [(index, left) for index, left in enumerate(buckets) if left and not drop]
+
+
+def batches(elements, boundaries, sizes, drop=False, sides=None, fill=0):
+    return [
+        padded([elements[n] for n in numbers], ((boundaries[index] - 1) if sides == "boundary" else sides,), fill)
+        for index, numbers in bucketed(elements, boundaries, sizes, drop)
+    ]
+
+
+@settings(max_examples=80, deadline=None)
+@drawn(data=st.data())
+def test_buckets(data):
+    elements = rows(data.draw(st.integers(0, 60)), 20, data.draw(st.integers(0, 99)))
+    boundaries = sorted(data.draw(st.sets(st.integers(-1, 22), max_size=4)))
+    sizes = data.draw(st.lists(st.integers(1, 5), min_size=len(boundaries) + 1, max_size=len(boundaries) + 1))
+    drop, fill = data.draw(st.booleans()), data.draw(st.integers(-5, 5))
+    source = given(elements, data.draw(st.sampled_from([VARYING, None])), data.draw(st.integers(1, 9)))
+    arguments = {"padded_shapes": [None], "padding_values": fill, "drop_remainder": drop}
+    ds = threads(source.bucket_by_sequence_length(len, boundaries, sizes, **arguments), data.draw(st.sampled_from(THREADS)))
+    expected = batches(elements, boundaries, sizes, drop, fill=fill)
+    assert [one.tolist() for one in ds] == [one.tolist() for one in expected]
+    if boundaries and all(len(element) < boundaries[-1] for element in elements):
+        ds = source.bucket_by_sequence_length(len, boundaries, sizes, pad_to_bucket_boundary=True, **arguments)
+        equal(ds, batches(elements, boundaries, sizes, drop, "boundary", fill))
+
+
+def test_buckets_of_tuples(tmp_path):
+    lines = [b"ab" * (n * 5 % 7) for n in range(30)]
+    paths = write_files(tmp_path, [stream([example(a=feature(*map(int, line), kind=np.int64), b=feature(n)) for n, line in enumerate(lines)])])
+    parse = qc.ops.parse_single_example(
+        features={"a": qc.ops.RaggedFeature(np.int64), "b": qc.ops.FixedLenFeature((), np.int64)}
+    )
+    ds = TFRecordDataset(paths).map(parse)
+    bucketing = ds.bucket_by_sequence_length(
+        lambda element: element["a"].shape[0], [5, 9], [3, 2, 4], padding_values={"a": -1, "b": None}
+    )
+    assert bucketing.element_spec == {
+        "a": ArraySpec((None, None), np.dtype(np.int64)),
+        "b": ArraySpec((None,), np.dtype(np.int64)),
+    }
+    assert bucketing.cardinality() == qc.data.UNKNOWN_CARDINALITY
+    arrays = [np.frombuffer(line, "u1").astype(np.int64) for line in lines]
+    for batch, (_, numbers) in zip(bucketing, bucketed(lines, [5, 9], [3, 2, 4], False), strict=True):
+        assert batch["b"].tolist() == numbers
+        np.testing.assert_array_equal(batch["a"], padded([arrays[n] for n in numbers], (None,), -1))
+
+
+def test_buckets_without_padding():
+    elements = rows(40, 6)
+    ds = given(elements, VARYING).bucket_by_sequence_length(len, list(range(1, 7)), [3] * 7, no_padding=True)
+    expected = [np.stack([elements[n] for n in numbers]) for _, numbers in bucketed(elements, range(1, 7), [3] * 7, False)]
+    equal(ds, expected)
+    with pytest.raises(InvalidArgumentError, match="unequal shapes"):
+        list(given(elements, VARYING).bucket_by_sequence_length(len, [4], [9, 9], no_padding=True))
+
+
+@pytest.mark.parametrize("component", [VARYING, None])
+def test_a_saved_place_among_buckets(component):
+    elements = rows(25)
+    fresh = given(elements, component, 4).repeat(2).bucket_by_sequence_length(len, [2, 5], [4, 3, 2], [None]).repeat(2)
+    expected, states = [], []
+    with iter(fresh) as it:
+        states.append(it.state_dict())
+        for batch in it:
+            expected.append(batch)
+            states.append(it.state_dict())
+    equal(expected, batches(elements * 2, [2, 5], [4, 3, 2]) * 2)
+    for index, state in enumerate(states):
+        with iter(fresh) as it:
+            it.load_state_dict(json.loads(json.dumps(state)))
+            equal(it, expected[index:])
+    other = given(elements, component, 4).repeat(2).bucket_by_sequence_length(len, [2, 6], [4, 3, 2], [None]).repeat(2)
+    with iter(other) as it, pytest.raises(ResumeMismatchError):
+        it.load_state_dict(states[3])
+
+
+def test_buckets_of_a_shuffle_have_another_order_in_every_pass(tmp_path):
+    records = np.arange(40, dtype="u1").reshape(20, 2)
+    (path,) = write_files(tmp_path, [records.tobytes()])
+
+    def orders(ds):
+        return [batch.tolist() for batch in ds]
+
+    qc.set_random_seed(7)
+    try:
+        plain = FixedLengthRecordDataset(path, 2).shuffle(6, seed=1)
+        shuffled = [[one.copy() for one in plain] for _ in range(3)]
+        ds = FixedLengthRecordDataset(path, 2).shuffle(6, seed=1)
+        ds = ds.bucket_by_sequence_length(lambda row: int(row[0]) % 3, [1, 2], [4, 3, 2], [2]).repeat(3)
+    finally:
+        qc.set_random_seed(None)
+    expected = []
+    for epoch in shuffled:
+        for _, numbers in bucketed([b"x" * (int(row[0]) % 3) for row in epoch], [1, 2], [4, 3, 2], False):
+            expected.append([epoch[n].tolist() for n in numbers])
+    assert orders(ds) == expected
+
+
+def failing(what, at):
+    calls = []
+
+    def length(element):
+        calls.append(element)
+        if len(calls) - 1 == at:
+            raise what
+        return len(element)
+
+    return length
+
+
+def test_what_a_length_function_raises_comes_after_what_was_before():
+    elements = rows(20)
+    expected = batches(elements[:11], [3], [4, 2])
+    for error in (ValueError("no"), StopIteration("no"), GeneratorExit()):
+        got = []
+        with pytest.raises(UnknownError, match="element 11") as caught:
+            got += given(elements, VARYING).bucket_by_sequence_length(failing(error, 11), [3], [4, 2])
+        assert caught.value.__cause__ is error
+        equal(got, expected)
+    for error in (KeyboardInterrupt(), SystemExit(3)):
+        with pytest.raises(type(error)):
+            list(given(elements, VARYING).bucket_by_sequence_length(failing(error, 11), [3], [4, 2]))
+    for length in (lambda element: 1.5, lambda element: None, lambda element: element):
+        with pytest.raises(InvalidArgumentError, match="integer"):
+            list(given(elements, VARYING).bucket_by_sequence_length(length, [3], [4, 2]))
+    got = []
+    with pytest.raises(ZeroDivisionError):
+        got += given(elements, VARYING, fails=11).bucket_by_sequence_length(len, [3], [4, 2])
+    equal(got, expected)
+
+
+def test_elements_that_fit_no_bucket():
+    elements = rows(20, 5)
+    elements[11] = np.arange(8, dtype=np.int32)
+    ds = given(elements, VARYING).bucket_by_sequence_length(len, [3, 8], [4, 2, 1], pad_to_bucket_boundary=True)
+    got = []
+    with pytest.raises(InvalidArgumentError, match="element 11 has the length 8"):
+        got += ds
+    equal(got, batches(elements[:11], [3, 8], [4, 2, 1], sides="boundary"))
+    left = elements[:11] + elements[12:]
+    with iter(ds.with_options(Options(on_error="skip"))) as it:
+        equal(it, batches(left, [3, 8], [4, 2, 1], sides="boundary"))
+        assert it.stats()["skipped"] == 1
+    with pytest.raises(DataLossError, match="element 11"):
+        list(given(elements, VARYING).bucket_by_sequence_length(len, [3, 8], [4, 2, 1], [7]))
+
+
+def test_arguments_of_buckets():
+    ds = given([], VARYING)
+    for boundaries, sizes in (([3, 3], [1, 1, 1]), ([4, 3], [1, 1, 1]), ([3], [1]), ([3], [1, 0]), ([3.0], [1, 1]), ("3", [1, 1]), (3, [1, 1])):
+        with pytest.raises(InvalidArgumentError):
+            ds.bucket_by_sequence_length(len, boundaries, sizes)
+    with pytest.raises(InvalidArgumentError):
+        ds.bucket_by_sequence_length(3, [3], [1, 1])
+    for more in (
+        {"no_padding": True, "pad_to_bucket_boundary": True},
+        {"no_padding": True, "padded_shapes": [None]},
+        {"no_padding": True, "padding_values": 1},
+        {"padding_values": 0.5},
+        {"padded_shapes": [None, None]},
+        {"drop_remainder": 1},
+        {"no_padding": 0},
+    ):
+        with pytest.raises(InvalidArgumentError):
+            ds.bucket_by_sequence_length(len, [3], [1, 1], **more)
+    with pytest.raises(InvalidArgumentError):
+        ds.bucket_by_sequence_length(len, [], [1], pad_to_bucket_boundary=True)
+    with pytest.raises(InvalidArgumentError, match="padded_shapes"):
+        given([], None).bucket_by_sequence_length(len, [3], [1, 1])
