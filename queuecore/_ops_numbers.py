@@ -151,7 +151,8 @@ class _Pass:
         self.channels: set[int] | None = set()
 
     def step(self) -> Step:
-        made = Component(self.dtype, self.shape, name=self.given.name)
+        kept = self.given.ragged and self.shape == self.given.shape
+        made = Component(self.dtype, self.shape, name=self.given.name, ragged=kept)
         return ChainStep((self.given,), (made,), self.links)
 
     def cast(self, dtype: np.dtype[Any], label: str = "cast") -> None:
@@ -270,7 +271,7 @@ class _Chain(Stage):
         for link in self.links:
             # A scale takes five links at most.
             if len(chain.links) > MAX_LINKS - 5 or not link.join(chain):
-                chain = _Pass(Component(chain.dtype, chain.shape, name=chain.given.name))
+                chain = _Pass(Component(chain.dtype, chain.shape, name=chain.given.name, ragged=chain.given.ragged))
                 passes.append(chain)
                 link.join(chain)
         steps = [one.step() for one in passes]

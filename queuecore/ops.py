@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +53,7 @@ from queuecore._ops_pictures import (
 )
 from queuecore._record import RecordPlan, compile_record
 from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure, lone_strings, strings_of
+from queuecore._trace import traceable
 from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged
 
@@ -926,3 +928,15 @@ def _example_stage(label: str, plan: Plan, batch: bool | None) -> Stage:
     shown = ", ".join(str(key) for section in plan.sections for key in section)
     structure = None if plan.sequence else Structure(plan.assembled, plan.spec)
     return Stage(f"{label}({shown})", bind, structure, True)
+
+
+# ---- In functions that are traced ------------------------------------------------------------------------------------
+
+# All that take a value or, without one, are stages: their first parameter is that value.
+for _name in __all__:
+    _op = globals()[_name]
+    if inspect.isfunction(_op):
+        _first = next(iter(inspect.signature(_op).parameters.values()))
+        if _first.default is None:
+            globals()[_name] = traceable(_op)
+            globals()[_name].__module__ = __name__

@@ -1,6 +1,7 @@
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, final
 
+import numpy as np
 from typing_extensions import disjoint_base
 
 from queuecore._core.csv import CsvFormat
@@ -11,6 +12,24 @@ from queuecore._quarantine import Quarantine
 @disjoint_base
 class ShuffleCounter:
     next_iteration: int
+
+@final
+class Feed:
+    def next_pass(self, after: int) -> tuple[int, int] | None: ...
+    def hand(
+        self,
+        pass_: int,
+        columns: list[Any],
+        n: int,
+        *,
+        owner: Any,
+        first: int = 0,
+        rows: np.ndarray[Any, Any] | None = None,
+    ) -> bool: ...
+    def hand_objects(self, pass_: int, objects: list[Any]) -> bool: ...
+    def end(self, pass_: int, error: BaseException | None = None) -> None: ...
+    @property
+    def stopped(self) -> bool: ...
 
 @disjoint_base
 class Stream:
@@ -41,9 +60,13 @@ class Stream:
         retries: int = 0,
         stall_warn: float = -1,
         stall_timeout: float = -1,
+        feeder: Callable[[Feed], None] | None = None,
+        inner: bool = False,
     ) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
+    def next_columns(self) -> tuple[int, list[Any]]: ...
+    def _stop(self) -> None: ...
     def close(self, timeout: float | None = 1.0) -> None: ...
     @property
     def closed(self) -> bool: ...

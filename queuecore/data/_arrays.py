@@ -67,6 +67,10 @@ class Numbers(Node):
     def words(self) -> dict[str, Any]:
         return {"range": [self.numbers.start, self.numbers.stop, self.numbers.step], "dtype": str(self.dtype)}
 
+    def label(self) -> str:
+        step = f", {self.numbers.step}" if self.numbers.step != 1 else ""
+        return f"range({self.numbers.start}, {self.numbers.stop}{step})"
+
     def count(self, needed: int | None) -> int:
         del needed
         return len(self.numbers)

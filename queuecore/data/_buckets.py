@@ -118,6 +118,13 @@ class Buckets(Node):
             "padding": self.given,
         }
 
+    def label(self) -> str:
+        sizes = [bucket.size for bucket in self.each]
+        return f"{_NAME}({_name_of(self.length.function)}, {self.boundaries}, {sizes})"
+
+    def where(self) -> str:
+        return f"Python: {_name_of(self.length.function)} for each element, stacks batches"
+
     def count(self, needed: int | None) -> Count:
         raise Unknown
 

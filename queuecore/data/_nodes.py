@@ -1,8 +1,8 @@
 """Sources whose elements are handed in: what comes out of other datasets, of arrays, and of Python.
 
 A node makes *chunks*. Most are rows of columns, as they lie in the batches of a native stream or in the user's arrays;
-they are handed to the next stream without a copy. Where elements are whatever Python made of them, a chunk is a list of objects,
-of which the native core moves the numbers only.
+they are handed to the next stream without a copy. Where elements are whatever Python made of them, a chunk is a list of
+objects, of which the native core moves the numbers only.
 
 A node's chunks are made by one Python thread for each stream that is fed. It takes the GIL once a chunk, not once an
 element; all work on rows (reading, decoding, stages, batches) is done by the native streams before and behind it.
@@ -11,22 +11,22 @@ element; all work on rows (reading, decoding, stages, batches) is done by the na
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import threading
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from queuecore._core.pipeline import Feed, ShuffleCounter
+from queuecore._core.pipeline import Feed
 from queuecore._core.sources import FileList
 from queuecore._stages import Component, Stage, Structure
 from queuecore.data._ops import Batch, Count
 from queuecore.data._plan import Made, made_by
 from queuecore.data.options import Options
-from queuecore.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from queuecore._quarantine import Quarantine
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunk", "Layout", "Node", "Objects", "Rows", "Run", "feeder_of"]
 
-# An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than rows), and None or their
-# dimensions.
+# An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
+# None or their dimensions.
 Column = np.ndarray[Any, Any] | tuple[Any, Any, Any]
 
 _CHUNK_BYTES = 512 << 10
@@ -142,6 +142,14 @@ class Node:
         """Return what decides its elements, besides the inputs, as plain values."""
         return {}
 
+    def label(self) -> str:
+        """Return what a user calls it, in one line."""
+        return self.name
+
+    def where(self) -> str:
+        """Return where its work is done, and what forces it to be done in Python."""
+        return "Python: hands on rows, a chunk at a time"
+
     def count(self, needed: int | None) -> Count:
         """Return the number of elements, or any number not below `needed` once that many are certain.
 
@@ -232,8 +240,14 @@ class Run:
         self._node = node
         self._pairs: list[tuple[int, int]] = []
         self._bases: list[int] = []
-        self._children: weakref.WeakSet[Iterator] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._children = _Children()
+        self._feed: Feed | None = None
+
+    def of(self, feed: Feed) -> Run:
+        """Return one for the chunks that go to this feed."""
+        run = copy.copy(self)
+        run._feed = feed
+        return run
 
     def seed(self, pairs: list[tuple[int, int]], bases: list[int]) -> None:
         """Set the seeds of all shuffles of the inputs, and the numbers that their passes begin with."""
@@ -265,6 +279,9 @@ class Run:
             dataset = dataset._with(Batch(batch, False))
         child = Iterator(dataset, Seeded(pairs, bases, self.options, self.skips))
         self._children.add(child)
+        # Whoever ends it does so first, and then looks for children.
+        if self._children.ended or (self._feed is not None and self._feed.stopped):
+            child._stop()
         return child
 
     def rows(self, index: int, pass_: int, start: int = 0) -> Generator[Rows]:
@@ -282,8 +299,30 @@ class Run:
 
     def stop(self) -> None:
         """End every wait for an input. Never waits itself."""
-        for child in list(self._children):
-            child._stop()
+        self._children.stop()
+
+    def end(self) -> None:
+        """As `stop`, and for good."""
+        self._children.ended = True
+        self._children.stop()
+
+
+class _Children:
+    """The iterators over inputs that are in use. No lock: the end may come out of the garbage collector, in any thread."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._alive: list[weakref.ref[Iterator]] = []
+
+    def add(self, child: Iterator) -> None:
+        self._alive = [one for one in self._alive if one() is not None]
+        self._alive.append(weakref.ref(child))
+
+    def stop(self) -> None:
+        for one in self._alive:
+            child = one()
+            if child is not None:
+                child._stop()
 
 
 def _rows(child: Iterator) -> Generator[Rows]:
@@ -329,17 +368,14 @@ def feeder_of(node: Node, run: Run) -> Any:
 
 
 def _hand_in(node: Node, run: Run, feed: Feed) -> None:
+    run = run.of(feed)
     after = -1
     while (wanted := feed.next_pass(after)) is not None:
         after, start = wanted
         try:
             with contextlib.closing(node.chunks(run, after, start)) as chunks:
-                for chunk in chunks:
-                    if not chunk.hand(feed, after):
-                        break
-                else:
+                if all(chunk.hand(feed, after) for chunk in chunks):
                     feed.end(after)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it comes out in its place, in the consumer's thread
+        except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
             feed.end(after, error)
-        chunk = None
 

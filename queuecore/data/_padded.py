@@ -336,6 +336,9 @@ class Elements(Node):
     def count(self, needed: int | None) -> Count:
         return self.inputs[0]._count(len(self.inputs[0]._ops), needed)
 
+    def where(self) -> str:
+        return "Python: hands on rows, a chunk at a time" if self.fit is None else "Python: arrays of each element"
+
     def layout(self) -> Layout:
         return Layout.of(self.inputs[0]) if self.fit is None else Layout(None)
 

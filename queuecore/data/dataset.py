@@ -10,11 +10,14 @@ from typing import Any, Literal, SupportsIndex
 from queuecore._compression import encoding_number
 from queuecore._core.pipeline import ShuffleCounter
 from queuecore._core.sources import FileList
+from queuecore._ops_calls import is_native
 from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
+from queuecore._trace import Untraced, trace
+from queuecore.data import _buckets, _padded
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._blocks import BlockSource, block_source
-from queuecore.data import _buckets, _padded
+from queuecore.data._explain import lines_of, source_label, step_labels
 from queuecore.data._nodes import Node
 from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
@@ -486,13 +489,16 @@ not
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
         return _Steps(self._source, self._ops, self._options.merged(options))
 
-    def map(self, map_func: Stage) -> Dataset:
+    def map(self, map_func: Stage | Callable[..., Any]) -> Dataset:
         r"""Make something else of each element.
 
         Parameters
         ----------
-        map_func : Stage
-            An operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
+        map_func : callable or Stage
+            A function of an element; the parts of a tuple are arguments of their own. It is called once, now, with
+            symbols, and becomes a native stage if it touches them only by operations of `queuecore.ops`, constant
+            indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples and dicts.
+            Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
 
         Returns
         -------
@@ -501,16 +507,21 @@ not
         Raises
         ------
         InvalidArgumentError
-            If the operation can't work on the elements, or makes something that can't be batched.
+            If the operation can't work on the elements, or makes something that can't be batched; or if it is neither
+            a function nor an operation.
         UnimplementedError
-            If it isn't a native stage; or if it comes after a `batch` and makes something else of a batch than of
-            its elements one by one.
+            If the function does anything else, with the reason and the place in it; or if it comes after a `batch` and
+            makes something else of a batch than of its elements one by one.
 
         Notes
         -----
         Runs in the native threads, without the GIL, several elements at a time; several maps in a row share a pass
         where they can. A random operation draws from its seed, from the number of the pass over the files, and from the
-        record's number in it: so the number of threads changes nothing.
+        record's number in it: so the number of threads changes nothing; in a function, too.
+
+        A function that became a stage makes what it would make of arrays, bit for bit, with NumPy's rules for dtypes;
+        NumPy's warnings (of an overflow, for example) don't come. Whatever it does besides happens once, and values
+        that it takes from elsewhere stay as they were.
 
         Strings come out of a batch as a `Ragged`, as do rows of different lengths. Arrays of which only the data knows
         the shape must have the same one in all elements of a batch; else it is an `InvalidArgumentError`.
@@ -531,10 +542,7 @@ not
         >>> folder.cleanup()
         """
         if not isinstance(map_func, Stage):
-            raise UnimplementedError(
-                f"map takes native stages, that is operations of queuecore.ops called without input, and {map_func!r} "
-                "is none. Python functions run in a QueueRunner, or on the batches"
-            )
+            map_func = self._traced(map_func)
         if self._shaped() is not None:
             raise UnimplementedError(f"{map_func!r} can't be applied to padded or ragged batches: put the map before it")
         if not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
@@ -603,19 +611,35 @@ not
 
     def __repr__(self) -> str:
         """Return the source and the steps, in one line."""
-        steps = []
-        for op in self._ops:
-            words = op.describe() or ["prefetch", *vars(op).values()]
-            shown = [str(word) if isinstance(op, Map) else repr(word) for word in words[1:]]
-            steps.append(f".{words[0]}({', '.join(shown)})")
-        if isinstance(self._source, Node):
-            inputs = ", ".join(map(repr, self._source.inputs))
-            return f"<{self._source.name}{' of ' if inputs else ''}{inputs}>{''.join(steps)}"
-        count = len(self._source.files)
-        files = os.fsdecode(self._source.files[0]) if count == 1 else f"{count} files"
-        if isinstance(self._source, FixedLengthSource):
-            files += f", {self._source.record.record_bytes} bytes a record"
-        return f"<{self._source.name} of {files}>{''.join(steps)}"
+        inputs = ", ".join(map(repr, self._inputs()))
+        source = f"{source_label(self)}{' of ' if inputs else ''}{inputs}"
+        return f"<{source}>" + "".join(f".{step}" for step in step_labels(self))
+
+    def plan(self) -> str:
+        """Say what is done, and where.
+
+        Returns
+        -------
+        str
+            A line for each step, the last one first; what a step takes its elements from stands behind it, further
+            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of it
+            Python does, and what forced that.
+
+        Notes
+        -----
+        Steps in a row that run natively are one stream: each batch is made in one go, by one thread or several.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> print(qc.data.Dataset.range(10).map(lambda x: x * 2).batch(4).plan())
+        batch(4, False)                      native: order
+        map(traced(multiply(x0, int64(2))))  native
+        range(0, 10)                         Python: hands on rows, a chunk at a time
+        """
+        lines = lines_of(self)
+        width = max(len(what) for what, _ in lines)
+        return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
 
     # -- for the iterator ----------------------------------------------------------------------------------------------
 
@@ -663,6 +687,22 @@ not
                 # A prefetch below a batch counts what goes into batches.
                 most = max(most, -(-op.buffer_size // stacked))
         return most
+
+    def _traced(self, function: Any) -> Stage:
+        """Return a function as a native stage."""
+        if not callable(function) or is_native(function):
+            hint = ": say what it makes, by queuecore.ops.cfunc(function, outputs)" if callable(function) else ""
+            raise InvalidArgumentError(f"map takes functions of Python's and operations, not {function!r}{hint}")
+        made = self._source.made(self._stages())
+        batches = [op for op in reversed(self._ops) if isinstance(op, Batch)]
+        batch = tuple(op.batch_size if op.drop_remainder else None for op in batches)
+        found = trace(function, made.given, made.template, assemble=made.assemble, batch=batch)
+        if isinstance(found, Untraced):
+            raise UnimplementedError(
+                f"{function!r} would have to run in Python, and map takes functions alone that become native stages. "
+                f"What stops it: {found}"
+            )
+        return found.stage
 
     def _stages(self) -> list[Stage]:
         return [op.stage for op in self._ops if isinstance(op, Map)]
@@ -735,7 +775,7 @@ class FixedLengthRecordDataset(Dataset):
         What to do about a file that ends inside a record: raise `TruncatedRecordError` after its whole records, or
         leave the rest out and count it in ``stats()["dropped_tails"]``.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        How files are compressed. What is compressed is read from its start, and can't be shuffled.
+        How files are compressed. What is compressed is read from its start.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
 
@@ -863,7 +903,8 @@ class TextLineDataset(Dataset):
     `Ragged`: the bytes of all lines side by side, and where each begins. Lines of more than `Options.max_record_bytes`
     (64 MiB) are refused with a `RecordTooLargeError`, of which no more than that is ever in memory.
 
-    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
 
     The class follows ``tf.data.TextLineDataset``; `skip_header_lines` is ours.
 
@@ -936,7 +977,8 @@ class TFRecordDataset(Dataset):
     that of the length before anything is believed of it: a `ChecksumError`, `TruncatedRecordError` or
     `RecordTooLargeError` (over `Options.max_record_bytes`, 1 GiB) comes in its place in the order.
 
-    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
 
     The class follows ``tf.data.TFRecordDataset``.
 
@@ -1001,7 +1043,7 @@ class WholeFileDataset(Dataset):
     An element is a tuple of two `bytes`, the file's name and its content: `queuecore.ops.on` has operations for one of
     them. A file of no bytes has an empty content. There is no limit but `Options.max_record_bytes`.
 
-    The class is tf.data's ``list_files`` with a ``map`` that reads each file. There is no ``shuffle`` yet.
+    The class is tf.data's ``list_files`` with a ``map`` that reads each file.
 
     Examples
     --------
@@ -1077,7 +1119,8 @@ class CsvDataset(Dataset):
     `CsvError` with `line` and `field` in its place in the order. Rows of more than `Options.max_record_bytes` (64 MiB)
     are refused: so a quote that is never closed doesn't fill the memory.
 
-    Several threads work on one file at a time, and never change the order. There is no ``shuffle`` yet.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
 
     The class follows ``tf.data.experimental.CsvDataset``.
 

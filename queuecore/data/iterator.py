@@ -85,8 +85,8 @@ class Iterator(Stream):
     __slots__ = ("__weakref__", "_bases", "_dataset", "_own", "_run", "_seeds")
 
     _dataset: Dataset
-    # The pairs of this stream, its own shuffles first and then those of its inputs: the dataset's may change later, when a state
-    # brings others.
+    # The pairs of this stream, its own shuffles first and then those of its inputs. Those of the dataset may
+    # change later, when a state brings others.
     _seeds: list[tuple[int, int]]
     _own: int
     # Of each shuffle of the inputs, the number of its first pass.
@@ -111,10 +111,12 @@ class Iterator(Stream):
             skips = seeded.skips
         workers, helps = dataset._threads(options)
         self._run = None
+        feeder = None
         if isinstance(source, Node):
             self._run = Run(source, options, skips)
             self._run.seed(self._seeds[own:], self._bases)
-            weakref.finalize(self, self._run.stop).atexit = False
+            weakref.finalize(self, self._run.end).atexit = False
+            feeder = feeder_of(source, self._run)
         seeds = list(zip(self._seeds, counters, strict=False))
         super().__init__(
             source.files,
@@ -129,7 +131,7 @@ class Iterator(Stream):
             stall_warn=-1 if seeded else _native_seconds(options.stall_warn, 60.0),
             stall_timeout=-1 if seeded else _native_seconds(options.stall_timeout, math.inf),
             skips=skips,
-            feeder=None if self._run is None else feeder_of(source, self._run),
+            feeder=feeder,
             inner=seeded is not None,
         )
 
@@ -153,8 +155,15 @@ class Iterator(Stream):
         `FailedPreconditionError`. Waits without the GIL.
         """
         if self._run is not None:
-            self._run.stop()
+            self._stop()
+            self._run.end()
         super().close(timeout)
+
+    def _stop(self) -> None:
+        # Those that work for this one, too: its own thread may wait for them.
+        super()._stop()
+        if self._run is not None:
+            self._run.stop()
 
     def stats(self) -> dict[str, int]:
         """Return counters of this iterator.
@@ -240,6 +249,7 @@ class Iterator(Stream):
             for shuffle, pair in zip(shuffles, at.seeds, strict=True)
         ]
         if self._run is not None:
+            super()._stop()
             self._run.stop()
         native = [counter if shuffle.reshuffle else None for shuffle, counter in zip(shuffles, counters, strict=True)]
         super().restore(

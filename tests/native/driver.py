@@ -423,6 +423,65 @@ def records() -> dict[str, object]:
         return found
 
 
+def handed() -> dict[str, object]:
+    """Streams behind streams: rows and objects that one's batches become in the next, to the end and to the middle."""
+    import zlib
+
+    import numpy as np
+
+    from queuecore import data
+    from queuecore.data._nodes import Layout, Node, Objects
+    from queuecore.data.dataset import _Steps
+
+    class Through(Node):
+        name = "through"
+
+        def layout(self):
+            return Layout.of(self.inputs[0])
+
+        def chunks(self, run, pass_, start):
+            for chunk in run.rows(0, pass_, start):
+                yield chunk.chosen(np.flatnonzero(np.arange(chunk.n) % 5 < 4))
+
+    class Each(Through):
+        name = "each"
+
+        def layout(self):
+            return Layout(None)
+
+        def chunks(self, run, pass_, start):
+            for element in run.elements(0, pass_, start):
+                yield Objects([bytes(element)])
+
+    def after(node, dataset):
+        return _Steps(node((dataset,)), (), dataset._options)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_files(folder, 24)
+        found: dict[str, object] = {}
+        source = data.FixedLengthRecordDataset(str(folder / "*.bin"), 24)
+        for kind, last in (("rows", Through), ("objects", Each)):
+            results = []
+            for threads in (1, 2, 4):
+                begun = source.with_options(data.Options(num_threads=threads)).take(1200).shuffle(300, seed=3)
+                dataset = after(last, after(Through, begun).shuffle(200, seed=1)).repeat(2)
+                dataset = dataset.batch(32) if kind == "rows" else dataset
+                for _ in range(rounds(2)):
+                    rows, check = 0, 0
+                    for part in dataset:
+                        rows += len(part) if kind == "rows" else 1
+                        check = zlib.crc32(bytes(part), check)
+                    results.append((rows, check))
+                it = iter(dataset)
+                kept = [next(it) for _ in range(4)]
+                del it
+                del kept
+            # Every pass has another order, and a dataset's iterators go on with it: only the first ones are alike.
+            found[kind] = {"rows": results[0][0], "orders": len({results[i] for i in range(0, len(results), rounds(2))})}
+        return found
+
+
 def early_end() -> dict[str, object]:
     """Iterators that are closed, dropped, or kept with their batches, while threads still work for them."""
     from queuecore import data
@@ -479,7 +538,7 @@ JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
     for job in (
         *(window, parking, slots, buffers, fifo, values, blocking, queues, stops, compressed, pictures),
-        *(pipeline, records, early_end, programs, example, race, overflow, shift),
+        *(pipeline, records, handed, early_end, programs, example, race, overflow, shift),
     )
 }
 

@@ -133,6 +133,11 @@ def test_records_without_known_places():
     assert result == {kind: {"rows": count, "orders": 1} for kind, count in rows.items()}
 
 
+def test_streams_behind_streams():
+    # Four of five rows stay at each node, of two passes over 1200.
+    assert found("handed") == {"rows": {"rows": 1536, "orders": 1}, "objects": {"rows": 1920, "orders": 1}}
+
+
 def test_iterators_end_while_threads_work_for_them():
     assert found("early_end")["kept"] >= 4
 

@@ -393,10 +393,8 @@ def test_what_is_not_known(tmp_path):
 def test_what_can_not_be(tmp_path):
     (tmp_path / "a").write_bytes(b"a\nb\n")
     ds = TextLineDataset(tmp_path / "a")
-    with pytest.raises(UnimplementedError, match="shuffle"):
-        next(iter(ds.shuffle(10)))
     with pytest.raises(UnimplementedError, match="native stages"):
-        ds.map(lambda line: line)
+        ds.map(lambda line: line.decode())
     with pytest.raises(UnimplementedError, match="before the batch"):
         ds.map(qc.ops.decode_raw(out_type="u1", fixed_length=4)).batch(2).map(qc.ops.reshape(shape=(2, 2)))
     with pytest.raises(qc.errors.DtypeError):

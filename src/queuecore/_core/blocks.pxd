@@ -6,10 +6,10 @@
 #   index   blocks_index finds the records, piece after piece, one thread at a time, outside the turn. What the end of a piece cuts off is
 #           moved in front of the next one. Then the block is published: its records have numbers.
 #           Rows of columns (FRAME_ROWS) are not read: who has them hands them in (blocks_hand), one chunk after the other, as a block each.
-#   use     The order takes records by number (blocks_at, blocks_give). When all of a block's records are made or left out (blocks_done),
-#           its memory is used again.
+#   use     The order takes records by number (blocks_at, blocks_give), and gives them away (blocks_out): at once, or, out of a shuffle's
+#           buffer, much later. When all of a block's records are made or left out (blocks_done), its memory is used again.
 #   I1  At most `most` blocks are ahead of the order: being read, waiting, or published and not given yet. What was given is bounded by the
-#       batches it goes to.
+#       batches it goes to, and the shuffles it waits in.
 #   I2  A published block doesn't change.
 #   I3  Blocks are indexed in the order of their sequence numbers, and published in that order: records have the numbers that one thread
 #       would give them.
@@ -78,6 +78,9 @@ cdef struct RecordBlock:
     int64_t pass_
     int64_t count            # records
     int64_t given            # of them, to the order
+    int64_t inside           # of those, that it hasn't given away
+    RecordBlock* older       # among those with records inside
+    RecordBlock* newer
     int64_t skip             # of the index: entries before the first record; of columns: rows
     const int64_t* rows      # of columns: which of their rows the records are; NULL: all from `skip` on
     int64_t owner            # of columns: number of what they lie in
@@ -123,6 +126,10 @@ cdef struct Blocks:
     int64_t base             # records of the pass that are published
     int64_t records, nbytes  # published in all
     int64_t available        # records that are published and not given
+    RecordBlock* oldest      # with records inside the order
+    RecordBlock* newest
+    Place given_place        # of the block that records were given of last, how far, and in which pass
+    int64_t given_until, given_pass
     int64_t ended_passes     # passes before this one are published to their end
     int64_t total            # records of a pass, those that are bad too; -1: not known yet
     Fault fault              # code 0: none. The source ends with it, after what is published
@@ -157,8 +164,12 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil
 cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int* status) noexcept nogil
 # Its records up to `ordinal` were given; after its last one it is the order's no more.
 cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t ordinal) noexcept nogil
+# n records of it that were given have left the order: some batch has them, or blocks_done will be told.
+cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 # n records of it are made, or left out.
 cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
+# Both: n records that were given are left out.
+cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 # FRAME_ROWS. The next n rows of a pass, of `count` columns. nbytes: all of them, about.
 cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
                      int64_t nbytes, int64_t owner) noexcept nogil

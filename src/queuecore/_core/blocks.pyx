@@ -25,8 +25,9 @@ cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t worke
     s.stop = stop
     s.most = 2 * workers + 4
     s.pass_ = s.ended_passes = pass_
-    s.next = start[0]
-    s.base = start.base
+    s.next = s.given_place = start[0]
+    s.base = s.given_until = start.base
+    s.given_pass = pass_
     s.begins = s.opens = True
     s.total = -1
     s.stream.fd = -1
@@ -67,7 +68,7 @@ cdef RecordBlock* _block_take(Blocks* s) noexcept nogil:
         s.made = b
     b.next = NULL
     b.kind = BLOCK_PIECE
-    b.count = b.given = b.left = b.skip = b.nbytes = b.used = 0
+    b.count = b.given = b.inside = b.left = b.skip = b.nbytes = b.used = 0
     b.begins = b.opens = b.last = False
     b.fault.code = 0
     b.pass_ = s.pass_
@@ -630,7 +631,7 @@ cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int* stat
     while b != NULL and b.pass_ == pass_ and b.place.base + b.given < ordinal:  # begun in the middle of a block
         n = (ordinal if ordinal < b.place.base + b.count else b.place.base + b.count) - b.place.base - b.given
         blocks_give(s, b, b.place.base + b.given + n)
-        blocks_done(s, b, n)
+        blocks_leave(s, b, n)
         b = s.first
     if b != NULL and b.pass_ == pass_:
         status[0] = BLOCKS_OK
@@ -645,7 +646,20 @@ cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int* stat
 
 
 cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t ordinal) noexcept nogil:
-    s.available -= ordinal - b.place.base - b.given
+    cdef int64_t n = ordinal - b.place.base - b.given
+    s.available -= n
+    if b.inside == 0 and n > 0:
+        b.older = s.newest
+        b.newer = NULL
+        if s.newest == NULL:
+            s.oldest = b
+        else:
+            s.newest.newer = b
+        s.newest = b
+    b.inside += n
+    s.given_place = b.place
+    s.given_until = ordinal
+    s.given_pass = b.pass_
     b.given = ordinal - b.place.base
     if b.given < b.count:
         return
@@ -653,6 +667,25 @@ cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t ordinal) noexcept nogil
     if s.first == NULL:
         s.last = NULL
     s.ahead -= 1
+
+
+cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
+    b.inside -= n
+    if b.inside > 0 or n == 0:
+        return
+    if b.older == NULL:
+        s.oldest = b.newer
+    else:
+        b.older.newer = b.newer
+    if b.newer == NULL:
+        s.newest = b.older
+    else:
+        b.newer.older = b.older
+
+
+cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
+    blocks_out(s, b, n)
+    blocks_done(s, b, n)
 
 
 cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
@@ -671,7 +704,7 @@ cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil:
         b = s.first
         n = b.count - b.given
         blocks_give(s, b, b.place.base + b.count)
-        blocks_done(s, b, n)
+        blocks_leave(s, b, n)
     if s.pass_ >= pass_:
         return
     # Nothing of the earlier pass is wanted any more, not even what is wrong with the rest of it.

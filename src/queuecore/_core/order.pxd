@@ -7,6 +7,7 @@
 #   I1  What is pulled depends on counts, seeds and the operators alone, never on how the pulls were cut or timed.
 #       Records that are left out because they are bad (Missing) are not counted: the operators never see them.
 #   I2  Operators of rows == 1 give records; the others give elements of up to `rows` records and say where each one closes.
+#   I3  Of records in blocks, the order knows which it still has inside: each one leaves it once, out of its top or dropped.
 #
 # Order of a shuffle: TensorFlow's (tf.data's ShuffleDataset: a circular buffer, one draw an element).
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -76,6 +77,7 @@ cdef struct Shuffle:
     int64_t fresh        # ids never used start here
     int64_t* ordinals    # by id (records)
     int64_t* passes
+    RecordBlock** blocks # where they are, if records have no known places; NULL: played only
     Element* elements    # by id (elements)
     int64_t filling      # id of the element being filled, or -1
     int64_t emitting     # id of the element being given, or -1

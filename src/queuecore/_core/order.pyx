@@ -4,7 +4,7 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.blocks cimport (
-    BLOCKS_END, BLOCKS_FAULT, Blocks, RecordBlock, blocks_at, blocks_done, blocks_give, blocks_restart)
+    BLOCKS_END, BLOCKS_FAULT, Blocks, RecordBlock, blocks_at, blocks_give, blocks_leave, blocks_out, blocks_restart)
 from queuecore._core.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER, WHAT_UNEQUAL
 from queuecore._core.platform cimport Fault, FileEntry, kAcquire, layout_hash, map_pages, unmap_pages
 from queuecore._core.random cimport Philox, philox_jump, philox_next, philox_seed
@@ -143,7 +143,7 @@ cdef void _source_go(Order* order, Op* op) noexcept nogil:
                 if block == NULL:  # not there yet
                     return
                 blocks_give(order.blocks, block, op.position + 1)
-                blocks_done(order.blocks, block, 1)
+                blocks_leave(order.blocks, block, 1)
             op.position += 1
         order.missing_at += 1
 
@@ -263,7 +263,14 @@ cdef inline void _discard_run(Order* order, const Op* op, const Run* run) noexce
         for i in range(run.n):
             _id_give(order.bottom_shuffle.shuffle, run.ordinal + i)
     elif run.block != NULL:
-        blocks_done(order.blocks, run.block, run.n)
+        blocks_leave(order.blocks, run.block, run.n)
+
+
+cdef inline void _discard_id(Order* order, Shuffle* s, int64_t id) noexcept nogil:
+    # A record out of a shuffle's buffer that nobody will read.
+    if s.blocks != NULL and s.blocks[id] != NULL:
+        blocks_leave(order.blocks, s.blocks[id], 1)
+    _id_give(s, id)
 
 
 cdef void _discard(Order* order, const Op* op, const RunList* list_) noexcept nogil:
@@ -512,6 +519,8 @@ cdef int _enter(Order* order, Op* op) noexcept nogil:
         id = _id_take(s)
         s.ordinals[id] = run.ordinal + s.scratch_offset
         s.passes[id] = run.pass_
+        if s.blocks != NULL:
+            s.blocks[id] = run.block
         s.entered_pass = run.pass_
         s.entered_end = s.ordinals[id] + 1
         _ring_add(s, op.size, id)
@@ -539,6 +548,7 @@ cdef bint _is_missing(const Shuffle* s, int64_t id) noexcept nogil:
 
 cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef Shuffle* s = op.shuffle
+    cdef RecordBlock* block = NULL
     cdef int64_t id, given = 0
     cdef int status
     if not s.seeded:
@@ -551,12 +561,14 @@ cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noe
             return s.ended if given == 0 else PULL_OK
         id = _ring_draw(s, op.size)
         if s.missing_count > 0 and _is_missing(s, id):
-            _id_give(s, id)
+            _discard_id(order, s, id)
             continue
         if s.stored:  # the row stays taken until it is read, or discarded
             _append(out, id, 0, 1, NULL, 0)
         else:
-            _append(out, s.ordinals[id], s.passes[id], 1, NULL, 0)
+            if s.blocks != NULL:
+                block = s.blocks[id]
+            _append(out, s.ordinals[id], s.passes[id], 1, block, 0)
             _id_give(s, id)
         given += 1
     return PULL_OK
@@ -624,8 +636,20 @@ cdef void _element_drop(Order* order, const Op* op, Element* e) noexcept nogil:
     _element_clear(e)
 
 
+cdef void _scratch_settle(Shuffle* s) noexcept nogil:
+    # What has entered of the next run is no more of it.
+    cdef Run* run
+    if s.scratch_offset > 0 and s.scratch_at < s.scratch.count:
+        run = &s.scratch.runs[s.scratch_at]
+        run.ordinal += s.scratch_offset
+        run.n -= s.scratch_offset
+    s.scratch_offset = 0
+
+
 cdef void _restart(Order* order, Op* op) noexcept nogil:
     cdef Shuffle* s
+    cdef int64_t k
+    cdef int32_t i
     op.done = 0
     op.any = False
     op.again = False
@@ -651,7 +675,10 @@ cdef void _restart(Order* order, Op* op) noexcept nogil:
         # What a take() above it left in the buffer belongs to the pass that is over.
         while s.count > 0:
             s.count -= 1
-            _id_give(s, s.ring[(s.start + s.count) % op.size])
+            k = s.ring[(s.start + s.count) % op.size]
+            if s.elements != NULL and order.blocks != NULL:
+                _element_drop(order, op.up, &s.elements[k])
+            _discard_id(order, s, k)
         s.start = 0
         if s.next_from >= 0 and s.failed_at < 0:  # the next pass is being read already
             while s.ahead_out < s.next_from:
@@ -662,14 +689,22 @@ cdef void _restart(Order* order, Op* op) noexcept nogil:
         while s.ahead_out < s.ahead_in:
             _ahead_drop(s)
         s.pass_from = s.ahead_in
+        if s.elements == NULL and order.blocks != NULL:
+            _scratch_settle(s)
+            for i in range(s.scratch_at, s.scratch.count):
+                _discard_run(order, op.up, &s.scratch.runs[i])
         s.scratch.count = 0
         s.scratch_at = 0
         s.scratch_offset = 0
         s.failed_at = -1
         if s.filling >= 0:
+            if order.blocks != NULL:
+                _element_drop(order, op.up, &s.elements[s.filling])
             _id_give(s, s.filling)
             s.filling = -1
         if s.emitting >= 0:
+            if order.blocks != NULL:
+                _element_drop(order, op.up, &s.elements[s.emitting])
             _id_give(s, s.emitting)
             s.emitting = -1
     _restart(order, op.up)
@@ -746,7 +781,7 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
         if a > 0:
             block = _source_take(order, op, a)
             if block != NULL:
-                blocks_done(order.blocks, block, a)
+                blocks_leave(order.blocks, block, a)
         return a
     if op.kind == OP_TAKE:
         if op.size >= 0 and n > op.size - op.done:
@@ -816,7 +851,7 @@ cdef bint _list_init(RunList* list_) noexcept nogil:
     return list_.runs != NULL
 
 
-cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead) noexcept nogil:
+cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead, bint blocks) noexcept nogil:
     cdef Shuffle* s = <Shuffle*>calloc(1, sizeof(Shuffle))
     op.shuffle = s
     if s == NULL or not _list_init(&s.scratch):
@@ -841,6 +876,10 @@ cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead) noexcept nogi
         return s.elements != NULL
     s.ordinals = <int64_t*>map_pages(s.capacity * sizeof(int64_t))
     s.passes = <int64_t*>map_pages(s.capacity * sizeof(int64_t))
+    if blocks:
+        s.blocks = <RecordBlock**>map_pages(s.capacity * sizeof(RecordBlock*))
+        if s.blocks == NULL:
+            return False
     if ahead > 0:
         s.ahead = <uint32_t*>malloc(s.ahead_room * sizeof(uint32_t))
         s.ahead_loaded = <uint8_t*>malloc(s.ahead_room)
@@ -893,7 +932,7 @@ cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const S
             if op.rows > 1:
                 op.kind = OP_SHUFFLE_ELEMENTS
             # A row stays in the store until it is read, so nothing above may keep rows back.
-            if not _shuffle_init(op, &specs[i - 1], store_ahead if shuffles == 1 and op.rows == 1 else 0):
+            if not _shuffle_init(op, &specs[i - 1], store_ahead if shuffles == 1 and op.rows == 1 else 0, blocks != NULL):
                 order_free(order)
                 return NULL
             if order.bottom_shuffle == NULL:
@@ -930,6 +969,7 @@ cdef void order_free(Order* order) noexcept nogil:
             unmap_pages(s.free_ids, s.capacity * sizeof(uint32_t))
             unmap_pages(s.ordinals, s.capacity * sizeof(int64_t))
             unmap_pages(s.passes, s.capacity * sizeof(int64_t))
+            unmap_pages(s.blocks, s.capacity * sizeof(RecordBlock*))
             free(s.ahead)
             free(s.ahead_loaded)
             free(s.survivors)
@@ -940,10 +980,19 @@ cdef void order_free(Order* order) noexcept nogil:
 
 
 cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int32_t i = out.count - 1 if out.count > 0 else 0
+    cdef int64_t had = out.runs[i].n if out.count > 0 else 0  # the last run may grow
+    cdef int status
     # Not even a restart before the survivors are loaded: it would give their rows away while they are on their way in.
     if order.bottom_shuffle != NULL and order.bottom_shuffle.shuffle.survivors_loaded < order.bottom_shuffle.shuffle.survivors_count:
         return PULL_WAIT
-    return _pull(order, order.top, max_rows, out)
+    status = _pull(order, order.top, max_rows, out)
+    while i < out.count:
+        if out.runs[i].block != NULL and out.runs[i].n > had:
+            blocks_out(order.blocks, out.runs[i].block, out.runs[i].n - had)
+        had = 0
+        i += 1
+    return status
 
 
 # Cutting the source short
@@ -961,68 +1010,83 @@ cdef bint _trim(Run* run, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
     return True
 
 
-cdef void _trim_element(Element* e, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
+cdef int32_t _trim_runs(Order* order, Run* runs, int32_t first, int32_t count) noexcept nogil:
+    # Moves what lies before the cut of runs from `first` on to the front. Returns how many runs there are.
+    cdef Run run
+    cdef int64_t n
+    cdef int32_t i, kept = 0
+    for i in range(first, count):
+        run = runs[i]
+        n = run.n
+        if not _trim(&run, order.ops[0].cut_pass, order.ops[0].cut_ordinal):
+            run.n = 0
+        if run.block != NULL and run.n < n:
+            blocks_leave(order.blocks, run.block, n - run.n)
+        if run.n > 0:
+            runs[kept] = run
+            kept += 1
+    return kept
+
+
+cdef void _trim_element(Order* order, Element* e) noexcept nogil:
     cdef int32_t k
+    if e.given < e.count:
+        e.runs[e.given].ordinal += e.offset
+        e.runs[e.given].n -= e.offset
+        e.runs[e.given].good += e.offset
+    e.count = _trim_runs(order, e.runs, e.given, e.count)
+    e.given = 0
+    e.offset = 0
     e.rows = 0
     for k in range(e.count):
-        if not _trim(&e.runs[k], cut_pass, cut_ordinal):
-            e.count = k
-            break
         e.rows += e.runs[k].n
-    if e.given >= e.count:
-        e.given = e.count
-        e.offset = 0
-    elif e.offset > e.runs[e.given].n:
-        e.offset = e.runs[e.given].n
 
 
-cdef void _purge(Op* op, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
+cdef void _purge(Order* order, Op* op, int64_t cut_pass, int64_t cut_ordinal) noexcept nogil:
     # Drops what lies behind the cut from what an operator keeps; the order of the rest stays.
     cdef Shuffle* s = op.shuffle
     cdef int64_t i, id, kept = 0, count
-    cdef int32_t k
-    cdef Run* run
     if not op.gives_ids:
-        _trim_element(&op.held, cut_pass, cut_ordinal)
+        _trim_element(order, &op.held)
     if s == NULL:
         return
     count = s.count
     for i in range(count):
         id = s.ring[(s.start + i) % op.size]
         if s.elements != NULL:
-            _trim_element(&s.elements[id], cut_pass, cut_ordinal)
+            _trim_element(order, &s.elements[id])
             if s.elements[id].count == 0:
                 _id_give(s, id)
                 continue
         elif _behind(s.passes[id], s.ordinals[id], cut_pass, cut_ordinal):
-            _id_give(s, id)
+            _discard_id(order, s, id)
             continue
         s.ring[(s.start + kept) % op.size] = <uint32_t>id
         kept += 1
     s.count = kept
     if s.filling >= 0:
-        _trim_element(&s.elements[s.filling], cut_pass, cut_ordinal)
+        _trim_element(order, &s.elements[s.filling])
     if s.emitting >= 0:
-        _trim_element(&s.elements[s.emitting], cut_pass, cut_ordinal)
+        _trim_element(order, &s.elements[s.emitting])
     if s.scratch_at < s.scratch.count and s.elements == NULL:
-        run = &s.scratch.runs[s.scratch_at]
-        run.ordinal += s.scratch_offset
-        run.n -= s.scratch_offset
-        s.scratch_offset = 0
-        for k in range(s.scratch_at, s.scratch.count):
-            if not _trim(&s.scratch.runs[k], cut_pass, cut_ordinal):
-                s.scratch.count = k
-                break
+        _scratch_settle(s)
+        s.scratch.count = _trim_runs(order, s.scratch.runs, s.scratch_at, s.scratch.count)
+        s.scratch_at = 0
 
 
 cdef void order_cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
     cdef Op* source = &order.ops[0]
     cdef int32_t i
+    cdef bint reached = _behind(source.pass_, source.position, pass_, ordinal + 1)
     order.cut_fault = fault[0]
     source.cut_pass = pass_
     source.cut_ordinal = ordinal
     for i in range(order.count):
-        _purge(&order.ops[i], pass_, ordinal)
+        _purge(order, &order.ops[i], pass_, ordinal)
+        if reached and order.ops[i].shuffle != NULL and order.ops[i].shuffle.ended == PULL_END:
+            order.ops[i].shuffle.ended = PULL_FAULT  # it has what it got before, then this
+            order.fault = fault[0]
+            order.faulted = True
 
 
 # The store

@@ -13,15 +13,15 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, HEADROOM, Blocks, Column, Place, RecordBlock,
+    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HEADROOM, Blocks, Column, Place, RecordBlock,
     Skipped, blocks_claim, blocks_clear, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init, blocks_next_to_index,
     blocks_publish, blocks_read, blocks_retire)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
-    CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_HANDED, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD,
-    fault_error)
+    CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_HANDED, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE,
+    STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD, fault_error)
 from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
     OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Op,
@@ -63,8 +63,8 @@ _UINT8 = np.dtype(np.uint8)
 
 
 def _copy(part):
-    if isinstance(part, list):  # of objects
-        return part
+    if isinstance(part, list):  # of arrays of different shapes
+        return [one.copy() for one in part]
     return part._copy() if isinstance(part, _ragged.Ragged) else part.copy()
 
 
@@ -256,6 +256,13 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
                 break
             fault.file = -1 if p.maker.framing == FRAME_ROWS else run.block.place.file
             status = READ_FAULT
+        elif p.blocks != NULL:  # a place that a run began at lies behind a record that it still needs
+            memset(&fault, 0, sizeof(Fault))
+            fault.code = CODE_INTERNAL
+            fault.stage = STAGE_RUNNER
+            fault.file = fault.offset = fault.record = -1
+            runner_stop(p.runner, &fault)
+            return READ_FAULT
         elif p.store != NULL:  # row `id` of the store is a record
             status = READ_OK
             while done < run.n and status == READ_OK:
@@ -446,14 +453,32 @@ cdef bint _execute(Pipe* p, Unit* u, bint nowait) noexcept nogil:
 
 # Planning: under the turn
 
+cdef void _mark_oldest(Blocks* s, Batch* b) noexcept nogil:
+    # A shuffle may keep any record for long: a new run begins with the oldest block that it has something of. A shuffle lets bad
+    # records in, so the good ones before it are all that there are.
+    if s.oldest != NULL:
+        b.mark_pass = s.oldest.pass_
+        b.mark_end = s.oldest.place.base
+        memcpy(b.mark_place, &s.oldest.place, sizeof(Place))
+    else:
+        b.mark_pass = s.given_pass
+        b.mark_end = s.given_until
+        memcpy(b.mark_place, &s.given_place, sizeof(Place))
+    b.mark_good = b.mark_end
+
+
 cdef void _close_batch(Pipe* p) noexcept nogil:
     cdef Batch* b = p.open
     cdef uint64_t k = p.next_batch - 1
     cdef Op* op = p.order.bottom_shuffle
     cdef int64_t i, at = 0
-    if op != NULL:
+    if op != NULL and p.blocks != NULL:
+        _mark_oldest(p.blocks, b)
+    elif op != NULL:
         b.mark_pass = op.shuffle.entered_pass
         b.mark_end = op.shuffle.entered_end
+    if p.blocks != NULL:
+        b.mark_files = p.blocks.given_place.file + 1 if p.blocks.given_pass == 0 else -1
     for i in range(p.order.count):
         if p.order.ops[i].shuffle != NULL:
             p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + at] = p.order.ops[i].shuffle.begun
@@ -539,7 +564,8 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
                 b.mark_good = last.good + last.n
             block = last.block
             if block != NULL:
-                memcpy(b.mark_place, &block.place, sizeof(Place))
+                if p.order.bottom_shuffle == NULL:
+                    memcpy(b.mark_place, &block.place, sizeof(Place))
                 u.nbytes += (list_.rows - before) * (block.used // block.count)
         # Elements that are records share a chunk, which closes when it is full, or when nobody knows when more will come.
         if (b.rows == p.config.batch_rows or (status == PULL_WAIT and p.maker.framing == FRAME_ROWS and b.rows > 0 and not p.config.batched)
@@ -749,7 +775,8 @@ cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
         for i in range(u.segment_count):
             s = &u.segments[i]
             for j in range(s.runs.count):
-                blocks_done(p.blocks, s.runs.runs[j].block, s.runs.runs[j].n)
+                if s.runs.runs[j].block != NULL:
+                    blocks_done(p.blocks, s.runs.runs[j].block, s.runs.runs[j].n)
     u.next = p.free_units
     p.free_units = u
     turn_give(p.turn)  # the unit is somebody else's from here on
@@ -1356,7 +1383,7 @@ cdef class Stream:
     cdef uint64_t generation
     cdef uint64_t next_k
     cdef int64_t delivered    # elements, from the very start
-    cdef int64_t mark_pass, mark_end
+    cdef int64_t mark_pass, mark_end, mark_files
     cdef int64_t* base        # per shuffle: iteration of the dataset object at the start of the run
     cdef int64_t* begun       # per shuffle: iterations begun at the mark
     cdef int32_t shuffles
@@ -1364,7 +1391,7 @@ cdef class Stream:
     cdef int32_t cut_count
     cdef list chunk           # arrays of the records not yet handed out one by one
     cdef int64_t chunk_at, chunk_rows
-    cdef int64_t chunk_pass, chunk_end
+    cdef int64_t chunk_pass, chunk_end, chunk_files
     cdef int64_t spin_ns
     cdef int64_t copied, records, helped_before
     cdef int64_t expect_files
@@ -1384,6 +1411,7 @@ cdef class Stream:
     cdef object feeder        # gets the Feed of a run, and sees to it that rows come
     cdef Feed feed
     cdef Output* columns      # of what is handed in
+    cdef bint told            # to stop
     cdef bint raw             # batches are given as columns
     cdef Missing* missing
     cdef int64_t missing_count
@@ -1522,10 +1550,7 @@ cdef class Stream:
         self.warned = inner
         self._describe_maker(blocks, step, csv, components, [] if pads is None else pads)
         if blocks is not None:
-            if self.shuffles:
-                raise _errors.UnimplementedError(
-                    "shuffle needs records of known places, and those of lines, TFRecords, CSV and compressed files have none yet. "
-                    "Enqueue them to a RandomShuffleQueue with a StageProgram")
+            stored = False
             record_bytes = hop_bytes = blocks["guess"]
             self.frame.passes = 1
             for i in range(plan.spec_count):
@@ -1564,7 +1589,7 @@ cdef class Stream:
                 c.store_rows = 0
         # Linear runs close a file at its end; jumping ones keep some open.
         fd_limit = num_threads + DISCOVER_AHEAD + 1
-        if self.shuffles and not stored:
+        if self.shuffles and not stored and not c.blocks:
             fd_limit = IDLE_FILES
         if c.blocks:
             plan.layout.record_bytes = plan.layout.hop_bytes = 1
@@ -1581,7 +1606,9 @@ cdef class Stream:
 
     cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components, list pads) except -1:
         cdef Pipe* plan = &self.plan
-        cdef int32_t i, vars = 0
+        cdef Output* out
+        cdef int64_t* shapes
+        cdef int32_t i, j = 0, vars = 0
         _sweep()
         self.keeper = _Keeper()
         self.keeper.kept = [(step, pads), csv]
@@ -1632,15 +1659,24 @@ cdef class Stream:
             plan.maker.record_bytes = self.frame.record_bytes
             plan.maker.hop_bytes = self.frame.hop_bytes
             if self.feeder is not None:
-                self.columns = <Output*>calloc(2 * len(blocks["columns"]) + 1, sizeof(Output))
+                self.columns = <Output*>calloc(2 * len(blocks["columns"]) + 1, sizeof(Output) + MAX_DIMS * sizeof(int64_t))
                 if self.columns == NULL:
                     raise MemoryError
+                shapes = <int64_t*>(self.columns + 2 * len(blocks["columns"]) + 1)
                 plan.maker.columns = self.columns
+                plan.maker.shapes = shapes
                 plan.maker.given = len(blocks["columns"])
                 for i, (kind, dtype, shape) in enumerate(blocks["columns"]):
                     plan.maker.column_count = _describe_output(self.columns, plan.maker.column_count, i, kind, dtype, shape, &vars)
+                    out = &self.columns[plan.maker.column_count - 1]
                     if kind == "ragged":  # steps want to know the shape of a row
-                        self.columns[plan.maker.column_count - 1].ndim = 1 + len(shape)
+                        out.ndim = 1 + len(shape)
+                    elif kind == "fixed":
+                        out.ndim = len(shape)
+                        for side in shape:
+                            shapes[(plan.maker.column_count - 1) * MAX_DIMS + j] = side
+                            j += 1
+                        j = 0
         return 0
 
     cdef int _describe_pad(self, Pad* pad, str kind, dtype, tuple shape, tuple sides, bytes fill) except -1:
@@ -1698,6 +1734,8 @@ cdef class Stream:
             self._refuse()
         if self.pipe == NULL:
             self._start()
+            if self.told:  # meanwhile, or before
+                runner_stop(self.pipe.runner, NULL)
         while True:
             p = self.pipe
             k = self.next_k
@@ -1923,7 +1961,7 @@ cdef class Stream:
             count += 1
         self.missing_count = count
         qsort(self.missing, count, sizeof(Missing), _by_missing)
-        if self.plan.config.blocks:  # those before the mark are never met again
+        if self.plan.config.blocks and self.shuffles == 0:  # those before the mark are never met again
             i = 0
             while i < count and (self.missing[i].pass_ < self.mark.pass_
                                  or (self.missing[i].pass_ == self.mark.pass_ and self.missing[i].ordinal < self.mark.ordinal)):
@@ -2082,7 +2120,8 @@ cdef class Stream:
             else:
                 arrays = [self._array(i, slot, dims, lead, lease) for i in range(self.plan.layout.leaf_count)]
             if copy:
-                arrays = [_copy(a) for a in arrays]
+                if self.components is None or self.components[0][0] != "object":
+                    arrays = [_copy(a) for a in arrays]
                 self.copied += 1
                 if not self.warned:
                     self.warned = True
@@ -2106,12 +2145,14 @@ cdef class Stream:
         if self.levels:
             self.mark_pass = b.mark_pass
             self.mark_end = b.mark_end
+            self.mark_files = b.mark_files
             self.delivered += 1
             self._pass_mark()
             window_take(p.window, k)
         else:
             self.chunk_pass = b.mark_pass
             self.chunk_end = b.mark_end
+            self.chunk_files = b.mark_files
             window_take(p.window, k)
         # Workers that found the window full are woken once half of it is free: one wake for several batches.
         if (event_has_waiters(&p.runner.work)
@@ -2147,6 +2188,7 @@ cdef class Stream:
         self.delivered += 1
         self.mark_pass = self.chunk_pass
         self.mark_end = self.chunk_end
+        self.mark_files = self.chunk_files
         if at + 1 == self.chunk_rows:
             self.chunk = None
             self._pass_mark()
@@ -2156,12 +2198,13 @@ cdef class Stream:
         # All up to the chunk's end is delivered: a new run begins there.
         cdef int64_t good = self.mark.pass_good, total, left_out, i
         cdef Missing* m
-        if not self.plan.config.blocks:
+        # A shuffle that is played without the cuts keeps other records.
+        if not self.plan.config.blocks or (self.shuffles and self.cut_count):
             return
         if self.chunk_mark.pass_ > self.mark.pass_:
             # All that is bad in the passes before has been met, unless nobody asked for it.
             left_out = self.mark.ordinal - self.mark.good
-            for i in range(self.missing_count):
+            for i in range(self.missing_count if self.shuffles == 0 else 0):
                 m = &self.missing[i]
                 if m.pass_ == self.mark.pass_ and m.ordinal >= self.mark.ordinal:
                     left_out += 1
@@ -2259,6 +2302,8 @@ cdef class Stream:
             for i in range(n):
                 shape[lead + i] = one[2][i]
             return qc_view(one[1], lead + n, shape, slot + out.slot_offset, lease)
+        if kind == "dense" and not self.levels:
+            return [self._varied(out, b, slot, row, one[1], lease) for row in range(b.rows)]
         if kind == "dense":
             noted = <int64_t*>(slot + out.dims_offset)
             for row in range(1, b.rows):
@@ -2303,6 +2348,16 @@ cdef class Stream:
         np.cumsum(made.ravel(), out=inner[1:])
         values, _ = self._varying(&self.pipe.maker.outputs[one[3]], b, slot, _CHAR, lease)
         return _ragged.Ragged._of(_ragged.Ragged._of(values, inner), np.arange(b.rows + 1, dtype=np.int64) * sides[0])
+
+    cdef object _varied(self, const Output* out, Batch* b, unsigned char* slot, int64_t row, object dtype, _Lease lease):
+        # One row, of a shape of its own.
+        cdef cnp.npy_intp shape[MAX_DIMS]
+        cdef const int64_t* noted = <int64_t*>(slot + out.dims_offset) + row * out.ndim
+        cdef const Growing* g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + out.var]
+        cdef int i
+        for i in range(out.ndim):
+            shape[i] = noted[i]
+        return qc_view(dtype, out.ndim, shape, g.data + (<int64_t*>(slot + out.slot_offset))[row] if g.data != NULL else slot, lease)
 
     cdef tuple _varying(self, const Output* out, Batch* b, unsigned char* slot, object dtype, _Lease lease):
         # The values of all rows, and where rows begin and end among them.
@@ -2366,6 +2421,7 @@ cdef class Stream:
     def _stop(self):
         # As close(), for another thread than the one that uses it: waits for nothing.
         cdef Pipe* p = self.pipe
+        self.told = True
         if p != NULL and self.generation == fork_generation():
             _hold(p)
             runner_stop(p.runner, NULL)
@@ -2417,11 +2473,11 @@ cdef class Stream:
                      self.mark_place.offset, self.mark_place.number, self.mark_place.line, self.mark_place.base]
         if self.files.names.count == 0:
             pass
-        elif self.delivered > 0 and self.mark_end > 0:
-            if self.mark_pass > 0:
+        elif self.delivered > 0 and (self.mark_end > 0 or self.mark_files != 0):
+            if self.plan.config.blocks and self.mark_files >= 0:
+                known = self.mark_files
+            elif self.plan.config.blocks or self.mark_pass > 0:
                 known = self.table.known_files.load(kAcquire)
-            elif self.plan.config.blocks:
-                known = self.mark_place.file + 1
             else:
                 known = table_find(self.table, self.mark_end - 1, 0) + 1
             digest = self.table.entries[known - 1].digest
@@ -2482,10 +2538,11 @@ cdef class Stream:
         self.chunk = None
         self._restore_mark(start, [] if missing is None else missing)
         self.delivered = elements
-        self.mark_pass = self.mark_end = 0
+        self.mark_pass = self.mark_end = self.mark_files = 0
         self.expect_files = files_known
         self.expect_digest = files_digest
         self.state = STATE_RUNNING
+        self.told = False
         self.failure = None
 
     cdef int _restore_mark(self, list start, list missing) except -1:

@@ -148,6 +148,7 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         int64_t mark_end
         int64_t mark_good
         int64_t[5] mark_place
+        int64_t mark_files
         void* parts
 
     cppclass Window:

@@ -36,7 +36,7 @@ cdef struct Output:
     int32_t cell         # of the last step: which component it is taken from
     int32_t take
     int32_t item         # bytes of an item, if rows vary in length; 0: they don't
-    int32_t ndim         # dimensions that are noted for each row
+    int32_t ndim         # dimensions that are noted for each row; of a column whose rows don't vary, those that they have
     int32_t var          # its number among those that vary
     int64_t row_bytes    # those that don't
     int64_t slot_offset  # of the rows; of int64_t ends, one more than rows
@@ -55,6 +55,7 @@ cdef struct Maker:
     const Output* columns            # FRAME_ROWS: how rows lie that were handed in, as if they were outputs
     int32_t column_count
     int32_t given                    # components that they are
+    const int64_t* shapes            # CELL_DIMS for each column: the shape of its rows, where they all have `ndim` dimensions of one size
     StageFn run          # NULL: the record itself
     const void* params
     int32_t made         # components that it makes

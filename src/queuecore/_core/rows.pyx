@@ -365,6 +365,9 @@ cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t 
         if o.item == 0:
             cell.data = <bytes_out>c.data + at * o.row_bytes
             cell.nbytes = o.row_bytes
+            cell.ndim = o.ndim
+            for k in range(o.ndim):
+                cell.dims[k] = m.shapes[j * CELL_DIMS + k]
             continue
         cell.data = <bytes_out>c.data + c.ends[at]
         cell.nbytes = c.ends[at + 1] - c.ends[at]

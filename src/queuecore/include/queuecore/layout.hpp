@@ -112,6 +112,7 @@ struct alignas(kLine) Batch {
   int64_t mark_end;
   int64_t mark_good;      // records of the pass until there
   int64_t mark_place[5];  // a Place of blocks.pxd: of the block with that record
+  int64_t mark_files;     // files that the order had used; -1: all that were known
   void* parts;            // Parts of rows.pxd; guarded by the turn
 };
 

@@ -1,0 +1,833 @@
+"""Tracing: a function of Python's, called once with symbols for an element, as a native stage.
+
+What the function does to its symbols is written down as a graph: operations of `queuecore.ops`, parts of arrays, and
+calls of NumPy's element-wise functions. `queuecore._trace_graph` makes native steps of it. A touch that can't be
+written down ends the trace, so that the function has to run in Python; and so does everything whose result may differ
+from that of the function itself by as much as a bit.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import math
+import operator
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from queuecore._core.stages import PythonStep, Step
+from queuecore._dtypes import as_dtype, is_bfloat16
+from queuecore._ops_numbers import _Cast, _Chain, _Reshape, _Scale, _Transpose, merged
+from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure
+from queuecore._trace_graph import Dims, Graph, Side, Unknown, Value, lowered, shape_of
+from queuecore.errors import InvalidArgumentError, QueueCoreError
+
+__all__ = ["Symbol", "Traced", "Untraced", "trace", "traceable"]
+
+
+class Traced(NamedTuple):
+    """A function as a native stage.
+
+    Attributes
+    ----------
+    stage : Stage
+        Of the components of an element; its structure is that of what the function returns.
+    components : tuple of Component
+        What it makes of an element; of a batch, if the function got batches and isn't `stage.rowwise`.
+    template : object
+        Their structure: their numbers in tuples and dicts.
+    """
+
+    stage: Stage
+    components: tuple[Component, ...]
+    template: Any
+
+
+class Untraced(NamedTuple):
+    """Why a function has to run in Python.
+
+    Attributes
+    ----------
+    reason : str
+        In words.
+    where : str
+        The place in the user's code: ``"file.py:12: `if x > 3:`"``; empty where there is none.
+    """
+
+    reason: str
+    where: str
+
+    def __str__(self) -> str:
+        """Return both, in one line."""
+        return f"{self.reason} ({self.where})" if self.where else self.reason
+
+
+class _GiveUp(BaseException):
+    """The end of a trace. Not an `Exception`: what the function catches must not change what it does."""
+
+
+# Of what these make, every bit follows from the operands alone, whatever lies beside them in memory.
+_EXACT = frozenset(
+    "add subtract multiply divide true_divide floor_divide remainder mod fmod negative positive absolute fabs sign "
+    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not "
+    "bitwise_and bitwise_or bitwise_xor invert bitwise_not left_shift right_shift maximum minimum fmax fmin "
+    "sqrt square reciprocal floor ceil trunc rint isnan isinf isfinite signbit copysign nextafter spacing gcd lcm "
+    "deg2rad rad2deg degrees radians heaviside bitwise_count conjugate clip power".split()
+)
+# Of these, too, as long as the items lie side by side: NumPy has several ways to compute them, and picks one for a
+# whole array.
+_SMOOTH = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt "
+    "logaddexp".split()
+)
+_MOST_CONSTANT = 64 << 20  # bytes
+
+
+class _Tracer:
+    """One call of a function.
+
+    Attributes
+    ----------
+    lead : int
+        How many dimensions of a batch are in front of those of an element.
+    graph, rows : Graph
+        What is done to the element; what is done to a row of it, where the same can be said of one.
+    """
+
+    def __init__(self, lead: int) -> None:
+        self.lead = lead
+        self.graph = Graph()
+        self.rows = Graph()
+        self.active = True
+        self.failure: Untraced | None = None
+
+    def give_up(self, reason: str, where: str | None = None) -> NoReturn:
+        if self.active and self.failure is None:
+            self.failure = Untraced(reason, _where(sys._getframe(1)) if where is None else where)
+        raise _GiveUp
+
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+
+
+def _is_users(frame: FrameType) -> bool:
+    return not frame.f_code.co_filename.startswith((_OURS, _NUMPY))
+
+
+def _where(frame: FrameType | None) -> str:
+    while frame is not None and not _is_users(frame):
+        frame = frame.f_back
+    return "" if frame is None else _place(frame, frame.f_lineno)
+
+
+def _place(frame: FrameType, line: int) -> str:
+    name = frame.f_code.co_filename
+    text = linecache.getline(name, line, frame.f_globals).strip()
+    return f"{os.path.basename(name)}:{line}" + (f": `{text}`" if text else "")
+
+
+def _where_raised(traceback: TracebackType | None) -> str:
+    place = ""
+    while traceback is not None:
+        if _is_users(traceback.tb_frame):
+            place = _place(traceback.tb_frame, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return place
+
+
+class Symbol:
+    """What a function gets while it is traced, instead of an array, a number, or bytes.
+
+    What can be done to it: arithmetic, comparison, NumPy's element-wise functions, operations of `queuecore.ops`;
+    indices that are constant; ``astype``, ``reshape``, ``transpose`` and what is known beforehand of dtype and shape.
+    Anything else ends the trace.
+    """
+
+    __slots__ = ("_row", "_tracer", "_value")
+
+    def __init__(self, tracer: _Tracer, value: Value, row: Value | None) -> None:
+        self._tracer = tracer
+        self._value = value
+        self._row = row
+
+    # -- what is known of it -------------------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its dtype."""
+        return self._number("dtype").dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of its dimensions."""
+        return len(self._sides("ndim"))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, if all of it is known."""
+        return self._known("shape")
+
+    @property
+    def size(self) -> int:
+        """The number of its items, if that is known."""
+        return math.prod(self._known("size"))
+
+    def __len__(self) -> int:
+        dims = self._sides("len()")
+        if not dims:
+            self._stop("len() of a number")
+        if not isinstance(dims[0], int):
+            self._stop("len() is not known before the data is")
+        return dims[0]
+
+    def __iter__(self) -> Any:
+        return iter([self[index] for index in range(len(self))])
+
+    def _number(self, what: str) -> Value:
+        if not self._tracer.active:
+            raise InvalidArgumentError("this stood for an element while a function was traced; there is no value of it")
+        if self._value.opaque:
+            self._stop(f"{what} of {self._value.opaque}")
+        return self._value
+
+    def _sides(self, what: str) -> Dims:
+        dims = self._number(what).dims
+        if dims is None:
+            self._stop(f"{what} is not known before the data is")
+        return dims
+
+    def _known(self, what: str) -> tuple[int, ...]:
+        dims = self._sides(what)
+        known = tuple(side for side in dims if isinstance(side, int))
+        if len(known) < len(dims):
+            self._stop(f"{what} is not known before the data is")
+        return known
+
+    def _stop(self, reason: str) -> NoReturn:
+        self._tracer.give_up(reason)
+
+    # -- arithmetic ----------------------------------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Symbol:
+        if method != "__call__" or options:
+            how = f".{method}" if method != "__call__" else f" with {', '.join(options)}"
+            self._stop(f"numpy.{ufunc.__name__}{how}")
+        return _call(self._tracer, ufunc, inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        self._stop(f"numpy.{function.__name__}")
+
+    def __pow__(self, other: Any) -> Any:
+        return _power(self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _call(self._tracer, np.power, (other, self))
+
+    # -- other shapes --------------------------------------------------------------------------------------------------
+
+    def astype(self, dtype: Any, **options: Any) -> Symbol:
+        """Return it in another dtype."""
+        value = self._number("astype")
+        if set(options) - {"copy"}:
+            self._stop(f"astype with {', '.join(options)}")
+        try:
+            made = as_dtype(dtype)
+        except (TypeError, ValueError, QueueCoreError) as error:
+            self._stop(f"astype: {error}")
+        if not made.isnative or not _is_native(made):
+            self._stop(f"astype to {made}")
+        if value.dtype.kind == "f" and made.kind in "iu":
+            self._stop(
+                f"astype from {value.dtype} to {made}: NumPy promises no value for numbers that don't fit; "
+                "queuecore.ops.cast is native"
+            )
+        return self._cast(made)
+
+    def _cast(self, dtype: np.dtype[Any]) -> Symbol:
+        tracer = self._tracer
+        row = None if self._row is None else tracer.rows.cast(self._row, dtype)
+        return Symbol(tracer, tracer.graph.cast(self._value, dtype), row)
+
+    def __getitem__(self, key: Any) -> Symbol:
+        dims = self._sides("an index")
+        if not dims:
+            self._stop("an index of a number")
+        items = list(key) if type(key) is tuple else [key]
+        given = sum(item is not None and item is not Ellipsis for item in items)
+        if sum(item is Ellipsis for item in items) > 1 or given > len(dims):
+            self._stop("an index that doesn't fit")
+        if not any(item is Ellipsis for item in items):
+            items.append(Ellipsis)
+        axes: list[tuple[int, int]] = []
+        starts = [0] * len(dims)
+        sides: list[Side] = []
+        axis = 0
+        for item in items:
+            if item is None:
+                axes.append((-1, 0))
+                sides.append(1)
+            elif item is Ellipsis:
+                for _ in range(len(dims) - given):
+                    axes.append((axis, 1))
+                    sides.append(dims[axis])
+                    axis += 1
+            elif type(item) is slice:
+                start, step, side = self._slice(item, dims[axis])
+                axes.append((axis, step))
+                starts[axis] = start
+                sides.append(side)
+                axis += 1
+            else:
+                starts[axis] = self._index(item, dims[axis])
+                axis += 1
+        return self._view(axes, starts, sides)
+
+    def _index(self, item: Any, side: Side) -> int:
+        if type(item) is Symbol or type(item) is not int and not isinstance(item, np.integer):
+            self._stop("an index that is no constant integer, slice, ... or None")
+        if not isinstance(side, int):
+            self._stop("an index into a dimension whose length is not known before the data is")
+        number = int(item)
+        if not -side <= number < side:
+            self._stop(f"the index {number} in a dimension of {side}")
+        return number % side
+
+    def _slice(self, item: slice, side: Side) -> tuple[int, int, Side]:
+        if item == slice(None):
+            return 0, 1, side
+        parts = (item.start, item.stop, item.step)
+        if any(type(part) is Symbol for part in parts) or not all(
+            part is None or type(part) is int or isinstance(part, np.integer) for part in parts
+        ):
+            self._stop("a slice whose ends are no constant integers")
+        if not isinstance(side, int):
+            self._stop("a slice of a dimension whose length is not known before the data is")
+        if item.step == 0:
+            self._stop("a slice with step 0")
+        chosen = range(*item.indices(side))
+        return (chosen.start if len(chosen) else 0), chosen.step, len(chosen)
+
+    def _view(self, axes: Sequence[tuple[int, int]], starts: Sequence[int], sides: Sequence[Side]) -> Symbol:
+        if len(axes) > MAX_DIMS:
+            self._stop(f"{len(axes)} dimensions")
+        tracer = self._tracer
+        row, lead = None, tracer.lead
+        whole = all(axes[i : i + 1] == [(i, 1)] and not starts[i] for i in range(lead))
+        if self._row is not None and whole:
+            inner = [(axis - lead if axis >= 0 else -1, step) for axis, step in axes[lead:]]
+            row = tracer.rows.view(self._row, inner, starts[lead:], tuple(sides[lead:]))
+        return Symbol(tracer, tracer.graph.view(self._value, axes, starts, tuple(sides)), row)
+
+    def transpose(self, *axes: Any) -> Symbol:
+        """Return it with its axes in another order; by default in reverse."""
+        dims = self._sides("transpose")
+        order: Any = axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
+        if order is None or not len(order):
+            order = range(len(dims))[::-1]
+        try:
+            perm = [operator.index(axis) for axis in order]
+        except TypeError:
+            self._stop("axes that are no constant integers")
+        if any(not -len(dims) <= axis < len(dims) for axis in perm) or len({axis % len(dims) for axis in perm}) != len(
+            dims
+        ):
+            self._stop(f"the axes {perm} of {len(dims)} dimensions")
+        perm = [axis % len(dims) for axis in perm]
+        return self._view([(axis, 1) for axis in perm], [0] * len(dims), [dims[axis] for axis in perm])
+
+    @property
+    def T(self) -> Symbol:  # noqa: N802
+        """It with its axes in reverse."""
+        return self.transpose()
+
+    def reshape(self, *shape: Any, **options: Any) -> Symbol:
+        """Return the same items in another shape."""
+        self._sides("reshape")
+        if options:
+            self._stop(f"reshape with {', '.join(options)}")
+        target: Any = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
+        try:
+            sides = tuple(operator.index(side) for side in target)
+        except TypeError:
+            self._stop("a shape that isn't of constant integers")
+        if len(sides) > MAX_DIMS or sides.count(-1) > 1 or any(side < -1 for side in sides):
+            self._stop(f"the shape {sides}")
+        return self._reshape(sides)
+
+    def ravel(self) -> Symbol:
+        """Return all items in one dimension."""
+        return self.reshape(-1)
+
+    flatten = ravel
+
+    def _reshape(self, sides: tuple[int, ...]) -> Symbol:
+        tracer = self._tracer
+        try:
+            value = tracer.graph.reshape(self._value, sides)
+        except QueueCoreError as error:
+            self._stop(str(error))
+        row = None
+        if self._row is not None and tracer.lead == 1 and sides:
+            # The same rows as before: as many items in each, and all that are left over to the batch.
+            dims = self._row.dims or ()
+            known = [side for side in dims if isinstance(side, int)]
+            batch = (self._value.dims or (0,))[0]
+            if len(known) == len(dims) and -1 not in sides[1:] and math.prod(known) == math.prod(sides[1:]):
+                if sides[0] == -1 and math.prod(known) or sides[0] == batch:
+                    value.dims = (batch, *sides[1:])
+                    row = tracer.rows.reshape(self._row, sides[1:])
+        return Symbol(tracer, value, row)
+
+    # -- operations of queuecore.ops -----------------------------------------------------------------------------------
+
+    def _operation(self, op: Callable[..., Any], name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if not self._tracer.active:
+            self._number(name)
+        if name == "transpose" and not args and options.get("perm") is None:
+            return self.transpose()
+        if options.get("element") or options.get("epoch"):
+            self._stop(f"{name} with a number of the element")
+        stage = op(None, *args, **options)
+        made = self._apply(stage)
+        if stage.structure is not None:
+            try:
+                return stage.structure.assemble(made, self._tracer.lead > 0)
+            except _GiveUp:
+                failure = self._tracer.failure
+                if failure is not None:
+                    self._tracer.failure = failure._replace(reason=f"{name} makes a Ragged or a Sparse")
+                raise
+        if name == "decode_csv":
+            return made
+        if len(made) != 1:
+            self._stop(f"{name}, which makes several things")
+        return made[0]
+
+    def _apply(self, stage: Stage) -> list[Symbol]:
+        """Return what a stage makes of it."""
+        tracer = self._tracer
+        if isinstance(stage, _Chain) and all(isinstance(link, (_Cast, _Reshape, _Transpose)) for link in stage.links):
+            # Expressions take these in.
+            made = self
+            for link in stage.links:
+                if isinstance(link, _Cast):
+                    # bind refuses what it can't cast
+                    merged([stage])[0].bind((self._value.component(),))
+                    made = made._cast(link.dtype)
+                elif isinstance(link, _Reshape):
+                    made._number("reshape")
+                    made = made._reshape(link.shape)
+                elif isinstance(link, _Transpose):
+                    dims = made._sides("transpose")
+                    if len(dims) != len(link.perm):
+                        made._stop(f"a transposition of {len(link.perm)} dimensions, for {len(dims)}")
+                    made = made.transpose(link.perm)
+            return [made]
+        values = self._bound(tracer.graph, stage, self._value)
+        rows: list[Value] | None = None
+        if stage.rowwise and self._row is not None:
+            rows = self._bound(tracer.rows, stage, self._row)
+            if len(rows) != len(values):
+                self._stop(f"{stage!r} makes other things of a batch than of its elements")
+            batch = (self._value.dims or ())[: tracer.lead]
+            for value in values:
+                if value.dims is not None and len(value.dims) >= tracer.lead:
+                    value.dims = (*batch, *value.dims[tracer.lead :])
+        return [Symbol(tracer, value, None if rows is None else rows[i]) for i, value in enumerate(values)]
+
+    def _bound(self, graph: Graph, stage: Stage, value: Value) -> list[Value]:
+        step: Step = stage.bind((value.component(),))
+        if isinstance(step, PythonStep):
+            self._stop(step.why)
+        values = graph.stage(stage, step, value)
+        if isinstance(stage, _Chain) and all(isinstance(link, (_Cast, _Scale)) for link in stage.links):
+            values[0].dims = value.dims
+            values[0].ragged = value.ragged
+        return values
+
+    # -- what ends a trace ---------------------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)  # NumPy and the interpreter ask for all kinds of these
+        self._number(f"the attribute {name!r}")
+        self._stop(f"the attribute {name!r}")
+
+    @property
+    def __class__(self) -> Any:
+        # isinstance() asks for it, if it isn't a Symbol that is asked for.
+        if self._tracer.active:
+            self._stop("a question for its type")
+        return Symbol
+
+    def __repr__(self) -> str:
+        if self._tracer.active:
+            self._stop("repr(), str() or print()")
+        return "<Symbol of a trace that is over>"
+
+
+def _stopper(words: str) -> Callable[..., NoReturn]:
+    def stop(self: Symbol, *_: Any, **__: Any) -> NoReturn:
+        self._number(words)
+        self._stop(words)
+
+    return stop
+
+
+for _name, _words in {
+    "bool": "the truth of a value (if, while, and, or, not, in)",
+    "int": "int()",
+    "float": "float()",
+    "complex": "complex()",
+    "index": "an array or a number as an index",
+    "hash": "a value as a key or in a set (hash())",
+    "array": "numpy.asarray(), or a function of NumPy's that begins with it",
+    "setitem": "an assignment to a part of an array",
+    "delitem": "del of a part of an array",
+    "contains": "in",
+    "format": "format() or an f-string",
+    "str": "repr(), str() or print()",
+    "bytes": "bytes()",
+    "round": "round()",
+    "trunc": "math.trunc()",
+    "floor": "math.floor()",
+    "ceil": "math.ceil()",
+    "reversed": "reversed()",
+    "divmod": "divmod()",
+    "rdivmod": "divmod()",
+    "matmul": "@",
+    "rmatmul": "@",
+    "call": "a call of it",
+    "enter": "with",
+    "reduce_ex": "a copy or a pickle of it",
+    "setattr": "an assignment to an attribute",
+}.items():
+    if _name != "setattr":
+        setattr(Symbol, f"__{_name}__", _stopper(_words))
+
+
+def _binary(ufunc: Any, swapped: bool) -> Callable[[Symbol, Any], Any]:
+    def operate(self: Symbol, other: Any) -> Any:
+        return _call(self._tracer, ufunc, (other, self) if swapped else (self, other))
+
+    return operate
+
+
+def _inplace(ufunc: Any) -> Callable[[Symbol, Any], Any]:
+    def operate(self: Symbol, other: Any) -> Any:
+        if self._sides("an operation in place"):
+            self._stop("an operation that changes an array in place")
+        return _call(self._tracer, ufunc, (self, other))
+
+    return operate
+
+
+for _name, _ufunc in {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+}.items():
+    setattr(Symbol, f"__{_name}__", _binary(_ufunc, False))
+    setattr(Symbol, f"__r{_name}__", _binary(_ufunc, True))
+    setattr(Symbol, f"__i{_name}__", _inplace(_ufunc))
+for _name, _ufunc in {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}.items():
+    setattr(Symbol, f"__{_name}__", _binary(_ufunc, False))
+for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
+    setattr(Symbol, f"__{_name}__", functools.partialmethod(lambda self, one: _call(self._tracer, one, (self,)), _ufunc))
+Symbol.__ipow__ = _stopper("an operation that changes an array in place")  # type: ignore[attr-defined]
+
+
+def _is_native(dtype: np.dtype[Any]) -> bool:
+    """Return whether expressions may have items of it."""
+    return dtype.kind in "biuf" and dtype.itemsize <= 8
+
+
+def _power(base: Symbol, exponent: Any) -> Any:
+    if base._number("**").dtype.kind == "f":
+        # Arrays know a square when they see one; what is a number is raised by another function than what is an array.
+        if type(exponent) in (int, float) and exponent == 2 and base._sides("**"):
+            return _call(base._tracer, np.square, (base,))
+        base._stop("a power of floats")
+    return _call(base._tracer, np.power, (base, exponent))
+
+
+def _call(tracer: _Tracer, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
+    """Return what an element-wise function of NumPy's makes."""
+    name = ufunc.__name__
+    if ufunc.nout != 1 or ufunc.signature is not None or (name not in _EXACT and name not in _SMOOTH):
+        tracer.give_up(f"numpy.{name}")
+    operands: list[Any] = []
+    dtypes: list[Any] = []
+    for one in inputs:
+        if isinstance(one, Symbol):
+            if one._tracer is not tracer:
+                tracer.give_up("a symbol of another trace")
+            value = one._number(f"numpy.{name}")
+            if value.dims is None:
+                tracer.give_up(f"numpy.{name} of an array whose number of dimensions is not known before the data is")
+            operands.append(one)
+            dtypes.append(value.dtype)
+            continue
+        if type(one) in (int, float):
+            operands.append(one)
+            dtypes.append(type(one))
+            continue
+        operands.append(_constant(tracer, one, f"numpy.{name}"))
+        dtypes.append(operands[-1].dtype)
+    try:
+        loop = ufunc.resolve_dtypes((*dtypes, None))
+    except Exception as error:
+        tracer.give_up(f"numpy.{name}: {error}")
+    if not all(_is_native(dtype) for dtype in loop):
+        tracer.give_up(f"numpy.{name} of {', '.join(getattr(one, '__name__', str(one)) for one in dtypes)}")
+    for index, one in enumerate(operands):
+        if isinstance(one, Symbol):
+            continue
+        try:
+            with np.errstate(all="ignore"):
+                operands[index] = np.asarray(one, loop[index]) if type(one) in (int, float) else one.astype(loop[index])
+        except (OverflowError, ValueError) as error:
+            tracer.give_up(f"numpy.{name}: {error}")
+    symbols = [one for one in operands if isinstance(one, Symbol)]
+    if name == "power" and (
+        loop[-1].kind == "f"
+        or loop[1].kind == "i"
+        and not (isinstance(operands[1], np.ndarray) and (operands[1] >= 0).all())
+    ):
+        tracer.give_up("a power of floats, or one with an exponent that may be negative")
+    if name in _SMOOTH and (len(operands) > 1 or symbols[0]._value.node.kind == "view"):
+        tracer.give_up(f"numpy.{name} of a part of an array, or of several")
+    try:
+        value = tracer.graph.call(ufunc, loop, [one._value if isinstance(one, Symbol) else one for one in operands])
+    except ValueError as error:
+        tracer.give_up(f"numpy.{name}: {error}")
+    row = None
+    if tracer.lead:
+        row = _row_call(tracer, ufunc, loop, operands, len(value.dims or ()))
+    return Symbol(tracer, value, row)
+
+
+def _row_call(tracer: _Tracer, ufunc: Any, loop: Any, operands: list[Any], ndim: int) -> Value | None:
+    """Return the same of a row, if it means the same."""
+    rank = ndim - tracer.lead
+    rows: list[Any] = []
+    for one in operands:
+        if isinstance(one, Symbol):
+            if one._row is None or len(one._value.dims or ()) != ndim:
+                return None
+            rows.append(one._row)
+        else:
+            outer = one.shape[: max(one.ndim - rank, 0)]
+            if any(side != 1 for side in outer):
+                return None
+            rows.append(one.reshape(one.shape[len(outer) :]))
+    return tracer.rows.call(ufunc, loop, rows)
+
+
+def _constant(tracer: _Tracer, value: Any, what: str) -> np.ndarray:
+    """Return a value that is no symbol as an array of numbers."""
+    if type(value) not in (bool, int, float, list, tuple, np.ndarray) and not isinstance(value, np.generic):
+        tracer.give_up(f"{what} of a {type(value).__name__}")
+    array = np.asarray(value)
+    if not _is_native(array.dtype):
+        tracer.give_up(f"{what} of {array.dtype}")
+    if array.nbytes > _MOST_CONSTANT:
+        tracer.give_up(f"a constant of {array.nbytes} bytes")
+    return np.array(array, array.dtype.newbyteorder("="), order="C", copy=True)
+
+
+def traceable(op: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation that also takes a `Symbol` as its input, which is its first parameter."""
+    first = next(iter(inspect.signature(op).parameters))
+    name = op.__name__
+
+    @functools.wraps(op)
+    def either(*args: Any, **options: Any) -> Any:
+        value = args[0] if args else options.get(first)
+        if type(value) is not Symbol:
+            return op(*args, **options)
+        return value._operation(op, name, args[1:], {key: one for key, one in options.items() if key != first})
+
+    return either
+
+
+# -- the call ----------------------------------------------------------------------------------------------------------
+
+
+def trace(
+    function: Callable[..., Any],
+    components: Sequence[Component],
+    template: Any,
+    *,
+    assemble: Callable[[list[Any], bool], Any] | None = None,
+    batch: tuple[int | None, ...] = (),
+    unpack: bool | None = None,
+) -> Traced | Untraced:
+    """Call a function with symbols for an element, and return it as a native stage, or why it has to run in Python.
+
+    Parameters
+    ----------
+    function : callable
+        Called once at most.
+    components : sequence of Component
+        Of an element without its batch dimensions.
+    template : object
+        Their structure over their numbers: tuples, dicts, or a number.
+    assemble : callable, optional
+        Makes an element of components, and of whether they are those of a batch, where there is more to it.
+    batch : tuple of int or None
+        The batch dimensions of what the function gets, from the outermost one; `None`: not known, or not always the
+        same.
+    unpack : bool, optional
+        Whether the parts of a tuple are arguments of their own; by default they are, if the element is a tuple.
+
+    Returns
+    -------
+    Traced or Untraced
+        The stage takes components with or without the batch dimensions; without, only if it is `rowwise`.
+
+    Notes
+    -----
+    What the function does besides computing its result happens once, now; if the trace is given up, it happens again
+    for each element. `KeyboardInterrupt` comes out as it is.
+    """
+    lead = len(batch)
+    tracer = _Tracer(lead)
+    outer: list[Side] = [Unknown() if side is None else side for side in batch]
+    symbols = []
+    for index, component in enumerate(components):
+        value = tracer.graph.input(index, component, tuple(outer))
+        row = tracer.rows.input(index, component, ()) if lead else None
+        if component.dtype == BYTES:
+            value.opaque = "bytes"
+        elif not _is_native(component.dtype) and component.dtype.kind != "c" and not is_bfloat16(component.dtype):
+            value.opaque = f"an array of {component.dtype}"
+        elif component.ragged and lead:
+            value.opaque = "a Ragged"
+        symbols.append(Symbol(tracer, value, row))
+    try:
+        element = _structured(template, symbols) if assemble is None else assemble(list(symbols), lead > 0)
+        whole = not (type(element) is tuple if unpack is None else unpack)
+        made = function(element) if whole else function(*element)
+        parts: list[tuple[Value, Value | None, str | None]] = []
+        shape = _flattened(tracer, made, parts, ())
+        if not parts:
+            tracer.give_up("it returns nothing", "")
+        traced = None if tracer.failure is not None else _traced(tracer, function, components, shape, parts)
+    except _GiveUp:
+        traced = None
+    except (Exception, SystemExit) as error:
+        return tracer.failure or Untraced(
+            f"it raised {type(error).__name__}: {error}", _where_raised(error.__traceback__)
+        )
+    finally:
+        tracer.active = False
+    # One that the function caught counts, too.
+    return tracer.failure or traced or Untraced("its trace was given up", "")
+
+
+def _structured(template: Any, parts: Sequence[Any]) -> Any:
+    if isinstance(template, dict):
+        return {name: _structured(inner, parts) for name, inner in template.items()}
+    if isinstance(template, tuple):
+        return tuple(_structured(inner, parts) for inner in template)
+    return parts[template]
+
+
+def _flattened(
+    tracer: _Tracer, made: Any, parts: list[tuple[Value, Value | None, str | None]], path: tuple[Any, ...]
+) -> Any:
+    """Return the structure of what was returned, and add its parts."""
+    if type(made) is dict:
+        if not all(type(key) is str for key in made):
+            tracer.give_up("it returns a dict with keys that are no strings", "")
+        return {key: _flattened(tracer, inner, parts, (*path, key)) for key, inner in made.items()}
+    if type(made) is tuple:
+        return tuple(_flattened(tracer, inner, parts, (*path, index)) for index, inner in enumerate(made))
+    name = ".".join(path) if path and all(type(key) is str for key in path) else None
+    if type(made) is Symbol:
+        if made._tracer is not tracer:
+            tracer.give_up("it returns a symbol of another trace", "")
+        parts.append((made._value, made._row, name))
+    elif type(made) is bytes:
+        parts.append((tracer.graph.constant(made), None, name))
+    elif type(made) in (bool, int, float, np.ndarray) or isinstance(made, np.generic):
+        try:
+            array = _constant(tracer, made, "a result")
+        except OverflowError as error:
+            tracer.give_up(f"it returns {error}", "")
+        parts.append((tracer.graph.constant(array), None, name))
+    else:
+        tracer.give_up(f"it returns a {type(made).__name__}", "")
+    return len(parts) - 1
+
+
+def _traced(
+    tracer: _Tracer,
+    function: Any,
+    components: Sequence[Component],
+    shape: Any,
+    parts: list[tuple[Value, Value | None, str | None]],
+) -> Traced:
+    values = [value for value, _, _ in parts]
+    names = [name for _, _, name in parts]
+    given = tuple(components)
+    lead = tracer.lead
+    rows = [row for _, row, _ in parts if row is not None]
+    rowwise = lead > 0 and len(rows) == len(parts)
+    batched = tuple(value.component(None) for value in tracer.graph.inputs) if lead else given
+    try:
+        variants = [(batched, lowered(tracer.graph, batched, values, names))]
+        if rowwise:
+            variants.append((given, lowered(tracer.rows, given, rows, names)))
+    except ValueError as error:
+        tracer.give_up(f"it is too much for one native step: {error}", "")
+    step = variants[-1][1]
+
+    def bind(asked: tuple[Component, ...]) -> Step:
+        for inputs, made in variants:
+            if [one[:3] for one in asked] == [one[:3] for one in inputs]:
+                return made
+        raise InvalidArgumentError(
+            f"{stage!r} was traced for {[(str(one.dtype), one.shape) for one in batched]}, and gets "
+            f"{[(str(one.dtype), one.shape) for one in asked]}"
+        )
+
+    outputs = step.outputs
+    structure = Structure(
+        lambda arrays, _: _structured(shape, arrays),
+        lambda fill: _structured(shape, [fill(one.dtype, shape_of(one)) for one in outputs]),
+    )
+    text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
+    stage = Stage(f"traced({text})", bind, structure, rowwise)
+    return Traced(stage, outputs, shape)
+
+
+def _shown(template: Any, words: Sequence[str]) -> str:
+    if isinstance(template, dict):
+        return "{" + ", ".join(f"{name!r}: {_shown(inner, words)}" for name, inner in template.items()) + "}"
+    if isinstance(template, tuple):
+        return "(" + ", ".join(_shown(inner, words) for inner in template) + ("," if len(template) == 1 else "") + ")"
+    return words[template]

@@ -1,0 +1,53 @@
+"""What a dataset does, in words: its steps as a tree, and where each of them runs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from queuecore.data._nodes import Node
+from queuecore.data._ops import Map, Prefetch
+from queuecore.data._source import FixedLengthSource
+
+if TYPE_CHECKING:
+    from queuecore.data.dataset import Dataset
+
+__all__ = ["lines_of", "source_label", "step_labels"]
+
+
+def step_labels(dataset: Dataset) -> list[str]:
+    """Return the steps of a dataset's own stream, in their order."""
+    labels = []
+    for op in dataset._ops:
+        words = op.describe() or ["prefetch", *vars(op).values()]
+        shown = [str(word) if isinstance(op, Map) else repr(word) for word in words[1:]]
+        labels.append(f"{words[0]}({', '.join(shown)})")
+    return labels
+
+
+def source_label(dataset: Dataset) -> str:
+    """Return a dataset's source."""
+    source = dataset._source
+    if isinstance(source, Node):
+        return source.label()
+    count = len(source.files)
+    files = os.fsdecode(source.files[0]) if count == 1 else f"{count} files"
+    if isinstance(source, FixedLengthSource):
+        files += f", {source.record.record_bytes} bytes a record"
+    return f"{source.name} of {files}"
+
+
+def lines_of(dataset: Dataset, front: str = "") -> list[tuple[str, str]]:
+    """Return what is done and where it is done, the last step first, the inputs of a node behind it and further in."""
+    lines = []
+    for op, label in zip(reversed(dataset._ops), reversed(step_labels(dataset)), strict=True):
+        where = "native: how far ahead" if isinstance(op, Prefetch) else "native" if isinstance(op, Map) else "native: order"
+        lines.append((front + label, where))
+    source = dataset._source
+    if not isinstance(source, Node):
+        lines.append((front + source_label(dataset), "native: read, cut"))
+        return lines
+    lines.append((front + source.label(), source.where()))
+    for one in source.inputs:
+        lines += lines_of(one, front + "    ")
+    return lines

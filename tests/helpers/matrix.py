@@ -1,0 +1,80 @@
+"""One pipeline for every stage, for tests of saved places."""
+
+from __future__ import annotations
+
+import pathlib
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from helpers.nodes import Through, made
+
+import queuecore as qc
+from queuecore.data import Dataset
+
+COUNT = 240
+FILES = 4
+
+
+def write(folder: pathlib.Path) -> pathlib.Path:
+    """Write the numbers from 0 to COUNT as files of every kind."""
+    for index, part in enumerate(np.array_split(np.arange(COUNT, dtype=np.int64), FILES)):
+        (folder / f"{index}.bin").write_bytes(part.tobytes())
+        (folder / f"{index}.txt").write_text("".join(f"{x}\n" for x in part))
+        with qc.TFRecordWriter(folder / f"{index}.tfrecord") as writer:
+            for x in part:
+                writer.write(struct.pack("<q", x))
+        with qc.TFRecordWriter(folder / f"{index}.gz", "GZIP") as writer:
+            for x in part:
+                writer.write(struct.pack("<q", x))
+    return folder
+
+
+def _fixed(folder: pathlib.Path) -> Dataset:
+    return qc.data.FixedLengthRecordDataset(f"{folder}/*.bin", record=np.dtype("<i8"))
+
+
+def _lines(folder: pathlib.Path) -> Dataset:
+    return qc.data.TextLineDataset(f"{folder}/*.txt").map(qc.ops.decode_csv(record_defaults=[np.int64]))
+
+
+def _tfrecords(folder: pathlib.Path) -> Dataset:
+    return qc.data.TFRecordDataset(f"{folder}/*.tfrecord").map(qc.ops.decode_raw(out_type=np.int64, fixed_length=8))
+
+
+def _packed(folder: pathlib.Path) -> Dataset:
+    decode = qc.ops.decode_raw(out_type=np.int64, fixed_length=8)
+    return qc.data.TFRecordDataset(f"{folder}/*.gz", "GZIP").map(decode)
+
+
+Make = Callable[[pathlib.Path], Dataset]
+
+PIPELINES: dict[str, Make] = {
+    "fixed": lambda folder: _fixed(folder).batch(7),
+    "fixed, shuffled": lambda folder: _fixed(folder).shuffle(50, seed=3).repeat(2).batch(7),
+    "fixed, repeated, shuffled": lambda folder: _fixed(folder).repeat(2).shuffle(50, seed=3).batch(7),
+    "lines": lambda folder: _lines(folder).skip(5).batch(7),
+    "lines, shuffled": lambda folder: _lines(folder).shuffle(50, seed=3).repeat(2).batch(7),
+    "tfrecords": lambda folder: _tfrecords(folder).repeat(2).batch(7, drop_remainder=True),
+    "tfrecords, shuffled": lambda folder: _tfrecords(folder).shuffle(50, seed=3).repeat(2).batch(7),
+    "compressed, shuffled": lambda folder: _packed(folder).shuffle(50, seed=3).take(200).repeat(2).batch(7),
+    "rows through a node": lambda folder: made(Through((_fixed(folder).shuffle(20, seed=1),))).repeat(2).batch(7),
+    "traced": lambda folder: _tfrecords(folder).map(lambda x: x * 2 // 2).batch(7),
+}
+
+
+def numbers_in(element: Any) -> Iterator[int]:
+    """The numbers of an element, in order."""
+    if isinstance(element, (tuple, list)):
+        for part in element:
+            yield from numbers_in(part)
+    elif isinstance(element, dict):
+        for part in element.values():
+            yield from numbers_in(part)
+    elif isinstance(element, (bytes, str)):
+        yield int(element)
+    elif isinstance(element, qc.Ragged):
+        yield from numbers_in(element.to_list())
+    else:
+        yield from (int(x) for x in np.asarray(element).ravel())
