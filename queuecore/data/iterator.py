@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 from queuecore._core.pipeline import ShuffleCounter, Stream
 from queuecore._quarantine import Quarantine, check_on_error
 from queuecore.data import _state
-from queuecore.data._nodes import Node, Run, feeder_of, iterations
+from queuecore.data._nodes import Node, Run, feeder_of, iterations, streams
 from queuecore.data._ops import Shuffle
 from queuecore.data.options import Options
 
@@ -35,12 +35,15 @@ class Seeded(NamedTuple):
         Hold where the dataset has none of its own.
     skips : Quarantine, optional
         Gets what is left out.
+    budget : int
+        Bytes of memory; 0: any.
     """
 
     pairs: list[tuple[int, int]]
     bases: list[int]
     options: Options
     skips: Quarantine | None
+    budget: int = 0
 
 
 class Iterator(Stream):
@@ -110,10 +113,11 @@ class Iterator(Stream):
             options = options.merged(seeded.options)
             skips = seeded.skips
         workers, helps = dataset._threads(options)
+        budget = (options.memory_budget or 0 if seeded is None else seeded.budget) // streams(dataset)
         self._run = None
         feeder = None
         if isinstance(source, Node):
-            self._run = Run(source, options, skips)
+            self._run = Run(source, options, skips, budget)
             self._run.seed(self._seeds[own:], self._bases)
             weakref.finalize(self, self._run.end).atexit = False
             feeder = feeder_of(source, self._run)
@@ -125,7 +129,7 @@ class Iterator(Stream):
             num_threads=workers,
             help=helps,
             prefetch=dataset._prefetch_elements(),
-            max_leases=_INNER_LEASES if seeded else 4 if options.max_leases is None else options.max_leases,
+            max_leases=(_INNER_LEASES if budget == 0 else _FEW_LEASES) if seeded else 4 if options.max_leases is None else options.max_leases,
             on_hold_raise=options.on_hold == "raise" and not seeded,
             retries=options.retries or 0,
             stall_warn=-1 if seeded else _native_seconds(options.stall_warn, 60.0),
@@ -133,6 +137,7 @@ class Iterator(Stream):
             skips=skips,
             feeder=feeder,
             inner=seeded is not None,
+            memory_budget=budget,
         )
 
     @property
@@ -175,14 +180,17 @@ class Iterator(Stream):
             ``dropped_tails`` (cut last records left out because of ``tail="drop"``), ``dropped_records`` (complete
             records left out because an error cut a batch short under ``drop_remainder=True``), ``copied_batches``
             (elements given as copies because too many were held), ``helped_units`` (pieces of work done by the
-            consumer), and what ``on_error="skip"`` left out: ``skipped`` (records), ``skipped_files`` and
+            consumer), ``memory_bytes`` (of all buffers now), and what ``on_error="skip"`` left out: ``skipped`` (records), ``skipped_files`` and
             ``skipped_bytes`` (of files, as far as known).
 
         Notes
         -----
         Never blocks. Threads are at work, so the counters need not belong to the same moment.
         """
-        return super().stats()
+        made = super().stats()
+        if self._run is not None:
+            made["memory_bytes"] += self._run.memory_bytes()
+        return made
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place after the last element delivered.
@@ -291,6 +299,7 @@ class Iterator(Stream):
 
 # Of chunks that another stream makes batches of; more would not be used at once.
 _INNER_LEASES = 16
+_FEW_LEASES = 6
 
 
 def _counter(base: int) -> ShuffleCounter:

@@ -17,7 +17,7 @@
 # blocks_read, blocks_index: no turn, system calls and long loops. All others: who holds the turn; short, no system call.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.csv cimport CsvCursor, CsvPlan
-from queuecore._core.platform cimport Fault, StopFlag
+from queuecore._core.platform cimport Atomic, Fault, StopFlag
 from queuecore._core.sources cimport FileTable
 from queuecore._core.streams cimport Stream
 
@@ -105,10 +105,13 @@ cdef struct Blocks:
     const CsvPlan* csv
     int64_t piece_bytes, headroom  # BLOCK_BYTES, HEADROOM; others in tests
     bint skip_files          # a file that is missing or damaged ends there, and the next one begins
+    Atomic[int64_t]* memory  # bytes of all blocks
+    int64_t memory_most      # of these, unless nothing is ahead; 0: any
     int64_t passes           # that will be asked for, as far as is known; -1: without end
     Stream stream
     # under the turn
     RecordBlock* made
+    int64_t made_count
     RecordBlock* free
     int32_t most, ahead
     int64_t pass_            # of the next piece, as are those that follow
@@ -151,6 +154,8 @@ cdef struct Blocks:
 cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_) noexcept nogil
 # When nobody uses it any more.
 cdef void blocks_clear(Blocks* s) noexcept nogil
+# Whether what is ahead must be used before more is read.
+cdef bint blocks_full(Blocks* s) noexcept nogil
 # The next piece to read, or NULL: none now. nowait: none that would need more than the page cache.
 cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil
 # Reads a piece. False: it is not in the page cache, and is to be read again.

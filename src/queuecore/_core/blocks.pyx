@@ -34,7 +34,10 @@ cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t worke
     s.ignored = -1
 
 
-cdef void _memory_free(RecordBlock* b) noexcept nogil:
+cdef void _memory_free(Blocks* s, RecordBlock* b) noexcept nogil:
+    if b.memory != NULL:
+        s.memory.fetch_sub(b.room, kRelaxed)  # relaxed: as are all of these: a statistic and a hint
+    s.memory.fetch_sub(b.index_bytes, kRelaxed)
     buffer_give(b.memory, b.room)
     free(b.index)
     b.memory = NULL
@@ -48,7 +51,7 @@ cdef void blocks_clear(Blocks* s) noexcept nogil:
     while s.made != NULL:
         b = s.made
         s.made = b.made_before
-        _memory_free(b)
+        _memory_free(s, b)
         free(b)
     free(s.skipped)
     free(s.freed)
@@ -66,6 +69,7 @@ cdef RecordBlock* _block_take(Blocks* s) noexcept nogil:
             return NULL
         b.made_before = s.made
         s.made = b
+        s.made_count += 1
     b.next = NULL
     b.kind = BLOCK_PIECE
     b.count = b.given = b.inside = b.left = b.skip = b.nbytes = b.used = 0
@@ -112,6 +116,14 @@ cdef void _whole_too_long(Blocks* s, RecordBlock* b) noexcept nogil:
     b.fault.b = -1 if s.encoding else s.table.entries[b.place.file].size
 
 
+cdef bint blocks_full(Blocks* s) noexcept nogil:
+    # An index of lines takes up to four times their bytes.
+    cdef int64_t one = s.headroom + s.piece_bytes * (5 if s.framing == FRAME_LINES else 2)
+    if s.memory_most == 0 or s.ahead == 0 or s.free != NULL:
+        return False
+    return (s.made_count + 1) * one > s.memory_most or s.memory.load(kRelaxed) + one > s.memory_most  # relaxed: a piece more or less
+
+
 cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
     cdef FileTable* t = s.table
     cdef FileEntry* e
@@ -125,6 +137,8 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
            and s.framing != FRAME_WHOLE):
         _next_file(s)
     if s.next.file >= known and known < t.files:
+        return NULL
+    if blocks_full(s):
         return NULL
     b = _block_take(s)
     if b == NULL:
@@ -212,6 +226,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
         if b.memory == NULL:
             _no_memory(b, b.room)
             return True
+        s.memory.fetch_add(b.room, kRelaxed)
     b.text = b.memory + s.headroom
     if s.encoding:
         if not b.opens or _stream_to(s, b):
@@ -320,17 +335,19 @@ cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
     memcpy(memory, rest, n)
     memcpy(memory + n, b.text, b.nbytes)
     buffer_give(b.memory, b.room)
+    s.memory.fetch_add(room - b.room, kRelaxed)
     b.memory = b.text = memory
     b.room = room
     b.nbytes += n
     return True
 
 
-cdef bint _room_for(RecordBlock* b, int64_t entries, int64_t item) noexcept nogil:
+cdef bint _room_for(Blocks* s, RecordBlock* b, int64_t entries, int64_t item) noexcept nogil:
     # Large ones are the kernel's zero pages, touched as far as there are records.
     if b.index_bytes < entries * item:
         free(b.index)
         b.index = malloc(entries * item)
+        s.memory.fetch_add((entries * item if b.index != NULL else 0) - b.index_bytes, kRelaxed)
         b.index_bytes = entries * item if b.index != NULL else 0
         if b.index == NULL:
             _no_memory(b, entries * item)
@@ -341,7 +358,7 @@ cdef bint _room_for(RecordBlock* b, int64_t entries, int64_t item) noexcept nogi
 cdef void _index_lines(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef uint32_t* ends
     cdef int64_t n, i, start, longest
-    if not _room_for(b, b.nbytes + 1, sizeof(uint32_t)):
+    if not _room_for(s, b, b.nbytes + 1, sizeof(uint32_t)):
         return
     ends = <uint32_t*>b.index
     n = lines_kernels(-1).find(b.text, b.nbytes, ends, b.nbytes)
@@ -379,7 +396,7 @@ cdef void _index_lines(Blocks* s, RecordBlock* b) noexcept nogil:
 cdef void _index_tfrecords(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef TFRecordWalk walk
     cdef int64_t most = b.nbytes // LEAST_TFRECORD + 1
-    if not _room_for(b, most + 1, sizeof(int64_t)):
+    if not _room_for(s, b, most + 1, sizeof(int64_t)):
         return
     walk.total_bytes = -1 if s.encoding else s.table.entries[b.place.file].size
     walk.max_record_bytes = s.max_record_bytes
@@ -398,7 +415,7 @@ cdef void _index_csv(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef CsvBlock block
     cdef CsvCursor at
     cdef int rc
-    if not _room_for(b, b.nbytes // CSV_STRIDE + 2, sizeof(CsvCursor)):
+    if not _room_for(s, b, b.nbytes // CSV_STRIDE + 2, sizeof(CsvCursor)):
         return
     at.offset = s.at.offset
     at.row = s.at.number
@@ -596,7 +613,7 @@ cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t co
     if b == NULL:
         return HANDED_NO_MEMORY
     b.owner = -1
-    if not _room_for(b, count, sizeof(Column)):
+    if not _room_for(s, b, count, sizeof(Column)):
         s.ahead -= 1
         _block_give(s, b)
         return HANDED_NO_MEMORY
@@ -693,7 +710,7 @@ cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
     if b.left > 0:
         return
     if b.room > s.headroom + s.piece_bytes:  # it was made for one long record
-        _memory_free(b)
+        _memory_free(s, b)
     _block_give(s, b)
 
 

@@ -14,14 +14,14 @@ from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
     BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HEADROOM, Blocks, Column, Place, RecordBlock,
-    Skipped, blocks_claim, blocks_clear, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init, blocks_next_to_index,
+    Skipped, blocks_claim, blocks_clear, blocks_done, blocks_full, blocks_hand, blocks_hand_end, blocks_index, blocks_init, blocks_next_to_index,
     blocks_publish, blocks_read, blocks_retire)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
     CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_HANDED, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE,
-    STAGE_RUNNER, WHAT_MEMORY, WHAT_THREAD, fault_error)
+    STAGE_RUNNER, WHAT_BUDGET, WHAT_MEMORY, WHAT_THREAD, fault_error)
 from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
     OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Op,
@@ -297,6 +297,39 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
     return READ_FAULT if leave else READ_OK
 
 
+cdef int64_t _room_of(Pipe* p, const Growing* vars) noexcept nogil:
+    cdef int64_t room = 0
+    cdef int32_t i
+    for i in range(p.maker.vars):
+        room += vars[i].room
+    return room
+
+
+cdef void _count_room(Pipe* p, uint32_t slot) noexcept nogil:
+    cdef int64_t room = _room_of(p, p.vars + <int64_t>slot * p.maker.vars), most
+    p.shared.grown.fetch_add(room - p.rooms[slot], kRelaxed)
+    p.rooms[slot] = room
+    most = p.shared.largest.load(kRelaxed)
+    while room > most and not p.shared.largest.compare_exchange_weak(most, room, kRelaxed, kRelaxed):
+        pass
+
+
+cdef int64_t _memory(Pipe* p) noexcept nogil:
+    # relaxed: statistics
+    return p.fixed_bytes + p.shared.grown.load(kRelaxed) + p.shared.blocks.load(kRelaxed)
+
+
+cdef void _over_budget(Pipe* p, int64_t nbytes) noexcept nogil:
+    cdef Fault f
+    memset(&f, 0, sizeof(Fault))
+    f.code = CODE_EXHAUSTED
+    f.what = WHAT_BUDGET
+    f.file = f.offset = f.record = -1
+    f.a = nbytes
+    f.b = p.config.budget
+    runner_stop(p.runner, &f)
+
+
 cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
     # False: bytes are not in the page cache; segments before segment_at are done.
     cdef Segment* s
@@ -343,7 +376,10 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
                 if status != READ_OK and not p.config.skip_bad:
                     break
                 row += run.n
+            if vars != NULL and part == NULL:
+                _count_room(p, s.batch.slot)
             if part != NULL:
+                p.shared.grown.fetch_add(_room_of(p, part.vars), kRelaxed)  # relaxed: as are all of these: a statistic and a hint
                 turn_take(p.turn)
                 part.next = <Part*>s.batch.parts
                 s.batch.parts = part
@@ -357,8 +393,12 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
 cdef void _complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
     # All rows of the batch are there. Without the turn.
     cdef Part* parts = <Part*>b.parts
-    cdef Part* next
+    cdef Part* next = parts
+    cdef int64_t room = 0
     b.parts = NULL
+    while next != NULL:
+        room += _room_of(p, next.vars)
+        next = next.next
     if parts != NULL and b.failed.load(kRelaxed):  # relaxed: ordered by B4
         while parts != NULL:
             next = parts.next
@@ -370,6 +410,12 @@ cdef void _complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
     if p.maker.pad_count > 0 and not b.failed.load(kRelaxed):  # relaxed: ordered by B4
         if not rows_pad(&p.maker, slab_slot(p.slab, b.slot), p.vars + <int64_t>b.slot * p.maker.vars, b.rows):
             _no_memory(p)
+            return
+    if p.maker.vars > 0:  # the slot is this batch's alone
+        _count_room(p, b.slot)
+        p.shared.grown.fetch_sub(room, kRelaxed)
+        if p.config.budget > 0 and p.fixed_bytes + p.rooms[b.slot] > p.config.budget:
+            _over_budget(p, p.fixed_bytes + p.rooms[b.slot])
             return
     window_publish(p.window, b, k)
 
@@ -525,10 +571,10 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     u.segment_at = 0
     u.rows = 0
     u.nbytes = 0
-    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK and u.nbytes < UNIT_BYTES:
+    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK and u.nbytes < p.config.unit_bytes:
         if p.open == NULL:
             # What varies in length is copied once more where several units make a batch.
-            if u.nbytes > 0 and p.maker.vars > 0 and u.nbytes + u.nbytes * p.config.batch_rows // u.rows > UNIT_BYTES:
+            if u.nbytes > 0 and p.maker.vars > 0 and u.nbytes + u.nbytes * p.config.batch_rows // u.rows > p.config.unit_bytes:
                 break
             if not _has_room(p) or not slots_pop(&p.slab.stack, &slot):
                 break
@@ -594,17 +640,24 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
     # Of what is handed in, nobody knows when more of it comes.
     if s.records == 0 or s.scanned or s.ahead >= s.most or s.framing == FRAME_ROWS:
         return True
+    if blocks_full(s):
+        return True
     if p.open != NULL:
         rows -= p.open.rows
-    most = UNIT_BYTES * s.records // (s.nbytes + 1) + 1
+    most = p.config.unit_bytes * s.records // (s.nbytes + 1) + 1
     return s.available >= (rows if rows < most else most)
 
 
 cdef bint _has_room(Pipe* p) noexcept nogil:
     # Whether one more batch may be begun.
-    cdef int64_t rows, ahead
+    cdef int64_t rows, ahead, largest
     if not window_has_room(p.window, p.next_batch):
         return False
+    # One batch may always be in flight, and no other until it shows how large they are.
+    if p.config.budget > 0 and p.next_batch > p.window.consumed.load(kRelaxed):  # relaxed: one batch more or less
+        largest = p.shared.largest.load(kRelaxed)
+        if p.maker.vars > 0 and (largest == 0 or _memory(p) + 2 * largest > p.config.budget - p.config.budget // 8):
+            return False
     if p.blocks == NULL or p.blocks.records == 0:
         return True
     # As many as keep all workers busy, now that the size of records shows.
@@ -881,6 +934,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
         for k in range(p.slab.slots * <int64_t>p.maker.vars):
             free(p.vars[k].data)
         free(p.vars)
+    free(p.rooms)
     if p.window != NULL and p.window.ring != NULL:
         for i in range(<int32_t>p.window.mask + 1):
             part = <Part*>p.window.ring[i].parts
@@ -924,7 +978,7 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
     if p.layout.hop_bytes - p.layout.record_bytes > dump and not p.layout.lone_records:
         dump = p.layout.hop_bytes - p.layout.record_bytes
     ids = rows if rows > p.config.load_rows else p.config.load_rows
-    p.unit_count = p.config.threads + HELPERS
+    p.unit_count = p.config.threads + p.config.helpers
     p.units = <Unit*>calloc(p.unit_count, sizeof(Unit))
     if p.units == NULL:
         return False
@@ -942,14 +996,40 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
             return False
         u.next = p.free_units
         p.free_units = u
+    p.fixed_bytes += p.unit_count * _unit_bytes(ids, p.config.unit_segments, stage, dump)
     return True
+
+
+cdef int64_t _unit_bytes(int64_t ids, int64_t segments, int64_t stage, int64_t dump) noexcept nogil:
+    return (ids + 1) * (sizeof(Run) + sizeof(uint32_t)) + (segments + 1) * sizeof(Segment) + (IOVECS + 1) * sizeof(iovec) + stage + dump
+
+
+cdef int64_t _lay_out(Pipe* p) noexcept nogil:
+    # Where in a slot what lies. Returns the bytes of a slot.
+    cdef int64_t slot_bytes = 0, rows = p.config.batch_rows
+    cdef Output* out
+    cdef int32_t i
+    if p.maker.count == 0:
+        for i in range(p.layout.leaf_count):
+            p.layout.leaves[i].slot_offset = slot_bytes
+            slot_bytes += (p.layout.leaves[i].row_bytes * rows + 63) // 64 * 64
+    for i in range(p.maker.count):
+        out = &p.maker.outputs[i]
+        out.slot_offset = slot_bytes
+        slot_bytes += ((out.row_bytes * rows if out.item == 0 else (rows + 1) * sizeof(int64_t)) + 63) // 64 * 64
+        out.dims_offset = slot_bytes
+        slot_bytes += (out.ndim * rows * sizeof(int64_t) + 63) // 64 * 64
+    for i in range(p.maker.pad_count):
+        p.maker.pads[i].slot_offset = slot_bytes
+        slot_bytes += (p.maker.pads[i].ndim * sizeof(int64_t) + 63) // 64 * 64
+    return (slot_bytes + (slot_bytes == 0) + 4095) // 4096 * 4096  # rows may have no bytes at all
 
 
 cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip) noexcept nogil:
     # A run of the same plan (whose leaves, specs and config are copied). Takes over the reference on the table. NULL: no memory.
     cdef Pipe* p = <Pipe*>calloc(1, sizeof(Pipe))
     cdef Config* c
-    cdef int64_t slot_bytes = 0, pieces = 0, slots
+    cdef int64_t slot_bytes, pieces = 0, slots
     cdef int32_t i
     cdef int64_t k
     cdef Leaf* leaf
@@ -998,26 +1078,15 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
         memcpy(p.offsets + pieces, leaf.offsets, leaf.pieces * sizeof(int64_t))
         leaf.offsets = p.offsets + pieces
         pieces += leaf.pieces
-        leaf.slot_offset = slot_bytes
-        slot_bytes += (leaf.row_bytes * c.batch_rows + 63) // 64 * 64
     if p.maker.count > 0:
-        slot_bytes = 0
         memcpy(p.maker.outputs, plan.maker.outputs, p.maker.count * sizeof(Output))
-        for i in range(p.maker.count):
-            out = &p.maker.outputs[i]
-            out.slot_offset = slot_bytes
-            slot_bytes += ((out.row_bytes * c.batch_rows if out.item == 0 else (c.batch_rows + 1) * sizeof(int64_t)) + 63) // 64 * 64
-            out.dims_offset = slot_bytes
-            slot_bytes += (out.ndim * c.batch_rows * sizeof(int64_t) + 63) // 64 * 64
         if p.maker.pad_count > 0:
             memcpy(p.maker.pads, plan.maker.pads, p.maker.pad_count * sizeof(Pad))
         for i in range(p.maker.pad_count):
             p.maker.outputs[p.maker.pads[i].output].pad = &p.maker.pads[i]
-            p.maker.pads[i].slot_offset = slot_bytes
-            slot_bytes += (p.maker.pads[i].ndim * sizeof(int64_t) + 63) // 64 * 64
-    slot_bytes = (slot_bytes + (slot_bytes == 0) + 4095) // 4096 * 4096  # rows may have no bytes at all
     p.layout.leaves = p.leaves
     p.layout.leaf_count = plan.layout.leaf_count
+    slot_bytes = _lay_out(p)
     p.layout.record_bytes = plan.layout.record_bytes
     p.layout.hop_bytes = plan.layout.hop_bytes
     if plan.missing_count > 0:
@@ -1033,17 +1102,24 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             _pipe_free(p)
             return NULL
         p.blocks[0] = plan.blocks[0]
+        p.blocks.memory = &p.shared.blocks
         blocks_init(p.blocks, table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_)
+        if c.budget > 0 and p.maker.framing == FRAME_ROWS:
+            p.blocks.most = 2
     slots = c.width + c.max_leases + 1
     p.order = order_new(table, p.blocks, c.skip_bad, &p.start, p.missing, p.missing_count, p.specs, p.spec_count, c.store_rows)
-    well = (p.order != NULL and (p.blocks != NULL or layout_plan(&p.layout)) and window_init(p.window, c.width, p.order.count)
-            and slab_init(p.slab, <uint32_t>slots, slot_bytes) and _units_init(p))
+    p.fixed_bytes = slots * slot_bytes
+    well = p.order != NULL and (p.blocks != NULL or layout_plan(&p.layout))
+    if well and c.budget > 0 and p.layout.stage_records > c.stage_most:
+        p.layout.stage_records = c.stage_most
+    well = (well and window_init(p.window, c.width, p.order.count) and slab_init(p.slab, <uint32_t>slots, slot_bytes) and _units_init(p))
     if well and p.maker.run != NULL:
         p.layout.place = PLACE_STAGE
     if well and p.maker.vars > 0:
         p.vars = <Growing*>calloc(slots * p.maker.vars, sizeof(Growing))
+        p.rooms = <int64_t*>calloc(slots, sizeof(int64_t))
         p.whole = <uint64_t*>malloc((p.window.mask + 1) * sizeof(uint64_t))
-        well = p.vars != NULL and p.whole != NULL
+        well = p.vars != NULL and p.rooms != NULL and p.whole != NULL
     if not well:
         _pipe_free(p)
         return NULL
@@ -1055,6 +1131,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
     if c.store_rows > 0:
         p.store_stride = (c_record(p) + 63) // 64 * 64
         p.store_bytes = <size_t>(p.order.bottom_shuffle.shuffle.capacity * p.store_stride)
+        p.fixed_bytes += p.store_bytes
         p.store = <unsigned char*>buffer_take(p.store_bytes)
         if p.store == NULL:
             _pipe_free(p)
@@ -1425,7 +1502,8 @@ cdef class Stream:
     def __init__(self, FileList files not None, *, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                  int64_t hop_bytes, bint drop_tail, list leaves, template, list ops, int num_threads, bint help, int64_t prefetch,
                  int64_t max_leases=4, bint on_hold_raise=False, dict blocks=None, Step step=None, CsvFormat csv=None, list components=None,
-                 assemble=None, list pads=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1, feeder=None, bint inner=False):
+                 assemble=None, list pads=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1, feeder=None, bint inner=False,
+                 int64_t memory_budget=0):
         """Describe a stream.
 
         Parameters
@@ -1444,6 +1522,8 @@ cdef class Stream:
             item.
         feeder : callable, optional
             Where rows are handed in (framing "rows"): gets a `Feed` for each run, and returns at once.
+        memory_budget : int
+            Bytes that its buffers may take, about; 0: any.
         inner : bool
             Whether it works for another stream: then it never says that batches are held.
         """
@@ -1452,7 +1532,7 @@ cdef class Stream:
         cdef Config* c = &plan.config
         cdef Leaf* leaf
         cdef OpSpec* spec
-        cdef int64_t batch_bytes, per_unit, fd_limit, row_bytes = 0
+        cdef int64_t batch_bytes, per_unit, fd_limit, row_bytes = 0, chunk_bytes
         cdef bint stored = True
         if self.files is not None:
             raise TypeError("an iterator can't be initialised twice")
@@ -1540,6 +1620,8 @@ cdef class Stream:
         c.help = help
         c.max_leases = max_leases
         c.prefetch = prefetch
+        c.helpers = HELPERS
+        c.unit_bytes = UNIT_BYTES
         c.retries = retries
         self.stall_warn_ns = -1 if stall_warn < 0 else <int64_t>(stall_warn * 1e9)
         self.stall_timeout_ns = -1 if stall_timeout < 0 else <int64_t>(stall_timeout * 1e9)
@@ -1560,8 +1642,11 @@ cdef class Stream:
             row_bytes = 0
             for i in range(plan.maker.count):
                 row_bytes += plan.maker.outputs[i].row_bytes if plan.maker.outputs[i].item == 0 else 64
+        chunk_bytes = CHUNK_BYTES
+        if 0 < memory_budget < 64 * CHUNK_BYTES:
+            chunk_bytes = memory_budget // 64
         if not c.batched:
-            c.batch_rows = CHUNK_BYTES // (row_bytes + (row_bytes == 0)) if row_bytes < CHUNK_BYTES else 1
+            c.batch_rows = chunk_bytes // (row_bytes + (row_bytes == 0)) if row_bytes < chunk_bytes else 1
             if c.batch_rows > CHUNK_ROWS:
                 c.batch_rows = CHUNK_ROWS
         batch_bytes = c.batch_rows * (hop_bytes if hop_bytes < 2 * record_bytes else record_bytes)
@@ -1587,6 +1672,9 @@ cdef class Stream:
             if c.store_rows > STORE_BYTES // ((record_bytes + 63) // 64 * 64):
                 stored = False
                 c.store_rows = 0
+        if memory_budget > 0:
+            self._fit(memory_budget, record_bytes, hop_bytes)
+            stored = c.store_rows > 0
         # Linear runs close a file at its end; jumping ones keep some open.
         fd_limit = num_threads + DISCOVER_AHEAD + 1
         if self.shuffles and not stored and not c.blocks:
@@ -1603,6 +1691,52 @@ cdef class Stream:
             if counter is not None:
                 (<ShuffleCounter>counter).next_iteration += 1
         self.state = STATE_RUNNING
+
+    cdef int _fit(self, int64_t budget, int64_t record_bytes, int64_t hop_bytes) except -1:
+        # Makes everything smaller until it fits, what speed depends on least first.
+        cdef Pipe* plan = &self.plan
+        cdef Config* c = &plan.config
+        cdef int64_t units, slot, rest, need, stride = (record_bytes + 63) // 64 * 64, ids, i
+        c.budget = budget
+        if c.threads > budget // (2 << 20):
+            c.threads = <int32_t>max(budget // (2 << 20), 1)
+        c.helpers = c.help
+        units = c.threads + c.helpers
+        c.stage_most = max(budget // 8 // units // hop_bytes, 1) if not c.blocks else 1
+        ids = budget // 8 // units // <int64_t>(sizeof(Run) + sizeof(uint32_t))
+        if c.unit_rows > ids:
+            c.unit_rows = ids
+        if c.unit_bytes > budget // 32:
+            c.unit_bytes = budget // 32
+        if c.load_rows > c.unit_rows:
+            c.load_rows = max(c.unit_rows, 16)
+        units *= _unit_bytes(max(c.unit_rows, c.load_rows), c.unit_segments, c.stage_most * hop_bytes + record_bytes, hop_bytes)
+        if c.blocks:
+            if self.frame.piece_bytes > budget // 32:
+                self.frame.piece_bytes = budget // 32
+                self.frame.headroom = min(self.frame.headroom, self.frame.piece_bytes // 4)
+            self.frame.memory_most = budget // 3
+        plan.layout.leaves = plan.leaves
+        slot = _lay_out(plan)
+        # What varies in length, and blocks, take what the rest leaves.
+        rest = (budget - units) // (4 if c.blocks else 1)
+        if c.store_rows > 0:
+            i = self._spec_of(0)
+            need = (plan.specs[i].size + c.store_rows + 2) * stride
+            if need + (c.width + c.max_leases + 1) * slot > rest:
+                need = 0
+                c.store_rows = 0
+            rest -= need
+        if (c.width + c.max_leases + 1) * slot > rest:
+            c.width = max(rest // slot - c.max_leases - 1, 2)
+        if (c.width + c.max_leases + 1) * slot > rest and not self.on_hold_raise:
+            c.max_leases = max(min(c.max_leases, rest // slot - c.width - 1), min(c.max_leases, 2))
+        need = units + (c.width + c.max_leases + 1) * slot * (4 if c.blocks else 1)
+        if need > budget:
+            raise _errors.ResourceExhaustedError(
+                f"memory_budget leaves {budget} bytes to this stream, and its smallest buffers need {need}: {c.width} batches in the making "
+                f"and {c.max_leases} that the consumer may hold, of {slot} bytes each. Use smaller batches, or a larger budget")
+        return 0
 
     cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components, list pads) except -1:
         cdef Pipe* plan = &self.plan
@@ -2458,6 +2592,7 @@ cdef class Stream:
             "helped_units": helped,
             "leases": 0 if p == NULL else p.shared.leases.load(kRelaxed),
             "threads": 0 if p == NULL else p.runner.live.load(kRelaxed),
+            "memory_bytes": 0 if p == NULL else _memory(p),
             **({"skipped": 0, "skipped_files": 0, "skipped_bytes": 0} if self.skips is None else self.skips.counts()),
         }
 
