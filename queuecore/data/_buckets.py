@@ -51,10 +51,14 @@ class Length:
                 f"{_NAME}: {name} raised {type(error).__name__}: {error} (element {number})", stage=_NAME, record=number
             ) from error
         try:
-            return operator.index(made.item() if isinstance(made, (np.ndarray, np.generic)) and made.size == 1 else made)
+            return operator.index(
+                made.item() if isinstance(made, (np.ndarray, np.generic)) and made.size == 1 else made
+            )
         except TypeError:
             raise InvalidArgumentError(
-                f"{_NAME}: {name} must return an integer, not {made!r:.80} (element {number})", stage=_NAME, record=number
+                f"{_NAME}: {name} must return an integer, not {made!r:.80} (element {number})",
+                stage=_NAME,
+                record=number,
             ) from None
 
 
@@ -176,8 +180,8 @@ class Buckets(Node):
         index = bisect.bisect_right(self.boundaries, length)
         if self.closed and index == len(self.boundaries):
             raise InvalidArgumentError(
-                f"{_NAME}: element {number} has the length {length}, and with pad_to_bucket_boundary all must be less than "
-                f"the last boundary, {self.boundaries[-1]}",
+                f"{_NAME}: element {number} has the length {length}, and with pad_to_bucket_boundary all must be less "
+                f"than the last boundary, {self.boundaries[-1]}",
                 stage=_NAME,
                 record=number,
             )
@@ -219,7 +223,7 @@ def buckets(
         raise InvalidArgumentError(f"{_NAME}: bucket_boundaries must rise, and {starts} don't")
     if len(counts) != len(starts) + 1:
         raise InvalidArgumentError(
-            f"{_NAME}: {len(starts)} boundaries make {len(starts) + 1} buckets, and bucket_batch_sizes has {len(counts)}"
+            f"{_NAME}: {len(starts)} boundaries make {len(starts) + 1} buckets; bucket_batch_sizes has {len(counts)}"
         )
     closed = check_bool(to_boundary, "pad_to_bucket_boundary")
     plain = check_bool(no_padding, "no_padding")

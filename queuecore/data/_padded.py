@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -140,8 +140,7 @@ def _matched(template: Any, given: Any, what: str, lone: Callable[[Any], bool], 
                 f"padded_batch: {what}{where} must be a tuple of {len(template)}, as an element is, not {given!r}"
             )
         items = [
-            (f"{where}[{index}]", inner, part)
-            for index, (inner, part) in enumerate(zip(template, given, strict=True))
+            (f"{where}[{index}]", inner, part) for index, (inner, part) in enumerate(zip(template, given, strict=True))
         ]
     return [one for place, inner, part in items for one in _matched(inner, part, what, lone, place)]
 
@@ -194,9 +193,7 @@ def _sides(leaf: Leaf, given: Any, index: int) -> Sides:
                 f"padded_batch: component {index} of shape {leaf.shape} doesn't fit into the {given!r} of padded_shapes"
             )
     # A known dimension is the longest of every batch.
-    return tuple(
-        most if side < 0 and most is not None else side for side, most in zip(sides, leaf.shape, strict=True)
-    )
+    return tuple(most if side < 0 and most is not None else side for side, most in zip(sides, leaf.shape, strict=True))
 
 
 def _fill(dtype: np.dtype[Any], given: Any, index: int) -> Any:
@@ -260,9 +257,7 @@ def _template(made: Made) -> Any:
     return _numbered(seen, iter(order)) if sorted(order) == list(range(len(probes))) else None
 
 
-def padded(
-    dataset: Dataset, size: int, drop: bool, shapes: Any, values: Any
-) -> tuple[Node | None, ShapedBatch]:
+def padded(dataset: Dataset, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node | None, ShapedBatch]:
     """Return a padded batch, and the node that must come before it, if there is one."""
     if not any(isinstance(op, Batch) for op in dataset._ops):
         made = dataset._source.made(dataset._stages())
@@ -327,7 +322,7 @@ def _is_scalar(given: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Elements(Node):
-    """The elements of another dataset as they come: as rows; or, if `fit` makes something of each, as Python objects."""
+    """The elements of another dataset as they come: as rows; or, if `fit` makes something of each, as objects."""
 
     name: ClassVar[str] = "elements"
 
@@ -430,13 +425,13 @@ class Fit:
         for index, (array, sides) in enumerate(zip(arrays, self.sides or [], strict=bool(self.sides))):
             if array.ndim != len(sides):
                 raise DataLossError(
-                    f"padded_batch: component {index} has the shape {array.shape}, and {len(sides)} dimensions are expected"
+                    f"padded_batch: component {index} has the shape {array.shape}, not {len(sides)} dimensions"
                 )
             for axis, (side, most) in enumerate(zip(array.shape, sides, strict=True)):
                 if 0 <= most < side:
                     raise DataLossError(
-                        f"padded_batch: component {index} is {side} long in dimension {axis}, more than the {most} that "
-                        "padded_shapes has for it"
+                        f"padded_batch: component {index} is {side} long in dimension {axis}, more than the {most} "
+                        "that padded_shapes has for it"
                     )
         return arrays
 
@@ -469,7 +464,7 @@ class Joiner:
     """
 
     template: Any
-    joins: list[Callable[[list[Array]], Any]]
+    joins: Sequence[Callable[[list[Array]], Any]]
 
     def __call__(self, parts: list[Any], batch: bool) -> Any:
         if not batch:
@@ -479,10 +474,12 @@ class Joiner:
 
 
 def _same_dtype(arrays: list[Array], index: int) -> np.dtype[Any]:
-    dtype = arrays[0].dtype
+    dtype: np.dtype[Any] = arrays[0].dtype
     for array in arrays:
         if array.dtype != dtype:
-            raise DtypeError(f"cannot batch component {index}: it is {dtype} in one element and {array.dtype} in another")
+            raise DtypeError(
+                f"cannot batch component {index}: it is {dtype} in one element and {array.dtype} in another"
+            )
     return dtype
 
 
@@ -506,7 +503,7 @@ class Pad:
             made[np.arange(shape[0]) < lengths] = np.concatenate(arrays)
         else:
             for row, array in enumerate(arrays):
-                made[(row, *map(slice, array.shape))] = array
+                made[row][tuple(slice(side) for side in array.shape)] = array
         return _strings(made) if dtype.kind == "O" else made
 
 
@@ -584,18 +581,14 @@ def shapes_of(dataset: Dataset, shapes: Any, values: Any, known: bool = True) ->
     spec = dataset.element_spec
     if spec is None and shapes is None:
         if known:
-            raise InvalidArgumentError(
-                "nobody knows how many dimensions the elements have: padded_shapes must say it"
-            )
+            raise InvalidArgumentError("nobody knows how many dimensions the elements have: padded_shapes must say it")
         raise InvalidArgumentError("nobody knows what the elements consist of, so they can't be stacked")
     nest = _template_of_shapes(shapes) if spec is None else spec
     leaves = [one if isinstance(one, Leaf) else Leaf(one.dtype, one.shape) for one in _leaves(nest)]
     template = _numbered(nest, iter(range(len(leaves))))
     given_shapes = _matched(template, shapes, "padded_shapes", _never)
     given_values = _matched(template, values, "padding_values", _is_scalar)
-    sides = [
-        _sides(leaf, shape, index) for index, (leaf, shape) in enumerate(zip(leaves, given_shapes, strict=True))
-    ]
+    sides = [_sides(leaf, shape, index) for index, (leaf, shape) in enumerate(zip(leaves, given_shapes, strict=True))]
     fills = [
         _untyped(value) if leaf.dtype is None else _fill(leaf.dtype, value, index)
         for index, (leaf, value) in enumerate(zip(leaves, given_values, strict=True))
@@ -606,9 +599,7 @@ def shapes_of(dataset: Dataset, shapes: Any, values: Any, known: bool = True) ->
 def _of_objects(dataset: Dataset, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node, ShapedBatch]:
     made = shapes_of(dataset, shapes, values)
     joins = [Pad(index, side, value) for index, (side, value) in enumerate(zip(made.sides, made.values, strict=True))]
-    op = ShapedBatch(
-        size, drop, ["padded_batch", *made.words], {"assemble": Joiner(made.template, joins)}, made.specs
-    )
+    op = ShapedBatch(size, drop, ["padded_batch", *made.words], {"assemble": Joiner(made.template, joins)}, made.specs)
     return Elements((dataset,), Fit(made.template, made.sides)), op
 
 
@@ -643,8 +634,8 @@ def dense_to_ragged(dataset: Dataset, size: int, drop: bool) -> tuple[Node | Non
             continue
         if None in shape[1:]:
             raise InvalidArgumentError(
-                f"dense_to_ragged_batch: component {index} has the shape {shape}, and only the first dimension of rows may "
-                "differ. Use padded_batch"
+                f"dense_to_ragged_batch: component {index} has the shape {shape}, and only the first dimension of rows "
+                "may differ. Use padded_batch"
             )
         components[index] = "ragged", np.dtype((dtype, shape[1:])), shape[1:]
     changes = {} if components == made.components else {"components": components}

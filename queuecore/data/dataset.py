@@ -211,8 +211,8 @@ class Dataset:
             How many make a batch, at least 1.
         padded_shapes : nest of tuple of int or None, optional
             In the structure of an element, the shape of each component in the batch. `None` (or -1) in it: the longest
-            of the batch. An int is a shape of one dimension. `None` for a component, or for all: its own shape, in which
-            each unknown dimension becomes the longest of the batch.
+            of the batch. An int is a shape of one dimension. `None` for a component, or for all: its own shape, in
+            which each unknown dimension becomes the longest of the batch.
         padding_values : nest of scalars, optional
             What to pad with: in the structure of an element, or one scalar for all. Of the component's dtype: a NumPy
             scalar must have that dtype, a Python number must fit. Default (`None`): 0, `False` or ``b""``.
@@ -228,8 +228,8 @@ class Dataset:
         Raises
         ------
         InvalidArgumentError
-            If `padded_shapes` or `padding_values` doesn't fit the structure, or a shape is smaller than the component's;
-            if nobody knows how many dimensions elements have, and `padded_shapes` doesn't say it.
+            If `padded_shapes` or `padding_values` doesn't fit the structure, or a shape is smaller than that of the
+            component; if nobody knows how many dimensions elements have, and `padded_shapes` doesn't say it.
         DtypeError
             If a padding value has another dtype.
 
@@ -355,12 +355,12 @@ class Dataset:
         >>> folder = tempfile.TemporaryDirectory()
         >>> file = pathlib.Path(folder.name) / "words.txt"
         >>> _ = file.write_bytes(b"to
-question
-be
-or
-suffer
-not
-")
+        question
+        be
+        or
+        suffer
+        not
+        ")
         >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
         >>> for batch in letters.bucket_by_sequence_length(len, [4], [3, 2], padding_values=32):
         ...     print([bytes(row) for row in batch])
@@ -544,7 +544,7 @@ not
         if not isinstance(map_func, Stage):
             map_func = self._traced(map_func)
         if self._shaped() is not None:
-            raise UnimplementedError(f"{map_func!r} can't be applied to padded or ragged batches: put the map before it")
+            raise UnimplementedError(f"{map_func!r} can't be applied to padded or ragged batches: put it before")
         if not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
             raise UnimplementedError(f"{map_func!r} can't be applied to batches yet: put the map before the batch")
         made = self._with(Map(map_func))
@@ -648,7 +648,7 @@ not
 
     def _shape(self, node: Node | None, op: _padded.ShapedBatch) -> Dataset:
         if op.batch_size > _MOST_ROWS:
-            raise InvalidArgumentError(f"a batch of {op.batch_size} records is more than the most possible, {_MOST_ROWS}")
+            raise InvalidArgumentError(f"{op.batch_size} records in a batch are more than is possible, {_MOST_ROWS}")
         return (self if node is None else _of_node(node))._with(op)
 
     def _shaped(self) -> _padded.ShapedBatch | None:

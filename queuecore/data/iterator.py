@@ -113,7 +113,10 @@ class Iterator(Stream):
             options = options.merged(seeded.options)
             skips = seeded.skips
         workers, helps = dataset._threads(options)
+        leases = 4 if options.max_leases is None else options.max_leases
         budget = (options.memory_budget or 0 if seeded is None else seeded.budget) // streams(dataset)
+        if seeded is not None:
+            leases = _INNER_LEASES if budget == 0 else _FEW_LEASES
         self._run = None
         feeder = None
         if isinstance(source, Node):
@@ -129,7 +132,7 @@ class Iterator(Stream):
             num_threads=workers,
             help=helps,
             prefetch=dataset._prefetch_elements(),
-            max_leases=(_INNER_LEASES if budget == 0 else _FEW_LEASES) if seeded else 4 if options.max_leases is None else options.max_leases,
+            max_leases=leases,
             on_hold_raise=options.on_hold == "raise" and not seeded,
             retries=options.retries or 0,
             stall_warn=-1 if seeded else _native_seconds(options.stall_warn, 60.0),
@@ -180,8 +183,9 @@ class Iterator(Stream):
             ``dropped_tails`` (cut last records left out because of ``tail="drop"``), ``dropped_records`` (complete
             records left out because an error cut a batch short under ``drop_remainder=True``), ``copied_batches``
             (elements given as copies because too many were held), ``helped_units`` (pieces of work done by the
-            consumer), ``memory_bytes`` (of all buffers now), and what ``on_error="skip"`` left out: ``skipped`` (records), ``skipped_files`` and
-            ``skipped_bytes`` (of files, as far as known).
+            consumer), ``memory_bytes`` (of all buffers at this moment, as `Options.memory_budget` counts them), and
+            what ``on_error="skip"`` left out: ``skipped`` (records), ``skipped_files`` and ``skipped_bytes`` (of files,
+            as far as known).
 
         Notes
         -----

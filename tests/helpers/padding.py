@@ -77,9 +77,7 @@ def given(elements: list[Any], component: Component | None, chunk: int = 3, fail
 
 def padded(rows: Sequence[Any], sides: Sequence[int | None], fill: Any) -> Any:
     """Rows in an array, by the words of tf.data's documentation."""
-    shape = [
-        max(row.shape[axis] for row in rows) if side is None else side for axis, side in enumerate(sides)
-    ]
+    shape = [max(row.shape[axis] for row in rows) if side is None else side for axis, side in enumerate(sides)]
     made = np.empty((len(rows), *shape), rows[0].dtype)
     for place in np.ndindex(*made.shape):
         row = rows[place[0]]
@@ -107,8 +105,6 @@ def cases(draw: st.DrawFn) -> tuple[list[Any], Component, tuple[int | None, ...]
         shape = [draw(st.integers(0, 4)) if side is None else side for side in known]
         data = numbers.integers(1, 100, int(np.prod(shape)) * dtype.itemsize, np.uint8)
         elements.append((data % 2 if dtype.kind == "b" else data).view(dtype).reshape(shape))
-    sides = tuple(
-        draw(st.sampled_from([None, 4, 6] if side is None else [None, side, side + 2])) for side in known
-    )
+    sides = tuple(draw(st.sampled_from([None, 4, 6] if side is None else [None, side, side + 2])) for side in known)
     fill = np.frombuffer(numbers.integers(0, 2, dtype.itemsize, np.uint8).tobytes(), dtype)[0]
     return elements, Component(dtype, tuple(known), ragged=ragged), sides, fill

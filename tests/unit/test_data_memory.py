@@ -55,9 +55,11 @@ def plain(element):
 
 @pytest.mark.parametrize(
     "name",
-    ["batches", "records", "prefetched", "small", "stored shuffle", "shuffle", "shuffled batches", "lines", "single lines",
-     "tfrecords", "padded", "buckets", "behind a node"],
-)  # fmt: skip
+    [
+        *("batches", "records", "prefetched", "small", "stored shuffle", "shuffle", "shuffled batches"),
+        *("lines", "single lines", "tfrecords", "padded", "buckets", "behind a node"),
+    ],
+)
 def test_a_budget_is_kept_and_changes_nothing(every_plan, name):
     ds = every_plan[name]
     expected = [hash_of(element) for element in ds.with_options(Options(num_threads=4))]

@@ -51,17 +51,16 @@ def test_any_shapes(case, data):
     size, drop = data.draw(st.integers(1, 6)), data.draw(st.booleans())
     chunk, workers = data.draw(st.integers(1, 5)), data.draw(st.sampled_from(THREADS))
     ds = threads(given(elements, component, chunk).padded_batch(size, sides, fill, drop), workers)
-    known = [
-        length if side is None else side for side, length in zip(sides, component.shape, strict=True)
-    ]
+    known = [length if side is None else side for side, length in zip(sides, component.shape, strict=True)]
     assert ds.element_spec == ArraySpec((size if drop else None, *known), component.dtype)
     expected = [padded(batch, known, fill) for batch in grouped(elements, size, drop)]
     equal(ds, expected)
     assert len(ds) == len(expected)
     # As objects, of which nobody knows anything.
-    equal(given(elements, None, chunk).padded_batch(size, sides, fill, drop), [
-        padded(batch, sides, fill) for batch in grouped(elements, size, drop)
-    ])
+    equal(
+        given(elements, None, chunk).padded_batch(size, sides, fill, drop),
+        [padded(batch, sides, fill) for batch in grouped(elements, size, drop)],
+    )
 
 
 @pytest.mark.parametrize("workers", THREADS)
@@ -119,7 +118,9 @@ def test_structures_of_parsed_examples(tmp_path):
         longest = max(len(one["words"]) for one in expected)
         assert batch["words"].to_list() == [one["words"] + [b""] * (longest - len(one["words"])) for one in expected]
     # With words in the gaps, over objects.
-    for batch, expected in zip(ds.padded_batch(4, padding_values=fills | {"words": "-"}), grouped(values, 4), strict=True):
+    for batch, expected in zip(
+        ds.padded_batch(4, padding_values=fills | {"words": "-"}), grouped(values, 4), strict=True
+    ):
         longest = max(len(one["words"]) for one in expected)
         assert batch["words"].to_list() == [one["words"] + [b"-"] * (longest - len(one["words"])) for one in expected]
         np.testing.assert_array_equal(batch["ragged"], padded([one["ragged"] for one in expected], (None,), -1))
@@ -185,7 +186,10 @@ def test_ragged_batches():
         assert batch.to_list() == [one.tolist() for one in expected]
     assert [len(batch) for batch in given(elements, dense).dense_to_ragged_batch(2, drop_remainder=True)] == [2, 2]
     even = [np.full(2, n, np.int32) for n in range(4)]
-    equal(given(even, Component(np.dtype("<i4"), (2,))).dense_to_ragged_batch(3), [np.stack(one) for one in grouped(even, 3)])
+    equal(
+        given(even, Component(np.dtype("<i4"), (2,))).dense_to_ragged_batch(3),
+        [np.stack(one) for one in grouped(even, 3)],
+    )
     with pytest.raises(InvalidArgumentError, match="first dimension"):
         given([], Component(np.dtype("<i4"), (None, None))).dense_to_ragged_batch(2)
     with pytest.raises(InvalidArgumentError, match="Ragged"):
@@ -251,7 +255,14 @@ def test_a_saved_place(component):
 def test_arguments():
     pair = FixedLengthRecordDataset("/nowhere", record=np.dtype([("a", "<i4", (2,)), ("b", "<f4")]))
     line = TextLineDataset("/nowhere").map(qc.ops.decode_raw(out_type="<i2"))
-    for wrong in ({"a": (2,)}, {"a": (2,), "b": (), "c": ()}, {"a": (2, 2), "b": ()}, {"a": (1,), "b": ()}, (1, 2), [2]):
+    for wrong in (
+        {"a": (2,)},
+        {"a": (2,), "b": (), "c": ()},
+        {"a": (2, 2), "b": ()},
+        {"a": (1,), "b": ()},
+        (1, 2),
+        [2],
+    ):
         with pytest.raises(InvalidArgumentError):
             pair.padded_batch(2, wrong)
     for shape in ((-2,), (1.5,), "x", (True,), (None, None), 2**48):
@@ -340,7 +351,9 @@ def test_buckets(data):
     drop, fill = data.draw(st.booleans()), data.draw(st.integers(-5, 5))
     source = given(elements, data.draw(st.sampled_from([VARYING, None])), data.draw(st.integers(1, 9)))
     arguments = {"padded_shapes": [None], "padding_values": fill, "drop_remainder": drop}
-    ds = threads(source.bucket_by_sequence_length(len, boundaries, sizes, **arguments), data.draw(st.sampled_from(THREADS)))
+    ds = threads(
+        source.bucket_by_sequence_length(len, boundaries, sizes, **arguments), data.draw(st.sampled_from(THREADS))
+    )
     expected = batches(elements, boundaries, sizes, drop, fill=fill)
     assert [one.tolist() for one in ds] == [one.tolist() for one in expected]
     if boundaries and all(len(element) < boundaries[-1] for element in elements):
@@ -350,7 +363,10 @@ def test_buckets(data):
 
 def test_buckets_of_tuples(tmp_path):
     lines = [b"ab" * (n * 5 % 7) for n in range(30)]
-    paths = write_files(tmp_path, [stream([example(a=feature(*map(int, line), kind=np.int64), b=feature(n)) for n, line in enumerate(lines)])])
+    paths = write_files(
+        tmp_path,
+        [stream([example(a=feature(*map(int, line), kind=np.int64), b=feature(n)) for n, line in enumerate(lines)])],
+    )
     parse = qc.ops.parse_single_example(
         features={"a": qc.ops.RaggedFeature(np.int64), "b": qc.ops.FixedLenFeature((), np.int64)}
     )
@@ -372,7 +388,9 @@ def test_buckets_of_tuples(tmp_path):
 def test_buckets_without_padding():
     elements = rows(40, 6)
     ds = given(elements, VARYING).bucket_by_sequence_length(len, list(range(1, 7)), [3] * 7, no_padding=True)
-    expected = [np.stack([elements[n] for n in numbers]) for _, numbers in bucketed(elements, range(1, 7), [3] * 7, False)]
+    expected = [
+        np.stack([elements[n] for n in numbers]) for _, numbers in bucketed(elements, range(1, 7), [3] * 7, False)
+    ]
     equal(ds, expected)
     with pytest.raises(InvalidArgumentError, match="unequal shapes"):
         list(given(elements, VARYING).bucket_by_sequence_length(len, [4], [9, 9], no_padding=True))
@@ -471,7 +489,15 @@ def test_elements_that_fit_no_bucket():
 
 def test_arguments_of_buckets():
     ds = given([], VARYING)
-    for boundaries, sizes in (([3, 3], [1, 1, 1]), ([4, 3], [1, 1, 1]), ([3], [1]), ([3], [1, 0]), ([3.0], [1, 1]), ("3", [1, 1]), (3, [1, 1])):
+    for boundaries, sizes in (
+        ([3, 3], [1, 1, 1]),
+        ([4, 3], [1, 1, 1]),
+        ([3], [1]),
+        ([3], [1, 0]),
+        ([3.0], [1, 1]),
+        ("3", [1, 1]),
+        (3, [1, 1]),
+    ):
         with pytest.raises(InvalidArgumentError):
             ds.bucket_by_sequence_length(len, boundaries, sizes)
     with pytest.raises(InvalidArgumentError):

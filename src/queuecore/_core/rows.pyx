@@ -509,7 +509,7 @@ cdef void _fill(bytes_out at, int64_t nbytes, bytes_in item, int64_t item_bytes)
 cdef void _place(const Pad* pad, const int64_t* sides, const int64_t* dims, bytes_in data, bytes_out at) noexcept nogil:
     # A row of these dimensions into one of these sides, which is filled already.
     cdef int64_t counter[CELL_DIMS]
-    cdef int64_t run = pad.item, from_ = 0, to, step
+    cdef int64_t run = pad.item, from_ = 0, to
     cdef int32_t last = pad.ndim - 1, j
     for j in range(pad.ndim):
         if dims[j] == 0:
