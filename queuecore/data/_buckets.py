@@ -41,22 +41,24 @@ class Length:
     function: Callable[..., Any]
 
     def __call__(self, element: Any, number: int) -> int:
-        name = _name_of(self.function)
         try:
             made = self.function(*element) if isinstance(element, tuple) else self.function(element)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
+            name = _name_of(self.function)
             raise PipelineError(
                 f"{_NAME}: {name} raised {type(error).__name__}: {error} (element {number})", stage=_NAME, record=number
             ) from error
+        if type(made) is int:
+            return made
         try:
             return operator.index(
                 made.item() if isinstance(made, (np.ndarray, np.generic)) and made.size == 1 else made
             )
         except TypeError:
             raise InvalidArgumentError(
-                f"{_NAME}: {name} must return an integer, not {made!r:.80} (element {number})",
+                f"{_NAME}: {_name_of(self.function)} must return an integer, not {made!r:.80} (element {number})",
                 stage=_NAME,
                 record=number,
             ) from None

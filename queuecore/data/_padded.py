@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -391,6 +392,8 @@ def chunked(elements: Iterator[Any]) -> Generator[Objects]:
 
 
 def _array(value: Any) -> Array:
+    if type(value) is np.ndarray and value.dtype.kind not in "OU":
+        return value
     if isinstance(value, Ragged) and value.is_bytes:
         return value.to_object()
     if isinstance(value, (Ragged, Sparse)):
@@ -420,9 +423,17 @@ class Fit:
     template: Any
     sides: list[Sides] | None
 
+    @functools.cached_property
+    def open(self) -> list[bool]:
+        """Of each component, whether any shape of so many dimensions fits."""
+        return [max(sides, default=-1) < 0 for sides in self.sides or []]
+
     def __call__(self, element: Any) -> list[Array]:
-        arrays = [_array(part) for part in _parts(self.template, element)]
+        parts = [element] if type(self.template) is int else _parts(self.template, element)
+        arrays = [_array(part) for part in parts]
         for index, (array, sides) in enumerate(zip(arrays, self.sides or [], strict=bool(self.sides))):
+            if array.ndim == len(sides) and self.open[index]:
+                continue
             if array.ndim != len(sides):
                 raise DataLossError(
                     f"padded_batch: component {index} has the shape {array.shape}, not {len(sides)} dimensions"

@@ -113,6 +113,17 @@ def test_too_small_for_one_batch(tmp_path):
     assert batch.to_list() == lines
 
 
+def test_a_shuffle_that_keeps_more_than_there_may_be(tmp_path):
+    (path,) = write_files(tmp_path, [b"".join(b"%d\n" % (n * n) for n in range(300_000))])
+    ds = TextLineDataset(path).shuffle(200_000, seed=1).batch(100)
+    with pytest.raises(ResourceExhaustedError, match="memory_budget"):
+        for _ in ds.with_options(Options(memory_budget=MIB)):
+            pass
+    with iter(TextLineDataset(path).shuffle(500, seed=1).batch(100).with_options(Options(memory_budget=8 * MIB))) as it:
+        assert sum(len(batch) for batch in it) == 300_000
+        assert it.stats()["memory_bytes"] <= 8 * MIB
+
+
 def test_batches_that_are_held_are_copies_sooner(tmp_path):
     (path,) = write_files(tmp_path, [random.Random(0).randbytes(100 * 40_000)])
     ds = FixedLengthRecordDataset(path, 40_000).batch(3).with_options(Options(memory_budget=MIB, max_leases=30))

@@ -34,10 +34,16 @@ cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t worke
     s.ignored = -1
 
 
+cdef int64_t _index_memory(Blocks* s, int64_t nbytes) noexcept nogil:
+    # Of a block made for one long record, little of the index is ever touched.
+    cdef int64_t most = <int64_t>sizeof(uint32_t) * (s.headroom + s.piece_bytes)
+    return most if nbytes > most else nbytes
+
+
 cdef void _memory_free(Blocks* s, RecordBlock* b) noexcept nogil:
     if b.memory != NULL:
         s.memory.fetch_sub(b.room, kRelaxed)  # relaxed: as are all of these: a statistic and a hint
-    s.memory.fetch_sub(b.index_bytes, kRelaxed)
+    s.memory.fetch_sub(_index_memory(s, b.index_bytes), kRelaxed)
     buffer_give(b.memory, b.room)
     free(b.index)
     b.memory = NULL
@@ -347,8 +353,9 @@ cdef bint _room_for(Blocks* s, RecordBlock* b, int64_t entries, int64_t item) no
     if b.index_bytes < entries * item:
         free(b.index)
         b.index = malloc(entries * item)
-        s.memory.fetch_add((entries * item if b.index != NULL else 0) - b.index_bytes, kRelaxed)
+        s.memory.fetch_sub(_index_memory(s, b.index_bytes), kRelaxed)
         b.index_bytes = entries * item if b.index != NULL else 0
+        s.memory.fetch_add(_index_memory(s, b.index_bytes), kRelaxed)
         if b.index == NULL:
             _no_memory(b, entries * item)
             return False

@@ -84,7 +84,7 @@ cdef str _sentence(const Fault* f, str name):
         return f"no memory for {f.a} bytes of buffers. Use smaller batches, a smaller shuffle buffer or less prefetch"
     if f.what == WHAT_BUDGET:
         return (f"memory_budget leaves {f.b} bytes to this stream, and with one batch in the making it needs {f.a}. "
-                "Use smaller batches, or a larger budget")
+                "Use smaller batches, a smaller shuffle buffer, or a larger budget")
     if f.what == WHAT_THREAD:
         return f"cannot start native thread number {f.a}: {os.strerror(f.err)}. Use fewer threads (num_threads)"
     if f.what == WHAT_RESUME_FILES:

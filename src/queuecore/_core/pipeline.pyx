@@ -656,7 +656,7 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
     # One batch may always be in flight, and no other until it shows how large they are.
     if p.config.budget > 0 and p.next_batch > p.window.consumed.load(kRelaxed):  # relaxed: one batch more or less
         largest = p.shared.largest.load(kRelaxed)
-        if p.maker.vars > 0 and (largest == 0 or _memory(p) + 2 * largest > p.config.budget - p.config.budget // 8):
+        if p.maker.vars > 0 and (largest == 0 or _memory(p) + 2 * largest > p.config.budget - p.config.budget // 4):
             return False
     if p.blocks == NULL or p.blocks.records == 0:
         return True
@@ -775,6 +775,10 @@ cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
 
 
 cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
+    # A record, or what a shuffle keeps, may need more blocks than there may be.
+    if p.config.budget > 0 and p.fixed_bytes + p.shared.blocks.load(kRelaxed) > p.config.budget:  # relaxed: a statistic
+        _over_budget(p, p.fixed_bytes + p.shared.blocks.load(kRelaxed))
+        return CLAIM_NOTHING
     u.piece = blocks_claim(p.blocks, helper)
     if u.piece == NULL:
         return CLAIM_NOTHING
