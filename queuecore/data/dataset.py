@@ -354,13 +354,7 @@ class Dataset:
         >>> import queuecore as qc
         >>> folder = tempfile.TemporaryDirectory()
         >>> file = pathlib.Path(folder.name) / "words.txt"
-        >>> _ = file.write_bytes(b"to
-        question
-        be
-        or
-        suffer
-        not
-        ")
+        >>> _ = file.write_bytes(b"to\nquestion\nbe\nor\nsuffer\nnot\n")
         >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
         >>> for batch in letters.bucket_by_sequence_length(len, [4], [3, 2], padding_values=32):
         ...     print([bytes(row) for row in batch])
