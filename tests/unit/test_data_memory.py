@@ -87,6 +87,20 @@ def test_without_a_budget_much_more_is_taken(every_plan):
         assert it.stats()["memory_bytes"] > 24 * MIB
 
 
+@pytest.mark.parametrize("name", ["lines", "padded", "stored shuffle", "buckets"])
+def test_a_place_saved_with_another_budget(every_plan, name):
+    ds = every_plan[name]
+    expected = [hash_of(element) for element in ds]
+    for first, then in ((None, MIB), (MIB, 24 * MIB), (2 * MIB, None)):
+        with iter(ds.with_options(Options(memory_budget=first))) as it:
+            got = [hash_of(next(it)) for _ in range(21)]
+            state = it.state_dict()
+        with iter(ds.with_options(Options(memory_budget=then))) as it:
+            it.load_state_dict(state)
+            got += map(hash_of, it)
+        assert got == expected
+
+
 def test_nested_streams_share_a_budget(tmp_path):
     records = np.arange(400_000, dtype=np.int32).reshape(-1, 40)
     (path,) = write_files(tmp_path, [records.tobytes()])

@@ -307,9 +307,15 @@ def test_held_batches_stay_as_they_are():
         equal(held, [padded(one, (None,), 0) for one in grouped(elements, 5)][: len(held)])
 
 
-def test_dropped_in_the_middle():
+@pytest.mark.parametrize("kind", ["native", "objects", "buckets"])
+def test_dropped_in_the_middle(kind):
+    source = given(rows(1000), None if kind == "objects" else VARYING, 1)
+    if kind == "buckets":
+        ds = source.bucket_by_sequence_length(len, [3, 5], [4, 3, 2])
+    else:
+        ds = source.padded_batch(2, [None])
     before = set(threading.enumerate())
-    it = iter(given(rows(1000), None, 1).padded_batch(2, [None]).repeat())
+    it = iter(ds.repeat())
     for _ in range(5):
         next(it)
     del it
@@ -317,6 +323,21 @@ def test_dropped_in_the_middle():
     for thread in set(threading.enumerate()) - before:
         thread.join(1)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("workers", THREADS)
+def test_behind_a_shuffle_and_a_map(tmp_path, workers):
+    records = np.random.default_rng(0).integers(0, 256, (500, 6), np.uint8)
+    (path,) = write_files(tmp_path, [records.tobytes()])
+    plain = FixedLengthRecordDataset(path, 6).shuffle(50, 3, False)
+    order = [row.copy() for row in plain]
+    ds = threads(plain.map(qc.ops.cast(dtype=np.float32)).padded_batch(9, [8], -1.0), workers)
+    equal(ds, [padded([row.astype(np.float32) for row in one], (8,), -1.0) for one in grouped(order, 9)])
+    text = write_files(tmp_path, [b"".join(b"%d\n" % (n * n) for n in range(3000))])
+    lines = TextLineDataset(text).shuffle(100, 3, False)
+    order = [np.frombuffer(line, "u1") for line in lines]
+    ds = threads(lines.map(qc.ops.decode_raw(out_type="u1")).padded_batch(64), workers)
+    equal(ds, [padded(one, (None,), 0) for one in grouped(order, 64)])
 
 
 # -- buckets -----------------------------------------------------------------------------------------------------------
