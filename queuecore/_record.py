@@ -33,8 +33,9 @@ class ArraySpec:
 
     Attributes
     ----------
-    shape : tuple of int or None
-        `None` for a dimension that isn't known before the data is read (the last batch may be shorter).
+    shape : tuple of int or None, or None
+        `None` in it for a dimension that isn't known before the data is read (the last batch may be shorter); instead
+        of it where nothing is known of the shape, as in the specification of an iterator made without shapes.
     dtype : numpy.dtype
         Always in native byte order.
 
@@ -46,7 +47,7 @@ class ArraySpec:
     ArraySpec(shape=(None, 3), dtype=dtype('float32'))
     """
 
-    shape: tuple[int | None, ...]
+    shape: tuple[int | None, ...] | None
     dtype: np.dtype[Any]
 
 

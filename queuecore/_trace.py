@@ -8,6 +8,7 @@ from that of the function itself by as much as a bit.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import linecache
@@ -26,6 +27,7 @@ from queuecore._dtypes import as_dtype, is_bfloat16
 from queuecore._ops_numbers import _Cast, _Chain, _Reshape, _Scale, _Transpose, merged
 from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure
 from queuecore._trace_graph import Dims, Graph, Side, Unknown, Value, lowered, shape_of
+from queuecore._trace_purity import Watch
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 
 __all__ = ["Symbol", "Traced", "Untraced", "trace", "traceable"]
@@ -73,19 +75,19 @@ class _GiveUp(BaseException):
 
 
 # Of what these make, every bit follows from the operands alone, whatever lies beside them in memory.
-_EXACT = frozenset(
-    "add subtract multiply divide true_divide floor_divide remainder mod fmod negative positive absolute fabs sign "
-    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not "
-    "bitwise_and bitwise_or bitwise_xor invert bitwise_not left_shift right_shift maximum minimum fmax fmin "
-    "sqrt square reciprocal floor ceil trunc rint isnan isinf isfinite signbit copysign nextafter spacing gcd lcm "
-    "deg2rad rad2deg degrees radians heaviside bitwise_count conjugate clip power".split()
-)
-# Of these, too, as long as the items lie side by side: NumPy has several ways to compute them, and picks one for a
-# whole array.
-_SMOOTH = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt "
-    "logaddexp".split()
-)
+_EXACT_NAMES = """
+    add subtract multiply divide true_divide floor_divide remainder mod fmod negative positive absolute fabs sign
+    equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not
+    bitwise_and bitwise_or bitwise_xor invert bitwise_not left_shift right_shift maximum minimum fmax fmin
+    sqrt square reciprocal floor ceil trunc rint isnan isinf isfinite signbit copysign nextafter spacing gcd lcm
+    deg2rad rad2deg degrees radians heaviside bitwise_count conjugate clip power
+"""
+_EXACT = frozenset(_EXACT_NAMES.split())
+# Of these, too, as long as the items lie side by side: NumPy has several ways to compute them, and picks one by that.
+_SMOOTH_NAMES = """
+    exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt
+"""
+_SMOOTH = frozenset(_SMOOTH_NAMES.split())
 _MOST_CONSTANT = 64 << 20  # bytes
 
 
@@ -100,17 +102,26 @@ class _Tracer:
         What is done to the element; what is done to a row of it, where the same can be said of one.
     """
 
-    def __init__(self, lead: int) -> None:
+    def __init__(self, lead: int, function: Any) -> None:
         self.lead = lead
+        self.place = _defined(function)
         self.graph = Graph()
         self.rows = Graph()
         self.active = True
         self.failure: Untraced | None = None
 
     def give_up(self, reason: str, where: str | None = None) -> NoReturn:
-        if self.active and self.failure is None:
+        """End the trace; the first reason is the one that counts."""
+        if not self.active:
+            raise InvalidArgumentError("this stood for an element while a function was traced; there is no value of it")
+        if self.failure is None:
             self.failure = Untraced(reason, _where(sys._getframe(1)) if where is None else where)
         raise _GiveUp
+
+    def distrust(self, reason: str, frame: FrameType | None) -> None:
+        """Take down that the result can't be trusted, and let the function go on."""
+        if self.active and self.failure is None:
+            self.failure = Untraced(reason, self.place if frame is None else _place(frame, frame.f_lineno))
 
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -133,6 +144,17 @@ def _place(frame: FrameType, line: int) -> str:
     return f"{os.path.basename(name)}:{line}" + (f": `{text}`" if text else "")
 
 
+def _defined(function: Any) -> str:
+    """Return where a function is defined, if it is one of Python's."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    text = linecache.getline(code.co_filename, code.co_firstlineno).strip()
+    return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}" + (f": `{text}`" if text else "")
+
+
 def _where_raised(traceback: TracebackType | None) -> str:
     place = ""
     while traceback is not None:
@@ -140,6 +162,37 @@ def _where_raised(traceback: TracebackType | None) -> str:
             place = _place(traceback.tb_frame, traceback.tb_lineno)
         traceback = traceback.tb_next
     return place
+
+
+def _stopper(words: str) -> Any:
+    def stop(self: Symbol, *_: Any, **__: Any) -> NoReturn:
+        self._number(words)
+        self._stop(words)
+
+    return stop
+
+
+def _binary(ufunc: Any) -> Any:
+    return lambda self, other: _call(self._tracer, ufunc, (self, other))
+
+
+def _operators(ufunc: Any) -> tuple[Any, Any, Any]:
+    """Return an operator, the one for a symbol on its right, and the one in place."""
+
+    def swapped(self: Symbol, other: Any) -> Symbol:
+        return _call(self._tracer, ufunc, (other, self))
+
+    def inplace(self: Symbol, other: Any) -> Symbol:
+        # To a number's name it only gives another number.
+        if self._sides("an operation in place"):
+            self._stop("an operation that changes an array in place")
+        return _call(self._tracer, ufunc, (self, other))
+
+    return _binary(ufunc), swapped, inplace
+
+
+def _unary(ufunc: Any) -> Any:
+    return lambda self: _call(self._tracer, ufunc, (self,))
 
 
 class Symbol:
@@ -191,9 +244,7 @@ class Symbol:
         return iter([self[index] for index in range(len(self))])
 
     def _number(self, what: str) -> Value:
-        if not self._tracer.active:
-            raise InvalidArgumentError("this stood for an element while a function was traced; there is no value of it")
-        if self._value.opaque:
+        if self._value.opaque or not self._tracer.active:
             self._stop(f"{what} of {self._value.opaque}")
         return self._value
 
@@ -221,8 +272,33 @@ class Symbol:
             self._stop(f"numpy.{ufunc.__name__}{how}")
         return _call(self._tracer, ufunc, inputs)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Symbol:
+        if function is np.where and len(args) == 3 and not kwargs:
+            return _choice(self._tracer, args)
         self._stop(f"numpy.{function.__name__}")
+
+    __add__, __radd__, __iadd__ = _operators(np.add)
+    __sub__, __rsub__, __isub__ = _operators(np.subtract)
+    __mul__, __rmul__, __imul__ = _operators(np.multiply)
+    __truediv__, __rtruediv__, __itruediv__ = _operators(np.true_divide)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _operators(np.floor_divide)
+    __mod__, __rmod__, __imod__ = _operators(np.remainder)
+    __and__, __rand__, __iand__ = _operators(np.bitwise_and)
+    __or__, __ror__, __ior__ = _operators(np.bitwise_or)
+    __xor__, __rxor__, __ixor__ = _operators(np.bitwise_xor)
+    __lshift__, __rlshift__, __ilshift__ = _operators(np.left_shift)
+    __rshift__, __rrshift__, __irshift__ = _operators(np.right_shift)
+    __eq__ = _binary(np.equal)
+    __ne__ = _binary(np.not_equal)
+    __lt__ = _binary(np.less)
+    __le__ = _binary(np.less_equal)
+    __gt__ = _binary(np.greater)
+    __ge__ = _binary(np.greater_equal)
+    __neg__ = _unary(np.negative)
+    __pos__ = _unary(np.positive)
+    __abs__ = _unary(np.absolute)
+    __invert__ = _unary(np.invert)
+    __ipow__ = _stopper("an operation that changes an array in place")
 
     def __pow__(self, other: Any) -> Any:
         return _power(self, other)
@@ -241,19 +317,19 @@ class Symbol:
             made = as_dtype(dtype)
         except (TypeError, ValueError, QueueCoreError) as error:
             self._stop(f"astype: {error}")
-        if not made.isnative or not _is_native(made):
-            self._stop(f"astype to {made}")
+        if not made.isnative or not _is_native(made) or not _is_native(value.dtype):
+            self._stop(f"astype from {value.dtype} to {made}")
         if value.dtype.kind == "f" and made.kind in "iu":
             self._stop(
                 f"astype from {value.dtype} to {made}: NumPy promises no value for numbers that don't fit; "
                 "queuecore.ops.cast is native"
             )
-        return self._cast(made)
+        return self._cast(made, True)
 
-    def _cast(self, dtype: np.dtype[Any]) -> Symbol:
+    def _cast(self, dtype: np.dtype[Any], numpys: bool) -> Symbol:
         tracer = self._tracer
-        row = None if self._row is None else tracer.rows.cast(self._row, dtype)
-        return Symbol(tracer, tracer.graph.cast(self._value, dtype), row)
+        row = None if self._row is None else tracer.rows.cast(self._row, dtype, numpys)
+        return Symbol(tracer, tracer.graph.cast(self._value, dtype, numpys), row)
 
     def __getitem__(self, key: Any) -> Symbol:
         dims = self._sides("an index")
@@ -319,7 +395,8 @@ class Symbol:
             self._stop(f"{len(axes)} dimensions")
         tracer = self._tracer
         row, lead = None, tracer.lead
-        whole = all(axes[i : i + 1] == [(i, 1)] and not starts[i] for i in range(lead))
+        dims = self._value.dims or ()
+        whole = all(axes[i : i + 1] == [(i, 1)] and not starts[i] and sides[i] == dims[i] for i in range(lead))
         if self._row is not None and whole:
             inner = [(axis - lead if axis >= 0 else -1, step) for axis, step in axes[lead:]]
             row = tracer.rows.view(self._row, inner, starts[lead:], tuple(sides[lead:]))
@@ -378,11 +455,12 @@ class Symbol:
             # The same rows as before: as many items in each, and all that are left over to the batch.
             dims = self._row.dims or ()
             known = [side for side in dims if isinstance(side, int)]
+            items = math.prod(known)
             batch = (self._value.dims or (0,))[0]
-            if len(known) == len(dims) and -1 not in sides[1:] and math.prod(known) == math.prod(sides[1:]):
-                if sides[0] == -1 and math.prod(known) or sides[0] == batch:
-                    value.dims = (batch, *sides[1:])
-                    row = tracer.rows.reshape(self._row, sides[1:])
+            fits = len(known) == len(dims) and -1 not in sides[1:] and items == math.prod(sides[1:])
+            if fits and (sides[0] == batch or sides[0] == -1 and items):
+                value.dims = (batch, *sides[1:])
+                row = tracer.rows.reshape(self._row, sides[1:])
         return Symbol(tracer, value, row)
 
     # -- operations of queuecore.ops -----------------------------------------------------------------------------------
@@ -420,7 +498,7 @@ class Symbol:
                 if isinstance(link, _Cast):
                     # bind refuses what it can't cast
                     merged([stage])[0].bind((self._value.component(),))
-                    made = made._cast(link.dtype)
+                    made = made._cast(link.dtype, False)
                 elif isinstance(link, _Reshape):
                     made._number("reshape")
                     made = made._reshape(link.shape)
@@ -433,9 +511,12 @@ class Symbol:
         values = self._bound(tracer.graph, stage, self._value)
         rows: list[Value] | None = None
         if stage.rowwise and self._row is not None:
-            rows = self._bound(tracer.rows, stage, self._row)
-            if len(rows) != len(values):
-                self._stop(f"{stage!r} makes other things of a batch than of its elements")
+            # If it can't work on a row, it means something else by a batch; and so if it makes more of one.
+            with contextlib.suppress(QueueCoreError):
+                rows = self._bound(tracer.rows, stage, self._row)
+        if rows is not None and len(rows) != len(values):
+            rows = None
+        if rows is not None:
             batch = (self._value.dims or ())[: tracer.lead]
             for value in values:
                 if value.dims is not None and len(value.dims) >= tracer.lead:
@@ -454,109 +535,51 @@ class Symbol:
 
     # -- what ends a trace ---------------------------------------------------------------------------------------------
 
+    __bool__ = _stopper("the truth of a value (if, while, and, or, not, in)")
+    __int__ = _stopper("int()")
+    __float__ = _stopper("float()")
+    __complex__ = _stopper("complex()")
+    __index__ = _stopper("an array or a number as an index")
+    __hash__ = _stopper("a value as a key or in a set (hash())")
+    __array__ = _stopper("numpy.asarray(), or a function of NumPy's that begins with it")
+    __setitem__ = _stopper("an assignment to a part of an array")
+    __delitem__ = _stopper("del of a part of an array")
+    __contains__ = _stopper("in")
+    __format__ = _stopper("format() or an f-string")
+    __bytes__ = _stopper("bytes()")
+    __round__ = _stopper("round()")
+    __trunc__ = _stopper("math.trunc()")
+    __floor__ = _stopper("math.floor()")
+    __ceil__ = _stopper("math.ceil()")
+    __reversed__ = _stopper("reversed()")
+    __divmod__ = _stopper("divmod()")
+    __rdivmod__ = _stopper("divmod()")
+    __matmul__ = _stopper("@")
+    __rmatmul__ = _stopper("@")
+    __call__ = _stopper("a call of it")
+    __enter__ = _stopper("with")
+    __reduce_ex__ = _stopper("a copy or a pickle of it")
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)  # NumPy and the interpreter ask for all kinds of these
         self._number(f"the attribute {name!r}")
         self._stop(f"the attribute {name!r}")
 
-    @property
-    def __class__(self) -> Any:
+    def _asked(self) -> type:
         # isinstance() asks for it, if it isn't a Symbol that is asked for.
         if self._tracer.active:
-            self._stop("a question for its type")
+            self._stop("a question for its type (isinstance())")
         return Symbol
+
+    __class__ = property(_asked)
 
     def __repr__(self) -> str:
         if self._tracer.active:
             self._stop("repr(), str() or print()")
         return "<Symbol of a trace that is over>"
 
-
-def _stopper(words: str) -> Callable[..., NoReturn]:
-    def stop(self: Symbol, *_: Any, **__: Any) -> NoReturn:
-        self._number(words)
-        self._stop(words)
-
-    return stop
-
-
-for _name, _words in {
-    "bool": "the truth of a value (if, while, and, or, not, in)",
-    "int": "int()",
-    "float": "float()",
-    "complex": "complex()",
-    "index": "an array or a number as an index",
-    "hash": "a value as a key or in a set (hash())",
-    "array": "numpy.asarray(), or a function of NumPy's that begins with it",
-    "setitem": "an assignment to a part of an array",
-    "delitem": "del of a part of an array",
-    "contains": "in",
-    "format": "format() or an f-string",
-    "str": "repr(), str() or print()",
-    "bytes": "bytes()",
-    "round": "round()",
-    "trunc": "math.trunc()",
-    "floor": "math.floor()",
-    "ceil": "math.ceil()",
-    "reversed": "reversed()",
-    "divmod": "divmod()",
-    "rdivmod": "divmod()",
-    "matmul": "@",
-    "rmatmul": "@",
-    "call": "a call of it",
-    "enter": "with",
-    "reduce_ex": "a copy or a pickle of it",
-    "setattr": "an assignment to an attribute",
-}.items():
-    if _name != "setattr":
-        setattr(Symbol, f"__{_name}__", _stopper(_words))
-
-
-def _binary(ufunc: Any, swapped: bool) -> Callable[[Symbol, Any], Any]:
-    def operate(self: Symbol, other: Any) -> Any:
-        return _call(self._tracer, ufunc, (other, self) if swapped else (self, other))
-
-    return operate
-
-
-def _inplace(ufunc: Any) -> Callable[[Symbol, Any], Any]:
-    def operate(self: Symbol, other: Any) -> Any:
-        if self._sides("an operation in place"):
-            self._stop("an operation that changes an array in place")
-        return _call(self._tracer, ufunc, (self, other))
-
-    return operate
-
-
-for _name, _ufunc in {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "truediv": np.true_divide,
-    "floordiv": np.floor_divide,
-    "mod": np.remainder,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "lshift": np.left_shift,
-    "rshift": np.right_shift,
-}.items():
-    setattr(Symbol, f"__{_name}__", _binary(_ufunc, False))
-    setattr(Symbol, f"__r{_name}__", _binary(_ufunc, True))
-    setattr(Symbol, f"__i{_name}__", _inplace(_ufunc))
-for _name, _ufunc in {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}.items():
-    setattr(Symbol, f"__{_name}__", _binary(_ufunc, False))
-for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
-    setattr(Symbol, f"__{_name}__", functools.partialmethod(lambda self, one: _call(self._tracer, one, (self,)), _ufunc))
-Symbol.__ipow__ = _stopper("an operation that changes an array in place")  # type: ignore[attr-defined]
+    __str__ = __repr__
 
 
 def _is_native(dtype: np.dtype[Any]) -> bool:
@@ -578,10 +601,43 @@ def _call(tracer: _Tracer, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
     name = ufunc.__name__
     if ufunc.nout != 1 or ufunc.signature is not None or (name not in _EXACT and name not in _SMOOTH):
         tracer.give_up(f"numpy.{name}")
+    operands, dtypes = _operands(tracer, name, inputs)
+    try:
+        loop = ufunc.resolve_dtypes((*dtypes, None))
+    except Exception as error:
+        tracer.give_up(f"numpy.{name}: {error}")
+    if name in _SMOOTH:
+        value = operands[0]._value
+        if value.node.kind == "view" or not value.dims:
+            tracer.give_up(f"numpy.{name} of a part of an array or of a number, whose last bit may differ")
+        if loop[-1].itemsize < 4:
+            tracer.give_up(f"numpy.{name} of {loop[-1]}, whose last bit may differ")
+    if name == "power":
+        exponent = operands[1]
+        least = exponent if type(exponent) is int else exponent.min(initial=0) if type(exponent) is np.ndarray else -1
+        if loop[-1].kind == "f" or loop[1].kind == "i" and least < 0:
+            tracer.give_up("a power of floats, or one with an exponent that may be negative")
+    return _looped(tracer, ufunc, loop, operands)
+
+
+def _choice(tracer: _Tracer, inputs: Sequence[Any]) -> Symbol:
+    """Return what numpy.where makes."""
+    operands, dtypes = _operands(tracer, "where", inputs)
+    # NumPy's rules for dtypes, asked of arrays without items.
+    parts = [one if type(one) in (int, float) else np.empty(0, dtypes[i]) for i, one in enumerate(operands)]
+    try:
+        made = np.where(np.empty(0, bool), *parts[1:]).dtype
+    except (TypeError, ValueError, OverflowError) as error:
+        tracer.give_up(f"numpy.where: {error}")
+    return _looped(tracer, np.where, (np.dtype(bool), made, made, made), operands)
+
+
+def _operands(tracer: _Tracer, name: str, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return what a function gets: symbols, arrays, and Python's own numbers; and their dtypes, or their types."""
     operands: list[Any] = []
     dtypes: list[Any] = []
     for one in inputs:
-        if isinstance(one, Symbol):
+        if type(one) is Symbol:
             if one._tracer is not tracer:
                 tracer.give_up("a symbol of another trace")
             value = one._number(f"numpy.{name}")
@@ -589,43 +645,33 @@ def _call(tracer: _Tracer, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
                 tracer.give_up(f"numpy.{name} of an array whose number of dimensions is not known before the data is")
             operands.append(one)
             dtypes.append(value.dtype)
-            continue
-        if type(one) in (int, float):
+        elif type(one) in (int, float):
             operands.append(one)
             dtypes.append(type(one))
-            continue
-        operands.append(_constant(tracer, one, f"numpy.{name}"))
-        dtypes.append(operands[-1].dtype)
+        else:
+            operands.append(_constant(tracer, one, f"numpy.{name}"))
+            dtypes.append(operands[-1].dtype)
+    return operands, dtypes
+
+
+def _looped(tracer: _Tracer, function: Any, loop: Sequence[np.dtype[Any]], operands: list[Any]) -> Symbol:
+    """Return what a loop over items makes."""
+    name = function.__name__
+    given = [one._value.dtype if type(one) is Symbol else loop[i] for i, one in enumerate(operands)]
+    if not all(map(_is_native, (*loop, *given))):
+        tracer.give_up(f"numpy.{name} of {', '.join(map(str, given))}")
     try:
-        loop = ufunc.resolve_dtypes((*dtypes, None))
-    except Exception as error:
-        tracer.give_up(f"numpy.{name}: {error}")
-    if not all(_is_native(dtype) for dtype in loop):
-        tracer.give_up(f"numpy.{name} of {', '.join(getattr(one, '__name__', str(one)) for one in dtypes)}")
-    for index, one in enumerate(operands):
-        if isinstance(one, Symbol):
-            continue
-        try:
+        for index, one in enumerate(operands):
             with np.errstate(all="ignore"):
-                operands[index] = np.asarray(one, loop[index]) if type(one) in (int, float) else one.astype(loop[index])
-        except (OverflowError, ValueError) as error:
-            tracer.give_up(f"numpy.{name}: {error}")
-    symbols = [one for one in operands if isinstance(one, Symbol)]
-    if name == "power" and (
-        loop[-1].kind == "f"
-        or loop[1].kind == "i"
-        and not (isinstance(operands[1], np.ndarray) and (operands[1] >= 0).all())
-    ):
-        tracer.give_up("a power of floats, or one with an exponent that may be negative")
-    if name in _SMOOTH and (len(operands) > 1 or symbols[0]._value.node.kind == "view"):
-        tracer.give_up(f"numpy.{name} of a part of an array, or of several")
-    try:
-        value = tracer.graph.call(ufunc, loop, [one._value if isinstance(one, Symbol) else one for one in operands])
-    except ValueError as error:
+                if type(one) is np.ndarray:
+                    operands[index] = one.astype(loop[index])
+                elif type(one) is not Symbol:
+                    operands[index] = np.asarray(one, loop[index])
+        values = [one._value if type(one) is Symbol else one for one in operands]
+        value = tracer.graph.call(function, loop, values)
+    except (OverflowError, ValueError) as error:
         tracer.give_up(f"numpy.{name}: {error}")
-    row = None
-    if tracer.lead:
-        row = _row_call(tracer, ufunc, loop, operands, len(value.dims or ()))
+    row = _row_call(tracer, function, loop, operands, len(value.dims or ())) if tracer.lead else None
     return Symbol(tracer, value, row)
 
 
@@ -634,7 +680,7 @@ def _row_call(tracer: _Tracer, ufunc: Any, loop: Any, operands: list[Any], ndim:
     rank = ndim - tracer.lead
     rows: list[Any] = []
     for one in operands:
-        if isinstance(one, Symbol):
+        if type(one) is Symbol:
             if one._row is None or len(one._value.dims or ()) != ndim:
                 return None
             rows.append(one._row)
@@ -714,7 +760,7 @@ def trace(
     for each element. `KeyboardInterrupt` comes out as it is.
     """
     lead = len(batch)
-    tracer = _Tracer(lead)
+    tracer = _Tracer(lead, function)
     outer: list[Side] = [Unknown() if side is None else side for side in batch]
     symbols = []
     for index, component in enumerate(components):
@@ -729,12 +775,15 @@ def trace(
         symbols.append(Symbol(tracer, value, row))
     try:
         element = _structured(template, symbols) if assemble is None else assemble(list(symbols), lead > 0)
-        whole = not (type(element) is tuple if unpack is None else unpack)
-        made = function(element) if whole else function(*element)
+        arguments = element if (type(element) is tuple if unpack is None else unpack) else (element,)
+        watch = Watch(function, _is_users, tracer.distrust)
+        with watch:
+            made = function(*arguments)
+        watch.check()
         parts: list[tuple[Value, Value | None, str | None]] = []
         shape = _flattened(tracer, made, parts, ())
         if not parts:
-            tracer.give_up("it returns nothing", "")
+            tracer.give_up("it returns nothing", tracer.place)
         traced = None if tracer.failure is not None else _traced(tracer, function, components, shape, parts)
     except _GiveUp:
         traced = None
@@ -745,7 +794,7 @@ def trace(
     finally:
         tracer.active = False
     # One that the function caught counts, too.
-    return tracer.failure or traced or Untraced("its trace was given up", "")
+    return tracer.failure or traced or Untraced("its trace was given up", tracer.place)
 
 
 def _structured(template: Any, parts: Sequence[Any]) -> Any:
@@ -762,14 +811,14 @@ def _flattened(
     """Return the structure of what was returned, and add its parts."""
     if type(made) is dict:
         if not all(type(key) is str for key in made):
-            tracer.give_up("it returns a dict with keys that are no strings", "")
+            tracer.give_up("it returns a dict with keys that are no strings", tracer.place)
         return {key: _flattened(tracer, inner, parts, (*path, key)) for key, inner in made.items()}
     if type(made) is tuple:
         return tuple(_flattened(tracer, inner, parts, (*path, index)) for index, inner in enumerate(made))
     name = ".".join(path) if path and all(type(key) is str for key in path) else None
     if type(made) is Symbol:
         if made._tracer is not tracer:
-            tracer.give_up("it returns a symbol of another trace", "")
+            tracer.give_up("it returns a symbol of another trace", tracer.place)
         parts.append((made._value, made._row, name))
     elif type(made) is bytes:
         parts.append((tracer.graph.constant(made), None, name))
@@ -777,10 +826,10 @@ def _flattened(
         try:
             array = _constant(tracer, made, "a result")
         except OverflowError as error:
-            tracer.give_up(f"it returns {error}", "")
+            tracer.give_up(f"it returns {error}", tracer.place)
         parts.append((tracer.graph.constant(array), None, name))
     else:
-        tracer.give_up(f"it returns a {type(made).__name__}", "")
+        tracer.give_up(f"it returns a {type(made).__name__}", tracer.place)
     return len(parts) - 1
 
 
@@ -803,7 +852,7 @@ def _traced(
         if rowwise:
             variants.append((given, lowered(tracer.rows, given, rows, names)))
     except ValueError as error:
-        tracer.give_up(f"it is too much for one native step: {error}", "")
+        tracer.give_up(f"it is too much for one native step: {error}", tracer.place)
     step = variants[-1][1]
 
     def bind(asked: tuple[Component, ...]) -> Step:
@@ -830,4 +879,4 @@ def _shown(template: Any, words: Sequence[str]) -> str:
         return "{" + ", ".join(f"{name!r}: {_shown(inner, words)}" for name, inner in template.items()) + "}"
     if isinstance(template, tuple):
         return "(" + ", ".join(_shown(inner, words) for inner in template) + ("," if len(template) == 1 else "") + ")"
-    return words[template]
+    return words[int(template)]

@@ -76,7 +76,8 @@ class Node:
         What it is done to: values; of a call also arrays.
     what : object
         Of an input its number; of a constant the bytes or the array; of a stage, the stage and its step; of a
-        reshape, its step; of a view, axes and starts; of a cast nothing more; of a call, function and dtypes.
+        reshape, its step; of a view, axes and starts; of a cast, whether it is NumPy's own; of a call, function and
+        dtypes.
     made : list of Value
         What it makes.
     """
@@ -147,11 +148,11 @@ class Graph:
         dims = tuple(Unknown() if side is None else side for side in made.shape)
         return Value(self._node("reshape", (value,), step), value.dtype, dims)
 
-    def cast(self, value: Value, dtype: np.dtype[Any]) -> Value:
-        """Return it in another dtype."""
+    def cast(self, value: Value, dtype: np.dtype[Any], numpys: bool) -> Value:
+        """Return it in another dtype, as NumPy does it, or as `queuecore.ops.cast`."""
         if dtype == value.dtype:
             return value
-        made = Value(self._node("cast", (value,)), dtype, value.dims)
+        made = Value(self._node("cast", (value,), numpys), dtype, value.dims)
         made.ragged = value.ragged
         return made
 
@@ -188,7 +189,7 @@ class Graph:
         return made
 
     def call(self, ufunc: Any, loop: Sequence[np.dtype[Any]], given: Sequence[Value | np.ndarray]) -> Value:
-        """Return what an element-wise function makes; arrays have the dtypes of the loop.
+        """Return what an element-wise function, or numpy.where, makes; arrays have the dtypes of the loop.
 
         Raises
         ------
@@ -214,7 +215,7 @@ class Graph:
         for value in values:
             uses[value.node.number] += 1
         words: dict[int, str] = {}
-        lines = []
+        lines: list[str] = []
 
         def word(one: Value | np.ndarray) -> str:
             if not isinstance(one, Value):
@@ -235,7 +236,7 @@ class Graph:
             elif node.kind == "view":
                 made = f"{given}[{_view_text(node)}]"
             elif node.kind == "cast":
-                made = f"cast({given}, {node.made[0].dtype})"
+                made = f"{'astype' if node.what else 'cast'}({given}, {node.made[0].dtype})"
             else:
                 made = f"{node.what[0].__name__}({given})"
             if uses[node.number] > 1 and node.kind not in ("input", "constant"):
@@ -299,7 +300,9 @@ def _reachable(graph: Graph, values: Sequence[Value]) -> list[Node]:
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
-def lowered(graph: Graph, components: Sequence[Component], values: Sequence[Value], names: Sequence[str | None]) -> Step:
+def lowered(
+    graph: Graph, components: Sequence[Component], values: Sequence[Value], names: Sequence[str | None]
+) -> Step:
     """Return the step that makes these values.
 
     Raises
@@ -368,7 +371,6 @@ def _groups(nodes: list[Node], celled: set[int]) -> dict[int, list[Node]]:
     for node in nodes:
         if node.number in roots:
             members.setdefault(roots[node.number].number, []).append(node)
-    # A view of what an expression made, read by another one: a view that isn't in memory itself.
     return members
 
 
@@ -378,10 +380,12 @@ def _places(values: Sequence[Value]) -> dict[int, int]:
     for index, value in enumerate(values):
         places.setdefault(id(value), index)
     for index, value in enumerate(values):
-        # What a reshape gets may be made where its own result belongs.
+        # What a reshape gets may be made where its own result belongs, if it is known to be as long.
         one = value
         while one.node.kind == "reshape" and places.get(id(one)) == index:
             one = one.node.given[0]
+            if one.dims is None or not all(isinstance(side, int) for side in one.dims):
+                break
             places.setdefault(id(one), index)
     return places
 
@@ -413,7 +417,7 @@ class _Expression:
                 continue
             out = -1 if result is self._root else self._temporary(result.dtype)
             if node.kind == "cast":
-                self._cast(self._register(node.given[0], made), node.given[0].dtype, result.dtype, out)
+                self._cast(self._register(node.given[0], made), node.given[0].dtype, result.dtype, out, node.what)
             else:
                 ufunc, loop = node.what
                 registers = []
@@ -425,7 +429,10 @@ class _Expression:
                     if one.dtype != dtype:
                         register = self._cast(register, one.dtype, dtype, self._temporary(dtype))
                     registers.append(register)
-                self._program.append(["call", _loop(ufunc, loop), [*registers, out]])
+                if ufunc is np.where:
+                    self._program.append(["choose", loop[-1].itemsize, [*registers, out]])
+                else:
+                    self._program.append(["call", _loop(ufunc, loop), [*registers, out]])
             made[id(result)] = out
         places = self._placed()
         first = len(self._leaves)
@@ -445,12 +452,15 @@ class _Expression:
         self._temporaries.append(dtype.itemsize)
         return -1 - len(self._temporaries)
 
-    def _cast(self, register: int, given: np.dtype[Any], dtype: np.dtype[Any], out: int) -> int:
+    def _cast(
+        self, register: int, given: np.dtype[Any], dtype: np.dtype[Any], out: int, numpys: bool = True
+    ) -> int:
         codes = {_code(given), _code(dtype)}
         if "f2" in codes and not codes & {"f4", "f8"}:
             middle = np.dtype(np.float32)
-            register, given = self._cast(register, given, middle, self._temporary(middle)), middle
-        self._program.append(["cast", _NUMBERS[_code(given)], _NUMBERS[_code(dtype)], register, out])
+            register, given = self._cast(register, given, middle, self._temporary(middle), numpys), middle
+        # The processor's own conversion of a half that signals makes it quiet; NumPy's leaves its bits alone.
+        self._program.append(["cast", _NUMBERS[_code(given)], _NUMBERS[_code(dtype)], register, out, numpys])
         return out
 
     def _leaf(self, value: Value) -> int:
@@ -530,7 +540,7 @@ class _Expression:
             return register if register >= -1 else first - 2 - register
 
         if one[0] == "cast":
-            return (*one[:3], number(one[3]), number(one[4]))
+            return (*one[:3], number(one[3]), number(one[4]), one[5])
         return (*one[:2], [number(register) for register in one[2]])
 
 

@@ -4,6 +4,14 @@ Start with `FixedLengthRecordDataset`.
 """
 
 from queuecore._record import ArraySpec
+from queuecore.data._functions import map_and_batch, shuffle_and_repeat
+from queuecore.data._iterators import (
+    FeedableIterator,
+    InitializableIterator,
+    IteratorBase,
+    Optional,
+    ReinitializableIterator,
+)
 from queuecore.data.dataset import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
@@ -24,10 +32,17 @@ __all__ = [
     "ArraySpec",
     "CsvDataset",
     "Dataset",
+    "FeedableIterator",
     "FixedLengthRecordDataset",
+    "InitializableIterator",
     "Iterator",
+    "IteratorBase",
+    "Optional",
     "Options",
+    "ReinitializableIterator",
     "TFRecordDataset",
     "TextLineDataset",
     "WholeFileDataset",
+    "map_and_batch",
+    "shuffle_and_repeat",
 ]

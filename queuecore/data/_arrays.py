@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
 
+from queuecore._dtypes import as_dtype, kind_of
 from queuecore._stages import Component
-from queuecore.data._nodes import Column, Layout, Node, Rows, Run
+from queuecore.data._args import check_int
+from queuecore.data._columns import compacted
+from queuecore.data._nodes import Layout, Node, Objects, Rows, Run
+from queuecore.errors import DtypeError, InvalidArgumentError
 
-__all__ = ["Numbers", "Slices"]
+__all__ = ["Items", "Numbers", "Slices"]
 
 _CHUNK = 1 << 16
 
@@ -22,37 +28,87 @@ class Slices(Node):
 
     Attributes
     ----------
-    number : int
-        Of rows.
-    columns : list of Column
-        The arrays, contiguous.
-    components : tuple of Component
-        Of a row.
-    template : object
-        Their structure.
+    rows : Rows
+        All of them, as they lie.
+    given : Layout
+        What they are.
     """
 
     name: ClassVar[str] = "from_tensor_slices"
 
-    number: int
-    columns: list[Column]
-    components: tuple[Component, ...]
-    template: Any
+    rows: Rows
+    given: Layout
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of the bytes; made when it is asked for."""
+        made = hashlib.blake2b(digest_size=8)
+        for column in compacted(self.rows.columns, self.rows.first, self.rows.n, self.rows.rows):
+            for part in column if isinstance(column, tuple) else (column,):
+                if part is not None:
+                    made.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+        return made.hexdigest()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rows = self.rows
+        columns = compacted(rows.columns, rows.first, rows.n, rows.rows)
+        return Slices, ((), Rows(rows.n, columns), self.given)
 
     def words(self) -> dict[str, Any]:
-        return {"elements": self.number, "components": [[str(one.dtype), repr(one.shape)] for one in self.components]}
+        components = self.given.components or ()
+        return {
+            "elements": self.rows.n,
+            "components": [[str(one.dtype), repr(one.shape)] for one in components],
+            "digest": self.digest,
+        }
 
     def count(self, needed: int | None) -> int:
         del needed
-        return self.number
+        return self.rows.n
 
     def layout(self) -> Layout:
-        return Layout(self.components, self.template)
+        return self.given
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
         del run, pass_
-        if start < self.number:
-            yield Rows(self.number - start, self.columns, start)
+        if start < self.rows.n:
+            yield self.rows.part(start, self.rows.n)
+
+
+@dataclass(frozen=True, eq=False)
+class Items(Node):
+    """Python objects of a list.
+
+    Attributes
+    ----------
+    items : list
+        The elements. Nobody changes them.
+    of : object
+        The specification of an element; `None`: nobody knows.
+    """
+
+    name: ClassVar[str] = "from_tensors"
+
+    items: list[Any]
+    of: Any = None
+
+    def words(self) -> dict[str, Any]:
+        return {"elements": len(self.items), "of": repr(self.of)}
+
+    def count(self, needed: int | None) -> int:
+        del needed
+        return len(self.items)
+
+    def layout(self) -> Layout:
+        return Layout(None)
+
+    def spec(self) -> Any:
+        return self.of
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Objects]:
+        del run, pass_
+        for at in range(start, len(self.items), _CHUNK):
+            yield Objects(self.items[at : at + _CHUNK])
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +119,29 @@ class Numbers(Node):
 
     numbers: range
     dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, arguments: tuple[SupportsIndex, ...], output_type: Any) -> Numbers:
+        """Return that of a user's arguments."""
+        if not 1 <= len(arguments) <= 3:
+            raise InvalidArgumentError(f"range takes stop; start, stop; or start, stop, step, not {len(arguments)} numbers")
+        names = ("stop",) if len(arguments) == 1 else ("start", "stop", "step")
+        bounds = [check_int(one, name, -(2**63)) for one, name in zip(arguments, names, strict=False)]
+        if len(bounds) == 3 and bounds[2] == 0:
+            raise InvalidArgumentError("step must not be 0")
+        try:
+            dtype = as_dtype(output_type)
+        except TypeError:
+            raise DtypeError(f"output_type must be a dtype, not {output_type!r}") from None
+        if kind_of(dtype) not in "iuf":
+            raise DtypeError(f"output_type must be a dtype of numbers, not {dtype}")
+        numbers = range(*bounds)
+        if dtype.kind in "iu" and len(numbers):
+            limits = np.iinfo(dtype)
+            for number in (numbers[0], numbers[-1]):
+                if not limits.min <= number <= limits.max:
+                    raise InvalidArgumentError(f"{number} doesn't fit output_type {dtype}")
+        return cls((), numbers, dtype.newbyteorder("="))
 
     def words(self) -> dict[str, Any]:
         return {"range": [self.numbers.start, self.numbers.stop, self.numbers.step], "dtype": str(self.dtype)}
@@ -82,4 +161,4 @@ class Numbers(Node):
         del run, pass_
         for at in range(start, len(self.numbers), _CHUNK):
             part = self.numbers[at : at + _CHUNK]
-            yield Rows(len(part), [np.arange(part.start, part.stop, part.step, dtype=np.int64).astype(self.dtype)])
+            yield Rows(len(part), [(part.start + np.arange(len(part), dtype=np.int64) * part.step).astype(self.dtype)])

@@ -51,6 +51,8 @@ class BlockSource:
         What is always made of a record.
     num_threads : int or None
         The ``num_parallel_reads`` of the user.
+    interleave : tuple of int
+        How many files are open at a time, and how many records come of each in its turn.
     pieces : dict
         Other sizes of what is read at once, for tests.
     """
@@ -69,6 +71,7 @@ class BlockSource:
     csv: Callable[[int], CsvFormat] | None = None
     first: Stage | None = None
     num_threads: int | None = None
+    interleave: tuple[int, int] = (1, 1)
     pieces: dict[str, int] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,7 +80,8 @@ class BlockSource:
 
     def describe(self) -> dict[str, Any]:
         """Return what decides which records there are and what an element looks like, as plain values."""
-        return {"source": self.framing, **self.words}
+        order = {} if self.interleave[0] == 1 else {"interleave": list(self.interleave)}
+        return {"source": self.framing, **self.words, **order}
 
     def count(self, needed: int | None) -> int:
         """Nobody knows how many records there are without reading the files: raise `Unknown`."""
@@ -109,6 +113,7 @@ class BlockSource:
                 "max_record_bytes": self.max_record_bytes,
                 "guess": self.guess,
                 "fixed": self.fixed,
+                "interleave": self.interleave,
                 **self.pieces,
             },
             "step": made.step,

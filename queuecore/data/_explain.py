@@ -41,8 +41,8 @@ def lines_of(dataset: Dataset, front: str = "") -> list[tuple[str, str]]:
     """Return what is done and where it is done, the last step first, the inputs of a node behind it and further in."""
     lines = []
     for op, label in zip(reversed(dataset._ops), reversed(step_labels(dataset)), strict=True):
-        where = "native: how far ahead" if isinstance(op, Prefetch) else "native" if isinstance(op, Map) else "native: order"
-        lines.append((front + label, where))
+        what = ": how far ahead" if isinstance(op, Prefetch) else "" if isinstance(op, Map) else ": order"
+        lines.append((front + label, "native" + what))
     source = dataset._source
     if not isinstance(source, Node):
         lines.append((front + source_label(dataset), "native: read, cut"))

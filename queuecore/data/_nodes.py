@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from queuecore._core.pipeline import Feed
+from queuecore._core.pipeline import Feed, ShuffleCounter
 from queuecore._core.sources import FileList
 from queuecore._stages import Component, Stage, Structure
-from queuecore.data._ops import Batch, Count
+from queuecore.data._ops import Batch, Count, Permute, Repeat, Shuffle
 from queuecore.data._plan import Made, made_by
 from queuecore.data.options import Options
 
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator
 
-__all__ = ["Chunk", "Layout", "Node", "Objects", "Rows", "Run", "feeder_of"]
+__all__ = ["Chunk", "Layout", "Node", "Objects", "Pairs", "Rows", "Run", "feeder_of", "reserved", "rows_of"]
 
 # An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
 # None or their dimensions.
 Column = np.ndarray[Any, Any] | tuple[Any, Any, Any]
+# Of each shuffle its two seeds.
+Pairs = list[tuple[int, int]]
 
 _CHUNK_BYTES = 512 << 10
 _CHUNK_ROWS = 16384
@@ -87,6 +89,15 @@ class Objects(NamedTuple):
 
     elements: list[Any]
 
+    @property
+    def n(self) -> int:
+        """How many."""
+        return len(self.elements)
+
+    def part(self, start: int, stop: int) -> Objects:
+        """Return some of the elements, which follow each other."""
+        return Objects(self.elements[start:stop])
+
     def hand(self, feed: Feed, pass_: int) -> bool:
         """Hand it in; False: no more is wanted."""
         return feed.hand_objects(pass_, self.elements)
@@ -117,6 +128,8 @@ class Layout(NamedTuple):
         """Return that of a dataset's elements."""
         if any(isinstance(op, Batch) for op in dataset._ops):
             return cls(None)
+        if isinstance(dataset._source, Node) and dataset._source.layout().components is None:
+            return cls(None)
         made = dataset._source.made(dataset._stages())
         return cls(made.given, made.template, made.structure)
 
@@ -137,6 +150,8 @@ class Node:
 
     files: ClassVar[FileList] = _NO_FILES
     num_threads: ClassVar[int | None] = None
+    # Whether it takes its inputs' first pass for all of its own.
+    keeps: ClassVar[bool] = False
 
     def words(self) -> dict[str, Any]:
         """Return what decides its elements, besides the inputs, as plain values."""
@@ -172,9 +187,25 @@ class Node:
         """Make the elements of a pass, from number `start` on; what went wrong is raised in its place."""
         raise NotImplementedError
 
+    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+        """Hand in the elements of a pass, from number `start` on; False: no more of it is wanted."""
+        with contextlib.closing(self.chunks(run, pass_, start)) as chunks:
+            return all(chunk.hand(feed, pass_) for chunk in chunks)
+
     def spec(self) -> Any:
         """Return the specification of an element that is a Python object; `None`: nobody knows."""
         return None
+
+    def first_passes(self, pairs: Pairs) -> tuple[Pairs, list[int]] | None:
+        """Return the seeds, and the numbers of passes, that the shuffles of its inputs, of these seeds, begin with.
+
+        `None`: that is theirs to say.
+        """
+        del pairs
+        return None
+
+    def begins(self, pairs: Pairs, bases: list[int]) -> None:
+        """Say what those of a new iterator begin with."""
 
     def describe(self) -> dict[str, Any]:
         """Return what decides the elements, as plain values."""
@@ -245,7 +276,7 @@ class Run:
         self.budget = budget
         self.skips = skips
         self._node = node
-        self._pairs: list[tuple[int, int]] = []
+        self._pairs: Pairs = []
         self._bases: list[int] = []
         self._children = _Children()
         self._feed: Feed | None = None
@@ -256,16 +287,20 @@ class Run:
         run._feed = feed
         return run
 
-    def seed(self, pairs: list[tuple[int, int]], bases: list[int]) -> None:
+    def seed(self, pairs: Pairs, bases: list[int]) -> None:
         """Set the seeds of all shuffles of the inputs, and the numbers that their passes begin with."""
         self._pairs = pairs
         self._bases = bases
+
+    def seeds(self) -> tuple[Pairs, list[int]]:
+        """Return what `seed` set."""
+        return self._pairs, self._bases
 
     def open(self, index: int, pass_: int, start: int = 0, batch: int = 0) -> Iterator:
         """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed."""
         dataset = self._node.inputs[index]
         at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
-        needs = iterations(dataset)
+        needs = iterations(dataset, again=True)
         upto = at + len(needs)
         bases = [base + pass_ * need for base, need in zip(self._bases[at:upto], needs, strict=True)]
         return self._open(dataset, self._pairs[at:upto], bases, start, batch)
@@ -275,9 +310,7 @@ class Run:
         shuffles = dataset._shuffles()
         return self._open(dataset, [one.seeds.pair for one in shuffles], [number] * len(shuffles), start, batch)
 
-    def _open(
-        self, dataset: Dataset, pairs: list[tuple[int, int]], bases: list[int], start: int, batch: int
-    ) -> Iterator:
+    def _open(self, dataset: Dataset, pairs: Pairs, bases: list[int], start: int, batch: int) -> Iterator:
         from queuecore.data.iterator import Iterator, Seeded
 
         if start:
@@ -293,16 +326,21 @@ class Run:
 
     def rows(self, index: int, pass_: int, start: int = 0) -> Generator[Rows]:
         """Yield the elements of an input in chunks of rows, from element `start` on."""
-        return _rows(self.open(index, pass_, start, chunk_rows(self._node.inputs[index], self.budget)))
+        return rows_of(self.open(index, pass_, start, chunk_rows(self._node.inputs[index], self.budget)))
 
     def rows_of(self, dataset: Dataset, number: int, start: int = 0) -> Generator[Rows]:
         """Yield the elements of a dataset that a function made in chunks of rows, from element `start` on."""
-        return _rows(self.open_other(dataset, number, start, chunk_rows(dataset, self.budget)))
+        return rows_of(self.open_other(dataset, number, start, chunk_rows(dataset, self.budget)))
 
     def elements(self, index: int, pass_: int, start: int = 0) -> Generator[Any]:
         """Yield the elements of an input, from number `start` on."""
         with self.open(index, pass_, start) as child:
             yield from child
+
+    def seed_of(self, index: int, pass_: int) -> tuple[tuple[int, int], int]:
+        """Return the seeds of an input's first shuffle, and the number of its pass that comes with one of the node's."""
+        at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
+        return self._pairs[at], self._bases[at] + pass_ * iterations(self._node.inputs[index])[0]
 
     def stop(self) -> None:
         """End every wait for an input. Never waits itself."""
@@ -319,7 +357,7 @@ class Run:
 
 
 class _Children:
-    """The iterators over inputs that are in use. No lock: the end may come out of the garbage collector, in any thread."""
+    """The iterators over inputs. No lock: the end may come out of the garbage collector, in any thread."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -340,7 +378,8 @@ class _Children:
                 child._stop()
 
 
-def _rows(child: Iterator) -> Generator[Rows]:
+def rows_of(child: Iterator) -> Generator[Rows]:
+    """Yield the batches of an iterator as rows, and close it."""
     with child:
         while True:
             try:
@@ -363,20 +402,45 @@ def chunk_rows(dataset: Dataset, budget: int = 0) -> int:
     return max(min(chunk_bytes // max(row_bytes, 1), _CHUNK_ROWS), 1)
 
 
-def iterations(dataset: Dataset) -> list[int]:
-    """Return, for each shuffle of a dataset and its inputs, how many of its passes one pass over the dataset takes."""
-    from queuecore.data._ops import Repeat, Shuffle
+def iterations(dataset: Dataset, again: bool = False) -> list[int]:
+    """Return, for each shuffle of a dataset and its inputs, how many of its passes one pass over the dataset takes.
 
+    `again`: one more pass, for which what is kept needs none.
+    """
     needs: list[int] = []
     after = 1
     for op in reversed(dataset._ops):
         if isinstance(op, Repeat):
             after *= _MANY if op.number < 0 else max(op.number, 1)
-        elif isinstance(op, Shuffle):
+        elif isinstance(op, Shuffle | Permute):
             needs.insert(0, after)
     if isinstance(dataset._source, Node):
-        needs += [after * need for one in dataset._source.inputs for need in iterations(one)]
+        if dataset._source.keeps:
+            after = 0 if again else 1
+        needs += [after * need for one in dataset._source.inputs for need in iterations(one, again)]
     return needs
+
+
+def reserved(node: Node, needs: list[int]) -> list[int]:
+    """Return, for each shuffle of a node's inputs, the number of its first pass; all that one run needs are taken."""
+    shuffles = [shuffle for dataset in node.inputs for shuffle in dataset._shuffles()]
+    first = node.first_passes([one.seeds.pair for one in shuffles])
+    if first is not None:
+        for shuffle, pair in zip(shuffles, first[0], strict=True):
+            if shuffle.seeds.pair != pair:
+                shuffle.seeds.pair = pair
+                shuffle.seeds.counter = ShuffleCounter()
+        return first[1]
+    bases: list[int] = []
+    for dataset in node.inputs:
+        for op in dataset._ops:
+            if isinstance(op, Shuffle | Permute):
+                bases.append(op.seeds.counter.next_iteration)
+                op.seeds.counter.next_iteration += needs[len(bases) - 1]
+        if isinstance(dataset._source, Node):
+            bases += reserved(dataset._source, needs[len(bases) :])
+    node.begins([one.seeds.pair for one in shuffles], bases)
+    return bases
 
 
 def feeder_of(node: Node, run: Run) -> Any:
@@ -394,9 +458,7 @@ def _hand_in(node: Node, run: Run, feed: Feed) -> None:
     while (wanted := feed.next_pass(after)) is not None:
         after, start = wanted
         try:
-            with contextlib.closing(node.chunks(run, after, start)) as chunks:
-                if all(chunk.hand(feed, after) for chunk in chunks):
-                    feed.end(after)
+            if node.hand_in(run, feed, after, start):
+                feed.end(after)
         except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
             feed.end(after, error)
-

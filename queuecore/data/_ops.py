@@ -10,9 +10,24 @@ from typing import Any
 from queuecore import _seeds
 from queuecore._core.pipeline import ShuffleCounter
 from queuecore._stages import Stage
+from queuecore.data._ranks import UNEVEN
 from queuecore.data._source import Unknown
+from queuecore.errors import InvalidArgumentError
 
-__all__ = ["Batch", "Count", "Map", "Op", "Prefetch", "Repeat", "Shuffle", "ShuffleSeeds", "Skip", "Take"]
+__all__ = [
+    "Batch",
+    "Count",
+    "Map",
+    "Op",
+    "Permute",
+    "Prefetch",
+    "Repeat",
+    "Shard",
+    "Shuffle",
+    "ShuffleSeeds",
+    "Skip",
+    "Take",
+]
 
 Count = int | float
 """A number of elements: an int, or `math.inf`."""
@@ -143,6 +158,59 @@ class Shuffle(Op):
 
     def count(self, needed: int | None, below: Below) -> Count:
         return below(needed)
+
+
+@dataclass(frozen=True)
+class Permute(Op):
+    """All elements of a pass in an order drawn at random."""
+
+    reshuffle: bool
+    seeds: ShuffleSeeds
+
+    def native(self, pair: tuple[int, int] = (0, 0), counter: ShuffleCounter | None = None) -> NativeOp:
+        return "permute", 1, *pair, self.reshuffle, counter if self.reshuffle else None
+
+    def describe(self) -> list[Any]:
+        return ["permute", self.reshuffle]
+
+    def count(self, needed: int | None, below: Below) -> Count:
+        # Not one comes before all of them are known.
+        return below(None)
+
+
+@dataclass(frozen=True)
+class Shard(Op):
+    """Every `num_shards`-th element, from the one at `index` on."""
+
+    num_shards: int
+    index: int
+    uneven: str
+
+    def native(self) -> NativeOp:
+        return "shard", self.num_shards, self.index, UNEVEN.index(self.uneven)
+
+    def describe(self) -> list[Any]:
+        return ["shard", self.num_shards, self.index, self.uneven]
+
+    def count(self, needed: int | None, below: Below) -> Count:
+        size = self.num_shards
+        # Elements of the input that must be there for the last one that is needed.
+        least = {"keep": self.index + 1, "pad": 1}.get(self.uneven, size)
+        total = below(None if needed is None else (needed - 1) * size + least)
+        if isinstance(total, float):
+            return total
+        if self.uneven == "keep":
+            return (total + size - 1 - self.index) // size
+        if self.uneven == "pad":
+            return -(-total // size)
+        shared, left = divmod(total, size)
+        if self.uneven == "raise" and left and (needed is None or shared < needed):
+            raise InvalidArgumentError(
+                f"{total} elements can't be shared evenly among {size} shards: use uneven='drop' or uneven='pad', or "
+                "another number of shards",
+                stage="order",
+            )
+        return shared
 
 
 @dataclass(frozen=True)

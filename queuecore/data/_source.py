@@ -18,7 +18,7 @@ from queuecore.data._plan import Made, made_by
 from queuecore.errors import InvalidArgumentError
 from queuecore.ops import record_stage
 
-__all__ = ["FixedLengthSource", "Unknown", "expand_filenames"]
+__all__ = ["FixedLengthSource", "Unknown", "expand_filenames", "expand_patterns"]
 
 _STAGE = "open"
 
@@ -55,13 +55,33 @@ def expand_filenames(filenames: Filename | Iterable[Filename]) -> list[bytes]:
         return matches
     if isinstance(filenames, set | frozenset):
         raise InvalidArgumentError("filenames must be in an order; a set has none")
+    return _encoded(filenames, "filenames")
+
+
+def _encoded(names: Iterable[Filename], what: str) -> list[bytes]:
     try:
-        names = list(filenames)
+        given = list(names)
     except TypeError:
-        raise InvalidArgumentError(f"filenames must be a name or a sequence of names, not {filenames!r}") from None
-    if not names:
-        raise InvalidArgumentError("filenames is empty: a dataset needs at least one file")
-    return [_encode(name) for name in names]
+        raise InvalidArgumentError(f"{what} must be one or a sequence of them, not {names!r}") from None
+    if not given:
+        raise InvalidArgumentError(f"{what} is empty: a dataset needs at least one file")
+    return [_encode(name) for name in given]
+
+
+def expand_patterns(patterns: Filename | Iterable[Filename]) -> list[bytes]:
+    """Return the names that match, as the operating system's bytes, sorted by them over all patterns.
+
+    Of a pattern or several, as ``Dataset.list_files`` takes them: ``*`` and ``?`` match a dot at the beginning too, and
+    never a slash, ``**`` is no other than ``*``. So no folder is gone through but those that a pattern has between its
+    slashes, and a link that leads back up ends nowhere else. A name that matches twice is there twice. A pattern
+    without any match is an `InvalidArgumentError` if that leaves no name at all, as in TensorFlow.
+    """
+    texts = [_encode(patterns)] if isinstance(patterns, str | bytes | os.PathLike) else _encoded(patterns, "patterns")
+    matches = sorted(name for text in texts for name in glob.glob(text, include_hidden=True))
+    if not matches:
+        shown = ", ".join(repr(os.fsdecode(text)) for text in texts)
+        raise InvalidArgumentError(f"no file matches {shown}", path=texts[0], stage=_STAGE)
+    return matches
 
 
 @dataclass(frozen=True, eq=False)

@@ -135,8 +135,10 @@ def unpack(
     if not intact:
         raise ResumeMismatchError("the state is damaged: its check doesn't match its content", stage=_STAGE)
 
-    difference = _first_difference(plain["plan"], json.loads(json.dumps(plan)), "")
-    if difference:
+    here = json.loads(json.dumps(plan))
+    at = _regrouped(plain, here)
+    if at is None:
+        difference = _first_difference(plain["plan"], here, "")
         raise ResumeMismatchError(f"the state is of another dataset: {difference}", stage=_STAGE)
     if plain["files"] != {"count": names[0], "names": _hex(names[1])}:
         there = plain["files"]["count"]
@@ -144,7 +146,6 @@ def unpack(
         raise ResumeMismatchError(f"the state is of other files: {what}", stage=_STAGE)
 
     pairs = [(low, high) for low, high in plain["seeds"]]
-    at = plain["position"]
     if not len(pairs) == len(at["iterations"]) == len(at["begun"]) == len(seeds):
         raise ResumeMismatchError("the state is damaged: it is not of as many shuffles as its plan has", stage=_STAGE)
     for index, (pair, (own, seeded)) in enumerate(zip(pairs, seeds, strict=True)):
@@ -162,6 +163,51 @@ def unpack(
         at["start"],
         at["missing"],
     )
+
+
+def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the position of a state in a plan that differs in no more than the sizes of its last groups, or `None`.
+
+    Batches and shards at the end of a plan take as many elements of what comes before them as their sizes' product, a
+    shard together with all others. So the place of one is a place of the other, if that many make whole elements there.
+    """
+    there: dict[str, Any] = state["plan"]
+    at: dict[str, Any] = state["position"]
+    if there == plan:
+        return at
+    steps, own = there.get("ops"), plan.get("ops")
+    if {**there, "ops": None} != {**plan, "ops": None} or not isinstance(steps, list) or not isinstance(own, list):
+        return None
+    if len(steps) != len(own):
+        return None
+    sizes = [1, 1]
+    changed = resharded = False
+    for old, new in zip(steps, own, strict=True):
+        match old, new:
+            case (["batch", int(first), drop], ["batch", int(second), other]) if first > 0 and drop == other:
+                pass
+            case (["shard", int(first), int(), uneven], ["shard", int(second), int(), other]) if (
+                first > 0 and uneven == other
+            ):
+                resharded = resharded or old != new
+            case _:
+                if old != new or (changed and new[0] != "map"):
+                    return None
+                continue
+        changed = changed or old != new
+        sizes = [sizes[0] * first, sizes[1] * second]
+    if resharded and at["missing"]:
+        raise ResumeMismatchError(
+            "the state is of another shard, and that one has left out bad records, which the others count", stage=_STAGE
+        )
+    elements, rest = divmod(at["elements"] * sizes[0], sizes[1])
+    if rest or elements >= 1 << 62:
+        raise ResumeMismatchError(
+            f"the state is of other batches or shards: its {at['elements']} elements take {at['elements'] * sizes[0]} "
+            f"of what comes before, {sizes[0]} each, and here an element takes {sizes[1]}: that is no whole number",
+            stage=_STAGE,
+        )
+    return {**at, "elements": elements}
 
 
 def _is_state(state: Any) -> bool:
@@ -198,11 +244,24 @@ def _is_start(start: Any) -> bool:
     # (below 0: of a header), line, record.
     return (
         isinstance(start, list)
-        and len(start) == 9
+        and len(start) >= 9
         and all(isinstance(one, int) for one in start)
-        and _are_numbers([*start[:3], start[3] + 1, *start[4:6], start[6] + 2**60, *start[7:]], 62)
+        and _are_numbers([*start[:3], start[3] + 1, *start[4:6], start[6] + 2**60, *start[7:9]], 62)
         and start[2] <= start[1]
         and start[8] <= start[1]
+        and _are_lanes(start[9:])
+    )
+
+
+def _are_lanes(saved: list[int]) -> bool:
+    # Interleaved files: next file, slot, records of its turn; of each slot: file (-1: none), offset, number, line,
+    # records.
+    slots = [saved[at : at + 5] for at in range(3, len(saved), 5)]
+    return not saved or (
+        len(saved) > 3
+        and len(slots[-1]) == 5
+        and _are_numbers(saved[:3], 62)
+        and all(_are_numbers([slot[0] + 1, slot[1], slot[2] + 2**60, *slot[3:]], 62) for slot in slots)
     )
 
 

@@ -7,6 +7,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, SupportsIndex
 
+import numpy as np
+
+from queuecore import _seeds
 from queuecore._compression import encoding_number
 from queuecore._core.pipeline import ShuffleCounter
 from queuecore._core.sources import FileList
@@ -16,14 +19,36 @@ from queuecore._stages import BYTES, Component, Stage
 from queuecore._trace import Untraced, trace
 from queuecore.data import _buckets, _padded
 from queuecore.data._args import check_bool, check_int, check_optional_count
+from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource, block_source
+from queuecore.data._cache import Cache, Files, Memory
+from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
+from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
 from queuecore.data._explain import lines_of, source_label, step_labels
-from queuecore.data._nodes import Node
-from queuecore.data._ops import Batch, Count, Map, Op, Prefetch, Repeat, Shuffle, Skip, Take
-from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
+from queuecore.data._iterators import InitializableIterator
+from queuecore.data._nodes import Node, Rows
+from queuecore.data._ops import (
+    Batch,
+    Count,
+    Map,
+    Op,
+    Permute,
+    Prefetch,
+    Repeat,
+    Shard,
+    Shuffle,
+    ShuffleSeeds,
+    Skip,
+    Take,
+)
+from queuecore.data._ranks import UNEVEN, resolve_shard
+from queuecore.data._reduce import reduced
+from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames, expand_patterns
+from queuecore.data._structures import classes_of, mapped, shape_of, type_of
+from queuecore.data._windows import Window
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
-from queuecore.errors import InvalidArgumentError, UnimplementedError
+from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError, UnimplementedError
 from queuecore.ops import csv_columns, csv_format, record_stage
 
 __all__ = [
@@ -49,6 +74,7 @@ _MOST_BYTES = 2**56
 # The native core numbers the places of a shuffle's window by 32 bits, and keeps a batch's rows below this.
 _MOST_SHUFFLED = 2**31 - 1
 _MOST_ROWS = 2**40
+_MOST_CALLS = 2**31 - 1
 
 
 class Dataset:
@@ -363,7 +389,7 @@ class Dataset:
         [b'not']
         >>> folder.cleanup()
         """
-        return _of_node(
+        return dataset_of(
             _buckets.buckets(
                 self,
                 element_length_func,
@@ -438,6 +464,174 @@ class Dataset:
             )
         )
 
+    def shuffle_and_repeat(
+        self, buffer_size: SupportsIndex, count: SupportsIndex | None = None, seed: SupportsIndex | None = None
+    ) -> Dataset:
+        """Go over the elements several times, each time in another random order.
+
+        Parameters
+        ----------
+        buffer_size, seed
+            As of `shuffle`.
+        count : int, optional
+            As of `repeat`.
+
+        Returns
+        -------
+        Dataset
+            That of ``shuffle(buffer_size, seed).repeat(count)``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            As these two.
+        """
+        return self.shuffle(buffer_size, seed).repeat(count)
+
+    def permute(self, seed: SupportsIndex | None = None, reshuffle_each_iteration: bool | None = True) -> Dataset:
+        """Put all elements in an order drawn at random, without a buffer.
+
+        Parameters
+        ----------
+        seed : int, optional
+            As of `shuffle`.
+        reshuffle_each_iteration : bool, default True
+            As of `shuffle`.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the number of elements is unknown, as of lines, TFRecords, CSV and compressed files, or there is no end;
+            or if an argument isn't of its type.
+        UnimplementedError
+            After a `batch`, a `shuffle` or another `permute`.
+
+        Notes
+        -----
+        The order is ours, not TensorFlow's, and so is the name. It is a permutation of the elements' numbers that is
+        computed one number at a time (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002): so it
+        needs no memory, and a place in it is found at once, after a `skip` as well as from a saved state. Any element
+        may come first, whatever the amount of data, where a `shuffle` draws from the next `buffer_size` alone.
+
+        Records are read one by one where they lie. All files are opened and measured before the first element comes,
+        in the order of their names. Where one of them ends in an error, the good records before it are permuted, and
+        the error comes after them. A record that can't be read is an error where it would have come.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(8)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").permute(seed=5)
+        >>> first, second = [int(x) for x in ds], [int(x) for x in ds]
+        >>> sorted(first) == sorted(second) == list(range(8)), first == second
+        (True, False)
+        >>> folder.cleanup()
+        """
+        for op in self._ops:
+            if isinstance(op, Batch | Shuffle | Permute):
+                name = type(op).__name__.lower()
+                raise UnimplementedError(f"permute goes over records at known places: put it before the {name}")
+            if isinstance(op, Repeat) and op.number < 0:
+                raise InvalidArgumentError(
+                    "unknown cardinality where a length is needed: an endless dataset can't be permuted; permute it "
+                    "before the repeat"
+                )
+        known = isinstance(self._source, FixedLengthSource)
+        if not known or not all(isinstance(op, Take | Skip | Repeat | Shard | Prefetch | Map) for op in self._ops):
+            raise InvalidArgumentError(
+                "unknown cardinality where a length is needed: permute works on uncompressed records of fixed length. "
+                "Use shuffle"
+            )
+        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
+        check_bool(reshuffle, "reshuffle_each_iteration")
+        return self._with(Permute(reshuffle, ShuffleSeeds(*_seeds.resolve(seed))))
+
+    def shard(
+        self,
+        num_shards: SupportsIndex | None = None,
+        index: SupportsIndex | None = None,
+        *,
+        uneven: Literal["keep", "drop", "pad", "raise"] = "keep",
+    ) -> Dataset:
+        """Keep every `num_shards`-th element: the part of one of several processes that share the data.
+
+        Parameters
+        ----------
+        num_shards : int, optional
+            How many processes (or other shards) there are, at least 1.
+        index : int, optional
+            Which of them this one is, from 0 to ``num_shards - 1``: it gets the elements whose number, from 0 on,
+            modulo `num_shards` is `index`. With neither of the two, the environment variables ``WORLD_SIZE`` and
+            ``RANK`` are read, now.
+        uneven : {"keep", "drop", "pad", "raise"}, default "keep"
+            What to do if `num_shards` doesn't divide the number of elements:
+
+            - "keep": the first shards get one element more, as in tf.data.
+            - "drop": every shard gets as many as the last one; if there are fewer elements than shards, none.
+            - "pad": every shard gets as many as the first one: those that lack an element get one from the beginning of
+              the pass again, in turn, as often round as it takes.
+            - "raise": an `InvalidArgumentError`, from ``iter()`` where the number of elements is known without reading,
+              else on every shard after the same number of elements.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a number is out of its range, only one of the two is given, `uneven` is none of these words, or a
+            variable is missing, no integer, or doesn't fit the other one.
+        UnimplementedError
+            With ``uneven="pad"``, for lines, TFRecords, CSV and compressed files, whose beginning would have to be read
+            again; and when iterating with ``on_error="skip"`` over a shard of batches.
+
+        Notes
+        -----
+        With all but "keep", all shards have the same number of elements, hence of batches after it, by construction: so
+        no process waits for others that have ended. Errors may still end one earlier: a record that can't be read is
+        met by the shard it belongs to. With ``on_error="skip"``, a shard leaves out its own bad records, and has
+        so many fewer.
+
+        What belongs to other shards isn't read if records have known places, also after a `shuffle`, but for gaps of a
+        few KiB, which the file system reads anyway. The step may stand anywhere: after a seeded `shuffle`, all
+        processes together go over one order; before it, each shuffles its own part. Processes without a common seed
+        have different orders, so shard before an unseeded shuffle.
+
+        A state can be loaded with another number of shards: see `Iterator.load_state_dict`.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(8)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1")
+        >>> [[int(x) for x in ds.shard(3, index)] for index in range(3)]
+        [[0, 3, 6], [1, 4, 7], [2, 5]]
+        >>> [[int(x) for x in ds.shard(3, index, uneven="drop")] for index in range(3)]
+        [[0, 3], [1, 4], [2, 5]]
+        >>> [[int(x) for x in ds.shard(3, index, uneven="pad")] for index in range(3)]
+        [[0, 3, 6], [1, 4, 7], [2, 5, 0]]
+        >>> folder.cleanup()
+        """
+        if uneven not in UNEVEN:
+            raise InvalidArgumentError(f"uneven must be one of {', '.join(map(repr, UNEVEN))}, not {uneven!r}")
+        if uneven == "pad" and not isinstance(self._source, FixedLengthSource):
+            raise UnimplementedError(
+                'uneven="pad" needs records that can be read again by their place, and those of lines, TFRecords, CSV '
+                'and compressed files have none. Use uneven="drop", or repeat() before the shard'
+            )
+        return self._with(Shard(*resolve_shard(num_shards, index), uneven))
+
     def prefetch(self, buffer_size: SupportsIndex) -> Dataset:
         """Make elements ahead of the consumer.
 
@@ -483,7 +677,59 @@ class Dataset:
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
         return _Steps(self._source, self._ops, self._options.merged(options))
 
-    def map(self, map_func: Stage | Callable[..., Any]) -> Dataset:
+    def options(self) -> Options:
+        """Return how the dataset runs: all that `with_options` has set.
+
+        Returns
+        -------
+        Options
+        """
+        return self._options
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """Put steps on this dataset that a function knows.
+
+        Parameters
+        ----------
+        transformation_func : callable
+            From this dataset to the one wanted. It is called once, now; what it raises comes out as it is.
+
+        Returns
+        -------
+        Dataset
+            What it returned.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it can't be called, or returns something else than a dataset.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(5)))
+        >>> def in_pairs(ds):
+        ...     return ds.batch(2, drop_remainder=True)
+        >>> [batch.tolist() for batch in qc.data.FixedLengthRecordDataset(file, record="u1").apply(in_pairs)]
+        [[0, 1], [2, 3]]
+        >>> folder.cleanup()
+        """
+        if not callable(transformation_func):
+            raise InvalidArgumentError(f"transformation_func must be callable, not {transformation_func!r}")
+        made = transformation_func(self)
+        if not isinstance(made, Dataset):
+            raise InvalidArgumentError(f"{transformation_func!r} must return a Dataset, and returned {made!r}")
+        return made
+
+    def map(
+        self,
+        map_func: Stage | Callable[..., Any],
+        num_parallel_calls: SupportsIndex | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
         r"""Make something else of each element.
 
         Parameters
@@ -493,6 +739,11 @@ class Dataset:
             symbols, and becomes a native stage if it touches them only by operations of `queuecore.ops`, constant
             indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples and dicts.
             Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
+        num_parallel_calls : int, optional
+            Calls at a time, at least 1; `AUTOTUNE` (-1): the library's choice. A native stage runs in all threads of
+            the dataset, whatever is said here.
+        deterministic : bool, optional
+            Whether elements keep their order. They do, with `False` too.
 
         Returns
         -------
@@ -501,8 +752,8 @@ class Dataset:
         Raises
         ------
         InvalidArgumentError
-            If the operation can't work on the elements, or makes something that can't be batched; or if it is neither
-            a function nor an operation.
+            If the operation can't work on the elements, or makes something that can't be batched; if it is neither a
+            function nor an operation; if `num_parallel_calls` is 0 or less than -1, or an argument isn't of its type.
         UnimplementedError
             If the function does anything else, with the reason and the place in it; or if it comes after a `batch` and
             makes something else of a batch than of its elements one by one.
@@ -535,6 +786,9 @@ class Dataset:
         (array([1., 3.], dtype=float32), array([2, 4], dtype=int32))
         >>> folder.cleanup()
         """
+        check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
+        if deterministic is not None:
+            check_bool(deterministic, "deterministic")
         if not isinstance(map_func, Stage):
             map_func = self._traced(map_func)
         if self._shaped() is not None:
@@ -544,6 +798,506 @@ class Dataset:
         made = self._with(Map(map_func))
         made._source.made(made._stages())
         return made
+
+    def map_and_batch(
+        self,
+        map_func: Stage,
+        batch_size: SupportsIndex,
+        num_parallel_batches: SupportsIndex | None = None,
+        drop_remainder: bool = False,
+        num_parallel_calls: SupportsIndex | None = None,
+    ) -> Dataset:
+        """Make something else of each element, and stack what follows each other.
+
+        Parameters
+        ----------
+        map_func
+            As of `map`.
+        batch_size, drop_remainder
+            As of `batch`.
+        num_parallel_batches : int, optional
+            Batches to work on at a time, at least 1: for each, as many calls as it has elements.
+        num_parallel_calls : int, optional
+            As of `map`. Not both.
+
+        Returns
+        -------
+        Dataset
+            That of ``map(map_func, num_parallel_calls).batch(batch_size, drop_remainder)``.
+
+        Raises
+        ------
+        InvalidArgumentError, UnimplementedError
+            As these two, or if both parallel arguments are given.
+        """
+        size = check_int(batch_size, "batch_size", 1)
+        calls = num_parallel_calls
+        if num_parallel_batches is not None:
+            if num_parallel_calls is not None:
+                raise InvalidArgumentError("give either num_parallel_batches or num_parallel_calls, and not both")
+            calls = min(size * check_int(num_parallel_batches, "num_parallel_batches", 1), _MOST_CALLS)
+        return self.map(map_func, calls).batch(size, drop_remainder)
+
+    # -- out of what is in memory --------------------------------------------------------------------------------------
+
+    @staticmethod
+    def from_tensors(tensors: Any) -> Dataset:
+        """Return a dataset of one element.
+
+        Parameters
+        ----------
+        tensors : array, `Ragged`, or a dict or tuple of them, nested
+            The element. A number, a list and a string are arrays; a list is always one array.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no array in it, or a list isn't rectangular.
+        DtypeError
+            If a part is neither of numbers nor of strings.
+
+        Notes
+        -----
+        Memory is used as in `from_tensor_slices`.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> list(qc.data.Dataset.from_tensors({"x": [1, 2], "name": "a"}))
+        [{'x': array([1, 2]), 'name': b'a'}]
+        """
+        rows = rows_of_element(tensors)
+        if rows is not None:
+            return dataset_of(Slices((), Rows(1, rows[0]), rows[1]))
+        element, spec = element_of(tensors)
+        return dataset_of(Items((), [element], spec))
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> Dataset:
+        """Return a dataset of the slices of arrays along their first dimension.
+
+        Parameters
+        ----------
+        tensors : array, `Ragged`, or a dict or tuple of them, nested
+            Numbers, booleans, or strings (`bytes`, or `str`, which becomes UTF-8). A list is one array. A structured
+            array is a dict of its fields.
+
+        Returns
+        -------
+        Dataset
+            Its elements have the structure of `tensors`, and of each array one row: an array, or `bytes`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no array, an array is a scalar, they are not of one length, or a list isn't rectangular.
+        DtypeError
+            If an array is neither of numbers nor of strings.
+
+        Notes
+        -----
+        Arrays that can be written to are copied, once. Those that can't are used where they are and must not change:
+        ``x.setflags(write=False)``, or ``numpy.memmap(..., mode="r")`` for what is larger than memory.
+
+        A saved state holds a digest of the data, of which all bytes are read for it, the first time.
+
+        Examples
+        --------
+        >>> import numpy as np, queuecore as qc
+        >>> ds = qc.data.Dataset.from_tensor_slices((np.arange(3), ["a", "b", "c"]))
+        >>> for number, letter in ds:
+        ...     print(number, letter)
+        0 b'a'
+        1 b'b'
+        2 b'c'
+        """
+        number, columns, layout = rows_of_slices(tensors)
+        return dataset_of(Slices((), Rows(number, columns), layout))
+
+    @staticmethod
+    def range(*args: SupportsIndex, output_type: Any = np.int64) -> Dataset:
+        """Return a dataset of the numbers of a range.
+
+        Parameters
+        ----------
+        *args : int
+            ``stop``; ``start, stop``; or ``start, stop, step``, as of Python's `range`.
+        output_type : dtype, default int64
+            Of the elements.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `step` is 0, or numbers don't fit `output_type`.
+        DtypeError
+            If `output_type` is no dtype of numbers.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> [int(x) for x in qc.data.Dataset.range(5, 0, -2)]
+        [5, 3, 1]
+        """
+        return dataset_of(Numbers.of(args, output_type))
+
+    @staticmethod
+    def list_files(
+        file_pattern: Filename | Iterable[Filename], shuffle: bool | None = None, seed: SupportsIndex | None = None
+    ) -> Dataset:
+        """Return a dataset of the names of files.
+
+        Parameters
+        ----------
+        file_pattern : str, bytes, os.PathLike, or a sequence of them
+            Glob patterns. The names are sorted by bytes; one that several patterns match comes several times.
+        shuffle : bool, optional
+            Whether they come in another order each time, as of ``shuffle(count, seed)``. `None` (the default): yes.
+        seed : int, optional
+            For that.
+
+        Returns
+        -------
+        Dataset
+            Of `bytes`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If nothing matches, or a pattern has a NUL in it.
+
+        Notes
+        -----
+        The directories are read here and now.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> for name in "ba":
+        ...     _ = (pathlib.Path(folder.name) / name).write_text(name)
+        >>> for path in qc.data.Dataset.list_files(folder.name + "/*", shuffle=False):
+        ...     print(pathlib.Path(path.decode()).name)
+        a
+        b
+        >>> folder.cleanup()
+        """
+        shuffled = True if shuffle is None else check_bool(shuffle, "shuffle")
+        names = expand_patterns(file_pattern)
+        files = Dataset.from_tensor_slices(names)
+        return files.shuffle(len(names), seed) if shuffled else files
+
+    # -- combined ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None) -> Dataset:
+        """Return a dataset whose elements consist of those of several datasets. It ends with the shortest.
+
+        Parameters
+        ----------
+        *args : Dataset
+            The datasets; or one dict or tuple of them, nested.
+        datasets : dict or tuple of Dataset, optional
+            The same, by name.
+
+        Returns
+        -------
+        Dataset
+            Its elements have the structure of the arguments.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no dataset, or they are given in both ways.
+        DtypeError
+            If one is something else.
+
+        Notes
+        -----
+        An error of a dataset comes in the place of its element, if no dataset before it has ended.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> a, b = qc.data.Dataset.range(3), qc.data.Dataset.range(10, 15)
+        >>> [(int(x), int(y)) for x, y in qc.data.Dataset.zip(a, b)]
+        [(0, 10), (1, 11), (2, 12)]
+        """
+        if bool(args) == (datasets is not None):
+            raise InvalidArgumentError("zip takes datasets, or a structure of them, in one way")
+        given = datasets if datasets is not None else args[0] if len(args) == 1 else args
+        template, inputs = flattened(given, lambda leaf, where: _checked(leaf, f"zip: datasets{where}"))
+        if not inputs:
+            raise InvalidArgumentError("zip: there is no dataset in datasets")
+        return dataset_of(Zip(tuple(inputs), template))
+
+    def concatenate(self, dataset: Dataset) -> Dataset:
+        """Append the elements of another dataset.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Of elements of the same structure and dtypes. Where shapes differ, `element_spec` has `None`.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        DtypeError
+            If structures or dtypes differ.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> [int(x) for x in qc.data.Dataset.range(2).concatenate(qc.data.Dataset.range(7, 9))]
+        [0, 1, 7, 8]
+        """
+        made = Concatenate((self, _checked(dataset, "concatenate: dataset")))
+        made.layout()
+        return dataset_of(made)
+
+    def enumerate(self, start: SupportsIndex = 0) -> Dataset:
+        """Number the elements.
+
+        Parameters
+        ----------
+        start : int, default 0
+            The first number.
+
+        Returns
+        -------
+        Dataset
+            Of tuples: the number, as int64, and the element.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `start` isn't an integer of 64 bits.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> [(int(i), x) for i, x in qc.data.Dataset.from_tensor_slices(["a", "b"]).enumerate(5)]
+        [(5, b'a'), (6, b'b')]
+        """
+        return dataset_of(Enumerate((self,), check_int(start, "start", -(2**63))))
+
+    def unbatch(self) -> Dataset:
+        """Take elements apart, along their first dimension.
+
+        Returns
+        -------
+        Dataset
+            Of the rows of elements.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a component is a scalar, or it is known that components have different first dimensions. Where only the
+            data shows that, it comes when iterating, in its place.
+
+        Notes
+        -----
+        The rows of batches, and of arrays, are not copied for it.
+
+        Examples
+        --------
+        >>> import numpy as np, queuecore as qc
+        >>> ds = qc.data.Dataset.from_tensor_slices(np.arange(6).reshape(3, 2))
+        >>> [int(x) for x in ds.unbatch()]
+        [0, 1, 2, 3, 4, 5]
+        """
+        return dataset_of(Unbatch((self,)))
+
+    def rebatch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
+        """Make batches of another size: `unbatch`, and then `batch`.
+
+        Parameters
+        ----------
+        batch_size, drop_remainder
+            As of `batch`.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            As of `unbatch` and `batch`.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> for batch in qc.data.Dataset.range(5).batch(2).rebatch(3):
+        ...     print(batch)
+        [0 1 2]
+        [3 4]
+        """
+        return self.unbatch().batch(batch_size, drop_remainder)
+
+    def window(
+        self,
+        size: SupportsIndex,
+        shift: SupportsIndex | None = None,
+        stride: SupportsIndex = 1,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        """Make datasets of elements that follow each other.
+
+        Parameters
+        ----------
+        size : int
+            Elements of a window, at least 1.
+        shift : int, optional
+            Elements from the beginning of a window to that of the next one, at least 1. Default: `size`.
+        stride : int, default 1
+            Elements from one of a window to the next one in it, at least 1.
+        drop_remainder : bool, default False
+            Leave out windows at the end that aren't full.
+
+        Returns
+        -------
+        Dataset
+            Its elements are datasets; of elements with a structure, that structure of datasets.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a number is out of its range.
+
+        Notes
+        -----
+        After an error, what is good before it and in no window yet comes as a short one, except with `drop_remainder`.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> for window in qc.data.Dataset.range(5).window(3, shift=2):
+        ...     print([int(x) for x in window])
+        [0, 1, 2]
+        [2, 3, 4]
+        [4]
+        """
+        length = check_int(size, "size", 1, _MOST_ROWS)
+        return dataset_of(
+            Window(
+                (self,),
+                length,
+                length if shift is None else check_int(shift, "shift", 1, _MOST_ROWS),
+                check_int(stride, "stride", 1, _MOST_ROWS),
+                check_bool(drop_remainder, "drop_remainder"),
+            )
+        )
+
+    def cache(self, filename: Filename = "") -> Dataset:
+        """Keep the elements of the first pass, for all later ones.
+
+        Parameters
+        ----------
+        filename : str, bytes or os.PathLike, default ""
+            What the names of two files begin with, ``.index`` and ``.data-00000-of-00001``; the directory is made if it
+            is missing. Empty: in memory.
+
+        Returns
+        -------
+        Dataset
+            Its iterators share what is kept. Elements that are Python objects, such as batches, come with arrays that
+            can't be written to: they are the same ones in every pass.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `filename` is no file name; while iterating, with a `filename`, if an element has something else in it
+            than None, bools, numbers, str, bytes, arrays and tuples, lists and dicts of them.
+
+        Notes
+        -----
+        Filled as elements are read; only a pass that is read to its end counts. What is in memory goes with the
+        dataset and its iterators. A shuffle before it has one order, that of the pass that is kept.
+
+        The files appear when they are complete, and never half. They are used by any later run of the same steps, seeds
+        and arrays over the same files, which may be missing by then. For other ones, and for input files whose size or
+        time has changed, there is a `FailedPreconditionError` that names the difference: remove the cache's files then.
+        A Python function is known by its name only. What is damaged is a `ChecksumError`, `TruncatedRecordError` or
+        `DataLossError` that names the place.
+
+        While files are written, a second process, or another dataset, gets an `AbortedError`; the lock of a process
+        that was killed doesn't count. Other iterators of this dataset read the input meanwhile. Where they can't be
+        written (on a full disk, for example) there is one `RuntimeWarning`, and all passes read the input.
+
+        Follows ``tf.data.Dataset.cache``, which trusts any files that are there.
+
+        Examples
+        --------
+        >>> import queuecore as qc, pathlib, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(4)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").cache(folder.name + "/kept")
+        >>> [int(x) for x in ds]
+        [0, 1, 2, 3]
+        >>> file.unlink()
+        >>> [int(x) for x in ds]
+        [0, 1, 2, 3]
+        >>> folder.cleanup()
+        """
+        store = Files(_name(filename, "filename")) if filename else Memory()
+        return _Steps(Cache((self,), store), (), self._options)
+
+    def snapshot(
+        self,
+        path: Filename,
+        compression: Literal["AUTO", "NONE", "GZIP"] | None = "AUTO",
+        reader_func: None = None,
+        shard_func: None = None,
+    ) -> Dataset:
+        """Keep the elements of the first pass in files of a directory, for this pipeline and others.
+
+        Parameters
+        ----------
+        path : str, bytes or os.PathLike
+            The directory, which is made if it is missing. Each pipeline has a directory in it.
+        compression : {"AUTO", "NONE", "GZIP"}, optional
+            Of the files; ``"AUTO"`` and `None`: none.
+        reader_func, shard_func : None
+            Not there yet.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `path` is no file name, `compression` another word; and while iterating, as of `cache`.
+        UnimplementedError
+            If one of the functions is given.
+
+        Notes
+        -----
+        Files are those of `cache`, with the same promises. Only what is out of date isn't an error: other steps, seeds,
+        arrays or names of files have a directory of their own, and where input files have changed, theirs is
+        written anew. A second process that comes while files are written reads the input.
+
+        Follows ``tf.data.Dataset.snapshot``.
+        """
+        if reader_func is not None or shard_func is not None:
+            raise UnimplementedError("snapshot writes and reads in one order: reader_func, shard_func aren't there")
+        if compression not in ("AUTO", "NONE", "GZIP", "", None):
+            raise InvalidArgumentError(f'compression must be "AUTO", "NONE" or "GZIP", not {compression!r}')
+        store = Files(_name(path, "path"), snapshot=True, compress=compression == "GZIP")
+        return _Steps(Cache((self,), store), (), self._options)
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -560,6 +1314,24 @@ class Dataset:
                 dims = (op.batch_size if op.drop_remainder else None, *dims)
         shaped = self._shaped()
         return self._source.made(self._stages()).spec(dims) if shaped is None else shaped.specs(dims)
+
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element, in its structure; ``dtype("S")`` for strings of any length."""
+        return mapped(type_of, self.element_spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element, in its structure; `None` for a dimension that isn't known."""
+        return mapped(shape_of, self.element_spec)
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of an element, in its structure.
+
+        `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`.
+        """
+        return classes_of(self._source.made(self._stages()), any(isinstance(op, Batch) for op in self._ops))
 
     def cardinality(self) -> int:
         """Return the number of elements.
@@ -601,7 +1373,163 @@ class Dataset:
 
     def __iter__(self) -> Iterator:
         """Return a new iterator at the first element. No thread starts before its first ``next()``."""
+        self._check_shards()
         return Iterator(self)
+
+    def make_one_shot_iterator(self) -> Iterator:
+        """Return a new iterator at the first element, as ``iter()`` does.
+
+        Returns
+        -------
+        Iterator
+            It can't begin again.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(2)))
+        >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_one_shot_iterator()
+        >>> try:
+        ...     while True:
+        ...         print(int(it.get_next()))
+        ... except qc.errors.OutOfRangeError as error:
+        ...     print(error)
+        0
+        1
+        End of sequence
+        >>> folder.cleanup()
+        """
+        return iter(self)
+
+    def make_initializable_iterator(self, shared_name: str | None = None) -> InitializableIterator:
+        """Return an iterator that begins, and begins again, when it is told to.
+
+        Parameters
+        ----------
+        shared_name : str, optional
+            All iterators of this name in the process take their elements from one place, and an initializer of any
+            begins for all, as long as one of them exists.
+
+        Returns
+        -------
+        InitializableIterator
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is one of this name, and its elements are specified otherwise.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(3)))
+        >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_initializable_iterator()
+        >>> for epoch in range(2):
+        ...     it.initializer()
+        ...     print([int(x) for x in it])
+        [0, 1, 2]
+        [0, 1, 2]
+        >>> folder.cleanup()
+        """
+        return InitializableIterator(self, shared_name)
+
+    def as_numpy_iterator(self) -> Iterator:
+        """Return a new iterator at the first element, as ``iter()`` does: elements are NumPy's in any case.
+
+        Returns
+        -------
+        Iterator
+        """
+        return iter(self)
+
+    def get_single_element(self) -> Any:
+        """Return the element of a dataset that has only one.
+
+        Returns
+        -------
+        structure of ndarray, Ragged, Sparse or bytes
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it has none, or more than one.
+
+        Notes
+        -----
+        Waits, without the GIL, until it is clear that there is no second one.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(3)))
+        >>> qc.data.FixedLengthRecordDataset(file, record="u1").batch(100).get_single_element()
+        array([0, 1, 2], dtype=uint8)
+        >>> folder.cleanup()
+        """
+        with iter(self) as elements:
+            for element in elements:
+                for _ in elements:
+                    raise InvalidArgumentError("the dataset has more than one element")
+                return element
+        raise InvalidArgumentError("the dataset has no element")
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """Make one value of all elements.
+
+        Parameters
+        ----------
+        initial_state : array_like, or dict or tuple of them
+            The state before the first element.
+        reduce_func : callable
+            From a state and an element to the next state: of the same structure and dtypes, of any shapes. A number of
+            Python's that it returns becomes one of the state's dtype.
+
+        Returns
+        -------
+        structure of ndarray, NumPy scalar or bytes
+            The last state; of no elements, the initial one.
+
+        Raises
+        ------
+        DtypeError
+            If the structure or a dtype of the state changes.
+        InvalidArgumentError
+            If the state isn't made of arrays, or a number returned doesn't fit into the state's dtype.
+        PipelineError
+            If the function raises: that exception is the ``__cause__``. `KeyboardInterrupt` and `SystemExit` come out
+            as they are.
+
+        Notes
+        -----
+        The function runs in the calling thread, with the GIL, once per element: put a `batch` before it. The initial
+        state is converted as by `numpy.asarray`, so that 0 is an int64. No iterator is left open after an error.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(5)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").batch(2)
+        >>> def add(state, batch):
+        ...     count, total = state
+        ...     return count + len(batch), total + int(batch.sum())
+        >>> count, total = ds.reduce((0, 0), add)
+        >>> int(count), int(total)
+        (5, 10)
+        >>> folder.cleanup()
+        """
+        return reduced(self, initial_state, reduce_func)
 
     def __repr__(self) -> str:
         """Return the source and the steps, in one line."""
@@ -616,8 +1544,8 @@ class Dataset:
         -------
         str
             A line for each step, the last one first; what a step takes its elements from stands behind it, further
-            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of it
-            Python does, and what forced that.
+            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of
+            it Python does, and what forced that.
 
         Notes
         -----
@@ -643,7 +1571,7 @@ class Dataset:
     def _shape(self, node: Node | None, op: _padded.ShapedBatch) -> Dataset:
         if op.batch_size > _MOST_ROWS:
             raise InvalidArgumentError(f"{op.batch_size} records in a batch are more than is possible, {_MOST_ROWS}")
-        return (self if node is None else _of_node(node))._with(op)
+        return (self if node is None else dataset_of(node))._with(op)
 
     def _shaped(self) -> _padded.ShapedBatch | None:
         return next((op for op in self._ops if isinstance(op, _padded.ShapedBatch)), None)
@@ -653,6 +1581,19 @@ class Dataset:
         given = self._source.limited(options.max_record_bytes).native(self._stages())
         shaped = self._shaped()
         return given if shaped is None else given | shaped.changes
+
+    def _check_shards(self) -> None:
+        """Raise if a shard with ``uneven="raise"`` is known to be uneven: better now than at the end of an epoch."""
+        for depth, op in enumerate(self._ops, 1):
+            if isinstance(op, Shard) and op.uneven == "raise":
+                try:
+                    self._count(depth, None)
+                except Unknown:
+                    pass
+                except InvalidArgumentError:
+                    raise
+                except QueueCoreError:  # a file that can't be read is an error in its place in the order
+                    pass
 
     def _count(self, depth: int, needed: int | None) -> Count:
         """Return how many elements come out of the first `depth` steps."""
@@ -701,9 +1642,9 @@ class Dataset:
     def _stages(self) -> list[Stage]:
         return [op.stage for op in self._ops if isinstance(op, Map)]
 
-    def _shuffles(self) -> list[Shuffle]:
+    def _shuffles(self) -> list[Shuffle | Permute]:
         """Return its own shuffles, then those of its inputs."""
-        own = [op for op in self._ops if isinstance(op, Shuffle)]
+        own = [op for op in self._ops if isinstance(op, Shuffle | Permute)]
         return own + [shuffle for dataset in self._inputs() for shuffle in dataset._shuffles()]
 
     def _inputs(self) -> tuple[Dataset, ...]:
@@ -712,7 +1653,7 @@ class Dataset:
     def _native_ops(self, seeds: Sequence[tuple[tuple[int, int], ShuffleCounter]]) -> list[tuple[Any, ...]]:
         """Return what the native core takes, with these seeds and counters for the shuffles."""
         given = iter(seeds)
-        made = [op.native(*next(given)) if isinstance(op, Shuffle) else op.native() for op in self._ops]
+        made = [op.native(*next(given)) if isinstance(op, Shuffle | Permute) else op.native() for op in self._ops]
         return [op for op in made if op is not None]
 
     def _names(self) -> tuple[int, int]:
@@ -728,6 +1669,17 @@ class Dataset:
         return {"source": self._source.describe(), "ops": steps}
 
 
+def _name(path: Any, what: str) -> str:
+    """Return a file's name as a string, whatever it was."""
+    try:
+        name = os.fsdecode(path)
+    except TypeError:
+        raise InvalidArgumentError(f"{what} must be str, bytes or os.PathLike, not {path!r}") from None
+    if not name or "\0" in name:
+        raise InvalidArgumentError(f"{what} can't be {path!r}")
+    return name
+
+
 class _Steps(Dataset):
     """A dataset that came out of another one's method."""
 
@@ -737,12 +1689,18 @@ class _Steps(Dataset):
         self._options = options
 
 
-def _of_node(node: Node) -> Dataset:
-    """Return the dataset of a node, with the options of its inputs; where they differ, the later one's."""
+def dataset_of(node: Node) -> Dataset:
+    """Return the dataset of a node, with the options of its inputs; of several, the later ones win."""
     options = Options()
     for dataset in node.inputs:
         options = options.merged(dataset._options)
     return _Steps(node, (), options)
+
+
+def _checked(dataset: Any, what: str) -> Dataset:
+    if not isinstance(dataset, Dataset):
+        raise DtypeError(f"{what} must be a dataset, not {dataset!r:.60}")
+    return dataset
 
 
 class FixedLengthRecordDataset(Dataset):

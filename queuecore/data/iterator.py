@@ -6,14 +6,14 @@ import contextlib
 import math
 import weakref
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from queuecore._core.pipeline import ShuffleCounter, Stream
 from queuecore._quarantine import Quarantine, check_on_error
 from queuecore.data import _state
-from queuecore.data._nodes import Node, Run, feeder_of, iterations, streams
-from queuecore.data._ops import Shuffle
+from queuecore.data._iterators import IteratorBase
+from queuecore.data._nodes import Node, Run, feeder_of, iterations, reserved, streams
+from queuecore.data._ops import Permute, Shuffle
 from queuecore.data.options import Options
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Seeded(NamedTuple):
     budget: int = 0
 
 
-class Iterator(Stream):
+class Iterator(Stream, IteratorBase):
     """Elements of a dataset, in its order. Made by ``iter(dataset)``.
 
     Every ``next()`` returns an array, or a dict of arrays if the records have fields. The arrays are NumPy views of
@@ -57,7 +57,8 @@ class Iterator(Stream):
     Notes
     -----
     Threads start with the first ``next()``, which waits, without the GIL, until an element is complete;
-    Ctrl-C ends the wait. At the end it raises `StopIteration`, then and ever after. After an error the iterator is
+    Ctrl-C ends the wait. At the end it raises `StopIteration`, then and ever after; `get_next` raises
+    `OutOfRangeError`, and `get_next_as_optional` returns an empty `Optional`. After an error the iterator is
     closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with
     the next element.
 
@@ -99,12 +100,12 @@ class Iterator(Stream):
     def __init__(self, dataset: Dataset, seeded: Seeded | None = None) -> None:
         self._dataset = dataset
         shuffles = dataset._shuffles()
-        own = self._own = sum(isinstance(op, Shuffle) for op in dataset._ops)
+        own = self._own = sum(isinstance(op, Shuffle | Permute) for op in dataset._ops)
         source, options = dataset._source, dataset._options
         if seeded is None:
+            self._bases = reserved(source, iterations(dataset)[own:]) if isinstance(source, Node) else []
             self._seeds = [shuffle.seeds.pair for shuffle in shuffles]
             counters = [shuffle.seeds.counter for shuffle in shuffles[:own]]
-            self._bases = _reserved(dataset, own)
             skips = check_on_error(options.on_error or "raise", options.max_skips, options.quarantine)
         else:
             self._seeds = seeded.pairs
@@ -148,6 +149,11 @@ class Iterator(Stream):
         """The structure of an element, as in `Dataset.element_spec`."""
         return self._dataset.element_spec
 
+    @property
+    def output_classes(self) -> Any:
+        """The classes of an element, in its structure, as in `Dataset.output_classes`."""
+        return self._dataset.output_classes
+
     def close(self, timeout: float | None = 1.0) -> None:
         """Stop the threads and give back files and memory. Closing twice is no error.
 
@@ -181,11 +187,11 @@ class Iterator(Stream):
         dict of str to int
             Among others ``elements`` (delivered), ``records``, ``bytes_read``, ``empty_files`` (files of no bytes),
             ``dropped_tails`` (cut last records left out because of ``tail="drop"``), ``dropped_records`` (complete
-            records left out because an error cut a batch short under ``drop_remainder=True``), ``copied_batches``
-            (elements given as copies because too many were held), ``helped_units`` (pieces of work done by the
-            consumer), ``memory_bytes`` (of all buffers at this moment, as `Options.memory_budget` counts them), and
-            what ``on_error="skip"`` left out: ``skipped`` (records), ``skipped_files`` and ``skipped_bytes`` (of files,
-            as far as known).
+            records left out because an error cut a batch short under ``drop_remainder=True``, or because a shard's last
+            group was not whole), ``copied_batches`` (elements given as copies because too many were held),
+            ``helped_units`` (pieces of work done by the consumer), ``memory_bytes`` (of all buffers at this moment, as
+            `Options.memory_budget` counts them), and what ``on_error="skip"`` left out: ``skipped`` (records),
+            ``skipped_files`` and ``skipped_bytes`` (of files, as far as known).
 
         Notes
         -----
@@ -228,7 +234,8 @@ class Iterator(Stream):
         ----------
         state : mapping
             From an iterator of the same files and the same steps, in this process or another. The number of threads,
-            the prefetching and all `Options` may differ.
+            the prefetching and all `Options` may differ, and so may the sizes of batches and shards which only maps and
+            other batches and shards follow.
 
         Raises
         ------
@@ -242,6 +249,11 @@ class Iterator(Stream):
 
         Notes
         -----
+        With another batch size, index or number of shards, the state stands for the place at which all shards have
+        given as many elements: those that came before it in the whole order don't come again, on any of the shards,
+        and all others do. It must be a whole number of elements of the dataset at hand, or it is a
+        `ResumeMismatchError`.
+
         No record is read for it: the place is found by going through the order. A shuffle without a seed takes over the
         state's. Later iterators of this dataset begin with the pass after the state's: whole epochs go on as they would
         have.
@@ -286,19 +298,8 @@ class Iterator(Stream):
             # Those of inputs are counted as if they had run to their end.
             counter.next_iteration = at.iterations[index] + (at.begun[index] if index < mine else needs[index])
 
-    def __enter__(self) -> Self:
-        """Return this iterator."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied: threads and open files can't be."""
-        raise TypeError("an iterator can't be pickled or copied: pickle its dataset and its state_dict() instead")
+    # Else the compiled class's own comes first.
+    __reduce__ = IteratorBase.__reduce__
 
 
 # Of chunks that another stream makes batches of; more would not be used at once.
@@ -310,15 +311,6 @@ def _counter(base: int) -> ShuffleCounter:
     counter = ShuffleCounter()
     counter.next_iteration = base
     return counter
-
-
-def _reserved(dataset: Dataset, own: int) -> list[int]:
-    """Return, for each shuffle of the inputs, the number of its first pass; all that one run needs are taken."""
-    bases = []
-    for shuffle, needs in zip(dataset._shuffles()[own:], iterations(dataset)[own:], strict=True):
-        bases.append(shuffle.seeds.counter.next_iteration)
-        shuffle.seeds.counter.next_iteration += needs
-    return bases
 
 
 def _native_seconds(value: float | None, default: float) -> float:

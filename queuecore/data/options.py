@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
 from queuecore._quarantine import Path, Quarantine
 from queuecore.data._args import check_bool, check_int
@@ -140,11 +140,11 @@ def _seconds(value: float | None, what: str) -> None:
         raise InvalidArgumentError(f"{what} must be a positive number of seconds, not {value!r}")
 
 
-def check_threads(value: int | None, what: str) -> int | None:
+def check_threads(value: Any, what: str, most: int = _MOST_THREADS) -> int | None:
     """Return a number of threads, or `None` where the choice is ours."""
     if value is None:
         return None
-    number = check_int(value, what, AUTOTUNE, _MOST_THREADS)
+    number = check_int(value, what, AUTOTUNE, most)
     if number == 0:
         raise InvalidArgumentError(f"{what} must be at least 1, or AUTOTUNE (-1), not 0")
     return None if number == AUTOTUNE else number

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from helpers import chains as chains_of_steps
 from helpers import tfrecords
+from helpers.oracle import Fault, Model
 from hypothesis import strategies as st
 
 import queuecore as qc
@@ -26,6 +27,12 @@ KINDS = ("lines", "tfrecord", "csv")
 def small(ds: Any, piece: int, headroom: int = 16) -> Any:
     """The same source, read in pieces of so many bytes, with so much room in front of each."""
     ds._source = dataclasses.replace(ds._source, pieces={"piece_bytes": piece, "headroom": headroom})
+    return ds
+
+
+def interleaved(ds: Any, cycle_length: int, block_length: int) -> Any:
+    """The same source with its files interleaved."""
+    ds._source = dataclasses.replace(ds._source, interleave=(cycle_length, block_length))
     return ds
 
 
@@ -114,6 +121,21 @@ def played(records: list[Any], ops: list[tuple[Any, ...]]) -> list[Any]:
                     yield batch
 
     return list(stream(len(ops)))
+
+
+def expected(records: list[Any], ops: list[tuple[Any, ...]], fault: bool = False) -> tuple[list[Any], Fault | None]:
+    """What the oracle makes of the records, shuffles included, and the fault of the source, if that ended it."""
+
+    def filled(element: Any) -> Any:
+        return [filled(one) for one in element] if isinstance(element, list) else records[element]
+
+    got = []
+    try:
+        for element in Model([bytes(len(records)), *["none"] * fault], 1, ops).ordinals():
+            got.append(filled(element))
+    except Fault as error:
+        return got, error
+    return got, None
 
 
 @st.composite

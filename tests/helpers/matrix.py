@@ -60,6 +60,11 @@ PIPELINES: dict[str, Make] = {
     "tfrecords, shuffled": lambda folder: _tfrecords(folder).shuffle(50, seed=3).repeat(2).batch(7),
     "compressed, shuffled": lambda folder: _packed(folder).shuffle(50, seed=3).take(200).repeat(2).batch(7),
     "rows through a node": lambda folder: made(Through((_fixed(folder).shuffle(20, seed=1),))).repeat(2).batch(7),
+    "cached": lambda folder: _fixed(folder).shuffle(50, seed=3).cache().repeat(3).batch(7),
+    "cached in files": lambda folder: _lines(folder).shuffle(50, seed=3).cache(folder / "kept").repeat(2).batch(7),
+    "cached, shuffled": lambda folder: _fixed(folder).cache().shuffle(50, seed=3).repeat(2).batch(7),
+    "batches cached": lambda folder: _lines(folder).batch(7).cache().repeat(3),
+    "snapshot": lambda folder: _fixed(folder).batch(7).snapshot(folder / "kept").repeat(3),
     "traced": lambda folder: _tfrecords(folder).map(lambda x: x * 2 // 2).batch(7),
 }
 

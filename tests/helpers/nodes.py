@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from queuecore._core.pipeline import Feed
 from queuecore._stages import BYTES, Component
 from queuecore.data import Dataset, Options
 from queuecore.data._arrays import Numbers
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run
+from queuecore.data._source import Unknown
 from queuecore.data.dataset import _Steps
 
 # One of each kind of column.
@@ -23,6 +25,7 @@ COMPONENTS = {
     "strings": Component(BYTES, (None,)),
     "ragged": Component(np.dtype("<f4"), (None,), ragged=True),
     "dense": Component(np.dtype("<i2"), (None, None)),
+    "mask": Component(np.dtype("?"), ()),
 }
 
 
@@ -41,6 +44,8 @@ def value(kind: str, index: int) -> Any:
     state = random.Random(f"{kind} {index}")
     if kind == "fixed":
         return np.array([index, -index], np.int32)
+    if kind == "mask":
+        return state.random() < 0.4
     if kind == "string":
         return state.randbytes(state.choice([0, 1, 5, 40]))
     if kind == "strings":
@@ -54,6 +59,8 @@ def column(kind: str, values: list[Any]) -> Any:
     """Such values as they are handed in."""
     if kind == "fixed":
         return np.array(values, np.int32).reshape(-1, 2)
+    if kind == "mask":
+        return np.array(values, np.bool_)
     if kind == "strings":
         flat = column("string", [b"".join(one) for one in values])
         lengths = [np.array([len(s) for s in one], np.int64) for one in values]
@@ -61,7 +68,7 @@ def column(kind: str, values: list[Any]) -> Any:
     if kind == "string":
         return _varying([np.frombuffer(one, np.uint8) for one in values])
     if kind == "ragged":
-        return _varying(values, np.array([[len(one)] for one in values], np.int64).reshape(-1, 1))
+        return _varying(values)
     return _varying(values, np.array([one.shape for one in values], np.int64).reshape(-1, 2))
 
 
@@ -144,3 +151,24 @@ class Each(Node):
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         for element in run.elements(0, pass_, start):
             yield Objects([self.function(element)])
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Node):
+    """The elements whose last component, a bool, is true; without it."""
+
+    name: ClassVar[str] = "chosen"
+
+    mask: int  # which column it is: strings in rows take two
+
+    def count(self, needed: int | None) -> Any:
+        raise Unknown
+
+    def layout(self) -> Layout:
+        components = Layout.of(self.inputs[0]).components
+        assert components is not None
+        return Layout(components[:-1], tuple(range(len(components) - 1)))
+
+    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+        with run.open(0, pass_, 0, 5) as child:
+            return feed.choose(pass_, child, self.mask, start)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queuecore._stages import BYTES, Component
 from queuecore.data import Dataset
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run
-from queuecore.data.dataset import _of_node
+from queuecore.data.dataset import dataset_of
 
 DTYPES = ("u1", "?", "<i2", "<i4", "<f4", "<i8", "<f8", "<c16", "S3")
 
@@ -72,7 +72,7 @@ def _joined(parts: Sequence[bytes]) -> tuple[Any, Any]:
 
 def given(elements: list[Any], component: Component | None, chunk: int = 3, fails: int | None = None) -> Dataset:
     """The dataset of such elements; without a component they are objects."""
-    return _of_node(Given((), elements, component, chunk, fails))
+    return dataset_of(Given((), elements, component, chunk, fails))
 
 
 def padded(rows: Sequence[Any], sides: Sequence[int | None], fill: Any) -> Any:

@@ -453,6 +453,16 @@ def handed() -> dict[str, object]:
             for element in run.elements(0, pass_, start):
                 yield Objects([bytes(element)])
 
+    class Chosen(Through):
+        name = "chosen"
+
+        def layout(self):
+            return Layout(Layout.of(self.inputs[0]).components[:1])
+
+        def hand_in(self, run, feed, pass_, start):
+            with run.open(0, pass_, 0, 100) as child:
+                return feed.choose(pass_, child, 1, start)
+
     def after(node, dataset):
         return _Steps(node((dataset,)), (), dataset._options)
 
@@ -461,16 +471,19 @@ def handed() -> dict[str, object]:
         write_files(folder, 24)
         found: dict[str, object] = {}
         source = data.FixedLengthRecordDataset(str(folder / "*.bin"), 24)
-        for kind, last in (("rows", Through), ("objects", Each)):
+        for kind, last in (("rows", Through), ("chosen", Chosen), ("objects", Each)):
             results = []
             for threads in (1, 2, 4):
                 begun = source.with_options(data.Options(num_threads=threads)).take(1200).shuffle(300, seed=3)
-                dataset = after(last, after(Through, begun).shuffle(200, seed=1)).repeat(2)
-                dataset = dataset.batch(32) if kind == "rows" else dataset
+                dataset = after(Through, begun).shuffle(200, seed=1)
+                if kind == "chosen":
+                    dataset = dataset.map(lambda x: (x, x[0] % 3 > 0))
+                dataset = after(last, dataset).repeat(2)
+                dataset = dataset if kind == "objects" else dataset.shuffle(50, seed=2).batch(32)
                 for _ in range(rounds(2)):
                     rows, check = 0, 0
                     for part in dataset:
-                        rows += len(part) if kind == "rows" else 1
+                        rows += 1 if kind == "objects" else len(part)
                         check = zlib.crc32(bytes(part), check)
                     results.append((rows, check))
                 it = iter(dataset)
@@ -478,7 +491,8 @@ def handed() -> dict[str, object]:
                 del it
                 del kept
             # Every pass has another order, and a dataset's iterators go on with it: only the first ones are alike.
-            found[kind] = {"rows": results[0][0], "orders": len({results[i] for i in range(0, len(results), rounds(2))})}
+            first = {results[i] for i in range(0, len(results), rounds(2))}
+            found[kind] = {"rows": results[0][0], "orders": len(first)}
         return found
 
 

@@ -19,6 +19,8 @@ def steps() -> None:
     assert_type(ds, data.FixedLengthRecordDataset)
     assert_type(ds.shuffle(10_000, seed=0), data.Dataset)
     assert_type(ds.shuffle(10_000, None, False), data.Dataset)
+    assert_type(ds.permute(seed=0), data.Dataset)
+    assert_type(ds.shard(4, np.int64(1)).shard(uneven="pad"), data.Dataset)
     assert_type(ds.repeat(), data.Dataset)
     assert_type(ds.repeat(np.int64(2)).skip(1).take(10), data.Dataset)
     assert_type(ds.batch(128, drop_remainder=True).prefetch(data.AUTOTUNE), data.Dataset)
@@ -46,6 +48,43 @@ def iteration() -> None:
         batches.close(timeout=1)
     again = iter(ds)
     again.load_state_dict(state)
+
+
+def kinds_of_iterators() -> None:
+    """Those of TensorFlow's tutorials."""
+    ds = data.FixedLengthRecordDataset("train-*.bin", 3073).batch(128)
+    assert_type(ds.make_one_shot_iterator(), data.Iterator)
+    assert_type(ds.as_numpy_iterator(), data.Iterator)
+    begins = ds.make_initializable_iterator(shared_name="train")
+    assert_type(begins, data.InitializableIterator)
+    assert_type(begins.initializer(), None)
+    begins.initialize(ds.take(3))
+    switched = data.Iterator.from_structure({"a": np.uint8, "b": (bytes, "f4")}, {"a": (None,), "b": ((), None)})
+    assert_type(switched, data.ReinitializableIterator)
+    assert_type(switched.make_initializer(ds)(), None)
+    fed = data.Iterator.from_string_handle(lambda: begins.string_handle(), ds.output_types, ds.output_shapes)
+    assert_type(fed, data.FeedableIterator)
+    every: list[data.IteratorBase] = [begins, switched, fed, iter(ds)]
+    with every[0] as it:
+        assert_type(it.get_next(), Any)
+        assert_type(it.get_next_as_optional(), data.Optional)
+        assert_type(it.state_dict(), dict[str, Any])
+        for element in it:
+            assert_type(element, Any)
+
+
+def combinations() -> None:
+    """Steps that are several steps, and values of a whole dataset."""
+    ds = data.FixedLengthRecordDataset("train-*.bin", 3073)
+    assert_type(ds.shuffle_and_repeat(100, count=3, seed=np.int64(1)), data.Dataset)
+    assert_type(ds.apply(data.shuffle_and_repeat(100)).apply(lambda given: given.batch(2)), data.Dataset)
+    stage = qc.ops.cast(dtype=np.float32)
+    assert_type(ds.map(stage, num_parallel_calls=data.AUTOTUNE, deterministic=True), data.Dataset)
+    assert_type(ds.apply(data.map_and_batch(stage, 32, num_parallel_calls=4)), data.Dataset)
+    assert_type(ds.map_and_batch(stage, 32, drop_remainder=True), data.Dataset)
+    assert_type(ds.options(), data.Options)
+    assert_type(ds.reduce(0, lambda total, element: total + element.sum()), Any)
+    assert_type(ds.get_single_element(), Any)
 
 
 def threads() -> None:
@@ -93,6 +132,9 @@ def mistakes(ds: data.Dataset) -> None:
     ds.batch("128")  # type: ignore[arg-type]
     ds.repeats(2)  # type: ignore[attr-defined]
     iter(ds).close("1")  # type: ignore[arg-type]
+    ds.apply(3)  # type: ignore[arg-type]
+    ds.apply(lambda given: 3)  # type: ignore[arg-type, return-value]
+    data.Iterator.from_string_handle(3, "u1")  # type: ignore[arg-type]
     qc.Coordinator().request_stop("why")  # type: ignore[arg-type]
     qc.QueueRunner(object(), [1])  # type: ignore[list-item]
     qc.StageProgram(qc.TextLineReader(), ["a"], 7)  # type: ignore[arg-type]

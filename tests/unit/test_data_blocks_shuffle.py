@@ -6,10 +6,10 @@ import random
 import numpy as np
 import pytest
 from helpers import tfrecords
-from helpers.blocks import KINDS, content, flat, plain, pull, run, small, source
+from helpers.blocks import KINDS, content, expected, flat, plain, pull, run, small, source
 from helpers.chains import THREADS, apply, chains, threads, values, write_files
 from helpers.compressed import compress
-from helpers.oracle import Model, Philox, seed_pair
+from helpers.oracle import Philox, seed_pair
 from helpers.process import run_python
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,21 +29,6 @@ CHAINS = [
     [("shuffle", 25, 1, True), ("take", 11), ("repeat", 5), ("batch", 6, False)],
     [("shuffle", 7, 1, True), ("batch", 2, True), ("take", 4), ("shuffle", 3, 1, True), ("repeat", 5)],
 ]
-
-
-def expected(records, ops, fault=False):
-    """What the oracle makes of so many records, by number, and whether it ended with the fault of the source."""
-
-    def filled(element):
-        return [filled(one) for one in element] if isinstance(element, list) else records[element]
-
-    got = []
-    try:
-        for element in Model([bytes(len(records)), *["none"] * fault], 1, ops).ordinals():
-            got.append(filled(element))
-    except Exception as error:
-        return got, error
-    return got, None
 
 
 def files(tmp_path, kind, counts=(0, 60, 1, 33)):

@@ -1,162 +1,232 @@
-"""Options.memory_budget: what running pipelines take, against what they may; and that nothing else changes by it."""
+"""Datasets of what is in memory: arrays, strings, ragged rows, numbers; and of the names of files."""
 
-import itertools
-import random
+import json
+import pickle
 
 import numpy as np
 import pytest
-from helpers.chains import own, write_files
-from helpers.padding import given
-from helpers.tfrecords import stream
+from helpers.transformed import check, run, stops_at_once, values
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
 
 import queuecore as qc
-from queuecore._stages import Component
-from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
-from queuecore.errors import InvalidArgumentError, ResourceExhaustedError
-from queuecore.ragged import Ragged
+from queuecore.data import Dataset, Options
+from queuecore.errors import DtypeError, InvalidArgumentError, ResumeMismatchError
+from queuecore.ragged import Ragged, Sparse
 
-MIB = 1 << 20
-
-
-def plans(folder):
-    """Pipelines by name; without a budget most of them take tens of MiB."""
-    state = np.random.default_rng(0)
-    records = state.integers(0, 256, (3000, 3073), np.uint8)
-    texts = [bytes(row[: int(row[0]) * 8]) for row in records[:1000]]
-    lines = b"".join(b"%d\n" % (n * n * n) for n in range(200_000))
-    images, text, examples = write_files(folder, [records.tobytes(), lines, stream(texts)])
-    fixed = FixedLengthRecordDataset(images, 3073)
-    letters = TextLineDataset(text).map(qc.ops.decode_raw(out_type="u1"))
-    return {
-        "batches": fixed.batch(16),
-        "records": fixed,
-        "prefetched": fixed.batch(16).prefetch(2000),
-        "small": FixedLengthRecordDataset(images, 439).batch(7),
-        "stored shuffle": FixedLengthRecordDataset(images, 439).shuffle(1500, 1, False).batch(32),
-        "shuffle": fixed.shuffle(2000, 1, False).batch(8),
-        "shuffled batches": fixed.batch(8).shuffle(5, 1, False),
-        "lines": TextLineDataset(text).batch(1000),
-        "single lines": TextLineDataset(text).take(50_000),
-        "tfrecords": TFRecordDataset(examples).repeat(3).batch(20),
-        "padded": letters.padded_batch(1000),
-        "buckets": letters.take(10_000).bucket_by_sequence_length(len, [8, 13], [100, 50, 70]),
-        "behind a node": given([np.full(9, n) for n in range(3000)], Component(np.dtype(int), (9,)), 50).batch(64),
-    }
+DTYPES = ["?", "i1", "u1", "<i2", ">i2", "u4", "i8", ">u8", "f2", "<f4", ">f8", "c8", ">c16"]
 
 
-@pytest.fixture(scope="module")
-def every_plan(tmp_path_factory):
-    return plans(tmp_path_factory.mktemp("plans"))
+@given(
+    npst.arrays(
+        st.sampled_from(DTYPES).map(np.dtype), npst.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=5)
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_slices_are_rows_of_the_array(array):
+    native = array.astype(array.dtype.newbyteorder("="))
+    ds = Dataset.from_tensor_slices(array)
+    assert ds.element_spec == qc.data.ArraySpec(native.shape[1:], native.dtype)
+    assert len(ds) == len(array)
+    got = list(ds)
+    assert len(got) == len(array)
+    for one, row in zip(got, native, strict=True):
+        assert one.dtype == native.dtype
+        np.testing.assert_array_equal(one, row)
+    if len(array):
+        np.testing.assert_array_equal(np.concatenate([one.copy() for one in ds.batch(2)]), native)
 
 
-def plain(element):
-    return element.to_list() if isinstance(element, Ragged) else own(element)
+@given(st.lists(st.binary(max_size=6)))
+@settings(max_examples=40, deadline=None)
+def test_strings_keep_their_zeros(strings):
+    assert list(Dataset.from_tensor_slices(np.array([*strings, b""], object))) == [*strings, b""]
+    if strings:
+        assert list(Dataset.from_tensor_slices(strings)) == strings
+        assert list(Dataset.from_tensor_slices(Ragged.from_list(strings))) == strings
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("given", "expected"),
     [
-        *("batches", "records", "prefetched", "small", "stored shuffle", "shuffle", "shuffled batches"),
-        *("lines", "single lines", "tfrecords", "padded", "buckets", "behind a node"),
+        (np.array([b"a", b"bcd"]), [b"a", b"bcd"]),
+        (np.array(["ä", "b"]), ["ä".encode(), b"b"]),
+        (["x", b"y"], [b"x", b"y"]),
+        ([[b"a", b"bb"], [b"", b"c\0"]], [[b"a", b"bb"], [b"", b"c\0"]]),
+        (np.array([], "S3"), []),
+        (Ragged(Ragged.from_list([b"a", b"", b"c"]), [0, 1, 1, 3]), [[b"a"], [], [b"", b"c"]]),
+        (Ragged.from_list([[1], [], [2, 3]], "i4"), [[1], [], [2, 3]]),
+        (Ragged(np.arange(8.0).reshape(4, 2), [0, 3, 4]), [[[0, 1], [2, 3], [4, 5]], [[6, 7]]]),
+        ([1, 2.5], [1.0, 2.5]),
+        ([], []),
+        (np.arange(12).reshape(6, 2)[::-2], [[10, 11], [6, 7], [2, 3]]),
+        (np.array([(1, (2, 3)), (4, (5, 6))], [("a", ">i4"), ("b", "u1", 2)]),
+         [{"a": 1, "b": [2, 3]}, {"a": 4, "b": [5, 6]}]),
+        (({"a": [1, 2]}, (["p", "q"], [[0.0], [1.0]])), [({"a": 1}, (b"p", [0.0])), ({"a": 2}, (b"q", [1.0]))]),
+    ],
+)  # fmt: skip
+def test_what_slices_can_be_of(given, expected):
+    check(lambda: Dataset.from_tensor_slices(given), expected, values)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (3, ("int64", (), 3)),
+        (2.5, ("float64", (), 2.5)),
+        ([1, 2], ("int64", (2,), [1, 2])),
+        ("é", "é".encode()),
+        ([b"a", b"b\0"], ("ragged", "|S0", [b"a", b"b\0"])),
+        (True, ("bool", (), True)),
+        (np.zeros((2, 0), "f4"), ("float32", (2, 0), [[], []])),
+        (({"a": 1}, b"x"), ({"a": ("int64", (), 1)}, b"x")),
+        (Ragged.from_list([[1], [2, 3]]), ("ragged", "int64", [[1], [2, 3]])),
+        ((Ragged.from_list([b"q"]), ["a", "b"]), (("ragged", "|S0", [b"q"]), ("ragged", "|S0", [b"a", b"b"]))),
     ],
 )
-def test_a_budget_is_kept_and_changes_nothing(every_plan, name):
-    ds = every_plan[name]
-    expected = [hash_of(element) for element in ds.with_options(Options(num_threads=4))]
-    for budget, workers in itertools.product((MIB, 3 * MIB, 24 * MIB), (1, 4)):
-        most = 0
-        got = []
-        with iter(ds.with_options(Options(num_threads=workers, memory_budget=budget))) as it:
-            for number, element in enumerate(it):
-                got.append(hash_of(element))
-                if number % 16 == 0:
-                    most = max(most, it.stats()["memory_bytes"])
-            most = max(most, it.stats()["memory_bytes"])
-        assert got == expected
-        assert 0 < most <= budget, (budget, workers)
+def test_one_element(given, expected):
+    assert len(Dataset.from_tensors(given)) == 1
+    check(lambda: Dataset.from_tensors(given), [expected])
 
 
-def hash_of(element):
-    made = plain(element)
-    return hash(made.tobytes() if isinstance(made, np.ndarray) else repr(made))
+@pytest.mark.parametrize("value", [1, b"x", np.float32(1), (), {}, ([1, 2], 3), ([1, 2], [1]), [[1], [1, 2]]])
+def test_what_has_no_slices(value):
+    with pytest.raises(InvalidArgumentError):
+        Dataset.from_tensor_slices(value)
 
 
-def test_without_a_budget_much_more_is_taken(every_plan):
-    with iter(every_plan["prefetched"]) as it:
-        next(it)
-        assert it.stats()["memory_bytes"] > 24 * MIB
+@pytest.mark.parametrize(
+    "value", [[None], [object()], [b"a", 1], np.array(["2020-01-01"], "M8[D]"), Dataset.range(3), Sparse([[0]], [1], [1])]
+)
+def test_what_is_no_array(value):
+    with pytest.raises(DtypeError):
+        Dataset.from_tensor_slices(value)
+    with pytest.raises(DtypeError):
+        Dataset.from_tensors(value)
 
 
-@pytest.mark.parametrize("name", ["lines", "padded", "stored shuffle", "buckets"])
-def test_a_place_saved_with_another_budget(every_plan, name):
-    ds = every_plan[name]
-    expected = [hash_of(element) for element in ds]
-    for first, then in ((None, MIB), (MIB, 24 * MIB), (2 * MIB, None)):
-        with iter(ds.with_options(Options(memory_budget=first))) as it:
-            got = [hash_of(next(it)) for _ in range(21)]
-            state = it.state_dict()
-        with iter(ds.with_options(Options(memory_budget=then))) as it:
-            it.load_state_dict(state)
-            got += map(hash_of, it)
-        assert got == expected
+def test_arrays_that_can_change_are_copied():
+    array, ragged = np.arange(3), Ragged.from_list([[1], [2], [3]])
+    words = Ragged.from_list([b"a", b"b", b"c"])
+    ds = Dataset.from_tensor_slices((array, ragged, words))
+    one = Dataset.from_tensors((array, ragged))
+    array[:] = ragged.values[:] = 9
+    assert run(ds, values) == [(0, [1], b"a"), (1, [2], b"b"), (2, [3], b"c")]
+    assert run(one, values) == [([0, 1, 2], [[1], [2], [3]])]
 
 
-def test_nested_streams_share_a_budget(tmp_path):
-    records = np.arange(400_000, dtype=np.int32).reshape(-1, 40)
-    (path,) = write_files(tmp_path, [records.tobytes()])
-    # Each padded batch makes a stream behind one that reads.
-    ds = FixedLengthRecordDataset(path, record=np.dtype(("<i4", (40,)))).padded_batch(50, [60]).padded_batch(2)
-    with iter(ds.with_options(Options(memory_budget=3 * MIB))) as it:
-        for batch, expected in zip(it, records.reshape(-1, 2, 50, 40), strict=True):
-            np.testing.assert_array_equal(batch[..., :40], expected)
-            assert it.stats()["memory_bytes"] <= 3 * MIB
+def test_arrays_that_cannot_change_are_not(tmp_path):
+    np.arange(1000, dtype="u2").tofile(tmp_path / "x")
+    mapped = np.memmap(tmp_path / "x", "u2", "r")
+    ds = Dataset.from_tensor_slices(mapped)
+    assert np.shares_memory(ds._source.rows.columns[0], mapped)
+    np.testing.assert_array_equal(next(iter(ds.batch(1000))), np.arange(1000))
 
 
-def test_too_small_for_one_batch(tmp_path):
-    (path,) = write_files(tmp_path, [bytes(8 << 20)])
-    big = FixedLengthRecordDataset(path, 1 << 20).batch(2)
-    with pytest.raises(ResourceExhaustedError, match=r"need 1\d{7}:"):
-        iter(big.with_options(Options(memory_budget=4 * MIB)))
-    assert sum(len(batch) for batch in big.with_options(Options(memory_budget=24 * MIB))) == 8
-    # What varies shows only when it is there.
-    lines = [b"x" * 10, b"y" * (3 << 20), b"z"]
-    (path,) = write_files(tmp_path, [b"".join(line + b"\n" for line in lines)])
-    with pytest.raises(ResourceExhaustedError, match="memory_budget"):
-        list(TextLineDataset(path).batch(3).with_options(Options(memory_budget=MIB)))
-    (batch,) = TextLineDataset(path).batch(3).with_options(Options(memory_budget=64 * MIB))
-    assert batch.to_list() == lines
+def test_elements_do_not_lead_to_the_arrays():
+    array = np.arange(4)
+    ds = Dataset.from_tensor_slices(array)
+    next(iter(ds.batch(4)))[:] = 7
+    assert run(ds, values) == [0, 1, 2, 3]
 
 
-def test_a_shuffle_that_keeps_more_than_there_may_be(tmp_path):
-    (path,) = write_files(tmp_path, [b"".join(b"%d\n" % (n * n) for n in range(300_000))])
-    ds = TextLineDataset(path).shuffle(200_000, seed=1).batch(100)
-    with pytest.raises(ResourceExhaustedError, match="memory_budget"):
-        for _ in ds.with_options(Options(memory_budget=MIB)):
-            pass
-    with iter(TextLineDataset(path).shuffle(500, seed=1).batch(100).with_options(Options(memory_budget=8 * MIB))) as it:
-        assert sum(len(batch) for batch in it) == 300_000
-        assert it.stats()["memory_bytes"] <= 8 * MIB
+def test_a_state_tells_data_apart():
+    def state(data):
+        with iter(Dataset.from_tensor_slices(data)) as it:
+            next(it)
+            return json.loads(json.dumps(it.state_dict()))
+
+    base = {"a": np.arange(4), "b": ["x", "y", "z", ""]}
+    others = [
+        {"a": np.array([0, 1, 2, 4]), "b": base["b"]},
+        {"a": np.arange(4), "b": ["x", "y", "", "z"]},
+        {"a": np.arange(4), "b": ["xy", "", "z", ""]},
+        {"a": np.arange(4, dtype="i4"), "b": base["b"]},
+        {"a": np.arange(5), "b": [*base["b"], ""]},
+    ]
+    with iter(Dataset.from_tensor_slices(base)) as it:
+        it.load_state_dict(state({"a": [0, 1, 2, 3], "b": np.array([b"x", b"y", b"z", b""])}))
+        assert values(next(it)) == {"a": 1, "b": b"y"}
+        for other in others:
+            with pytest.raises(ResumeMismatchError):
+                it.load_state_dict(state(other))
 
 
-def test_batches_that_are_held_are_copies_sooner(tmp_path):
-    (path,) = write_files(tmp_path, [random.Random(0).randbytes(100 * 40_000)])
-    ds = FixedLengthRecordDataset(path, 40_000).batch(3).with_options(Options(memory_budget=MIB, max_leases=30))
-    with pytest.warns(RuntimeWarning, match="held"):
-        held = list(ds)
-    data = path.read_bytes()
-    assert b"".join(batch.tobytes() for batch in held) == data
-    with pytest.raises(ResourceExhaustedError):
-        iter(ds.with_options(Options(on_hold="raise")))
+def test_a_pickled_copy():
+    ds = Dataset.from_tensor_slices((np.arange(5), ["a", "b", "c", "d", "e"])).skip(1).batch(2)
+    assert run(pickle.loads(pickle.dumps(ds)), values) == run(ds, values)
 
 
-def test_arguments():
-    for budget in (0, -1, MIB - 1, 2.0**21, "1MiB", True):
+def test_stages_work_on_what_is_in_memory():
+    ds = Dataset.from_tensor_slices(Ragged(np.arange(6, dtype="i4").reshape(3, 2), [0, 0, 2, 3]))
+    got = run(ds.map(qc.ops.cast(dtype=np.float64)))
+    assert got == [("float64", (0, 2), []), ("float64", (2, 2), [[0, 1], [2, 3]]), ("float64", (1, 2), [[4, 5]])]
+    words = Dataset.from_tensor_slices(["1,2", "3,4"])
+    assert run(words.map(qc.ops.decode_csv(record_defaults=[np.int32, np.int32])), values) == [(1, 2), (3, 4)]
+    named = Dataset.from_tensor_slices({"x": [1.5], "y": ["p"]})
+    assert run(named.map(qc.ops.on("x", qc.ops.cast(dtype=np.int32))), values) == [{"x": 1, "y": b"p"}]
+
+
+@given(st.integers(-50, 50), st.integers(-50, 50), st.integers(-7, 7).filter(bool))
+@settings(max_examples=50, deadline=None)
+def test_range_is_pythons(start, stop, step):
+    ds = Dataset.range(start, stop, step)
+    assert [int(one) for one in ds] == list(range(start, stop, step))
+    assert len(ds) == len(range(start, stop, step))
+
+
+def test_range_everywhere():
+    check(lambda: Dataset.range(9, -5, -3), [9, 6, 3, 0, -3], values)
+    check(lambda: Dataset.range(0), [], values)
+    assert run(Dataset.range(3, output_type=">f4")) == [("float32", (), float(n)) for n in range(3)]
+    long = 2**63
+    assert [int(one) for one in Dataset.range(-long, long - 1, 2**61)] == list(range(-long, long - 1, 2**61))
+    assert int(next(iter(Dataset.range(10**7).skip(10**7 - 1)))) == 10**7 - 1
+    np.testing.assert_array_equal(np.concatenate([one.copy() for one in Dataset.range(200_001).batch(999)]), np.arange(200_001))
+
+
+@pytest.mark.parametrize("arguments", [(), (1, 2, 3, 4), (1, 2, 0), (2.5,), ("a",), (2**63,), (True,)])
+def test_bad_ranges(arguments):
+    with pytest.raises(InvalidArgumentError):
+        Dataset.range(*arguments)
+
+
+def test_bad_output_types():
+    with pytest.raises(InvalidArgumentError):
+        Dataset.range(300, output_type="u1")
+    with pytest.raises(InvalidArgumentError):
+        Dataset.range(-1, 1, output_type="u8")
+    for bad in ("S3", bool, complex, "nonsense"):
+        with pytest.raises(DtypeError):
+            Dataset.range(3, output_type=bad)
+
+
+def test_dropped_iterators_stop():
+    stops_at_once(Dataset.range(10**9).batch(10), 3)
+    stops_at_once(Dataset.from_tensors(Ragged.from_list([[1]])).repeat(), 3)
+
+
+def test_options_go_on():
+    assert Dataset.range(3).with_options(Options(num_threads=3)).enumerate()._options == Options(num_threads=3)
+
+
+def test_names_of_files(tmp_path):
+    for name in ("b", "a", "c.txt", "d.txt"):
+        (tmp_path / name).write_text(name)
+    folder = str(tmp_path)
+
+    def names(pattern):
+        ds = Dataset.list_files(pattern, shuffle=False)
+        return [one.decode().removeprefix(folder + "/") for one in ds]
+
+    assert names(folder + "/*") == ["a", "b", "c.txt", "d.txt"]
+    assert names([folder + "/*.txt", (tmp_path / "?").as_posix().encode(), tmp_path / "a"]) == ["a", "a", "b", "c.txt", "d.txt"]
+    check(lambda: Dataset.list_files(folder + "/?", shuffle=False), [f"{folder}/a".encode(), f"{folder}/b".encode()])
+    for pattern in (folder + "/none*", [], [folder + "/x"], "a\0b", 3):
         with pytest.raises(InvalidArgumentError):
-            Options(memory_budget=budget)
-    for deterministic in (0, 1, "no"):
-        with pytest.raises(InvalidArgumentError):
-            Options(deterministic=deterministic)
-    both = Options(memory_budget=MIB, deterministic=False)
-    assert repr(both) == "Options(deterministic=False, memory_budget=1048576)"
-    assert both.merged(Options(deterministic=True)) == Options(memory_budget=MIB, deterministic=True)
-    assert both.merged(Options()) == both
+            Dataset.list_files(pattern, shuffle=False)
+    with pytest.raises(InvalidArgumentError):
+        Dataset.list_files(folder + "/*", shuffle=1)
+    shuffled = Dataset.list_files(folder + "/*", seed=3)
+    assert [op.describe() for op in shuffled._ops] == [["shuffle", 4, True]]

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 from helpers.chains import THREADS, dataset, own, threads, write_files
-from helpers.nodes import KINDS, Each, Handed, Through, made, numbers, value
+from helpers.nodes import KINDS, Chosen, Each, Handed, Through, made, numbers, value
 from helpers.process import AT_ONCE, PATIENCE, run_python, soon, thread_count
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -298,3 +298,32 @@ def test_close_is_heard_by_inputs_that_wait():
     assert soon(lambda: threading.active_count() <= before + 1)
     go_on.set()
     assert soon(lambda: threading.active_count() <= before)
+
+
+@pytest.mark.parametrize("number", THREADS)
+@pytest.mark.parametrize("cast", [False, True])
+def test_rows_are_chosen_without_python(number, cast):
+    """Batches of one stream lie in the blocks of the next, and stay while a shuffle holds their rows."""
+    kinds = ("fixed", "string", "strings", "ragged")
+
+    def chain(number):
+        ds = threads(made(Handed((), 150, (*kinds, "mask"))), number)
+        if cast:
+            ds = ds.map(qc.ops.on(0, qc.ops.cast(dtype=np.int32)))
+        ds = made(Chosen((ds,), 5))
+        if cast:
+            ds = ds.map(qc.ops.on(3, qc.ops.cast(dtype=np.float32)))
+        return threads(ds, number)
+
+    index = [i for i in range(150) if value("mask", i)]
+    want = [tuple(expected(kind, [i])[0] for kind in kinds) for i in index]
+    assert [plain(x) for x in chain(number)] == want
+    shuffled = [plain(x) for x in chain(number).shuffle(30, seed=5).repeat(2)]
+    assert shuffled != want * 2 and sorted(map(str, shuffled)) == sorted(map(str, want * 2))
+    it = iter(chain(number).shuffle(30, seed=5).repeat(2))
+    for place in range(0, len(shuffled), 7):
+        with iter(chain(number).shuffle(30, seed=5).repeat(2)) as other:
+            other.load_state_dict(it.state_dict())
+            assert [plain(x) for x in itertools.islice(other, 3)] == shuffled[place : place + 3]
+        for _ in range(7):
+            next(it, None)

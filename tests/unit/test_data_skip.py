@@ -182,3 +182,23 @@ def test_what_can_not_be(tmp_path, files):
         iter(TFRecordDataset(files).with_options(Options(max_skips=3)))
     with pytest.raises(NotFoundError):
         Options(on_error="skip", quarantine=tmp_path / "no" / "log")
+
+
+@pytest.mark.parametrize("workers", THREADS)
+@pytest.mark.parametrize("windows", [1, 2])
+@pytest.mark.parametrize("bad", [0, 27, 63, 99])
+def test_a_bad_record_in_a_window_that_holds_all(tmp_path, bad, windows, workers):
+    # The source has long ended when the record is met: that must not pass for the end of the data.
+    pytest.importorskip("queuecore._core._testing")
+    from queuecore._core._testing import functions
+
+    kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint8), ctypes.POINTER(ctypes.c_int32))
+    digit = qc.ops.cfunc(kind(functions()["first_digit"]), outputs=[(np.int32, ())])
+    (tmp_path / "a").write_bytes(b"".join(b"x" if n == bad else b"%d" % (n % 10) for n in range(100)))
+    ds = FixedLengthRecordDataset(tmp_path / "a", 1)
+    for window in (1000, 100)[:windows]:
+        ds = ds.shuffle(window, 1)
+    got, error = run(threads(ds.map(digit).batch(4), workers))
+    assert type(error) is InvalidArgumentError
+    assert error.record == bad
+    assert len(flat(got)) < 100

@@ -13,7 +13,10 @@
 #   I2  A published block doesn't change.
 #   I3  Blocks are indexed in the order of their sequence numbers, and published in that order: records have the numbers that one thread
 #       would give them.
-#   I4  What a handed block's columns lie in stays until its number is among the `freed`.
+#   I4  Interleaved, each file that is open or comes next has a lane of its own, with its own pieces, stream and index. Which record is next
+#       is said by counts alone: so many of a lane, then of the next one (tf.data's interleave: what a lane lacks at its end is not made
+#       up for, and its slot gets the next file when it is its turn again).
+#   I5  What a handed block's columns lie in stays until its number is among the `freed`.
 # blocks_read, blocks_index: no turn, system calls and long loops. All others: who holds the turn; short, no system call.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.csv cimport CsvCursor, CsvPlan
@@ -39,7 +42,6 @@ cdef enum:
     HANDED_FULL = 1          # later
     HANDED_STALE = 2         # nobody wants it any more
     HANDED_NO_MEMORY = 3
-
 # A column of rows that were handed in. How a row lies in it, an Output of rows.pxd says.
 cdef struct Column:
     const unsigned char* data
@@ -81,9 +83,12 @@ cdef struct RecordBlock:
     int64_t inside           # of those, that it hasn't given away
     RecordBlock* older       # among those with records inside
     RecordBlock* newer
+    Lane* lane
+    int64_t* saved           # interleaved under a shuffle: pass, ordinal, blocks_save and files given up, when it came to have records inside
     int64_t skip             # of the index: entries before the first record; of columns: rows
     const int64_t* rows      # of columns: which of their rows the records are; NULL: all from `skip` on
-    int64_t owner            # of columns: number of what they lie in
+    int64_t owner            # of columns: number of what they lie in; below 0: `link` is it
+    void* link
     void* index              # rows: a Column for each. Lines: uint32_t ends, as of lines.pxd. TFRecords: int64_t starts. CSV: a CsvCursor for every CSV_STRIDE rows
     int64_t index_bytes
     const char* name         # of its file
@@ -93,6 +98,40 @@ cdef struct RecordBlock:
 cdef struct Skipped:
     int64_t pass_
     Fault fault
+
+# Files that are read one after the other: all, or, interleaved, one.
+cdef struct Lane:
+    Lane* after              # in its list
+    Stream stream
+    # under the turn
+    int64_t epoch            # of the scan
+    int64_t pass_            # of the next piece, as are those that follow
+    Place next
+    bint begins
+    bint opens
+    bint streaming           # a piece of a compressed file is being read
+    bint scanned             # nothing is left to read in this pass
+    int64_t sequence
+    int32_t ahead            # blocks of this scan that are not given yet
+    RecordBlock* waiting     # read, not indexed; by sequence
+    int64_t next_index       # sequence
+    bint indexing            # somebody indexes
+    RecordBlock* first       # published
+    RecordBlock* last
+    int64_t base             # records of the pass that are published
+    int64_t ignored          # this file is given up; -1: none
+    bint ended               # interleaved: all of the file is published
+    Fault fault              # interleaved: code 0: none. What comes then
+    int64_t skip             # interleaved: records to leave out, which were given before everything began
+    Place at_place           # interleaved: of the block that a record was given of last, and how many of it
+    int64_t at_given
+    # of who indexes
+    RecordBlock* carry       # the last piece of the file: its bytes from `used` on belong to the next record
+    RecordBlock* spent       # the one before, whose bytes were moved
+    int64_t index_epoch
+    int64_t need             # bytes that the next record takes, as far as it is known
+    Place at                 # of the next record
+    int64_t lead             # FRAME_FIXED: bytes before the next record
 
 cdef struct Blocks:
     FileTable* table
@@ -108,25 +147,18 @@ cdef struct Blocks:
     Atomic[int64_t]* memory  # bytes of all blocks
     int64_t memory_most      # of these, unless nothing is ahead; 0: any
     int64_t passes           # that will be asked for, as far as is known; -1: without end
-    Stream stream
+    int64_t cycle            # files that are interleaved; 1: none are
+    int64_t turn_records     # so many of a file, then of the next
+    bint shuffled            # records may stay inside the order for long
     # under the turn
+    Lane* lanes              # the first one, or of what is interleaved
+    int32_t lane_count
     RecordBlock* made
     int64_t made_count
     RecordBlock* free
     int32_t most, ahead
-    int64_t pass_            # of the next piece, as are those that follow
-    Place next
-    bint begins
-    bint opens
-    int64_t sequence, epoch
-    bint streaming           # a piece of a compressed file is being read
-    bint scanned             # nothing is left to read in this pass
-    RecordBlock* waiting     # read, not indexed; by sequence
-    int64_t next_index       # sequence
-    bint indexing            # somebody indexes
-    RecordBlock* first       # published
-    RecordBlock* last
-    int64_t base             # records of the pass that are published
+    int32_t reading          # pieces that were claimed and are not published
+    int64_t epochs
     int64_t records, nbytes  # published in all
     int64_t available        # records that are published and not given
     RecordBlock* oldest      # with records inside the order
@@ -138,37 +170,46 @@ cdef struct Blocks:
     Fault fault              # code 0: none. The source ends with it, after what is published
     Skipped* skipped         # in order
     int64_t skipped_count, skipped_room
-    int64_t* freed           # FRAME_ROWS: numbers of owners that are no longer used
+    void (*release)(void*) noexcept nogil  # FRAME_ROWS: lets go of a native owner
+    int64_t* freed           # numbers of other owners that are no longer used
     int64_t freed_count, freed_room
-    # of who indexes
-    RecordBlock* carry       # the last piece of the file: its bytes from `used` on belong to the next record
-    RecordBlock* spent       # the one before, whose bytes were moved
-    int64_t index_epoch
-    int64_t need             # bytes that the next record takes, as far as it is known
-    Place at                 # of the next record
-    int64_t lead             # FRAME_FIXED: bytes before the next record
-    int64_t ignored          # this file is given up; -1: none
-    int64_t dropped_tails
+    # interleaved
+    Lane** slots
+    int64_t cursor, turn     # the slot whose turn it is, and the records that it has given in it
+    int64_t open             # slots with a lane
+    int64_t next_file        # to open
+    int64_t position         # of the next record in the pass
+    int64_t order_pass       # that the order is in
+    Lane* idle
+    Lane* coming             # lanes of the files that will be opened next, in order
+    Lane* coming_last
+    int64_t coming_pass, coming_file  # that gets the next lane
 
-# Begins: `start` is where, `pass_` in which pass.
-cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_) noexcept nogil
+# Begins: `start` is where, `pass_` and `ordinal` say which record that is; interleaved, `saved` (or NULL: at the first one) is what
+# blocks_save wrote there. False: no memory.
+cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_, int64_t ordinal,
+                      const int64_t* saved) noexcept nogil
 # When nobody uses it any more.
 cdef void blocks_clear(Blocks* s) noexcept nogil
 # Whether what is ahead must be used before more is read.
 cdef bint blocks_full(Blocks* s) noexcept nogil
+# Nobody claims any more: closes the streams that nobody reads.
+cdef void blocks_close(Blocks* s) noexcept nogil
+# The first file of which nobody knows yet whether it is there, as far as the next pieces are concerned.
+cdef int64_t blocks_wanted(const Blocks* s) noexcept nogil
 # The next piece to read, or NULL: none now. nowait: none that would need more than the page cache.
 cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil
 # Reads a piece. False: it is not in the page cache, and is to be read again.
 cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil
-# A piece was read. True: the caller indexes now, with blocks_index, until that returns False.
-cdef bint blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil
-cdef RecordBlock* blocks_next_to_index(Blocks* s) noexcept nogil
+# A piece was read. A lane: the caller indexes it now: blocks_next_to_index, blocks_index, blocks_publish, until the first returns NULL.
+cdef Lane* blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil
+cdef RecordBlock* blocks_next_to_index(Blocks* s, Lane* l) noexcept nogil
 cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil
 cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil
-# The block with record `ordinal` of a pass, or NULL with *status.
-cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int* status) noexcept nogil
-# Its records up to `ordinal` were given; after its last one it is the order's no more.
-cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t ordinal) noexcept nogil
+# The block with record `ordinal` of a pass, the next to be given, and *n: how many from there on; or NULL with *status.
+cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* n, int* status) noexcept nogil
+# n of these are given; after its last one the block is the order's no more.
+cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 # n records of it that were given have left the order: some batch has them, or blocks_done will be told.
 cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 # n records of it are made, or left out.
@@ -177,8 +218,13 @@ cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 # FRAME_ROWS. The next n rows of a pass, of `count` columns. nbytes: all of them, about.
 cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
-                     int64_t nbytes, int64_t owner) noexcept nogil
+                     int64_t nbytes, int64_t owner, void* link) noexcept nogil
 # That was all of the pass. fault: or not all of it (NULL: it was).
 cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil
 # The order begins this pass: what is left of earlier ones is dropped.
 cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil
+# Interleaved: where all lanes are, as blocks_saved(cycle) numbers.
+cdef void blocks_save(const Blocks* s, int64_t* saved) noexcept nogil
+cdef inline int64_t blocks_saved(int64_t cycle) noexcept nogil:
+    # Next file, slot, records of its turn; of each slot: file (-1: none), offset, number and line of a block, records to leave out.
+    return 3 + 5 * cycle

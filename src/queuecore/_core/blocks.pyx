@@ -20,18 +20,161 @@ cdef enum:
     LEAST_TFRECORD = 16
 
 
-cdef void blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_) noexcept nogil:
+cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_, int64_t ordinal,
+                      const int64_t* saved) noexcept nogil:
+    cdef int64_t i
+    cdef int32_t extra = 2 * workers + 4
+    cdef bint lanes = s.cycle > 1
     s.table = table
     s.stop = stop
-    s.most = 2 * workers + 4
-    s.pass_ = s.ended_passes = pass_
-    s.next = s.given_place = start[0]
-    s.base = s.given_until = start.base
-    s.given_pass = pass_
-    s.begins = s.opens = True
+    s.most = extra + (2 * <int32_t>s.cycle if lanes else 0)
+    s.ended_passes = s.given_pass = pass_
+    s.given_place = start[0]
+    s.given_until = start.base
     s.total = -1
-    s.stream.fd = -1
-    s.ignored = -1
+    s.lane_count = <int32_t>s.cycle + extra if lanes else 1
+    s.lanes = <Lane*>calloc(s.lane_count, sizeof(Lane))
+    s.slots = <Lane**>calloc(s.cycle, sizeof(Lane*))
+    if s.lanes == NULL or s.slots == NULL:
+        return False
+    for i in range(s.lane_count):
+        s.lanes[i].stream.fd = -1
+        s.lanes[i].ignored = -1
+    if not lanes:
+        _lane_begin(s, s.lanes, pass_, start)
+        s.lanes.base = start.base
+        return True
+    for i in range(s.lane_count):
+        s.lanes[i].after = s.idle
+        s.idle = &s.lanes[i]
+    s.coming_pass = s.order_pass = pass_
+    s.position = ordinal
+    if saved != NULL:
+        _lanes_restore(s, pass_, saved)
+    return True
+
+
+cdef void _lane_begin(Blocks* s, Lane* l, int64_t pass_, const Place* start) noexcept nogil:
+    # What is under way of what it read before is dropped when it comes.
+    s.epochs += 1
+    l.epoch = s.epochs
+    l.pass_ = pass_
+    l.next = l.at_place = start[0]
+    l.begins = l.opens = True
+    l.scanned = l.ended = False
+    l.next_index = l.sequence
+    l.ahead = 0
+    l.base = l.skip = l.at_given = 0
+    l.fault.code = 0
+    l.ignored = -1
+
+
+cdef Lane* _lane_open(Blocks* s, int64_t pass_, const Place* start) noexcept nogil:
+    # A lane for one file, which is known. There is an idle one.
+    cdef FileEntry* e = &s.table.entries[start.file]
+    cdef Lane* l = s.idle
+    s.idle = l.after
+    l.after = NULL
+    _lane_begin(s, l, pass_, start)
+    # A file of no bytes has no records, unless it is one itself.
+    l.scanned = l.ended = e.count == 0 and e.code == 0 and s.framing != FRAME_WHOLE
+    return l
+
+
+cdef void _lane_close(Blocks* s, Lane* l) noexcept nogil:
+    # Nothing more of it is wanted.
+    cdef RecordBlock* b
+    cdef int64_t n
+    while l.first != NULL:
+        b = l.first
+        n = b.count - b.given
+        _lane_pass(s, l, b, n)
+        blocks_done(s, b, n)
+    while l.waiting != NULL:
+        b = l.waiting
+        l.waiting = b.next
+        s.ahead -= 1
+        s.reading -= 1
+        _block_give(s, b)
+    s.epochs += 1
+    l.epoch = s.epochs  # what is under way is dropped
+    l.scanned = True
+    l.after = s.idle
+    s.idle = l
+
+
+cdef bint _lane_come(Blocks* s) noexcept nogil:
+    # Gives the next file that will be opened a lane. False: it isn't known yet, there is none, or no lane.
+    cdef FileTable* t = s.table
+    cdef Place start
+    cdef Lane* l
+    if s.idle == NULL:
+        return False
+    if s.coming_file == t.files:
+        # A pass of nothing would be followed by another one of nothing.
+        if s.records == 0 or (s.passes >= 0 and s.coming_pass + 1 >= s.passes):
+            return False
+        s.coming_pass += 1
+        s.coming_file = 0
+    if s.coming_file >= t.known_files.load(kAcquire):  # D2 acquire: pairs with D1 in sources.pyx
+        return False
+    memset(&start, 0, sizeof(Place))
+    start.file = s.coming_file
+    start.line = 1
+    l = _lane_open(s, s.coming_pass, &start)
+    s.coming_file += 1
+    if s.coming == NULL:
+        s.coming = l
+    else:
+        s.coming_last.after = l
+    s.coming_last = l
+    return True
+
+
+cdef void _lanes_restore(Blocks* s, int64_t pass_, const int64_t* saved) noexcept nogil:
+    cdef const int64_t* one
+    cdef Place start
+    cdef int64_t i
+    s.next_file = s.coming_file = saved[0]
+    s.cursor = saved[1]
+    s.turn = saved[2]
+    for i in range(s.cycle):
+        one = saved + 3 + 5 * i
+        if one[0] < 0:
+            continue
+        memset(&start, 0, sizeof(Place))
+        start.file = one[0]
+        start.offset = one[1]
+        start.number = one[2]
+        start.line = one[3]
+        s.slots[i] = _lane_open(s, pass_, &start)
+        s.slots[i].skip = s.slots[i].at_given = one[4]
+        s.open += 1
+
+
+cdef void blocks_save(const Blocks* s, int64_t* saved) noexcept nogil:
+    cdef int64_t* one
+    cdef const Lane* l
+    cdef int64_t i
+    saved[0] = s.next_file
+    saved[1] = s.cursor
+    saved[2] = s.turn
+    for i in range(s.cycle):
+        one = saved + 3 + 5 * i
+        l = s.slots[i]
+        one[0] = -1
+        one[1] = one[2] = one[4] = 0
+        one[3] = 1
+        if l != NULL:
+            one[0] = l.at_place.file
+            one[1] = l.at_place.offset
+            one[2] = l.at_place.number
+            one[3] = l.at_place.line
+            one[4] = l.at_given
+
+
+cdef int64_t blocks_wanted(const Blocks* s) noexcept nogil:
+    return s.lanes.next.file if s.cycle == 1 else s.coming_file
 
 
 cdef int64_t _index_memory(Blocks* s, int64_t nbytes) noexcept nogil:
@@ -53,19 +196,35 @@ cdef void _memory_free(Blocks* s, RecordBlock* b) noexcept nogil:
 
 cdef void blocks_clear(Blocks* s) noexcept nogil:
     cdef RecordBlock* b
-    stream_close(&s.stream)
+    cdef int32_t i
+    if s.lanes != NULL:
+        for i in range(s.lane_count):
+            stream_close(&s.lanes[i].stream)
     while s.made != NULL:
         b = s.made
         s.made = b.made_before
+        if b.link != NULL:
+            s.release(b.link)
         _memory_free(s, b)
+        free(b.saved)
         free(b)
     free(s.skipped)
     free(s.freed)
+    free(s.lanes)
+    free(s.slots)
+
+
+cdef void blocks_close(Blocks* s) noexcept nogil:
+    cdef int32_t i
+    for i in range(s.lane_count):
+        if not s.lanes[i].streaming:
+            s.lanes[i].streaming = True
+            stream_close(&s.lanes[i].stream)
 
 
 # Claiming
 
-cdef RecordBlock* _block_take(Blocks* s) noexcept nogil:
+cdef RecordBlock* _block_take(Blocks* s, Lane* l) noexcept nogil:
     cdef RecordBlock* b = s.free
     if b != NULL:
         s.free = b.next
@@ -73,25 +232,36 @@ cdef RecordBlock* _block_take(Blocks* s) noexcept nogil:
         b = <RecordBlock*>calloc(1, sizeof(RecordBlock))
         if b == NULL:
             return NULL
+        if s.cycle > 1 and s.shuffled:
+            b.saved = <int64_t*>malloc((3 + blocks_saved(s.cycle)) * sizeof(int64_t))
+            if b.saved == NULL:
+                free(b)
+                return NULL
         b.made_before = s.made
         s.made = b
         s.made_count += 1
     b.next = NULL
+    b.lane = l
     b.kind = BLOCK_PIECE
     b.count = b.given = b.inside = b.left = b.skip = b.nbytes = b.used = 0
     b.begins = b.opens = b.last = False
     b.fault.code = 0
-    b.pass_ = s.pass_
-    b.epoch = s.epoch
-    b.sequence = s.sequence
-    s.sequence += 1
+    b.pass_ = l.pass_
+    b.epoch = l.epoch
+    b.sequence = l.sequence
+    l.sequence += 1
+    l.ahead += 1
     s.ahead += 1
+    s.reading += 1
     return b
 
 
 cdef void _block_give(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef int64_t* grown
     if s.framing == FRAME_ROWS:
+        if b.link != NULL:
+            s.release(b.link)
+            b.link = NULL
         if b.owner >= 0 and s.freed_count == s.freed_room:
             grown = <int64_t*>realloc(s.freed, (2 * s.freed_room + 16) * sizeof(int64_t))
             if grown != NULL:
@@ -100,15 +270,19 @@ cdef void _block_give(Blocks* s, RecordBlock* b) noexcept nogil:
         if b.owner >= 0 and s.freed_count < s.freed_room:  # else it stays until the end
             s.freed[s.freed_count] = b.owner
             s.freed_count += 1
+        b.owner = -1
     b.next = s.free
     s.free = b
 
 
-cdef void _next_file(Blocks* s) noexcept nogil:
-    s.next.file += 1
-    s.next.offset = s.next.number = 0
-    s.next.line = 1
-    s.begins = s.opens = True
+cdef void _next_file(Blocks* s, Lane* l) noexcept nogil:
+    if s.cycle > 1:
+        l.scanned = True
+        return
+    l.next.file += 1
+    l.next.offset = l.next.number = 0
+    l.next.line = 1
+    l.begins = l.opens = True
 
 
 cdef void _whole_too_long(Blocks* s, RecordBlock* b) noexcept nogil:
@@ -130,54 +304,97 @@ cdef bint blocks_full(Blocks* s) noexcept nogil:
     return (s.made_count + 1) * one > s.memory_most or s.memory.load(kRelaxed) + one > s.memory_most  # relaxed: a piece more or less
 
 
+cdef inline bint _can_read(const Lane* l) noexcept nogil:
+    return not l.scanned and not l.streaming
+
+
+cdef Lane* _lane_to_read(Blocks* s) noexcept nogil:
+    # The one that has the least ahead, from the slot on whose turn it is; files that come next have two pieces less to expect. A lane
+    # that is open and has nothing is read in any case: the order may wait for it.
+    cdef Lane* best = NULL
+    cdef Lane* l
+    cdef int64_t _slot, k = s.cursor
+    for _slot in range(s.cycle):
+        l = s.slots[k]
+        if l != NULL and _can_read(l) and (best == NULL or l.ahead < best.ahead):
+            best = l
+            if l.ahead == 0:
+                return l
+        k = k + 1 if k + 1 < s.cycle else 0
+    if s.ahead >= s.most:
+        return NULL
+    if best != NULL and best.ahead < 2:
+        return best
+    l = s.coming
+    while l != NULL and (l.ahead > 0 or not _can_read(l)):
+        if _can_read(l) and (best == NULL or l.ahead + 2 < best.ahead):
+            best = l
+        l = l.after
+    if l != NULL:
+        return l
+    while _lane_come(s):
+        if _can_read(s.coming_last):
+            return s.coming_last
+    return best
+
+
 cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
     cdef FileTable* t = s.table
     cdef FileEntry* e
     cdef RecordBlock* b
+    cdef Lane* l = s.lanes
     cdef int64_t known
-    if s.ahead >= s.most or s.scanned or s.streaming or (s.encoding and nowait) or s.framing == FRAME_ROWS:
+    if (s.encoding and nowait) or s.framing == FRAME_ROWS:
         return NULL
-    known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
-    # A file of no bytes has no records, unless it is one itself.
-    while (s.next.file < known and t.entries[s.next.file].count == 0 and t.entries[s.next.file].code == 0
-           and s.framing != FRAME_WHOLE):
-        _next_file(s)
-    if s.next.file >= known and known < t.files:
+    if s.cycle > 1:
+        l = _lane_to_read(s)
+        if l == NULL:
+            return NULL
+    else:
+        if s.ahead >= s.most or not _can_read(l):
+            return NULL
+        known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
+        # A file of no bytes has no records, unless it is one itself.
+        while (l.next.file < known and t.entries[l.next.file].count == 0 and t.entries[l.next.file].code == 0
+               and s.framing != FRAME_WHOLE):
+            _next_file(s, l)
+        if l.next.file >= known and known < t.files:
+            return NULL
+    # An open lane that has nothing is read in any case.
+    if blocks_full(s) and (s.cycle == 1 or l.ahead > 0):
         return NULL
-    if blocks_full(s):
-        return NULL
-    b = _block_take(s)
+    b = _block_take(s, l)
     if b == NULL:
         return NULL
-    if s.next.file == t.files:
+    if l.next.file == t.files:
         b.kind = BLOCK_END
-        s.scanned = True
+        l.scanned = True
         return b
-    e = &t.entries[s.next.file]
-    b.place = s.next
-    b.name = name_of(t.names, s.next.file)
-    b.begins = s.begins
-    s.begins = False
+    e = &t.entries[l.next.file]
+    b.place = l.next
+    b.name = name_of(t.names, l.next.file)
+    b.begins = l.begins
+    l.begins = False
     if e.code != 0:
         b.kind = BLOCK_FAULT
-        table_fault(t, s.next.file, &b.fault)
-        _next_file(s)
+        table_fault(t, l.next.file, &b.fault)
+        _next_file(s, l)
     elif s.framing == FRAME_WHOLE and not s.encoding and e.size > s.max_record_bytes:  # not even read
         b.kind = BLOCK_FAULT
         _whole_too_long(s, b)
-        _next_file(s)
+        _next_file(s, l)
     elif s.encoding:
-        b.opens = s.opens
-        s.opens = False
-        s.streaming = True
+        b.opens = l.opens
+        l.opens = False
+        l.streaming = True
     else:
-        b.nbytes = e.size - s.next.offset
+        b.nbytes = e.size - l.next.offset
         b.last = b.nbytes <= s.piece_bytes
         if b.last:
-            _next_file(s)
+            _next_file(s, l)
         else:
             b.nbytes = s.piece_bytes
-            s.next.offset += s.piece_bytes
+            l.next.offset += s.piece_bytes
     return b
 
 
@@ -197,12 +414,12 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
     # Opens the piece's file and goes to its place.
     cdef FileEntry* e = &s.table.entries[b.place.file]
     cdef int64_t left = b.place.offset, part, got = 0
-    stream_close(&s.stream)
-    if not stream_open(&s.stream, name_of(s.table.names, b.place.file), s.encoding, &b.fault):
+    stream_close(&b.lane.stream)
+    if not stream_open(&b.lane.stream, name_of(s.table.names, b.place.file), s.encoding, &b.fault):
         return False
-    s.stream.retries = s.table.retries
-    s.stream.stop = s.stop
-    if s.stream.size != e.size or s.stream.mtime_ns != e.mtime_ns or s.stream.ino != e.ino or s.stream.dev != e.dev:
+    b.lane.stream.retries = s.table.retries
+    b.lane.stream.stop = s.stop
+    if b.lane.stream.size != e.size or b.lane.stream.mtime_ns != e.mtime_ns or b.lane.stream.ino != e.ino or b.lane.stream.dev != e.dev:
         memset(&b.fault, 0, sizeof(Fault))
         b.fault.code = CODE_SOURCE_CHANGED
         b.fault.what = WHAT_REPLACED
@@ -211,7 +428,7 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
         return False
     while left > 0:
         part = s.piece_bytes if left > s.piece_bytes else left
-        if not stream_read(&s.stream, b.text, part, &got, &b.fault):
+        if not stream_read(&b.lane.stream, b.text, part, &got, &b.fault):
             return False
         if got < part:  # it is shorter than it was: the piece will show it
             break
@@ -236,13 +453,13 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
     b.text = b.memory + s.headroom
     if s.encoding:
         if not b.opens or _stream_to(s, b):
-            if stream_read(&s.stream, b.text, s.piece_bytes, &got, &b.fault):
+            if stream_read(&b.lane.stream, b.text, s.piece_bytes, &got, &b.fault):
                 b.last = got < s.piece_bytes
                 b.fault.code = 0
         b.nbytes = got
         t.bytes_read.fetch_add(got, kRelaxed)  # relaxed: a statistic
         if b.last or b.fault.code != 0:
-            stream_close(&s.stream)
+            stream_close(&b.lane.stream)
     elif b.nbytes == 0:
         b.fault.code = 0
     else:
@@ -266,53 +483,56 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
     return True
 
 
-cdef bint blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil:
-    cdef RecordBlock** at = &s.waiting
+cdef Lane* blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
+    cdef RecordBlock** at = &l.waiting
     if s.encoding and b.kind == BLOCK_PIECE:
-        s.streaming = False
-    if b.epoch != s.epoch:
+        l.streaming = False
+    if b.epoch != l.epoch:
         s.ahead -= 1
+        s.reading -= 1
         _block_give(s, b)
     else:
-        if s.encoding and b.kind == BLOCK_PIECE and (b.last or b.fault.code != 0 or s.ignored == b.place.file):
-            _next_file(s)
+        if s.encoding and b.kind == BLOCK_PIECE and (b.last or b.fault.code != 0 or l.ignored == b.place.file):
+            _next_file(s, l)
         while at[0] != NULL and at[0].sequence < b.sequence:
             at = &at[0].next
         b.next = at[0]
         at[0] = b
-    if s.indexing or s.waiting == NULL or s.waiting.sequence != s.next_index:
-        return False
-    s.indexing = True
-    return True
+    if l.indexing or l.waiting == NULL or l.waiting.sequence != l.next_index:
+        return NULL
+    l.indexing = True
+    return l
 
 
 # Indexing
 
-cdef RecordBlock* blocks_next_to_index(Blocks* s) noexcept nogil:
-    cdef RecordBlock* b = s.waiting
-    if b == NULL or b.sequence != s.next_index:
-        s.indexing = False
+cdef RecordBlock* blocks_next_to_index(Blocks* s, Lane* l) noexcept nogil:
+    cdef RecordBlock* b = l.waiting
+    if b == NULL or b.sequence != l.next_index:
+        l.indexing = False
         return NULL
-    s.waiting = b.next
+    l.waiting = b.next
     b.next = NULL
-    s.next_index += 1
-    if s.index_epoch != b.epoch:
-        s.index_epoch = b.epoch
-        s.ignored = -1
-        if s.carry != NULL:
-            blocks_done(s, s.carry, 1)
-            s.carry = NULL
+    l.next_index += 1
+    if l.index_epoch != b.epoch:
+        l.index_epoch = b.epoch
+        l.ignored = -1
+        if l.carry != NULL:
+            blocks_done(s, l.carry, 1)
+            l.carry = NULL
     return b
 
 
 cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
     # Brings the start of the record that the piece before cut off in front of this piece. False: no memory.
-    cdef RecordBlock* c = s.carry
+    cdef Lane* l = b.lane
+    cdef RecordBlock* c = l.carry
     cdef unsigned char* rest
     cdef unsigned char* memory
     cdef int64_t n, room
-    s.carry = NULL
-    s.spent = c
+    l.carry = NULL
+    l.spent = c
     if c == NULL:
         return True
     rest = c.text + c.used
@@ -330,7 +550,7 @@ cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
         b.text = rest
         b.nbytes += n
         return True
-    room = s.need if s.need > 2 * n else 2 * n
+    room = l.need if l.need > 2 * n else 2 * n
     if s.encoding and room > 2 * (n + s.piece_bytes):
         room = 2 * (n + s.piece_bytes)  # nobody knows whether so many will come
     room += s.piece_bytes
@@ -363,6 +583,7 @@ cdef bint _room_for(Blocks* s, RecordBlock* b, int64_t entries, int64_t item) no
 
 
 cdef void _index_lines(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
     cdef uint32_t* ends
     cdef int64_t n, i, start, longest
     if not _room_for(s, b, b.nbytes + 1, sizeof(uint32_t)):
@@ -390,17 +611,18 @@ cdef void _index_lines(Blocks* s, RecordBlock* b) noexcept nogil:
         b.fault.code = CODE_TOO_LARGE
         b.fault.what = WHAT_LINE
         b.fault.a = s.max_record_bytes
-        b.fault.offset = s.at.offset + b.used
-        b.fault.record = s.at.number + n
-    if s.at.number < s.header:
-        b.skip = s.header - s.at.number if s.header - s.at.number < n else n
+        b.fault.offset = l.at.offset + b.used
+        b.fault.record = l.at.number + n
+    if l.at.number < s.header:
+        b.skip = s.header - l.at.number if s.header - l.at.number < n else n
         b.count -= b.skip
-    s.at.number += n
-    s.at.offset += b.used
-    s.need = 2 * (b.nbytes - b.used)
+    l.at.number += n
+    l.at.offset += b.used
+    l.need = 2 * (b.nbytes - b.used)
 
 
 cdef void _index_tfrecords(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
     cdef TFRecordWalk walk
     cdef int64_t most = b.nbytes // LEAST_TFRECORD + 1
     if not _room_for(s, b, most + 1, sizeof(int64_t)):
@@ -408,25 +630,26 @@ cdef void _index_tfrecords(Blocks* s, RecordBlock* b) noexcept nogil:
     walk.total_bytes = -1 if s.encoding else s.table.entries[b.place.file].size
     walk.max_record_bytes = s.max_record_bytes
     walk.check = True
-    walk.offset = s.at.offset
-    walk.record = s.at.number
+    walk.offset = l.at.offset
+    walk.record = l.at.number
     walk.need = 1
     tfrecord_walk(&walk, b.text, b.nbytes, b.last, <int64_t*>b.index, most, &b.count, &b.fault)
     b.used = (<int64_t*>b.index)[b.count] if b.count > 0 else 0
-    s.at.number = walk.record
-    s.at.offset = walk.offset
-    s.need = walk.need
+    l.at.number = walk.record
+    l.at.offset = walk.offset
+    l.need = walk.need
 
 
 cdef void _index_csv(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
     cdef CsvBlock block
     cdef CsvCursor at
     cdef int rc
     if not _room_for(s, b, b.nbytes // CSV_STRIDE + 2, sizeof(CsvCursor)):
         return
-    at.offset = s.at.offset
-    at.row = s.at.number
-    at.line = s.at.line
+    at.offset = l.at.offset
+    at.row = l.at.number
+    at.line = l.at.line
     while True:
         block.text = b.text + b.used
         block.nbytes = b.nbytes - b.used
@@ -440,76 +663,78 @@ cdef void _index_csv(Blocks* s, RecordBlock* b) noexcept nogil:
             b.count += block.rows
         if rc != 0 or block.rows < block.most:
             break
-    s.at.number = at.row
-    s.at.line = at.line
-    s.at.offset = at.offset
-    s.need = 2 * (b.nbytes - b.used)
+    l.at.number = at.row
+    l.at.line = at.line
+    l.at.offset = at.offset
+    l.need = 2 * (b.nbytes - b.used)
 
 
 cdef void _index_whole(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
     if b.nbytes > s.max_record_bytes:
         _whole_too_long(s, b)
     elif b.last:
         b.count = 1
         b.used = b.nbytes
     else:
-        s.need = 2 * b.nbytes if s.encoding else s.table.entries[b.place.file].size
+        l.need = 2 * b.nbytes if s.encoding else s.table.entries[b.place.file].size
 
 
 cdef void _index_fixed(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
     cdef int64_t n, rest, end
-    n = s.lead if s.lead < b.nbytes else b.nbytes
+    n = l.lead if l.lead < b.nbytes else b.nbytes
     b.text += n
     b.nbytes -= n
-    s.lead -= n
-    s.at.offset += n
-    b.place = s.at
+    l.lead -= n
+    l.at.offset += n
+    b.place = l.at
     if b.nbytes >= s.record_bytes + s.footer_bytes:
         b.count = (b.nbytes - s.record_bytes - s.footer_bytes) // s.hop_bytes + 1
     end = b.count * s.hop_bytes
     b.used = end if end < b.nbytes else b.nbytes
-    s.lead += end - b.used
-    s.at.number += b.count
-    s.at.offset += b.used
-    s.need = s.record_bytes + s.footer_bytes
-    if not b.last or s.lead > 0:
+    l.lead += end - b.used
+    l.at.number += b.count
+    l.at.offset += b.used
+    l.need = s.record_bytes + s.footer_bytes
+    if not b.last or l.lead > 0:
         return
     rest = b.nbytes - s.footer_bytes
     if b.count > 0:
         rest -= (b.count - 1) * s.hop_bytes + s.record_bytes
-    if rest == 0 or (s.at.number > 0 and s.hop_bytes > s.record_bytes and rest <= s.hop_bytes - s.record_bytes):
+    if rest == 0 or (l.at.number > 0 and s.hop_bytes > s.record_bytes and rest <= s.hop_bytes - s.record_bytes):
         return
     if s.drop_tail:
-        s.dropped_tails += 1
         return
     memset(&b.fault, 0, sizeof(Fault))
     b.fault.code = CODE_TRUNCATED
     b.fault.what = WHAT_TAIL
-    b.fault.offset = s.at.offset
-    b.fault.record = s.at.number
+    b.fault.offset = l.at.offset
+    b.fault.record = l.at.number
     b.fault.a = rest
     b.fault.b = s.record_bytes
 
 
 cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
     cdef Fault reading = b.fault
     if b.kind != BLOCK_PIECE:
         return
     if b.begins:
-        s.ignored = -1  # it may be the same file, in the next pass
-    elif b.place.file == s.ignored:
+        l.ignored = -1  # it may be the same file, in the next pass
+    elif b.place.file == l.ignored:
         b.fault.code = 0
         return
     if b.begins:
-        s.at = b.place
-        if s.at.offset == 0:
-            s.lead = s.header_bytes
+        l.at = b.place
+        if l.at.offset == 0:
+            l.lead = s.header_bytes
             if s.framing == FRAME_CSV:
-                s.at.number = -s.header
+                l.at.number = -s.header
     b.fault.code = 0
     if not _join(s, b):
         return
-    b.place = s.at
+    b.place = l.at
     if s.framing == FRAME_LINES:
         _index_lines(s, b)
     elif s.framing == FRAME_TFRECORD:
@@ -522,67 +747,97 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
         _index_fixed(s, b)
     if b.fault.code == 0 and reading.code != 0:
         b.fault = reading
-        b.fault.record = s.at.number
+        b.fault.record = l.at.number
     if b.fault.code != 0:
         b.fault.file = b.place.file
         b.fault.stage = STAGE_READ
     elif b.used < b.nbytes and not b.last:
-        s.carry = b
+        l.carry = b
 
 
-cdef bint _keep_fault(Blocks* s, const RecordBlock* b) noexcept nogil:
+cdef bint _leaves_out(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil:
+    # Whether the file with this fault is given up, which is noted.
     cdef Skipped* grown
+    if not s.skip_files or not file_skippable(fault.code, fault.what, fault.err):
+        return False
     if s.skipped_count == s.skipped_room:
         grown = <Skipped*>realloc(s.skipped, (2 * s.skipped_room + 4) * sizeof(Skipped))
         if grown == NULL:
             return False
         s.skipped = grown
         s.skipped_room = 2 * s.skipped_room + 4
-    s.skipped[s.skipped_count].pass_ = b.pass_
-    s.skipped[s.skipped_count].fault = b.fault
+    s.skipped[s.skipped_count].pass_ = pass_
+    s.skipped[s.skipped_count].fault = fault[0]
     s.skipped_count += 1
     return True
 
 
 cdef void _begin_pass(Blocks* s, int64_t pass_) noexcept nogil:
-    memset(&s.next, 0, sizeof(Place))
-    s.next.line = 1
-    s.begins = s.opens = True
-    s.base = 0
-    s.pass_ = pass_
-    s.scanned = False
+    cdef Lane* l = s.lanes
+    memset(&l.next, 0, sizeof(Place))
+    l.next.line = 1
+    l.begins = l.opens = True
+    l.base = 0
+    l.pass_ = pass_
+    l.scanned = False
+
+
+cdef void _publish_end(Blocks* s, RecordBlock* b) noexcept nogil:
+    # What comes after its records, if they are the last ones of a file.
+    cdef Lane* l = b.lane
+    if s.cycle > 1:
+        if b.fault.code == 0 and not b.last:
+            return
+        l.fault = b.fault
+        l.ignored = b.place.file
+        l.scanned = l.ended = True
+        return
+    if b.fault.code != 0:
+        if _leaves_out(s, b.pass_, &b.fault):
+            if b.kind == BLOCK_PIECE and not b.last:
+                l.ignored = b.place.file
+                if l.next.file == l.ignored and not l.streaming:
+                    _next_file(s, l)
+        elif s.fault.code == 0:
+            s.fault = b.fault
+            l.scanned = True
+    if b.kind == BLOCK_END:
+        _end_pass(s, b.pass_)
 
 
 cdef void _add(Blocks* s, RecordBlock* b) noexcept nogil:
     # Its records get their numbers.
-    b.place.base = s.base
-    s.base += b.count
+    cdef Lane* l = b.lane
+    b.place.base = l.base
+    l.base += b.count
     s.records += b.count
     s.available += b.count
     s.nbytes += b.used
-    if s.last == NULL:
-        s.first = b
+    if l.last == NULL:
+        l.first = b
     else:
-        s.last.next = b
-    s.last = b
+        l.last.next = b
+    l.last = b
 
 
 cdef void _end_pass(Blocks* s, int64_t pass_) noexcept nogil:
-    s.total = s.base
+    s.total = s.lanes.base
     s.ended_passes = pass_ + 1
     # A pass of nothing would be followed by another one of nothing.
-    if (s.passes < 0 or pass_ + 1 < s.passes) and s.base > 0 and s.fault.code == 0:
+    if (s.passes < 0 or pass_ + 1 < s.passes) and s.lanes.base > 0 and s.fault.code == 0:
         _begin_pass(s, pass_ + 1)
 
 
 cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
-    cdef RecordBlock* spent = s.spent
-    cdef bint carried = s.carry == b
-    s.spent = NULL
+    cdef Lane* l = b.lane
+    cdef RecordBlock* spent = l.spent
+    cdef bint carried = l.carry == b
+    l.spent = NULL
+    s.reading -= 1
     if spent != NULL:
         blocks_done(s, spent, 1)
     b.left = b.count + carried
-    if b.epoch != s.epoch or s.fault.code != 0:  # of an earlier scan, or behind the end
+    if b.epoch != l.epoch or s.fault.code != 0 or l.ended:  # of an earlier scan, or behind the end
         b.left = carried  # blocks_next_to_index lets go of it
         s.ahead -= 1
         if not carried:
@@ -592,17 +847,8 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
         _add(s, b)
     else:
         s.ahead -= 1
-    if b.fault.code != 0:
-        if s.skip_files and file_skippable(b.fault.code, b.fault.what, b.fault.err) and _keep_fault(s, b):
-            if b.kind == BLOCK_PIECE and not b.last:
-                s.ignored = b.place.file
-                if s.next.file == s.ignored and not s.streaming:
-                    _next_file(s)
-        elif s.fault.code == 0:
-            s.fault = b.fault
-            s.scanned = True
-    if b.kind == BLOCK_END:
-        _end_pass(s, b.pass_)
+        l.ahead -= 1
+    _publish_end(s, b)
     if b.left == 0:
         _block_give(s, b)
 
@@ -610,27 +856,31 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
 # Handing in
 
 cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
-                     int64_t nbytes, int64_t owner) noexcept nogil:
+                     int64_t nbytes, int64_t owner, void* link) noexcept nogil:
+    cdef Lane* l = s.lanes
     cdef RecordBlock* b
-    if pass_ != s.pass_ or s.scanned:
+    if pass_ != l.pass_ or l.scanned:
         return HANDED_STALE
     if s.ahead >= s.most:
         return HANDED_FULL
-    b = _block_take(s)
+    b = _block_take(s, l)
     if b == NULL:
         return HANDED_NO_MEMORY
+    s.reading -= 1
     b.owner = -1
     if not _room_for(s, b, count, sizeof(Column)):
         s.ahead -= 1
+        l.ahead -= 1
         _block_give(s, b)
         return HANDED_NO_MEMORY
     memset(&b.place, 0, sizeof(Place))
     b.place.line = 1
-    b.place.number = s.base
+    b.place.number = l.base
     memcpy(b.index, columns, count * sizeof(Column))
     b.skip = first
     b.rows = rows
     b.owner = owner
+    b.link = link
     b.count = b.left = n
     b.used = nbytes
     _add(s, b)
@@ -638,9 +888,9 @@ cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t co
 
 
 cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil:
-    if pass_ != s.pass_ or s.scanned:
+    if pass_ != s.lanes.pass_ or s.lanes.scanned:
         return
-    s.scanned = True
+    s.lanes.scanned = True
     if fault != NULL:
         s.fault = fault[0]
     else:
@@ -649,15 +899,88 @@ cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept
 
 # Use
 
-cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int* status) noexcept nogil:
-    cdef RecordBlock* b = s.first
-    cdef int64_t n
+cdef void _lane_pass(Blocks* s, Lane* l, RecordBlock* b, int64_t n) noexcept nogil:
+    # The next n records of the lane's first block are nobody's to give any more.
+    s.available -= n
+    b.given += n
+    if b.given < b.count:
+        return
+    l.first = b.next
+    if l.first == NULL:
+        l.last = NULL
+    s.ahead -= 1
+    l.ahead -= 1
+
+
+cdef void _next_slot(Blocks* s) noexcept nogil:
+    s.cursor = s.cursor + 1 if s.cursor + 1 < s.cycle else 0
+    s.turn = 0
+
+
+cdef RecordBlock* _interleaved_at(Blocks* s, int64_t pass_, int64_t* n, int* status) noexcept nogil:
+    cdef Lane* l
+    cdef RecordBlock* b
+    while True:
+        l = s.slots[s.cursor]
+        if l == NULL:
+            if s.next_file == s.table.files:
+                if s.open == 0:
+                    s.total = s.position
+                    s.ended_passes = pass_ + 1
+                    status[0] = BLOCKS_END
+                    return NULL
+                _next_slot(s)
+                continue
+            if s.coming == NULL and not _lane_come(s):
+                status[0] = BLOCKS_WAIT
+                return NULL
+            l = s.coming
+            s.coming = l.after
+            l.after = NULL
+            s.slots[s.cursor] = l
+            s.next_file += 1
+            s.open += 1
+        while l.skip > 0 and l.first != NULL:
+            b = l.first
+            n[0] = b.count - b.given
+            if n[0] > l.skip:
+                n[0] = l.skip
+            l.skip -= n[0]
+            _lane_pass(s, l, b, n[0])
+            blocks_done(s, b, n[0])
+        b = l.first
+        if b != NULL:
+            n[0] = b.count - b.given
+            if n[0] > s.turn_records - s.turn:
+                n[0] = s.turn_records - s.turn
+            status[0] = BLOCKS_OK
+            return b
+        if not l.ended:
+            status[0] = BLOCKS_WAIT
+            return NULL
+        if l.fault.code != 0 and not _leaves_out(s, pass_, &l.fault):
+            s.fault = l.fault
+            status[0] = BLOCKS_FAULT
+            return NULL
+        s.slots[s.cursor] = NULL
+        s.open -= 1
+        _lane_close(s, l)
+        _next_slot(s)
+
+
+cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* n, int* status) noexcept nogil:
+    cdef Lane* l = s.lanes
+    cdef RecordBlock* b
+    if s.cycle > 1:
+        return _interleaved_at(s, pass_, n, status)
+    b = l.first
     while b != NULL and b.pass_ == pass_ and b.place.base + b.given < ordinal:  # begun in the middle of a block
-        n = (ordinal if ordinal < b.place.base + b.count else b.place.base + b.count) - b.place.base - b.given
-        blocks_give(s, b, b.place.base + b.given + n)
-        blocks_leave(s, b, n)
-        b = s.first
+        n[0] = (ordinal if ordinal < b.place.base + b.count else b.place.base + b.count) - b.place.base - b.given
+        blocks_give(s, b, n[0])
+        blocks_leave(s, b, n[0])
+        b = l.first
     if b != NULL and b.pass_ == pass_:
+        n[0] = b.count - b.given
         status[0] = BLOCKS_OK
         return b
     if pass_ < s.ended_passes:
@@ -669,10 +992,9 @@ cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int* stat
     return NULL
 
 
-cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t ordinal) noexcept nogil:
-    cdef int64_t n = ordinal - b.place.base - b.given
-    s.available -= n
-    if b.inside == 0 and n > 0:
+cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
+    cdef Lane* l = b.lane
+    if b.inside == 0:
         b.older = s.newest
         b.newer = NULL
         if s.newest == NULL:
@@ -680,17 +1002,23 @@ cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t ordinal) noexcept nogil
         else:
             s.newest.newer = b
         s.newest = b
+        if b.saved != NULL:
+            b.saved[0] = b.pass_
+            b.saved[1] = s.position
+            blocks_save(s, b.saved + 2)
+            b.saved[2 + blocks_saved(s.cycle)] = s.skipped_count
     b.inside += n
+    _lane_pass(s, l, b, n)
     s.given_place = b.place
-    s.given_until = ordinal
+    s.given_until = b.place.base + b.given
     s.given_pass = b.pass_
-    b.given = ordinal - b.place.base
-    if b.given < b.count:
-        return
-    s.first = b.next
-    if s.first == NULL:
-        s.last = NULL
-    s.ahead -= 1
+    if s.cycle > 1:
+        l.at_place = b.place
+        l.at_given = b.given
+        s.position += n
+        s.turn += n
+        if s.turn == s.turn_records:
+            _next_slot(s)
 
 
 cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
@@ -722,24 +1050,53 @@ cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
 
 
 cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil:
+    cdef Lane* l = s.lanes
     cdef RecordBlock* b
     cdef int64_t n
-    while s.first != NULL and s.first.pass_ < pass_:
-        b = s.first
+    if s.cycle > 1:
+        _restart_lanes(s, pass_)
+        return
+    while l.first != NULL and l.first.pass_ < pass_:
+        b = l.first
         n = b.count - b.given
-        blocks_give(s, b, b.place.base + b.count)
-        blocks_leave(s, b, n)
-    if s.pass_ >= pass_:
+        _lane_pass(s, l, b, n)
+        blocks_done(s, b, n)
+    if l.pass_ >= pass_:
         return
     # Nothing of the earlier pass is wanted any more, not even what is wrong with the rest of it.
     s.fault.code = 0
-    s.epoch += 1
-    while s.waiting != NULL:
-        b = s.waiting
-        s.waiting = b.next
+    s.epochs += 1
+    l.epoch = s.epochs
+    while l.waiting != NULL:
+        b = l.waiting
+        l.waiting = b.next
         s.ahead -= 1
+        s.reading -= 1
         _block_give(s, b)
-    s.next_index = s.sequence
+    l.next_index = l.sequence
     if s.ended_passes < pass_:
         s.ended_passes = pass_
     _begin_pass(s, pass_)
+
+
+cdef void _restart_lanes(Blocks* s, int64_t pass_) noexcept nogil:
+    cdef Lane* l
+    cdef int64_t i
+    if pass_ <= s.order_pass:
+        return
+    s.order_pass = pass_
+    for i in range(s.cycle):
+        if s.slots[i] != NULL:
+            _lane_close(s, s.slots[i])
+            s.slots[i] = NULL
+    while s.coming != NULL and s.coming.pass_ < pass_:
+        l = s.coming
+        s.coming = l.after
+        _lane_close(s, l)
+    if s.coming_pass < pass_:
+        s.coming_pass = pass_
+        s.coming_file = 0
+    s.fault.code = 0
+    if s.ended_passes < pass_:
+        s.ended_passes = pass_
+    s.cursor = s.turn = s.open = s.next_file = s.position = 0

@@ -10,6 +10,9 @@ cdef enum:
     PLACE_SCATTER = 1  # long pieces: the kernel scatters them, one iovec a piece
     PLACE_STAGE = 2    # short pieces: read a block that stays in the cache, then split it
 
+cdef enum:
+    WIDE_GAP = 4096    # bytes between records: from here a read each costs less than reading over the gap
+
 cdef struct Part:
     int32_t leaf       # -1: bytes that nobody wants
     int64_t nbytes

@@ -22,7 +22,6 @@ check_layout(layout_hash())
 
 cdef enum:
     SCATTER_FROM = 768         # bytes a piece, on average: from here an iovec costs less than a second copy
-    WIDE_GAP = 4096            # bytes between records: from here a read each costs less than reading over the gap
     STAGE_BYTES = 256 << 10    # half of a small server's L2 cache, and long enough to hide the system call
     SPLIT_BYTES = 16 << 10     # records split together: a third of a first-level cache
     GROUP_BYTES = 16 << 10     # records gathered together: what prefetching may run ahead within L1

@@ -44,8 +44,9 @@ cdef enum:
     WHAT_HEADER_CUT = 15
     WHAT_LINE = 16
     WHAT_NAME = 17
-    WHAT_PADDED = 18          # a: a side of an element; b: what it is to be padded to, with component and dimension in the high bits
-    WHAT_BUDGET = 19          # a: bytes needed; b: those allowed
+    WHAT_UNEVEN = 18
+    WHAT_PADDED = 19          # a: a side of an element; b: what it is to be padded to, with component and dimension in the high bits
+    WHAT_BUDGET = 20          # a: bytes needed; b: those allowed
     # of compressed data: a is the encoding, b the place among the decompressed bytes
     WHAT_CUT = 100
     WHAT_NO_HEADER = 101

@@ -80,6 +80,8 @@ cdef str _sentence(const Fault* f, str name):
     if f.what == WHAT_UNEQUAL:
         return (f"cannot batch elements of unequal shapes: one has {f.a} rows and the next has {f.b}. "
                 "Use drop_remainder=True in the inner batch")
+    if f.what == WHAT_UNEVEN:
+        return f"{f.a} elements can't be shared evenly among {f.b} shards: use uneven='drop' or uneven='pad', or another number of shards"
     if f.what == WHAT_MEMORY:
         return f"no memory for {f.a} bytes of buffers. Use smaller batches, a smaller shuffle buffer or less prefetch"
     if f.what == WHAT_BUDGET:

@@ -7,7 +7,7 @@ cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, intptr_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.elementwise cimport CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault
 from queuecore._core.elementwise cimport step_place
@@ -20,6 +20,8 @@ cdef extern from *:
     """
     #include <cfenv>
     #include <cstdint>
+    #include <cstring>
+    #include "queuecore/kernels/elementwise.hpp"
 
     // What NumPy documents for the capsule of this name.
     typedef int (*qc_loop)(void*, char* const*, const intptr_t*, const intptr_t*, void*);
@@ -30,6 +32,68 @@ cdef extern from *:
       unsigned char requires_pyapi;
       unsigned char no_floatingpoint_errors;
     };
+
+    // Strides are 0 or that of an item.
+    template <class T>
+    static void qc_choose_items(const unsigned char* which, int64_t step, const T* first, bool all_first, const T* second,
+                                bool all_second, T* target, int64_t n) noexcept {
+      if (step == 0) {
+        bool all = which[0];
+        for (int64_t i = 0; i < n; i++) target[i] = all ? first[all_first ? 0 : i] : second[all_second ? 0 : i];
+      } else if (!all_first && !all_second) {
+        for (int64_t i = 0; i < n; i++) target[i] = which[i] ? first[i] : second[i];
+      } else if (!all_first) {
+        for (int64_t i = 0; i < n; i++) target[i] = which[i] ? first[i] : second[0];
+      } else if (!all_second) {
+        for (int64_t i = 0; i < n; i++) target[i] = which[i] ? first[0] : second[i];
+      } else {
+        for (int64_t i = 0; i < n; i++) target[i] = which[i] ? first[0] : second[0];
+      }
+    }
+    static inline void qc_choose(char* const* data, const intptr_t* strides, int64_t n, int item) noexcept {
+    #define QC_CHOOSE(T)                                                                                            \
+      qc_choose_items(reinterpret_cast<const unsigned char*>(data[0]), strides[0], reinterpret_cast<const T*>(data[1]), \
+                      strides[1] == 0, reinterpret_cast<const T*>(data[2]), strides[2] == 0,                          \
+                      reinterpret_cast<T*>(data[3]), n)
+      if (item == 1) QC_CHOOSE(uint8_t);
+      else if (item == 2) QC_CHOOSE(uint16_t);
+      else if (item == 4) QC_CHOOSE(uint32_t);
+      else QC_CHOOSE(uint64_t);
+    #undef QC_CHOOSE
+    }
+
+    // To and from halves as NumPy's portable code does it: of what is no number the bits stay, also if it signals.
+    static inline void qc_half_to_double(const void* source, void* target, int64_t n) noexcept {
+      queuecore::cast_fn(9, 11, true)(source, target, n);
+      for (int64_t i = 0; i < n; i++) {
+        uint16_t half;
+        std::memcpy(&half, static_cast<const char*>(source) + 2 * i, 2);
+        if ((half & 0x7fff) > 0x7c00) {
+          uint64_t bits = uint64_t(half & 0x8000) << 48 | uint64_t(0x7ff) << 52 | uint64_t(half & 0x3ff) << 42;
+          std::memcpy(static_cast<char*>(target) + 8 * i, &bits, 8);
+        }
+      }
+    }
+    template <class Bits, int number, int fraction>
+    static void qc_to_half(const void* source, void* target, int64_t n) noexcept {
+      const Bits infinity = ((Bits(1) << (8 * sizeof(Bits) - 1 - fraction)) - 1) << fraction;
+      queuecore::cast_fn(number, 9, true)(source, target, n);
+      for (int64_t i = 0; i < n; i++) {
+        Bits bits;
+        std::memcpy(&bits, static_cast<const char*>(source) + sizeof(Bits) * i, sizeof(Bits));
+        if ((bits & ~(Bits(1) << (8 * sizeof(Bits) - 1))) > infinity) {
+          uint16_t half = uint16_t(0x7c00 | (bits >> (fraction - 10) & 0x3ff));
+          half = uint16_t((half + (half == 0x7c00)) | (bits >> (8 * sizeof(Bits) - 16) & 0x8000));
+          std::memcpy(static_cast<char*>(target) + 2 * i, &half, 2);
+        }
+      }
+    }
+    static inline queuecore::CastFn qc_numpy_cast(int source, int target) noexcept {
+      if (source == 9 && target == 11) return qc_half_to_double;
+      if (source == 10 && target == 9) return qc_to_half<uint32_t, 10, 23>;
+      if (source == 11 && target == 9) return qc_to_half<uint64_t, 11, 52>;
+      return queuecore::cast_fn(source, target, true);
+    }
 
     // Reading the flags is cheap, clearing them is not.
     static inline void qc_clear_float_flags() noexcept {
@@ -42,6 +106,8 @@ cdef extern from *:
         void* context
         void* auxdata
         unsigned char requires_pyapi
+    CastFn qc_numpy_cast(int source, int target) noexcept nogil
+    void qc_choose(char**, const intptr_t*, int64_t, int) noexcept nogil
     void qc_clear_float_flags() noexcept nogil
     bint __builtin_mul_overflow(int64_t, int64_t, int64_t*) noexcept nogil
 
@@ -72,7 +138,7 @@ cdef struct Leaf:
 
 cdef struct Instruction:
     CastFn cast              # or
-    qc_loop loop
+    qc_loop loop             # or numpy.where
     void* context
     void* auxdata
     int32_t arguments        # without the output
@@ -124,8 +190,8 @@ cdef class ExprStep(Step):
     places : list of int
         Which room each register has; of leaves -1.
     program : list of tuple
-        ``("cast", number of one dtype, of the other, register, register)`` or ``("call", capsule, registers)``, the last one being the
-        output. Register -1 is the step's own output. None at all: the first leaf is the result.
+        ``("cast", number of one dtype, of the other, register, register, as NumPy does it)`` or ``("call", capsule, registers)``, or, of numpy.where,
+        ``("choose", bytes of an item, registers)``; the last one is the output. Register -1 is the step's own output. None at all: the first leaf is the result.
     dims : list of tuple
         Sides of the output: ``(side, -1, -1)``, or ``(-1, leaf, axis of its input)``.
     """
@@ -168,9 +234,16 @@ cdef class ExprStep(Step):
             one = &e.instructions[e.instruction_count]
             e.instruction_count += 1
             if kind == "cast":
-                one.cast = cast_fn(rest[0], rest[1], False)
+                one.cast = qc_numpy_cast(rest[0], rest[1]) if rest[4] else cast_fn(rest[0], rest[1], False)
                 one.arguments = 1
                 one.registers[0], one.registers[1] = rest[2], rest[3]
+                continue
+            one.arguments = <int32_t>len(rest[1]) - 1
+            if one.arguments >= MOST_ARGUMENTS:
+                raise ValueError(f"{one.arguments} arguments")
+            for k in range(one.arguments + 1):
+                one.registers[k] = rest[1][k]
+            if kind == "choose":
                 continue
             info = <qc_call_info*>PyCapsule_GetPointer(rest[0], "numpy_1.24_ufunc_call_info")
             if info.requires_pyapi or info.loop == NULL:
@@ -179,11 +252,6 @@ cdef class ExprStep(Step):
             one.loop = info.loop
             one.context = info.context
             one.auxdata = info.auxdata
-            one.arguments = <int32_t>len(rest[1]) - 1
-            if one.arguments >= MOST_ARGUMENTS:
-                raise ValueError(f"{one.arguments} arguments")
-            for k in range(one.arguments + 1):
-                one.registers[k] = rest[1][k]
         self.params = e
         self.run = _run_expression
 
@@ -411,7 +479,9 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
                 else:
                     arguments[k] = data[r]
                     steps[k] = strides[r]
-            if one.cast == NULL:
+            if one.cast == NULL and one.loop == NULL:
+                qc_choose(arguments, steps, m, <int>steps[3])
+            elif one.cast == NULL:
                 one.loop(one.context, arguments, &m, steps, one.auxdata)
             elif steps[0] == 0:
                 one.cast(arguments[0], arguments[1], 1)
@@ -475,7 +545,7 @@ cdef class GraphStep(Step):
         cdef Cell* cell
         cdef Step step
         cdef bytes data
-        cdef int32_t i, k
+        cdef int32_t i
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         if len(nodes) > MOST_STEPS:

@@ -10,6 +10,8 @@
 #   I3  Of records in blocks, the order knows which it still has inside: each one leaves it once, out of its top or dropped.
 #
 # Order of a shuffle: TensorFlow's (tf.data's ShuffleDataset: a circular buffer, one draw an element).
+# Order of a permutation: ours. A Feistel cipher on pairs of numbers below a and b, whose results beyond the count are enciphered again
+# (Black and Rogaway: "Ciphers with arbitrary finite domains", CT-RSA 2002), with Philox as the round function.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from queuecore._core.blocks cimport Blocks, RecordBlock
 from queuecore._core.platform cimport Fault
@@ -31,6 +33,15 @@ cdef enum:
     OP_BATCH = 4
     OP_SHUFFLE = 5       # of records
     OP_SHUFFLE_ELEMENTS = 6
+    OP_SHARD = 7
+    OP_PERMUTE = 8       # of records at known places
+
+# A shard: what becomes of a last group of fewer elements than there are shards.
+cdef enum:
+    UNEVEN_KEEP = 0      # its elements are given
+    UNEVEN_DROP = 1      # they are not: an element is given once its group is whole
+    UNEVEN_PAD = 2       # elements from the beginning of the pass make it whole
+    UNEVEN_RAISE = 3     # as dropped, and it is a fault
 
 cdef enum:
     SCRATCH_RUNS = 1024
@@ -40,6 +51,7 @@ cdef struct Run:
     int64_t pass_        # of the source
     int64_t n
     RecordBlock* block   # where they are; NULL: at a known place, or in the store
+    int64_t first        # of that block's records
     int64_t good         # records of the pass that came before it
 
 cdef struct RunList:
@@ -58,6 +70,12 @@ cdef struct Element:     # runs kept until they are given
     int32_t given        # runs given so far, and records of the next one
     int64_t offset
 
+# A record in a shuffle's buffer.
+cdef struct Kept:
+    int64_t ordinal, pass_
+    RecordBlock* block   # as of Run, or NULL: played only
+    int64_t first
+
 # A record that is left out.
 cdef struct Missing:
     int64_t pass_, ordinal
@@ -75,9 +93,7 @@ cdef struct Shuffle:
     uint32_t* free_ids
     int64_t free_count
     int64_t fresh        # ids never used start here
-    int64_t* ordinals    # by id (records)
-    int64_t* passes
-    RecordBlock** blocks # where they are, if records have no known places; NULL: played only
+    Kept* records        # by id (records)
     Element* elements    # by id (elements)
     int64_t filling      # id of the element being filled, or -1
     int64_t emitting     # id of the element being given, or -1
@@ -107,22 +123,39 @@ cdef struct Op:
     int32_t kind
     int32_t ended        # batch: the status that ended the input
     Op* up
-    int64_t size         # n of take, skip, repeat (-1: no bound); batch size; buffer size
+    int64_t size         # n of take, skip, repeat (-1: no bound); batch size; buffer size; number of shards
     int64_t rows         # records of a whole element
-    bint drop            # batch: drop_remainder
+    bint drop            # batch: drop_remainder; permute: a shuffle above may keep the record at which the source is cut
     bint gives_ids       # its runs are rows of the store
-    int64_t done         # take, skip: elements so far; repeat: passes finished
+    int64_t done         # take, skip, permute: elements so far; shard: those of the input; repeat: passes finished
     bint any             # repeat: this pass has given something
     bint again           # repeat: restart before the next pull
-    int64_t open_rows    # batch: rows of the open element
+    int64_t open_rows    # batch: rows of the open element; shard: of the input's
     int64_t subs         # batch of elements: whole ones in the open element
     int64_t sub_rows     # rows of the first one
     int64_t open_sub     # rows of the one that is open
-    bint whole           # batch: an element is given when it is complete, not before: drop_remainder, or it is made of elements
-    bint giving          # batch: `held` is complete
+    bint whole           # batch: an element is given when it is complete, not before: drop_remainder, or it is made of elements.
+                         # Shard: when its group is
+    bint giving          # batch, shard: `held` is complete
     Element held
-    RunList scratch      # skip, whole batches
-    Shuffle* shuffle
+    RunList scratch      # skip, shard, whole batches
+    Shuffle* shuffle     # permute: of it the seeds, the iterations and the missing ones
+    # shard
+    int64_t index
+    int32_t uneven
+    bint one_run         # a pull on this operator gives one run at most
+    bint jumps           # leaving elements out costs less than pulling them
+    Element* first       # UNEVEN_PAD: the first `size` elements of the pass
+    int64_t firsts       # of them, so far
+    const Missing* missing  # the topmost one of records leaves these out
+    int64_t missing_count
+    # permute, whose `size` is 1, and what is below
+    int64_t count        # elements of a pass
+    int64_t passes       # of the source, in one of this
+    int32_t finish       # permute: PULL_END or PULL_FAULT, what comes after the count
+    int64_t sides[2]
+    uint64_t key[2]
+    int32_t rounds
     # source
     int64_t position     # next ordinal
     int64_t pass_
@@ -157,6 +190,7 @@ cdef struct Order:
     Fault cut_fault
     int64_t dropped      # records of incomplete elements left out (drop_remainder)
     int64_t skip_left    # elements still to fast-forward
+    bint needs_count     # a permutation waits for all files
 
 cdef struct OpSpec:
     int32_t kind
@@ -164,6 +198,8 @@ cdef struct OpSpec:
     bint flag            # batch: drop_remainder; shuffle: reshuffle
     uint64_t seed_lo, seed_hi
     int64_t iteration
+    int64_t index        # shard
+    int32_t uneven
 
 # specs[0] is the operator on the source. store_ahead > 0: a stored shuffle may be used, reading that many rows ahead.
 # `missing` must stay.

@@ -5,9 +5,9 @@ from libc.string cimport memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.blocks cimport (
     BLOCKS_END, BLOCKS_FAULT, Blocks, RecordBlock, blocks_at, blocks_give, blocks_leave, blocks_out, blocks_restart)
-from queuecore._core.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER, WHAT_UNEQUAL
+from queuecore._core.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER, WHAT_UNEQUAL, WHAT_UNEVEN
 from queuecore._core.platform cimport Fault, FileEntry, kAcquire, layout_hash, map_pages, unmap_pages
-from queuecore._core.random cimport Philox, philox_jump, philox_next, philox_seed
+from queuecore._core.random cimport Philox, philox_block, philox_jump, philox_next, philox_seed
 from queuecore._core.sources cimport FileTable, file_skippable, table_fault
 
 check_layout(layout_hash())
@@ -31,7 +31,8 @@ cdef void _seed_iteration(Shuffle* s) noexcept nogil:
 
 # Lists of runs
 
-cdef inline void _append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n, RecordBlock* block, int64_t good) noexcept nogil:
+cdef inline void _append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n, RecordBlock* block, int64_t first,
+                         int64_t good) noexcept nogil:
     cdef Run* last
     if out.count > 0:
         last = &out.runs[out.count - 1]
@@ -43,9 +44,18 @@ cdef inline void _append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n
     out.runs[out.count].pass_ = pass_
     out.runs[out.count].n = n
     out.runs[out.count].block = block
+    out.runs[out.count].first = first
     out.runs[out.count].good = good
     out.count += 1
     out.rows += n
+
+
+cdef inline void _run_from(Run* run, int64_t n) noexcept nogil:
+    # Takes the first n of its records off.
+    run.ordinal += n
+    run.first += n
+    run.good += n
+    run.n -= n
 
 
 cdef inline int64_t _given(const Op* op, const RunList* list_) noexcept nogil:
@@ -117,6 +127,10 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
         return _pull_batch(order, op, max_rows, out)
     if op.kind == OP_SHUFFLE:
         return _pull_shuffle(order, op, max_rows, out)
+    if op.kind == OP_SHARD:
+        return _pull_shard(order, op, max_rows, out)
+    if op.kind == OP_PERMUTE:
+        return _pull_permute(order, op, max_rows, out)
     return _pull_shuffle_elements(order, op, max_rows, out)
 
 
@@ -124,6 +138,7 @@ cdef void _source_go(Order* order, Op* op) noexcept nogil:
     # From what is only played to what is there, if that is reached; and over records that are missing.
     cdef const Missing* m
     cdef RecordBlock* block
+    cdef int64_t n
     cdef int status
     if not op.joined:
         if op.pass_ < order.start.pass_ or (op.pass_ == order.start.pass_ and op.position < order.start.good):
@@ -139,22 +154,22 @@ cdef void _source_go(Order* order, Op* op) noexcept nogil:
             return
         if m.pass_ == op.pass_ and m.ordinal == op.position:
             if order.blocks != NULL:
-                block = blocks_at(order.blocks, op.pass_, op.position, &status)
+                block = blocks_at(order.blocks, op.pass_, op.position, &n, &status)
                 if block == NULL:  # not there yet
                     return
-                blocks_give(order.blocks, block, op.position + 1)
+                blocks_give(order.blocks, block, 1)
                 blocks_leave(order.blocks, block, 1)
             op.position += 1
         order.missing_at += 1
 
 
-cdef int64_t _source_end(Order* order, Op* op, int* status) noexcept nogil:
-    # The ordinal before which records are known; *status: what comes there.
+cdef int64_t _source_end(Order* order, Op* op, RecordBlock** block, int* status) noexcept nogil:
+    # The ordinal before which records are known, and the block that has them; *status: what comes there.
     cdef FileTable* t = order.table
     cdef int64_t known
     cdef FileEntry* e
-    cdef RecordBlock* block
     cdef int64_t end
+    block[0] = NULL
     if not op.joined:
         if op.pass_ < order.start.pass_:
             if order.start.pass_good < 0:  # no pass came to its end: a take() always cut it off before
@@ -165,10 +180,9 @@ cdef int64_t _source_end(Order* order, Op* op, int* status) noexcept nogil:
         status[0] = PULL_WAIT
         return order.start.good
     if order.blocks != NULL:
-        block = blocks_at(order.blocks, op.pass_, op.position, status)
-        end = op.position
-        if block != NULL:
-            end = block.place.base + block.count
+        block[0] = blocks_at(order.blocks, op.pass_, op.position, &end, status)
+        end = op.position + (end if block[0] != NULL else 0)
+        if block[0] != NULL:
             status[0] = PULL_WAIT
         elif status[0] == BLOCKS_END:
             status[0] = PULL_END
@@ -202,41 +216,41 @@ cdef int64_t _source_end(Order* order, Op* op, int* status) noexcept nogil:
     return end
 
 
-cdef RecordBlock* _source_take(Order* order, Op* op, int64_t n) noexcept nogil:
-    # The next n records, which are known. Where they are.
-    cdef RecordBlock* block = NULL
-    cdef int status
-    if order.blocks != NULL and op.joined:
-        block = blocks_at(order.blocks, op.pass_, op.position, &status)
-        blocks_give(order.blocks, block, op.position + n)
+cdef inline void _source_take(Order* order, Op* op, RecordBlock* block, int64_t n) noexcept nogil:
+    # The next n records, which are known.
+    if block != NULL:
+        blocks_give(order.blocks, block, n)
     op.position += n
     op.given += n
-    return block
 
 
 cdef int _pull_source(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef int status = PULL_OK
-    cdef int64_t n, ordinal, good
-    _source_go(order, op)
-    n = _source_end(order, op, &status) - op.position
-    if n <= 0:
-        if status == PULL_END and order.blocks == NULL:
-            order.pass_good = op.given
-        if status == PULL_FAULT:
-            if op.cut_pass >= 0 and _behind(op.pass_, op.position, op.cut_pass, op.cut_ordinal):
-                order.fault = order.cut_fault
-            elif order.blocks != NULL:
-                order.fault = order.blocks.fault
-            else:
-                table_fault(order.table, op.bad_file, &order.fault)
-            order.faulted = True
-        return status
-    if n > max_rows:
-        n = max_rows
-    ordinal = op.position
-    good = op.given
-    _append(out, ordinal, op.pass_, n, _source_take(order, op, n), good)
-    return PULL_OK
+    cdef RecordBlock* block
+    cdef int64_t n, given = 0
+    while given < max_rows:
+        _source_go(order, op)
+        n = _source_end(order, op, &block, &status) - op.position
+        if n <= 0:
+            break
+        if n > max_rows - given:
+            n = max_rows - given
+        _append(out, op.position, op.pass_, n, block, 0 if block == NULL else block.given, op.given)
+        _source_take(order, op, block, n)
+        given += n
+    if given > 0:
+        return PULL_OK
+    if status == PULL_END and order.blocks == NULL:
+        order.pass_good = op.given
+    if status == PULL_FAULT:
+        if op.cut_pass >= 0 and _behind(op.pass_, op.position, op.cut_pass, op.cut_ordinal):
+            order.fault = order.cut_fault
+        elif order.blocks != NULL:
+            order.fault = order.blocks.fault
+        else:
+            table_fault(order.table, op.bad_file, &order.fault)
+        order.faulted = True
+    return status
 
 
 cdef int _pull_take(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
@@ -268,8 +282,8 @@ cdef inline void _discard_run(Order* order, const Op* op, const Run* run) noexce
 
 cdef inline void _discard_id(Order* order, Shuffle* s, int64_t id) noexcept nogil:
     # A record out of a shuffle's buffer that nobody will read.
-    if s.blocks != NULL and s.blocks[id] != NULL:
-        blocks_leave(order.blocks, s.blocks[id], 1)
+    if s.records[id].block != NULL:
+        blocks_leave(order.blocks, s.records[id].block, 1)
     _id_give(s, id)
 
 
@@ -408,7 +422,7 @@ cdef bint _element_give(Element* e, int64_t max_rows, RunList* out) noexcept nog
         n = run.n - e.offset
         if n > max_rows - given:
             n = max_rows - given
-        _append(out, run.ordinal + e.offset, run.pass_, n, run.block, run.good + e.offset)
+        _append(out, run.ordinal + e.offset, run.pass_, n, run.block, run.first + e.offset, run.good + e.offset)
         given += n
         e.offset += n
         if e.offset == run.n:
@@ -498,8 +512,8 @@ cdef int _enter(Order* order, Op* op) noexcept nogil:
             id = s.ahead[k]
             s.ahead_out += 1
             _ring_add(s, op.size, id)
-            s.entered_pass = s.passes[id]
-            s.entered_end = s.ordinals[id] + 1
+            s.entered_pass = s.records[id].pass_
+            s.entered_end = s.records[id].ordinal + 1
             continue
         if s.scratch_at >= s.scratch.count:
             _clear(&s.scratch)
@@ -517,12 +531,12 @@ cdef int _enter(Order* order, Op* op) noexcept nogil:
             return PULL_WAIT  # pulled, to be loaded: order_plan_load takes it from here
         run = &s.scratch.runs[s.scratch_at]
         id = _id_take(s)
-        s.ordinals[id] = run.ordinal + s.scratch_offset
-        s.passes[id] = run.pass_
-        if s.blocks != NULL:
-            s.blocks[id] = run.block
+        s.records[id].ordinal = run.ordinal + s.scratch_offset
+        s.records[id].pass_ = run.pass_
+        s.records[id].block = run.block
+        s.records[id].first = run.first + s.scratch_offset
         s.entered_pass = run.pass_
-        s.entered_end = s.ordinals[id] + 1
+        s.entered_end = s.records[id].ordinal + 1
         _ring_add(s, op.size, id)
         s.scratch_offset += 1
         if s.scratch_offset == run.n:
@@ -531,24 +545,28 @@ cdef int _enter(Order* order, Op* op) noexcept nogil:
     return PULL_OK
 
 
-cdef bint _is_missing(const Shuffle* s, int64_t id) noexcept nogil:
-    cdef int64_t low = 0, high = s.missing_count, middle
+cdef bint _left_out(const Missing* missing, int64_t count, int64_t pass_, int64_t ordinal) noexcept nogil:
+    cdef int64_t low = 0, high = count, middle
     cdef const Missing* m
     while low < high:
         middle = (low + high) // 2
-        m = &s.missing[middle]
-        if m.pass_ == s.passes[id] and m.ordinal == s.ordinals[id]:
+        m = &missing[middle]
+        if m.pass_ == pass_ and m.ordinal == ordinal:
             return True
-        if _behind(s.passes[id], s.ordinals[id], m.pass_, m.ordinal):
+        if _behind(pass_, ordinal, m.pass_, m.ordinal):
             low = middle + 1
         else:
             high = middle
     return False
 
 
+cdef bint _is_missing(const Shuffle* s, int64_t id) noexcept nogil:
+    return _left_out(s.missing, s.missing_count, s.records[id].pass_, s.records[id].ordinal)
+
+
 cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef Shuffle* s = op.shuffle
-    cdef RecordBlock* block = NULL
+    cdef Kept* record
     cdef int64_t id, given = 0
     cdef int status
     if not s.seeded:
@@ -564,11 +582,10 @@ cdef int _pull_shuffle(Order* order, Op* op, int64_t max_rows, RunList* out) noe
             _discard_id(order, s, id)
             continue
         if s.stored:  # the row stays taken until it is read, or discarded
-            _append(out, id, 0, 1, NULL, 0)
+            _append(out, id, 0, 1, NULL, 0, 0)
         else:
-            if s.blocks != NULL:
-                block = s.blocks[id]
-            _append(out, s.ordinals[id], s.passes[id], 1, block, 0)
+            record = &s.records[id]
+            _append(out, record.ordinal, record.pass_, 1, record.block, record.first, 0)
             _id_give(s, id)
         given += 1
     return PULL_OK
@@ -621,6 +638,387 @@ cdef int _pull_shuffle_elements(Order* order, Op* op, int64_t max_rows, RunList*
     return PULL_OK
 
 
+# Shards
+
+cdef inline void _again(Run* run) noexcept nogil:
+    # A record that is given once more comes in a pass of its own: so a cut at it isn't one at its first place.
+    run.pass_ += <int64_t>1 << 40
+
+
+cdef bint _first_append(Op* op, int64_t element, const Run* run) noexcept nogil:
+    # Notes rows of one of the first elements, for who will lack one at the end of the pass.
+    op.firsts = element + 1
+    return _element_append(&op.first[element], run)
+
+
+cdef int64_t _own(const Op* op) noexcept nogil:
+    # Elements of this shard among those of the input that are behind.
+    return (op.done + op.size - 1 - op.index) // op.size
+
+
+cdef void _give_held(Op* op, RunList* out) noexcept nogil:
+    # The record whose group is whole now.
+    cdef Run* run = &op.held.runs[0]
+    _append(out, run.ordinal, run.pass_, 1, run.block, run.first, run.good)
+    _element_clear(&op.held)
+
+
+cdef bint _lacks(Order* order, const Op* op, const Run* run) noexcept nogil:
+    # Whether a record of this shard is to be left out.
+    cdef Shuffle* s
+    if not op.gives_ids:
+        return _left_out(op.missing, op.missing_count, run.pass_, run.ordinal)
+    s = order.bottom_shuffle.shuffle
+    return _left_out(op.missing, op.missing_count, s.records[run.ordinal].pass_, s.records[run.ordinal].ordinal)
+
+
+cdef int _cut_records(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    # A run of the input at a time, as far as what is asked for lies in it; of that, every size-th record.
+    cdef int64_t phase = op.done % op.size, most, at, m
+    cdef int32_t r
+    cdef int status
+    cdef Run* run
+    cdef Run part
+    if max_rows > <int64_t>1 << 24:
+        max_rows = <int64_t>1 << 24
+    if op.up.jumps and phase != op.index and not (op.first != NULL and op.done < op.size):
+        m = (op.index - phase + op.size) % op.size
+        if op.whole and m > op.size - phase:
+            m = op.size - phase
+        op.done += _advance(order, op.up, m, 1)
+        phase = op.done % op.size
+        if op.held.rows > 0 and phase == 0:
+            _give_held(op, out)
+            return PULL_OK
+    if op.up.jumps:
+        max_rows = 1
+    if op.whole:
+        most = max_rows * op.size - phase
+    else:
+        most = (op.index - phase + op.size) % op.size + (max_rows - 1) * op.size + 1
+    if not op.one_run and most > SCRATCH_RUNS:
+        most = SCRATCH_RUNS
+    _clear(&op.scratch)
+    status = _pull(order, op.up, most, &op.scratch)
+    for r in range(op.scratch.count):
+        run = &op.scratch.runs[r]
+        at = 0
+        while at < run.n:
+            phase = op.done % op.size
+            m = 1 if phase == op.index else (op.index - phase + op.size) % op.size
+            if op.size == 1 or m > run.n - at:
+                m = run.n - at
+            if op.first != NULL and op.done < op.size:
+                m = 1
+            elif op.whole and m > op.size - phase:
+                m = op.size - phase
+            part = run[0]
+            part.ordinal += at
+            part.good += at
+            part.first += at
+            part.n = m
+            if op.first != NULL and op.done < op.size and not _first_append(op, op.done, &part):
+                return PULL_NO_MEMORY
+            if phase != op.index or (op.missing_count > 0 and _lacks(order, op, &part)):
+                _discard_run(order, op.up, &part)
+            elif not op.whole:
+                _append(out, part.ordinal, part.pass_, m, part.block, part.first, part.good)
+            elif not _element_append(&op.held, &part):
+                return PULL_NO_MEMORY
+            op.done += m
+            at += m
+            if op.held.rows > 0 and op.done % op.size == 0:
+                _give_held(op, out)
+    return status
+
+
+cdef int _cut_elements(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    # The same with elements of several rows, of which a pull gives a part, and no more than one.
+    cdef int64_t phase = op.done % op.size, most, before = out.rows
+    cdef int32_t r
+    cdef int status
+    cdef bint own = phase == op.index, early = op.first != NULL and op.done < op.size
+    if own and not op.whole and not early:
+        out.closed = False
+        status = _pull(order, op.up, max_rows, out)
+        op.open_rows += out.rows - before
+        if out.closed:
+            op.done += 1
+            op.open_rows = 0
+        return status
+    if op.open_rows == 0 and not own and not early:
+        most = (op.index - phase + op.size) % op.size
+        if op.whole and most > op.size - phase:
+            most = op.size - phase
+        op.done += _advance(order, op.up, most, 1)
+        if op.done % op.size != phase:
+            op.giving = op.held.rows > 0 and op.done % op.size == 0
+            return PULL_OK  # the caller comes again
+    _clear(&op.scratch)
+    status = _pull(order, op.up, SCRATCH_RUNS, &op.scratch)
+    op.open_rows += op.scratch.rows
+    for r in range(op.scratch.count):
+        if (early and not _first_append(op, op.done, &op.scratch.runs[r])) or (own and not _element_append(&op.held, &op.scratch.runs[r])):
+            return PULL_NO_MEMORY
+    if not own:
+        _discard(order, op.up, &op.scratch)
+    if op.scratch.closed:
+        if own:
+            op.held.subs = op.scratch.subs
+        if early:
+            op.first[op.done].subs = op.scratch.subs
+        op.done += 1
+        op.open_rows = 0
+        op.giving = op.held.rows > 0 and (op.done % op.size == 0 or not op.whole)
+    return status
+
+
+cdef int _pull_shard(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int status
+    if op.giving:
+        if _element_give(&op.held, max_rows, out):
+            op.giving = False
+            _element_clear(&op.held)
+        return PULL_OK
+    if op.ended != PULL_OK:
+        return op.ended
+    if op.rows == 1:
+        status = _cut_records(order, op, max_rows, out)
+    else:
+        status = _cut_elements(order, op, max_rows, out)
+    if (status == PULL_END or status == PULL_FAULT) and not op.giving:
+        op.ended = status
+        return _end_shard(order, op)
+    return status
+
+
+cdef int _end_shard(Order* order, Op* op) noexcept nogil:
+    cdef Op* source = &order.ops[0]
+    cdef int64_t phase = op.done % op.size
+    cdef int32_t r
+    cdef Element* e
+    cdef Run run
+    if op.held.rows > 0:  # of a group that didn't become whole, or of an element that didn't
+        order.dropped += op.held.rows
+        _element_drop(order, op.up, &op.held)
+    if op.ended == PULL_FAULT or phase == 0:
+        return op.ended
+    if op.uneven == UNEVEN_RAISE:
+        op.ended = PULL_FAULT
+        memset(&order.fault, 0, sizeof(Fault))
+        order.fault.code = CODE_INVALID_ARGUMENT
+        order.fault.what = WHAT_UNEVEN
+        order.fault.stage = STAGE_ORDER
+        order.fault.file = order.fault.offset = order.fault.record = -1
+        order.fault.a = op.done
+        order.fault.b = op.size
+        order.faulted = True
+    elif op.uneven == UNEVEN_PAD and op.index >= phase:
+        e = &op.first[(op.index - phase) % op.done]
+        for r in range(e.count):
+            run = e.runs[r]
+            _again(&run)
+            # It may be one that can't be read, which the shard it belongs to has met before.
+            if source.cut_pass >= 0 and _behind(run.pass_, run.ordinal + run.n - 1, source.cut_pass, source.cut_ordinal):
+                order.fault = order.cut_fault
+                order.faulted = True
+                op.ended = PULL_FAULT
+                return PULL_FAULT
+            if op.missing_count > 0 and _left_out(op.missing, op.missing_count, run.pass_, run.ordinal):
+                return op.ended
+        for r in range(e.count):
+            run = e.runs[r]
+            _again(&run)
+            if not _element_append(&op.held, &run):
+                return PULL_NO_MEMORY
+        op.held.subs = e.subs
+        op.giving = True
+        return PULL_OK
+    return op.ended
+
+
+cdef void _restart_shard(Op* op) noexcept nogil:
+    cdef int64_t i
+    for i in range(op.firsts):
+        _element_clear(&op.first[i])
+    op.firsts = 0
+
+
+cdef int64_t _advance_shard(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
+    cdef int64_t a, before
+    if (n <= 0 or op.giving or op.ended != PULL_OK or op.open_rows != 0 or op.held.rows > 0 or op.missing_count > 0
+            or n > (<int64_t>1 << 62) // op.size or unit > (<int64_t>1 << 62) // op.size):
+        return 0
+    if op.first != NULL and op.done < op.size:  # they are to be noted
+        return 0
+    if op.whole or unit > 1:  # so many whole turns
+        a = _advance(order, op.up, n * op.size, unit * op.size)
+        op.done += a
+        return a // op.size
+    before = _own(op)
+    a = (op.index - op.done % op.size + op.size) % op.size + (n - 1) * op.size + 1
+    op.done += _advance(order, op.up, a, 1)
+    return _own(op) - before
+
+
+cdef inline int64_t _shard_of(const Op* op, int64_t n) noexcept nogil:
+    # Elements of this shard, of n.
+    if op.uneven == UNEVEN_KEEP:
+        return (n + op.size - 1 - op.index) // op.size
+    if op.uneven == UNEVEN_PAD:
+        return (n + op.size - 1) // op.size
+    return n // op.size
+
+
+# Permutations
+
+cdef int64_t _count_places(Order* order, Op* op, int* status) noexcept nogil:
+    # Elements of one pass, or -1: not known yet. *status: what comes after them. Notes what _locate needs.
+    cdef int64_t cut, n
+    cdef RecordBlock* block
+    op.passes = 1
+    if op.kind == OP_SOURCE:
+        cut = op.cut_pass  # where the source is cut changes what is given, not how it is numbered
+        op.cut_pass = -1
+        n = _source_end(order, op, &block, status)
+        op.cut_pass = cut
+        op.count = -1 if status[0] == PULL_WAIT else n
+        return op.count
+    n = _count_places(order, op.up, status)
+    op.passes = op.up.passes
+    if n < 0:
+        return -1
+    if op.kind == OP_TAKE:
+        if op.size >= 0 and op.size <= n:
+            n = op.size
+            status[0] = PULL_END
+    elif op.kind == OP_SKIP:
+        n = 0 if op.size < 0 or n < op.size else n - op.size
+    elif op.kind == OP_REPEAT:
+        if op.size == 0:
+            n = 0
+            status[0] = PULL_END
+        elif status[0] == PULL_END and n > 0:
+            n = n * op.size if n <= (<int64_t>1 << 62) // op.size else <int64_t>1 << 62
+            op.passes *= op.size
+    elif op.kind == OP_SHARD:
+        n = (n + op.size - 1 - op.index) // op.size if status[0] == PULL_FAULT and not op.whole else _shard_of(op, n)
+    op.count = n
+    return n
+
+
+cdef void _locate(const Op* op, int64_t k, Run* run) noexcept nogil:
+    # Where the k-th element of an operator is: its record, and the pass, counted from where the source stands.
+    run.pass_ = 0
+    while op.kind != OP_SOURCE:
+        if op.kind == OP_SKIP:
+            k += op.size
+        elif op.kind == OP_SHARD:
+            k = (k * op.size + op.index) % op.up.count
+        elif op.kind == OP_REPEAT:
+            run.pass_ += k // op.up.count * op.up.passes
+            k %= op.up.count
+        op = op.up
+    run.ordinal = k
+
+
+cdef void _key(Op* op, uint64_t seed_lo, uint64_t seed_hi, int64_t iteration) noexcept nogil:
+    # Prepares the permutation of op.count numbers: sides a and b with a * b just above it.
+    cdef uint32_t draws[4]
+    cdef int64_t a = 2
+    cdef uint64_t root = 0, bit = <uint64_t>1 << 31
+    while bit > 0:
+        if (root | bit) * (root | bit) <= <uint64_t>op.count:
+            root |= bit
+        bit >>= 1
+    if root > 2:  # even: with two odd sides only even permutations would come out
+        a = <int64_t>(root + (root & 1))
+    op.sides[0] = a
+    op.sides[1] = (op.count + a - 1) // a if op.count > 0 else 1
+    philox_block(seed_lo, <uint64_t>iteration, seed_hi, draws)
+    op.key[0] = <uint64_t>draws[1] << 32 | draws[0]
+    op.key[1] = <uint64_t>draws[3] << 32 | draws[2]
+    op.rounds = 8 if op.count >= 4096 else 16  # few numbers are mixed more slowly, and cost little
+
+
+cdef int64_t _permuted(const Op* op, int64_t k) noexcept nogil:
+    cdef uint32_t draws[4]
+    cdef int64_t half[2]
+    cdef int32_t j, side
+    while True:  # ends: k itself lies below the count and on the cycle that is followed. Mostly after one step, b * a being just above
+        half[0] = k % op.sides[0]
+        half[1] = k // op.sides[0]
+        for j in range(op.rounds):
+            side = j & 1
+            philox_block(op.key[0], <uint64_t>half[1 - side], op.key[1] + <uint64_t>j, draws)
+            half[side] = <int64_t>((<uint64_t>half[side] + (<uint64_t>draws[1] << 31 | draws[0] >> 1)) % <uint64_t>op.sides[side])
+        k = half[1] * op.sides[0] + half[0]
+        if k < op.count:
+            return k
+
+
+cdef int _begin_permute(Order* order, Op* op) noexcept nogil:
+    # An iteration begins: with the count, hence not before all files are known.
+    cdef Shuffle* s = op.shuffle
+    cdef int status = PULL_OK
+    if s.seeded:
+        return PULL_OK
+    op.count = _count_places(order, op.up, &status)
+    if op.count < 0:
+        return PULL_WAIT
+    op.passes = op.up.passes
+    op.finish = status
+    _key(op, s.seed_lo, s.seed_hi, s.iteration + 1 if s.reshuffle else 0)
+    s.seeded = True
+    s.begun += 1
+    s.entered_pass = order.ops[0].pass_
+    s.entered_end = order.ops[0].count
+    return PULL_OK
+
+
+cdef int _pull_permute(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef Op* source = &order.ops[0]
+    cdef Shuffle* s = op.shuffle
+    cdef int64_t given = 0, tried = 0
+    cdef Run run
+    cdef int status = _begin_permute(order, op)
+    if status != PULL_OK:
+        return status
+    if source.cut_pass >= 0 and (op.drop or source.pass_ > source.cut_pass):
+        op.ended = PULL_FAULT
+    while given < max_rows and tried < SCRATCH_RUNS and op.done < op.count and op.ended == PULL_OK:
+        _locate(op.up, _permuted(op, op.done), &run)
+        run.pass_ += source.pass_
+        if run.pass_ == source.cut_pass and run.ordinal == source.cut_ordinal:  # here, in this order, it can't be read
+            op.ended = PULL_FAULT
+            break
+        op.done += 1
+        tried += 1
+        if not (s.missing_count > 0 and _left_out(s.missing, s.missing_count, run.pass_, run.ordinal)):
+            _append(out, run.ordinal, run.pass_, 1, NULL, 0, 0)
+            given += 1
+    if tried > 0:
+        return PULL_OK
+    if op.ended == PULL_FAULT:
+        order.fault = order.cut_fault
+    elif op.finish == PULL_FAULT:
+        table_fault(order.table, source.bad_file, &order.fault)
+    else:
+        return PULL_END
+    order.faulted = True
+    return PULL_FAULT
+
+
+cdef int64_t _advance_permute(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
+    cdef int64_t a
+    if n <= 0 or order.ops[0].cut_pass >= 0 or op.shuffle.missing_count > 0 or _begin_permute(order, op) != PULL_OK:
+        return 0
+    a = n if n < op.count - op.done else op.count - op.done
+    a -= a % unit
+    op.done += a
+    return a
+
+
 # A new pass
 
 cdef void _element_drop(Order* order, const Op* op, Element* e) noexcept nogil:
@@ -628,8 +1026,7 @@ cdef void _element_drop(Order* order, const Op* op, Element* e) noexcept nogil:
     cdef Run rest
     while e.given < e.count:
         rest = e.runs[e.given]
-        rest.n -= e.offset
-        rest.ordinal += e.offset
+        _run_from(&rest, e.offset)
         _discard_run(order, op, &rest)
         e.offset = 0
         e.given += 1
@@ -641,8 +1038,7 @@ cdef void _scratch_settle(Shuffle* s) noexcept nogil:
     cdef Run* run
     if s.scratch_offset > 0 and s.scratch_at < s.scratch.count:
         run = &s.scratch.runs[s.scratch_at]
-        run.ordinal += s.scratch_offset
-        run.n -= s.scratch_offset
+        _run_from(run, s.scratch_offset)
     s.scratch_offset = 0
 
 
@@ -667,6 +1063,9 @@ cdef void _restart(Order* order, Op* op) noexcept nogil:
     if order.blocks != NULL:
         _element_drop(order, op.up, &op.held)
     _element_clear(&op.held)
+    _restart_shard(op)
+    if op.kind == OP_PERMUTE:  # the source wasn't pulled, so it stands before all passes of this one
+        order.ops[0].pass_ += op.passes - 1
     s = op.shuffle
     if s != NULL:
         s.ended = PULL_OK
@@ -723,6 +1122,7 @@ cdef void _ahead_drop(Shuffle* s) noexcept nogil:
 cdef int64_t _elements(Order* order, Op* op) noexcept nogil:
     # Elements of one pass, or -1 if that isn't plain arithmetic (yet).
     cdef int status = PULL_OK
+    cdef RecordBlock* block
     cdef int64_t n
     if op.kind == OP_SOURCE:
         if op.cut_pass >= 0 or (order.missing_count > 0 and order.pass_good < 0):
@@ -731,11 +1131,17 @@ cdef int64_t _elements(Order* order, Op* op) noexcept nogil:
             return order.pass_good
         if order.blocks != NULL:
             return -1
-        n = _source_end(order, op, &status)
+        n = _source_end(order, op, &block, &status)
         return n if status == PULL_END else -1
+    if op.kind == OP_PERMUTE:
+        n = _count_places(order, op.up, &status)
+        op.passes = op.up.passes
+        return -1 if status != PULL_END or op.shuffle.missing_count > 0 or order.ops[0].cut_pass >= 0 else n
     if op.kind == OP_REPEAT:
         return -1
     n = _elements(order, op.up)
+    if op.kind == OP_SHARD:
+        return -1 if n < 0 or op.missing_count > 0 or (op.uneven == UNEVEN_RAISE and n % op.size != 0) else _shard_of(op, n)
     if op.shuffle != NULL and op.shuffle.missing_count > 0:
         return -1
     if n < 0 or op.shuffle != NULL:
@@ -755,7 +1161,7 @@ cdef void _jump(Op* op, int64_t passes) noexcept nogil:
     if op.shuffle != NULL:
         op.shuffle.iteration += passes
         op.shuffle.begun += passes
-    _jump(op.up, passes)
+    _jump(op.up, passes * op.passes if op.kind == OP_PERMUTE else passes)
 
 
 cdef int64_t _lcm(int64_t a, int64_t b) noexcept nogil:
@@ -775,11 +1181,11 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
     cdef RecordBlock* block
     if op.kind == OP_SOURCE:
         _source_go(order, op)
-        a = _source_end(order, op, &status) - op.position
+        a = _source_end(order, op, &block, &status) - op.position
         a = 0 if a < 0 else (a if a < n else n)
         a -= a % unit
         if a > 0:
-            block = _source_take(order, op, a)
+            _source_take(order, op, block, a)
             if block != NULL:
                 blocks_leave(order.blocks, block, a)
         return a
@@ -819,6 +1225,10 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
                 or unit > (<int64_t>1 << 62) // op.size):
             return 0
         return _advance(order, op.up, n * op.size, unit * op.size) // op.size
+    if op.kind == OP_SHARD:
+        return _advance_shard(order, op, n, unit)
+    if op.kind == OP_PERMUTE:
+        return _advance_permute(order, op, n, unit)
     return 0
 
 
@@ -851,7 +1261,7 @@ cdef bint _list_init(RunList* list_) noexcept nogil:
     return list_.runs != NULL
 
 
-cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead, bint blocks) noexcept nogil:
+cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead) noexcept nogil:
     cdef Shuffle* s = <Shuffle*>calloc(1, sizeof(Shuffle))
     op.shuffle = s
     if s == NULL or not _list_init(&s.scratch):
@@ -874,25 +1284,20 @@ cdef bint _shuffle_init(Op* op, const OpSpec* spec, int64_t ahead, bint blocks) 
     if op.kind == OP_SHUFFLE_ELEMENTS:
         s.elements = <Element*>map_pages(s.capacity * sizeof(Element))
         return s.elements != NULL
-    s.ordinals = <int64_t*>map_pages(s.capacity * sizeof(int64_t))
-    s.passes = <int64_t*>map_pages(s.capacity * sizeof(int64_t))
-    if blocks:
-        s.blocks = <RecordBlock**>map_pages(s.capacity * sizeof(RecordBlock*))
-        if s.blocks == NULL:
-            return False
+    s.records = <Kept*>map_pages(s.capacity * sizeof(Kept))
     if ahead > 0:
         s.ahead = <uint32_t*>malloc(s.ahead_room * sizeof(uint32_t))
         s.ahead_loaded = <uint8_t*>malloc(s.ahead_room)
         if s.ahead == NULL or s.ahead_loaded == NULL:
             return False
-    return s.ordinals != NULL and s.passes != NULL
+    return s.records != NULL
 
 
 cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const Start* start, const Missing* missing, int64_t missing_count,
                       const OpSpec* specs, int32_t count, int64_t store_ahead) noexcept nogil:
     cdef Order* order = <Order*>calloc(1, sizeof(Order))
     cdef Op* op
-    cdef int32_t i, shuffles = 0
+    cdef int32_t i, k, shuffles = 0
     if order == NULL:
         return NULL
     order.table = table
@@ -911,6 +1316,7 @@ cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const S
     order.ops[0].rows = 1
     order.ops[0].joined = start.pass_ == 0 and start.good == 0 and start.ordinal == 0
     order.ops[0].bad_file = order.ops[0].cut_pass = -1
+    order.ops[0].one_run = True
     for i in range(count):
         if specs[i].kind == OP_SHUFFLE:
             shuffles += 1
@@ -924,15 +1330,34 @@ cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const S
             op.rows = op.size * op.up.rows
             op.drop = specs[i - 1].flag
             op.whole = op.drop or op.up.rows > 1
-        if op.kind == OP_SKIP or op.whole:
+        if op.kind == OP_TAKE or op.kind == OP_SKIP or op.kind == OP_REPEAT:
+            op.one_run = op.up.one_run
+            op.jumps = op.up.jumps
+        op.jumps = op.jumps or op.kind == OP_PERMUTE
+        if op.kind == OP_SHARD:
+            op.index = specs[i - 1].index
+            op.uneven = specs[i - 1].uneven
+            op.whole = op.size > 1 and (op.uneven == UNEVEN_DROP or op.uneven == UNEVEN_RAISE)
+            if op.uneven == UNEVEN_PAD and op.size > 1:
+                op.first = <Element*>calloc(op.size, sizeof(Element))
+                if op.first == NULL:
+                    order_free(order)
+                    return NULL
+        elif op.kind == OP_PERMUTE:
+            order.needs_count = True
+        elif op.kind == OP_SHUFFLE and i > 1:
+            for k in range(1, i):
+                if order.ops[k].kind == OP_PERMUTE:
+                    order.ops[k].drop = True
+        if op.kind == OP_SKIP or op.kind == OP_SHARD or op.whole:
             if not _list_init(&op.scratch):
                 order_free(order)
                 return NULL
-        elif op.kind == OP_SHUFFLE:
+        elif op.kind == OP_SHUFFLE or op.kind == OP_PERMUTE:
             if op.rows > 1:
                 op.kind = OP_SHUFFLE_ELEMENTS
             # A row stays in the store until it is read, so nothing above may keep rows back.
-            if not _shuffle_init(op, &specs[i - 1], store_ahead if shuffles == 1 and op.rows == 1 else 0, blocks != NULL):
+            if not _shuffle_init(op, &specs[i - 1], store_ahead if shuffles == 1 and op.rows == 1 else 0):
                 order_free(order)
                 return NULL
             if order.bottom_shuffle == NULL:
@@ -940,7 +1365,13 @@ cdef Order* order_new(FileTable* table, Blocks* blocks, bint skip_files, const S
         op.gives_ids = op.up.gives_ids or (op.shuffle != NULL and op.shuffle.stored)
     order.top = &order.ops[count]
     for i in range(count, 0, -1):
-        if order.ops[i].kind == OP_SHUFFLE:
+        op = &order.ops[i]
+        if op.kind == OP_SHARD and op.rows == 1 and op.size > 1:
+            op.missing = missing
+            op.missing_count = missing_count
+            order.missing_count = 0
+            break
+        if op.kind == OP_SHUFFLE or op.kind == OP_PERMUTE:
             order.ops[i].shuffle.missing = missing
             order.ops[i].shuffle.missing_count = missing_count
             order.missing_count = 0
@@ -959,6 +1390,10 @@ cdef void order_free(Order* order) noexcept nogil:
         op = &order.ops[i]
         free(op.scratch.runs)
         free(op.held.runs)
+        if op.first != NULL:
+            for k in range(op.size):
+                free(op.first[k].runs)
+            free(op.first)
         s = op.shuffle
         if s != NULL:
             if s.elements != NULL:
@@ -967,9 +1402,7 @@ cdef void order_free(Order* order) noexcept nogil:
             unmap_pages(s.elements, s.capacity * sizeof(Element))
             unmap_pages(s.ring, op.size * sizeof(uint32_t))
             unmap_pages(s.free_ids, s.capacity * sizeof(uint32_t))
-            unmap_pages(s.ordinals, s.capacity * sizeof(int64_t))
-            unmap_pages(s.passes, s.capacity * sizeof(int64_t))
-            unmap_pages(s.blocks, s.capacity * sizeof(RecordBlock*))
+            unmap_pages(s.records, s.capacity * sizeof(Kept))
             free(s.ahead)
             free(s.ahead_loaded)
             free(s.survivors)
@@ -992,6 +1425,11 @@ cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil
             blocks_out(order.blocks, out.runs[i].block, out.runs[i].n - had)
         had = 0
         i += 1
+    if status == PULL_END and order.ops[0].cut_pass >= 0:
+        # A cut is made for a record that was given. What had gone past it by then, a shuffle's window above all, doesn't know of it.
+        order.fault = order.cut_fault
+        order.faulted = True
+        return PULL_FAULT
     return status
 
 
@@ -1031,9 +1469,7 @@ cdef int32_t _trim_runs(Order* order, Run* runs, int32_t first, int32_t count) n
 cdef void _trim_element(Order* order, Element* e) noexcept nogil:
     cdef int32_t k
     if e.given < e.count:
-        e.runs[e.given].ordinal += e.offset
-        e.runs[e.given].n -= e.offset
-        e.runs[e.given].good += e.offset
+        _run_from(&e.runs[e.given], e.offset)
     e.count = _trim_runs(order, e.runs, e.given, e.count)
     e.given = 0
     e.offset = 0
@@ -1058,7 +1494,7 @@ cdef void _purge(Order* order, Op* op, int64_t cut_pass, int64_t cut_ordinal) no
             if s.elements[id].count == 0:
                 _id_give(s, id)
                 continue
-        elif _behind(s.passes[id], s.ordinals[id], cut_pass, cut_ordinal):
+        elif _behind(s.records[id].pass_, s.records[id].ordinal, cut_pass, cut_ordinal):
             _discard_id(order, s, id)
             continue
         s.ring[(s.start + kept) % op.size] = <uint32_t>id
@@ -1114,8 +1550,8 @@ cdef bint order_begin(Order* order) noexcept nogil:
         return False
     for i in range(s.count):
         id = s.ring[(s.start + i) % op.size]
-        s.survivors[i].ordinal = s.ordinals[id]
-        s.survivors[i].pass_ = s.passes[id]
+        s.survivors[i].ordinal = s.records[id].ordinal
+        s.survivors[i].pass_ = s.records[id].pass_
         s.survivors[i].n = id
     s.survivors_count = s.count
     qsort(s.survivors, s.survivors_count, sizeof(Run), _by_place)
@@ -1154,7 +1590,7 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
         first[0] = -1 - s.survivors_planned
         while n < max_rows and s.survivors_planned < s.survivors_count:
             run = &s.survivors[s.survivors_planned]
-            _append(out, run.ordinal, run.pass_, 1, NULL, 0)
+            _append(out, run.ordinal, run.pass_, 1, NULL, 0, 0)
             ids[n] = <uint32_t>run.n
             s.survivors_planned += 1
             n += 1
@@ -1182,11 +1618,11 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
         if id < 0:
             break
         run = &s.scratch.runs[s.scratch_at]
-        s.ordinals[id] = run.ordinal + s.scratch_offset
-        s.passes[id] = run.pass_
+        s.records[id].ordinal = run.ordinal + s.scratch_offset
+        s.records[id].pass_ = run.pass_
         s.ahead[s.ahead_in % s.ahead_room] = <uint32_t>id
         s.ahead_loaded[s.ahead_in % s.ahead_room] = 0
-        _append(out, s.ordinals[id], run.pass_, 1, NULL, 0)
+        _append(out, s.records[id].ordinal, run.pass_, 1, NULL, 0, 0)
         ids[n] = <uint32_t>id
         s.ahead_in += 1
         n += 1
@@ -1235,3 +1671,14 @@ def philox_draws(uint64_t lo, uint64_t hi, int n):
     cdef Philox p
     philox_seed(&p, lo, hi)
     return [philox_next(&p) for _ in range(n)]
+
+
+def permutation(uint64_t seed_lo, uint64_t seed_hi, int64_t iteration, int64_t count, int64_t start, int64_t stop):
+    """Places `start` to `stop` of the permutation of `count` numbers that these seeds give, as a list of int."""
+    cdef Op op
+    memset(&op, 0, sizeof(Op))
+    if not 0 <= start <= stop <= count <= <int64_t>1 << 62:
+        raise ValueError("0 <= start <= stop <= count <= 2**62")
+    op.count = count
+    _key(&op, seed_lo, seed_hi, iteration)
+    return [_permuted(&op, k) for k in range(start, stop)]

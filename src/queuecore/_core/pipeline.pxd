@@ -120,6 +120,8 @@ cdef struct Pipe:
     int64_t missing_count
     Start start
     Place place
+    const int64_t* saved   # where interleaved files are at the start, as of blocks_save; NULL: at their first record
+    int64_t* lane_marks    # by descriptor: where they are after it, and how many files were given up
     Config config
     Layout layout
     Leaf* leaves

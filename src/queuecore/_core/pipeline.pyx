@@ -13,18 +13,19 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HEADROOM, Blocks, Column, Place, RecordBlock,
-    Skipped, blocks_claim, blocks_clear, blocks_done, blocks_full, blocks_hand, blocks_hand_end, blocks_index, blocks_init, blocks_next_to_index,
-    blocks_publish, blocks_read, blocks_retire)
+    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HEADROOM, Blocks, Column, Lane, Place, RecordBlock,
+    Skipped, blocks_claim, blocks_clear, blocks_close, blocks_done, blocks_full, blocks_hand, blocks_hand_end, blocks_index, blocks_init,
+    blocks_next_to_index, blocks_publish, blocks_read, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
-    PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
+    PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, WIDE_GAP, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
     CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_HANDED, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE,
     STAGE_RUNNER, WHAT_BUDGET, WHAT_MEMORY, WHAT_THREAD, fault_error)
 from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
-    OP_BATCH, OP_REPEAT, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Op,
+    OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT,
+    UNEVEN_PAD, Op,
     Missing, OpSpec, Order, Run, RunList, Start, order_begin, order_cut, order_forward, order_free, order_loaded, order_new,
     order_plan_load, order_pull, order_release, order_room)
 from queuecore._core.parking cimport (
@@ -44,7 +45,6 @@ from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, file_skippable, name_of, read_full, table_claim,
     table_close_idle, table_discover, table_drop, table_fault, table_find, table_pinned, table_new, table_pin, table_unpin)
 from queuecore._core.stages cimport Step
-from queuecore._core.streams cimport stream_close
 from queuecore._core.window cimport (
     window_batch, window_ended, window_finish, window_free, window_has_room, window_init, window_less, window_open,
     window_publish, window_ready, window_take)
@@ -111,6 +111,8 @@ cdef enum:
     SLICE_NS = 50000000          # a Python thread looks for signals this often
     SPIN_NS = 80000              # a few times what a futex wake across cores takes
     MAX_DIMS = 32
+    LANES = 64                   # files interleaved with pieces of full size
+    LANE_BYTES = 16 << 10        # of a piece, where there are many more
 
 
 # Execution: nothing here is under the turn
@@ -201,6 +203,53 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
     return done
 
 
+cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, unsigned char* slot, int64_t row, Growing* vars,
+                        bint nowait) noexcept nogil:
+    # Lone records that follow each other in equal, small steps, as in a shard: one read over what lies between. Returns how many are in
+    # place; -1: not all could be read. Others are to be read one by one, which also finds out what is wrong with one of them.
+    cdef Layout* layout = &p.layout
+    cdef FileTable* t = p.table
+    cdef FileEntry* e
+    cdef const Run* run = &list_.runs[first]
+    cdef int64_t step, record, offset, got = 0
+    cdef int32_t n = 1, i
+    cdef int fd
+    cdef bint well
+    cdef Fault fault
+    if p.blocks != NULL or p.store != NULL or first + 1 >= list_.count:
+        return 0
+    step = run[1].ordinal - run.ordinal
+    if run.n != 1 or step < 1 or step >= layout.stage_records or step * layout.hop_bytes - layout.record_bytes > WIDE_GAP:
+        return 0
+    u.file_hint = table_find(t, run.ordinal, u.file_hint)
+    e = &t.entries[u.file_hint]
+    record = run.ordinal - e.base
+    while (first + n < list_.count and run[n].ordinal == run.ordinal + n * step and run[n].n == 1 and run[n].pass_ == run.pass_
+           and n * step < layout.stage_records and record + n * step < e.count):
+        n += 1
+    if n == 1:
+        return 0
+    fd = table_pin(t, u.file_hint, &fault)
+    if fd < 0:
+        return -1
+    offset = t.header_bytes + record * layout.hop_bytes
+    u.iov[0].iov_base = u.stage
+    u.iov[0].iov_len = (n - 1) * step * layout.hop_bytes + layout.record_bytes
+    well = read_full(t, u.file_hint, fd, u.iov, 1, offset, nowait, &got, &fault) == READ_OK
+    table_unpin(t, u.file_hint, n if well and p.order.bottom_shuffle == NULL else 0)
+    if not well:
+        return -1
+    if p.maker.run == NULL:
+        layout_split(layout, u.stage, step * layout.hop_bytes, slot, row, n)
+        return n
+    u.scratch.arena.epoch = run.pass_
+    for i in range(n):
+        u.scratch.arena.element = run[i].ordinal
+        if not row_of_record(&p.maker, &u.scratch, u.stage + i * step * layout.hop_bytes, layout.record_bytes, slot, row + i, vars, &fault):
+            return i
+    return n
+
+
 cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
     # The batch's first unreadable row counts. A slow path: the turn guards the comparison.
     turn_take(p.turn)
@@ -250,8 +299,8 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
     cdef bint leave = False
     while done < run.n:
         if run.block != NULL:
-            i = run.ordinal - run.block.place.base + done
-            done += rows_of_block(&p.maker, &u.scratch, run.block, i, run.n - done, slot, row + done, vars, &fault)
+            done += rows_of_block(&p.maker, &u.scratch, run.block, run.first + done, run.n - done, run.ordinal + done, slot, row + done, vars,
+                                  &fault)
             if done == run.n:
                 break
             fault.file = -1 if p.maker.framing == FRAME_ROWS else run.block.place.file
@@ -267,9 +316,9 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
             status = READ_OK
             while done < run.n and status == READ_OK:
                 id = run.ordinal + done
-                i = p.order.bottom_shuffle.shuffle.ordinals[id]  # it stays until the row is released
+                i = p.order.bottom_shuffle.shuffle.records[id].ordinal  # it stays until the row is released
                 u.scratch.arena.element = i
-                u.scratch.arena.epoch = p.order.bottom_shuffle.shuffle.passes[id]
+                u.scratch.arena.epoch = p.order.bottom_shuffle.shuffle.records[id].pass_
                 if row_of_record(&p.maker, &u.scratch, p.store + id * p.store_stride, p.layout.record_bytes, slot, row + done, vars, &fault):
                     done += 1
                     continue
@@ -338,7 +387,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
     cdef Growing* vars
     cdef Part* part
     cdef int64_t row, i
-    cdef int32_t r
+    cdef int32_t r, near
     cdef int status = READ_OK
     while u.segment_at < u.segment_count:
         s = &u.segments[u.segment_at]
@@ -366,7 +415,14 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
                 part.rows = s.runs.rows
                 vars = part.vars
             row = s.row
+            near = 0
             for r in range(s.runs.count):
+                if near == 0:
+                    near = _read_near(p, u, &s.runs, r, slot, row, vars, nowait)
+                if near > 0:
+                    near -= 1
+                    row += 1
+                    continue
                 run = &s.runs.runs[r]
                 status = _make_run(p, u, s, run, slot, row, vars, nowait)
                 if status == READ_NOT_CACHED:
@@ -499,6 +555,26 @@ cdef bint _execute(Pipe* p, Unit* u, bint nowait) noexcept nogil:
 
 # Planning: under the turn
 
+cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
+    # Where interleaved files are: now, or, under a shuffle, when the oldest block came to it of which it still has something.
+    cdef Blocks* s = p.blocks
+    cdef Op* source = &p.order.ops[0]
+    cdef int64_t n = blocks_saved(s.cycle)
+    cdef int64_t* saved = p.lane_marks + <int64_t>(k & p.window.mask) * (n + 1)
+    if p.order.bottom_shuffle != NULL and s.oldest != NULL:
+        b.mark_pass = s.oldest.saved[0]
+        b.mark_end = b.mark_good = s.oldest.saved[1]
+        memcpy(saved, s.oldest.saved + 2, (n + 1) * sizeof(int64_t))
+    else:
+        b.mark_pass = source.pass_
+        b.mark_end = source.position
+        b.mark_good = source.given if p.order.bottom_shuffle == NULL else source.position
+        blocks_save(s, saved)
+        saved[n] = s.skipped_count
+    memset(b.mark_place, 0, sizeof(Place))
+    b.mark_files = s.next_file if source.pass_ == 0 else -1
+
+
 cdef void _mark_oldest(Blocks* s, Batch* b) noexcept nogil:
     # A shuffle may keep any record for long: a new run begins with the oldest block that it has something of. A shuffle lets bad
     # records in, so the good ones before it are all that there are.
@@ -518,12 +594,14 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
     cdef uint64_t k = p.next_batch - 1
     cdef Op* op = p.order.bottom_shuffle
     cdef int64_t i, at = 0
-    if op != NULL and p.blocks != NULL:
+    if p.blocks != NULL and p.blocks.cycle > 1:
+        _mark_lanes(p, b, k)
+    elif op != NULL and p.blocks != NULL:
         _mark_oldest(p.blocks, b)
     elif op != NULL:
         b.mark_pass = op.shuffle.entered_pass
         b.mark_end = op.shuffle.entered_end
-    if p.blocks != NULL:
+    if p.blocks != NULL and p.blocks.cycle == 1:
         b.mark_files = p.blocks.given_place.file + 1 if p.blocks.given_pass == 0 else -1
     for i in range(p.order.count):
         if p.order.ops[i].shuffle != NULL:
@@ -554,8 +632,8 @@ cdef void _finish_order(Pipe* p, int status) noexcept nogil:
     window_finish(p.window, end)
 
 
-cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
-    # False: nothing can be planned now.
+cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
+    # False: nothing can be planned now, or, unless it is to be `anyway`, not enough.
     cdef Segment* s = NULL
     cdef RunList* list_
     cdef Batch* b
@@ -564,7 +642,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u) noexcept nogil:
     cdef Run* last
     cdef RecordBlock* block
     cdef int status
-    if p.maker.vars > 0 and p.blocks != NULL and not _worth_it(p):
+    if p.maker.vars > 0 and p.blocks != NULL and not anyway and not _worth_it(p):
         return False
     u.kind = UNIT_ROWS
     u.segment_count = 0
@@ -638,7 +716,7 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
     cdef Blocks* s = p.blocks
     cdef int64_t rows = p.config.batch_rows, most
     # Of what is handed in, nobody knows when more of it comes.
-    if s.records == 0 or s.scanned or s.ahead >= s.most or s.framing == FRAME_ROWS:
+    if s.records == 0 or (s.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or s.framing == FRAME_ROWS:
         return True
     if blocks_full(s):
         return True
@@ -718,9 +796,9 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
     cdef int64_t known = p.table.known_records.load(kRelaxed)
     if p.blocks != NULL:
-        return p.table.known_files.load(kRelaxed) < p.table.files and p.table.known_files.load(kRelaxed) - p.blocks.next.file < 3
+        return p.table.known_files.load(kRelaxed) < p.table.files and p.table.known_files.load(kRelaxed) - blocks_wanted(p.blocks) < 3
     return (p.table.known_files.load(kRelaxed) < p.table.files
-            and known - p.order.ops[0].position < (p.config.threads + 2) * p.ramp_rows)
+            and (p.order.needs_count or known - p.order.ops[0].position < (p.config.threads + 2) * p.ramp_rows))
 
 
 cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
@@ -762,10 +840,12 @@ cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
         # fill only once this one's is empty. A consumer that helps waits for its batch, and makes that.
         if not helper and p.store != NULL and order_room(p.order) >= p.config.load_rows and _plan_load(p, u):
             rc = CLAIM_UNIT
-        elif _plan_rows(p, u) or (p.store != NULL and _plan_load(p, u)):
+        elif _plan_rows(p, u, False) or (p.store != NULL and _plan_load(p, u)):
             rc = CLAIM_UNIT
         elif p.blocks != NULL:
             rc = _claim_piece(p, u, helper)
+            if rc != CLAIM_UNIT and p.blocks.reading == 0 and _plan_rows(p, u, True):  # no more is coming
+                rc = CLAIM_UNIT
     if rc != CLAIM_UNIT:
         u.next = p.free_units
         p.free_units = u
@@ -806,12 +886,14 @@ cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
     cdef int64_t k
     cdef Segment* s
     cdef RecordBlock* block
+    cdef Lane* lane
     # Others may wait for this file, these rows or records, or the room they left.
     cdef bint tell = u.kind != UNIT_ROWS or p.store != NULL or p.blocks != NULL
     turn_take(p.turn)
-    if u.kind == UNIT_PIECE and blocks_retire(p.blocks, u.piece):
-        while True:
-            block = blocks_next_to_index(p.blocks)
+    if u.kind == UNIT_PIECE:
+        lane = blocks_retire(p.blocks, u.piece)
+        while lane != NULL:
+            block = blocks_next_to_index(p.blocks, lane)
             if block == NULL:
                 break
             turn_give(p.turn)
@@ -900,15 +982,11 @@ cdef void _drop(void* context) noexcept nogil:
 cdef void _worker_drop(void* context) noexcept nogil:
     # Files are for workers: whoever leaves closes those that nobody reads, so that an ended stream holds none.
     cdef Pipe* p = <Pipe*>context
-    cdef bint idle = False
     table_close_idle(p.table)
     if p.blocks != NULL:
         turn_take(p.turn)
-        idle = not p.blocks.streaming
-        p.blocks.streaming = True  # nobody claims any more
+        blocks_close(p.blocks)
         turn_give(p.turn)
-        if idle:
-            stream_close(&p.blocks.stream)
     _drop(context)
 
 
@@ -946,6 +1024,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
                 next = part.next
                 part_free(&p.maker, part)
                 part = next
+    free(p.lane_marks)
     free(p.maker.outputs)
     free(p.maker.pads)
     free(p.missing)
@@ -1107,7 +1186,10 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             return NULL
         p.blocks[0] = plan.blocks[0]
         p.blocks.memory = &p.shared.blocks
-        blocks_init(p.blocks, table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_)
+        if not blocks_init(p.blocks, table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_, p.start.ordinal, plan.saved):
+            _pipe_free(p)
+            return NULL
+        p.blocks.release = _link_release
         if c.budget > 0 and p.maker.framing == FRAME_ROWS:
             p.blocks.most = 2
     slots = c.width + c.max_leases + 1
@@ -1119,6 +1201,9 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
     well = (well and window_init(p.window, c.width, p.order.count) and slab_init(p.slab, <uint32_t>slots, slot_bytes) and _units_init(p))
     if well and p.maker.run != NULL:
         p.layout.place = PLACE_STAGE
+    if well and p.blocks != NULL and p.blocks.cycle > 1:
+        p.lane_marks = <int64_t*>malloc((p.window.mask + 1) * (blocks_saved(p.blocks.cycle) + 1) * sizeof(int64_t))
+        well = p.lane_marks != NULL
     if well and p.maker.vars > 0:
         p.vars = <Growing*>calloc(slots * p.maker.vars, sizeof(Growing))
         p.rooms = <int64_t*>calloc(slots, sizeof(int64_t))
@@ -1255,6 +1340,32 @@ cdef int _by_missing(const void* a, const void* b) noexcept nogil:
     return -1 if x.ordinal < y.ordinal else (1 if x.ordinal > y.ordinal else 0)
 
 
+cdef enum:
+    # Besides HANDED: why a thread comes back to Python.
+    LINK_LOOK = 10               # the stream wants something: it is at its end, or failed, or nothing comes
+    LINK_COPY = 11               # this batch is to be handed in from there
+    LINK_STALE = 12
+    LINK_STOP = 13
+    LINK_MEMORY = 14
+    LINK_COLUMNS = 64
+
+# What a block lies in that came natively: a slot of another pipe.
+cdef struct LinkOwner:
+    Pipe* pipe
+    uint32_t slot
+    int64_t rows[1]
+
+
+cdef void _link_release(void* one) noexcept nogil:
+    cdef LinkOwner* owner = <LinkOwner*>one
+    cdef Pipe* p = owner.pipe
+    if p.generation == fork_generation():
+        p.shared.leases.fetch_sub(1, kRelaxed)  # relaxed: a count; the slot itself changes hands by slots_push
+        slots_push(&p.slab.stack, owner.slot)
+        _drop(p)
+    free(owner)
+
+
 @cython.final
 cdef class Feed:
     """Where one Python thread hands in the rows of one run of a stream.
@@ -1266,6 +1377,7 @@ cdef class Feed:
     cdef dict owners          # by number: what a block's columns lie in
     cdef object dying         # numbers and batches: not before these are delivered may the objects go
     cdef int64_t number
+    cdef int64_t skip
     cdef list errors
 
     def __dealloc__(self):
@@ -1291,9 +1403,9 @@ cdef class Feed:
             while going:
                 epoch = event_prepare(&p.shared.room)
                 turn_take(p.turn)
-                if s.pass_ > after and not s.scanned:
-                    pass_ = s.pass_
-                    base = s.base
+                if s.lanes.pass_ > after and not s.lanes.scanned:
+                    pass_ = s.lanes.pass_
+                    base = s.lanes.base
                 turn_give(p.turn)
                 if pass_ >= 0:
                     event_cancel(&p.shared.room, epoch)
@@ -1358,7 +1470,7 @@ cdef class Feed:
                 while status == HANDED_FULL:
                     epoch = event_prepare(&p.shared.room)
                     turn_take(p.turn)
-                    status = blocks_hand(p.blocks, pass_, native, count, first, chosen, n, nbytes // n * n, number)
+                    status = blocks_hand(p.blocks, pass_, native, count, first, chosen, n, nbytes // n * n, number, NULL)
                     turn_give(p.turn)
                     if status != HANDED_FULL:
                         event_cancel(&p.shared.room, epoch)
@@ -1384,6 +1496,143 @@ cdef class Feed:
         """Hand in Python objects as the next elements, of a stream whose only component is of the kind "object"."""
         tokens = np.arange(len(objects), dtype=np.int64) + (self.number << OBJECT_BITS)
         return self.hand(pass_, [tokens], len(objects), owner=objects)
+
+    def choose(self, int64_t pass_, Stream child, int mask, int64_t skip=0):
+        """Hand in the rows of a stream's batches in which a component is true, without it, until the stream ends.
+
+        Runs without the GIL, apart from the ends and failures of the stream, and where too many of its batches are held.
+
+        Parameters
+        ----------
+        child : Stream
+            Of batches; used by nobody else.
+        mask : int
+            The last one of its components, a bool.
+        skip : int
+            So many rows are left out first.
+
+        Returns
+        -------
+        bool
+            False: no more of this pass is wanted.
+        """
+        cdef Pipe* up
+        cdef int status
+        child.raw = True
+        self.skip = skip
+        while True:
+            try:
+                child._until_ready()
+            except StopIteration:
+                return True
+            up = child.pipe
+            _hold(up)
+            try:
+                with nogil:
+                    status = self._choose(child, up, pass_)
+            finally:
+                _drop(up)
+            if status == LINK_STALE:
+                return False
+            if status == LINK_STOP:
+                wait_out_exit()
+                return False
+            if status == LINK_MEMORY:
+                raise MemoryError
+            if status == LINK_COPY:
+                _, columns = child.next_columns()
+                rows = np.flatnonzero(columns[mask])[self.skip:]
+                self.skip = max(0, self.skip - np.count_nonzero(columns[mask]))
+                if not self.hand(pass_, columns[:mask], len(rows), owner=None, rows=rows):
+                    return False
+            self._sweep()
+
+    cdef int _choose(self, Stream child, Pipe* up, int64_t pass_) noexcept nogil:
+        cdef uint64_t k
+        cdef Batch* b
+        cdef int status
+        while True:
+            if stop_requested(&self.pipe.runner.stop):
+                return LINK_STOP
+            k = child.next_k
+            if not window_ready(up.window, k):
+                child._wait(up, k)
+                if not window_ready(up.window, k):
+                    return LINK_LOOK
+            b = window_batch(up.window, k)
+            if b.failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd
+                return LINK_LOOK
+            # relaxed: only this thread takes leases
+            if child.plan.config.skip_bad or self.pipe.maker.column_count > LINK_COLUMNS or up.shared.leases.load(kRelaxed) >= up.config.max_leases:
+                return LINK_COPY
+            status = self._link(up, b, pass_)
+            if status != HANDED:
+                return status
+            child._note(up, b, k)
+
+    cdef int _link(self, Pipe* up, Batch* b, int64_t pass_) noexcept nogil:
+        # The rows of one batch.
+        cdef Pipe* p = self.pipe
+        cdef unsigned char* slot = slab_slot(up.slab, b.slot)
+        cdef const unsigned char* mask = slot + up.maker.outputs[up.maker.count - 1].slot_offset
+        cdef Column columns[LINK_COLUMNS]
+        cdef const Output* out
+        cdef LinkOwner* owner
+        cdef int64_t n = 0, row, skip, nbytes = 0
+        cdef int32_t i
+        cdef uint32_t epoch
+        cdef int status = HANDED_FULL
+        for row in range(b.rows):
+            n += mask[row] != 0
+        skip = self.skip if self.skip < n else n
+        self.skip -= skip
+        n -= skip
+        if n == 0:
+            slots_push(&up.slab.stack, b.slot)
+            return HANDED
+        owner = <LinkOwner*>malloc(sizeof(LinkOwner) + n * sizeof(int64_t))
+        if owner == NULL:
+            return LINK_MEMORY
+        owner.pipe = up
+        owner.slot = b.slot
+        n = 0
+        for row in range(b.rows):
+            if mask[row] != 0 and skip > 0:
+                skip -= 1
+            elif mask[row] != 0:
+                owner.rows[n] = row
+                n += 1
+        for i in range(p.maker.column_count):
+            out = &up.maker.outputs[i]
+            memset(&columns[i], 0, sizeof(Column))
+            if out.item == 0:
+                columns[i].data = slot + out.slot_offset
+                nbytes += n * out.row_bytes
+                continue
+            columns[i].ends = <int64_t*>(slot + out.slot_offset)
+            columns[i].data = up.vars[<int64_t>b.slot * up.maker.vars + out.var].data
+            nbytes += columns[i].ends[b.rows]
+            if out.ndim > 0:
+                columns[i].dims = <int64_t*>(slot + out.dims_offset)
+        _hold(up)
+        up.shared.leases.fetch_add(1, kRelaxed)  # relaxed: as in _link_release
+        while status == HANDED_FULL:
+            epoch = event_prepare(&p.shared.room)
+            turn_take(p.turn)
+            status = blocks_hand(p.blocks, pass_, columns, p.maker.column_count, 0, owner.rows, n, nbytes // n * n, -1,
+                                 owner)
+            turn_give(p.turn)
+            if status != HANDED_FULL:
+                event_cancel(&p.shared.room, epoch)
+            elif not self._await(epoch):
+                break
+        if status == HANDED:
+            event_notify_all(&p.runner.work)
+            if p.config.help:
+                event_notify_all(&p.window.arrived)
+            return HANDED
+        _link_release(owner)
+        return LINK_STOP if status == HANDED_FULL else (LINK_MEMORY if status == HANDED_NO_MEMORY else LINK_STALE)
 
     cdef list _objects(self, const int64_t* tokens, int64_t n):
         cdef int64_t i
@@ -1494,6 +1743,9 @@ cdef class Stream:
     cdef Output* columns      # of what is handed in
     cdef bint told            # to stop
     cdef bint raw             # batches are given as columns
+    cdef int64_t* mark_saved  # interleaved: as of blocks_save, of the mark and of the chunk; and files given up
+    cdef int64_t* chunk_saved
+    cdef bint is_saved        # there is one
     cdef Missing* missing
     cdef int64_t missing_count
     cdef int64_t* dims_store  # per leaf: number of dimensions and the dimensions of a row
@@ -1616,6 +1868,26 @@ cdef class Stream:
                 if stored and (record_bytes >= STORE_RECORD_BYTES or op[1] > STORE_BYTES // ((record_bytes + 63) // 64 * 64)):
                     stored = False
                 self.shuffles += 1
+            elif op[0] == "shard":
+                spec.kind = OP_SHARD
+                spec.index = op[2]
+                spec.uneven = op[3]
+                if skips is not None and c.batched and op[1] > 1:
+                    raise _errors.UnimplementedError(
+                        'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
+                        "Shard before the batch")
+                # What other shards get isn't read into the store either, unless it is little. Padding needs places.
+                if blocks is None and self.shuffles and op[1] > 1 and (op[1] * hop_bytes > WIDE_GAP // 2 or spec.uneven == UNEVEN_PAD):
+                    stored = False
+            elif op[0] == "permute":
+                spec.kind = OP_PERMUTE
+                spec.seed_lo, spec.seed_hi, spec.flag = op[2:5]
+                self.counters.append(op[5])
+                if op[5] is not None:
+                    spec.iteration = (<ShuffleCounter?>op[5]).next_iteration
+                self.base[self.shuffles] = spec.iteration
+                self.shuffles += 1
+                stored = False
             else:
                 raise ValueError(f"unknown operation {op[0]!r}")
             plan.spec_count += 1
@@ -1638,6 +1910,7 @@ cdef class Stream:
         if blocks is not None:
             stored = False
             record_bytes = hop_bytes = blocks["guess"]
+            self._describe_interleave(blocks)
             self.frame.passes = 1
             for i in range(plan.spec_count):
                 if plan.specs[i].kind == OP_REPEAT:
@@ -1671,8 +1944,8 @@ cdef class Stream:
         c.load_rows = UNIT_BYTES // 2 // record_bytes
         c.load_rows = 16 if c.load_rows < 16 else (1024 if c.load_rows > 1024 else c.load_rows)
         if stored:
-            # Rows on their way in and out, and those that a batch keeps until it is whole.
-            c.store_rows = (num_threads + 3) * (c.unit_rows if c.unit_rows > c.load_rows else c.load_rows) + 2 * c.batch_rows
+            # Rows on their way in and out, and those that a batch keeps until it is whole, or a shard until its group is.
+            c.store_rows = (num_threads + 3) * (c.unit_rows if c.unit_rows > c.load_rows else c.load_rows) + 3 * c.batch_rows
             if c.store_rows > STORE_BYTES // ((record_bytes + 63) // 64 * 64):
                 stored = False
                 c.store_rows = 0
@@ -1683,6 +1956,8 @@ cdef class Stream:
         fd_limit = num_threads + DISCOVER_AHEAD + 1
         if self.shuffles and not stored and not c.blocks:
             fd_limit = IDLE_FILES
+        if c.blocks and self.frame.cycle > 1:
+            fd_limit += min(self.frame.cycle, IDLE_FILES)
         if c.blocks:
             plan.layout.record_bytes = plan.layout.hop_bytes = 1
             self.table = table_new(files.names, self.frame.piece_bytes, 0, 0, self.frame.piece_bytes, TAIL_STREAM if self.frame.encoding else TAIL_SHORT,
@@ -1700,7 +1975,7 @@ cdef class Stream:
         # Makes everything smaller until it fits, what speed depends on least first.
         cdef Pipe* plan = &self.plan
         cdef Config* c = &plan.config
-        cdef int64_t units, slot, rest, need, stride = (record_bytes + 63) // 64 * 64, ids, i
+        cdef int64_t units, slot, rest, need, stride = (record_bytes + 63) // 64 * 64, ids, i, piece
         c.budget = budget
         if c.threads > budget // (2 << 20):
             c.threads = <int32_t>max(budget // (2 << 20), 1)
@@ -1716,8 +1991,11 @@ cdef class Stream:
             c.load_rows = max(c.unit_rows, 16)
         units *= _unit_bytes(max(c.unit_rows, c.load_rows), c.unit_segments, c.stage_most * hop_bytes + record_bytes, hop_bytes)
         if c.blocks:
-            if self.frame.piece_bytes > budget // 32:
-                self.frame.piece_bytes = budget // 32
+            piece = budget // 32
+            if self.frame.cycle > 8:  # each open file has one or two
+                piece = max(budget // (4 * self.frame.cycle), 512)
+            if self.frame.piece_bytes > piece:
+                self.frame.piece_bytes = piece
                 self.frame.headroom = min(self.frame.headroom, self.frame.piece_bytes // 4)
             self.frame.memory_most = budget // 3
         plan.layout.leaves = plan.leaves
@@ -1742,11 +2020,32 @@ cdef class Stream:
                 f"and {c.max_leases} that the consumer may hold, of {slot} bytes each. Use smaller batches, or a larger budget")
         return 0
 
+    cdef int _describe_interleave(self, dict blocks) except -1:
+        cdef int64_t n
+        cycle, length = blocks.get("interleave", (1, 1))
+        # More slots than files would stay empty.
+        self.frame.cycle = min(cycle, max(self.files.names.count, 1))
+        self.frame.turn_records = min(length, <int64_t>1 << 60)
+        self.frame.shuffled = self.shuffles > 0
+        if self.frame.cycle == 1:
+            return 0
+        if self.frame.cycle >= <int64_t>1 << 24:
+            raise _errors.InvalidArgumentError(f"cycle_length must be less than 2**24, not {cycle}")
+        if "piece_bytes" not in blocks and self.frame.cycle > LANES:  # each file has one or two pieces in memory
+            self.frame.piece_bytes = max(LANE_BYTES, BLOCK_BYTES * LANES // self.frame.cycle)
+            self.frame.headroom = self.frame.piece_bytes // 4
+        n = (blocks_saved(self.frame.cycle) + 1) * sizeof(int64_t)
+        self.mark_saved = <int64_t*>malloc(n)
+        self.chunk_saved = <int64_t*>malloc(n)
+        if self.mark_saved == NULL or self.chunk_saved == NULL:
+            raise MemoryError
+        return 0
+
     cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components, list pads) except -1:
         cdef Pipe* plan = &self.plan
         cdef Output* out
         cdef int64_t* shapes
-        cdef int32_t i, j = 0, vars = 0
+        cdef int32_t i, j, vars = 0
         _sweep()
         self.keeper = _Keeper()
         self.keeper.kept = [(step, pads), csv]
@@ -1811,10 +2110,9 @@ cdef class Stream:
                         out.ndim = 1 + len(shape)
                     elif kind == "fixed":
                         out.ndim = len(shape)
-                        for side in shape:
+                    if kind == "fixed" or kind == "ragged":
+                        for j, side in enumerate(shape, out.ndim - len(shape)):
                             shapes[(plan.maker.column_count - 1) * MAX_DIMS + j] = side
-                            j += 1
-                        j = 0
         return 0
 
     cdef int _describe_pad(self, Pad* pad, str kind, dtype, tuple shape, tuple sides, bytes fill) except -1:
@@ -1851,6 +2149,8 @@ cdef class Stream:
         free(self.plan.maker.outputs)
         free(self.plan.maker.pads)
         free(self.missing)
+        free(self.mark_saved)
+        free(self.chunk_saved)
         free(self.base)
         free(self.begun)
         free(self.cuts)
@@ -1864,10 +2164,15 @@ cdef class Stream:
         return self
 
     def __next__(self):
-        cdef uint64_t k
-        cdef Pipe* p
         if self.chunk is not None:
             return self._next_record()
+        self._until_ready()
+        return self._deliver(self.pipe, self.next_k)
+
+    cdef int _until_ready(self) except -1:
+        # Waits for the next batch, and for one that is good. Raises StopIteration at the end.
+        cdef uint64_t k
+        cdef Pipe* p
         if self.state != STATE_RUNNING or self.generation != fork_generation():
             self._refuse()
         if self.pipe == NULL:
@@ -1882,7 +2187,7 @@ cdef class Stream:
                     if not self._leave_out():
                         self._recover(k)
                     continue
-                return self._deliver(p, k)
+                return 0
             if window_ended(p.window, k):
                 self._end(p)
             if stop_requested(&p.runner.stop):
@@ -1913,18 +2218,18 @@ cdef class Stream:
         return 0
 
     cdef object _stalled(self, Pipe* p, int64_t now):
-        cdef int64_t f = -1
+        cdef int64_t f = -1, i
         cdef list names = []
         while len(names) < 4:
             f = table_pinned(self.table, f + 1)
             if f < 0:
                 break
             names.append(os.fsdecode(<bytes>name_of(self.files.names, f)))
-        if p.blocks != NULL and p.blocks.encoding:
+        for i in range(p.blocks.lane_count if p.blocks != NULL and p.blocks.encoding else 0):
             turn_take(p.turn)
-            f = p.blocks.next.file if p.blocks.streaming else -1
+            f = p.blocks.lanes[i].next.file if p.blocks.lanes[i].streaming else -1
             turn_give(p.turn)
-            if f >= 0:
+            if f >= 0 and len(names) < 4:
                 names.append(os.fsdecode(<bytes>name_of(self.files.names, f)))
         held = p.shared.leases.load(kRelaxed)  # relaxed: consumers take leases under the GIL
         what = f"reads of {', '.join(map(repr, names))} have not come back" if names else "no file is being read"
@@ -1973,6 +2278,9 @@ cdef class Stream:
         self.table.refs.fetch_add(1, kRelaxed)  # relaxed: this object holds a reference
         self.plan.start = self.mark
         self.plan.place = self.mark_place
+        self.plan.saved = self.mark_saved if self.is_saved else NULL
+        if self.is_saved:
+            self.mark_saved[blocks_saved(self.frame.cycle)] = 0
         self.plan.missing = self.missing
         self.plan.missing_count = self.missing_count
         with nogil:
@@ -2053,6 +2361,7 @@ cdef class Stream:
         self.cuts[self.cut_count].ordinal = b.fault_ordinal
         self.cuts[self.cut_count].fault = b.fault
         self.cut_count += 1
+        self._log_files(self.pipe, False)
         self._discard_pipe()
         self._start()
         return 0
@@ -2106,6 +2415,7 @@ cdef class Stream:
                 i += 1
             memmove(self.missing, self.missing + i, (count - i) * sizeof(Missing))
             self.missing_count = count - i
+        self._log_files(p, False)  # the new run doesn't meet them
         self._discard_pipe()
         self._start()
         return True
@@ -2125,8 +2435,15 @@ cdef class Stream:
                 if n > 0:
                     given_up = p.blocks.skipped[self.files_logged]
                 turn_give(p.turn)
-                if n <= 0 or not (all_ or given_up.pass_ < self.mark.pass_ or (given_up.pass_ == self.mark.pass_
-                                                                               and given_up.fault.file < self.mark_place.file)):
+                if n <= 0:
+                    return 0
+                if all_:
+                    pass
+                elif p.blocks.cycle > 1:
+                    if not self.is_saved or self.files_logged >= self.mark_saved[blocks_saved(p.blocks.cycle)]:
+                        return 0
+                elif not (given_up.pass_ < self.mark.pass_ or (given_up.pass_ == self.mark.pass_
+                                                               and given_up.fault.file < self.mark_place.file)):
                     return 0
                 self.files_logged += 1
                 self._log_file(&given_up.fault)
@@ -2275,33 +2592,48 @@ cdef class Stream:
         if self.shuffles:
             for i in range(self.shuffles):
                 self._count_iterations(i, p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i])
-        self.next_k = k + 1
-        self.chunk_mark.pass_ = b.mark_pass
-        self.chunk_mark.ordinal = b.mark_end
-        self.chunk_mark.good = b.mark_good
-        memcpy(&self.chunk_place, b.mark_place, sizeof(Place))
-        if self.levels:
-            self.mark_pass = b.mark_pass
-            self.mark_end = b.mark_end
-            self.mark_files = b.mark_files
-            self.delivered += 1
-            self._pass_mark()
-            window_take(p.window, k)
-        else:
-            self.chunk_pass = b.mark_pass
-            self.chunk_end = b.mark_end
-            self.chunk_files = b.mark_files
-            window_take(p.window, k)
-        # Workers that found the window full are woken once half of it is free: one wake for several batches.
-        if (event_has_waiters(&p.runner.work)
-                and p.shared.planned.load(kRelaxed) - self.next_k <= p.window.width // 2):  # relaxed: a hint
-            event_notify_all(&p.runner.work)
+        self._take(p, b, k, bool(self.levels))
         if self.levels:
             return element
         self.chunk = arrays
         self.chunk_at = 0
         self.chunk_rows = rows
         return self._next_record()
+
+    cdef void _note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil:
+        # As _deliver does for an inner stream, whose shuffles' counters are its own.
+        cdef int32_t i
+        self.records += b.rows
+        self.still_since = 0
+        for i in range(self.shuffles):
+            self.begun[i] = p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i]
+        self._take(p, b, k, True)
+
+    cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil:
+        # The batch is the consumer's; as an element, or as a chunk of them.
+        cdef int64_t i
+        self.next_k = k + 1
+        self.chunk_mark.pass_ = b.mark_pass
+        self.chunk_mark.ordinal = b.mark_end
+        self.chunk_mark.good = b.mark_good
+        memcpy(&self.chunk_place, b.mark_place, sizeof(Place))
+        if p.lane_marks != NULL:
+            i = blocks_saved(p.blocks.cycle) + 1
+            memcpy(self.chunk_saved, p.lane_marks + <int64_t>(k & p.window.mask) * i, i * sizeof(int64_t))
+        self.chunk_pass = b.mark_pass
+        self.chunk_end = b.mark_end
+        self.chunk_files = b.mark_files
+        if whole:
+            self.mark_pass = b.mark_pass
+            self.mark_end = b.mark_end
+            self.mark_files = b.mark_files
+            self.delivered += 1
+            self._pass_mark()
+        window_take(p.window, k)
+        # Workers that found the window full are woken once half of it is free: one wake for several batches.
+        if (event_has_waiters(&p.runner.work)
+                and p.shared.planned.load(kRelaxed) - self.next_k <= p.window.width // 2):  # relaxed: a hint
+            event_notify_all(&p.runner.work)
 
     cdef int _count_iterations(self, int i, int64_t begun) except -1:
         cdef ShuffleCounter counter
@@ -2332,7 +2664,7 @@ cdef class Stream:
             self._pass_mark()
         return element
 
-    cdef void _pass_mark(self):
+    cdef void _pass_mark(self) noexcept nogil:
         # All up to the chunk's end is delivered: a new run begins there.
         cdef int64_t good = self.mark.pass_good, total, left_out, i
         cdef Missing* m
@@ -2342,7 +2674,7 @@ cdef class Stream:
         if self.chunk_mark.pass_ > self.mark.pass_:
             # All that is bad in the passes before has been met, unless nobody asked for it.
             left_out = self.mark.ordinal - self.mark.good
-            for i in range(self.missing_count if self.shuffles == 0 else 0):
+            for i in range(self.pipe.order.missing_count):  # 0: it isn't the source that leaves them out
                 m = &self.missing[i]
                 if m.pass_ == self.mark.pass_ and m.ordinal >= self.mark.ordinal:
                     left_out += 1
@@ -2354,6 +2686,8 @@ cdef class Stream:
         self.mark = self.chunk_mark
         self.mark.pass_good = good
         self.mark_place = self.chunk_place
+        self.mark_saved, self.chunk_saved = self.chunk_saved, self.mark_saved
+        self.is_saved = self.mark_saved != NULL
 
     cdef int _lead_dims(self, Batch* b, int64_t* dims) except -1:
         # The outermost batch first. An element of elements says how many it has; a short one of records has what there is.
@@ -2610,6 +2944,8 @@ cdef class Stream:
         if self.plan.config.blocks:
                 start = [self.mark.pass_, self.mark.ordinal, self.mark.good, self.mark.pass_good, self.mark_place.file,
                      self.mark_place.offset, self.mark_place.number, self.mark_place.line, self.mark_place.base]
+                if self.is_saved:
+                    start += [self.mark_saved[i] for i in range(blocks_saved(self.frame.cycle))]
         if self.files.names.count == 0:
             pass
         elif self.delivered > 0 and (self.mark_end > 0 or self.mark_files != 0):
@@ -2647,7 +2983,7 @@ cdef class Stream:
         if (elements < 0 or files_known < 0 or files_known > self.files.names.count
                 or not len(iterations) == len(seeds) == len(counters) == len(begun) == self.shuffles):
             raise _errors.ResumeMismatchError("the saved place does not fit this dataset's operations or files")
-        if start is not None if not self.plan.config.blocks else start is None or start[4] >= max(files_known, 1):
+        if start is not None if not self.plan.config.blocks else not self._is_start(start, files_known):
             raise _errors.ResumeMismatchError("the saved place does not fit this dataset's files")
         t = table_new(self.files.names, self.table.record_bytes, self.table.header_bytes, self.table.footer_bytes,
                       self.table.hop_bytes, self.table.tail, self.table.fd_limit)
@@ -2684,6 +3020,17 @@ cdef class Stream:
         self.told = False
         self.failure = None
 
+    cdef bint _is_start(self, list start, int64_t files_known) except -1:
+        # Whether a run of these files may begin there.
+        if start is None or start[4] >= max(files_known, 1):
+            return False
+        saved = start[9:]
+        if not saved:
+            return self.frame.cycle == 1 or start[:3] == [0, 0, 0]
+        return (self.frame.cycle > 1 and len(saved) == blocks_saved(self.frame.cycle) and saved[0] <= files_known
+                and saved[1] < self.frame.cycle and saved[2] < self.frame.turn_records
+                and all(-1 <= file < saved[0] for file in saved[3::5]))
+
     cdef int _restore_mark(self, list start, list missing) except -1:
         cdef Missing* grown = <Missing*>realloc(self.missing, (len(missing) + 1) * sizeof(Missing))
         cdef int64_t i
@@ -2700,13 +3047,16 @@ cdef class Stream:
         self.mark_place.line = 1
         if start is not None:
             (self.mark.pass_, self.mark.ordinal, self.mark.good, self.mark.pass_good, self.mark_place.file, self.mark_place.offset,
-             self.mark_place.number, self.mark_place.line, self.mark_place.base) = start
+             self.mark_place.number, self.mark_place.line, self.mark_place.base) = start[:9]
+            for i, number in enumerate(start[9:]):
+                self.mark_saved[i] = number
+        self.is_saved = start is not None and len(start) > 9
         return 0
 
     cdef int _spec_of(self, int shuffle):
         cdef int i, seen = 0
         for i in range(self.plan.spec_count):
-            if self.plan.specs[i].kind == OP_SHUFFLE:
+            if self.plan.specs[i].kind == OP_SHUFFLE or self.plan.specs[i].kind == OP_PERMUTE:
                 if seen == shuffle:
                     return i
                 seen += 1

@@ -55,7 +55,7 @@ cdef struct Maker:
     const Output* columns            # FRAME_ROWS: how rows lie that were handed in, as if they were outputs
     int32_t column_count
     int32_t given                    # components that they are
-    const int64_t* shapes            # CELL_DIMS for each column: the shape of its rows, where they all have `ndim` dimensions of one size
+    const int64_t* shapes            # CELL_DIMS for each column: dimensions of a row that are the same for all rows
     StageFn run          # NULL: the record itself
     const void* params
     int32_t made         # components that it makes
@@ -73,10 +73,10 @@ cdef struct Scratch:
 # False: no memory.
 cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil
 cdef void scratch_clear(Scratch* s) noexcept nogil
-# n records of a block, from its `first` on, as rows of a slot from `row` on. `vars`: where what varies is appended. Returns how many were
-# made: fewer than n with a fault (all but its file) of the next one.
-cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, unsigned char* slot, int64_t row,
-                           Growing* vars, Fault* fault) noexcept nogil
+# n records of a block, from its `first` on, as rows of a slot from `row` on; they are the pass's from `element` on. `vars`: where what
+# varies is appended. Returns how many were made: fewer than n with a fault (all but its file) of the next one.
+cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, unsigned char* slot,
+                           int64_t row, Growing* vars, Fault* fault) noexcept nogil
 # One record. False: a fault, all but its place.
 cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot, int64_t row,
                         Growing* vars, Fault* fault) noexcept nogil

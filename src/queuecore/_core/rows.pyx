@@ -155,8 +155,8 @@ cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, i
     return _run(m, s, s.cells, s.cells + 1, slot, row, vars, fault)
 
 
-cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, bytes_out slot, int64_t row, Growing* vars,
-                    Fault* fault) noexcept nogil:
+cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
+                    Growing* vars, Fault* fault) noexcept nogil:
     cdef const uint32_t* ends = <const uint32_t*>b.index + b.skip + first
     cdef int64_t i, start = 0 if b.skip + first == 0 else ends[-1], end
     cdef Growing* g
@@ -172,7 +172,7 @@ cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
         end = ends[i] - 1
         if end > start and b.text[end - 1] == 13:
             end -= 1
-        s.arena.element = b.place.base + first + i
+        s.arena.element = element + i
         if not row_of_record(m, s, b.text + start, end - start, slot, row + i, vars, fault):
             fault.offset = b.place.offset + start
             fault.record = b.place.number + b.skip + first + i
@@ -181,7 +181,7 @@ cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
     return n
 
 
-cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, bytes_out slot, int64_t row,
+cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
                         Growing* vars, Fault* fault) noexcept nogil:
     cdef const int64_t* starts = <const int64_t*>b.index
     cdef int64_t i, nbytes
@@ -193,7 +193,7 @@ cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_
             tfrecord_damaged(b.place.offset + starts[i], b.place.number + i, fault)
             fault.stage = STAGE_READ
             return i - first
-        s.arena.element = b.place.base + i
+        s.arena.element = element + i - first
         if not row_of_record(m, s, data, nbytes, slot, row + i - first, vars, fault):
             fault.offset = b.place.offset + starts[i]
             fault.record = b.place.number + i
@@ -201,11 +201,11 @@ cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_
     return n
 
 
-cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, bytes_out slot, int64_t row, Growing* vars,
-                    Fault* fault) noexcept nogil:
+cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
+                    Growing* vars, Fault* fault) noexcept nogil:
     cdef int64_t i
     for i in range(first, first + n):
-        s.arena.element = b.place.base + i
+        s.arena.element = element + i - first
         if not row_of_record(m, s, b.text + i * m.hop_bytes, m.record_bytes, slot, row + i - first, vars, fault):
             fault.offset = b.place.offset + i * m.hop_bytes
             fault.record = b.place.number + i
@@ -213,7 +213,8 @@ cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
     return n
 
 
-cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t element, bytes_out slot, int64_t row, Growing* vars,
+                 Fault* fault) noexcept nogil:
     # A file: its name and its content.
     cdef Cell* cells = s.cells
     cdef bint well
@@ -221,7 +222,7 @@ cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, bytes_out slo
     cells[0].nbytes = strlen(b.name)
     cells[1].data = b.text
     cells[1].nbytes = b.used
-    s.arena.element = b.place.base
+    s.arena.element = element
     if m.run == NULL:
         return (_add(&m.outputs[0], vars, cells[0].data, cells[0].nbytes, slot, row, fault)
                 and _add(&m.outputs[1], vars, cells[1].data, cells[1].nbytes, slot, row, fault))
@@ -248,8 +249,8 @@ cdef void _csv_cells(const Maker* m, Scratch* s, int64_t i) noexcept nogil:
             cell.nbytes = m.csv.columns[j].item_bytes
 
 
-cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, bytes_out slot, int64_t row, Growing* vars,
-                  Fault* fault) noexcept nogil:
+cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
+                  Growing* vars, Fault* fault) noexcept nogil:
     cdef CsvCursor at = (<const CsvCursor*>b.index)[first // CSV_STRIDE]
     cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
     cdef bytes_in end = b.text + b.nbytes  # what follows a lone CR says whether it ends a row
@@ -293,7 +294,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
         for i in range(block.rows):
             if not direct:
                 _csv_cells(m, s, i)
-                s.arena.element = b.place.base + first + done + i
+                s.arena.element = element + done + i
                 if not _run(m, s, s.cells, s.cells + m.csv.count, slot, row + done + i, vars, fault):
                     fault.record = b.place.number + first + done + i
                     fault.offset = -1
@@ -371,10 +372,14 @@ cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t 
             continue
         cell.data = <bytes_out>c.data + c.ends[at]
         cell.nbytes = c.ends[at + 1] - c.ends[at]
-        if o.ndim > 0:
-            cell.ndim = o.ndim
-            for k in range(o.ndim):
-                cell.dims[k] = c.dims[at * o.ndim + k]
+        cell.ndim = o.ndim
+        if o.ndim > 0 and c.dims == NULL:  # only the first one varies, and the length says it
+            cell.dims[0] = cell.nbytes // o.item
+            for k in range(1, o.ndim):
+                cell.dims[k] = m.shapes[j * CELL_DIMS + k]
+            continue
+        for k in range(o.ndim):
+            cell.dims[k] = c.dims[at * o.ndim + k]
     return True
 
 
@@ -382,8 +387,8 @@ cdef bint _column_fits(const Output* out, const Column* c, int64_t at, Fault* fa
     return _fits(out, c.dims + at * out.ndim, c.ends[at + 1] - c.ends[at], fault)
 
 
-cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, bytes_out slot, int64_t row, Growing* vars,
-                   Fault* fault) noexcept nogil:
+cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
+                   Growing* vars, Fault* fault) noexcept nogil:
     cdef const Column* columns = <const Column*>b.index
     cdef int64_t i, at
     cdef int32_t j
@@ -409,7 +414,7 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
                 if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], at, 1, slot, row + i, vars, fault):
                     return i
             continue
-        s.arena.element = b.place.base + first + i
+        s.arena.element = element + i
         arena_reset(&s.arena)
         if not _row_cells(m, s, columns, at, fault) or not _run(m, s, s.cells, s.cells + m.given, slot, row + i, vars, fault):
             fault.offset = -1
@@ -418,20 +423,20 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
     return n
 
 
-cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, unsigned char* slot, int64_t row,
-                           Growing* vars, Fault* fault) noexcept nogil:
+cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, unsigned char* slot,
+                           int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     s.arena.epoch = b.pass_
     if m.framing == FRAME_LINES:
-        return _lines(m, s, b, first, n, slot, row, vars, fault)
+        return _lines(m, s, b, first, n, element, slot, row, vars, fault)
     if m.framing == FRAME_TFRECORD:
-        return _tfrecords(m, s, b, first, n, slot, row, vars, fault)
+        return _tfrecords(m, s, b, first, n, element, slot, row, vars, fault)
     if m.framing == FRAME_CSV:
-        return _csv(m, s, b, first, n, slot, row, vars, fault)
+        return _csv(m, s, b, first, n, element, slot, row, vars, fault)
     if m.framing == FRAME_ROWS:
-        return _rows(m, s, b, first, n, slot, row, vars, fault)
+        return _rows(m, s, b, first, n, element, slot, row, vars, fault)
     if m.framing == FRAME_WHOLE:
-        return _whole(m, s, b, slot, row, vars, fault)
-    return _fixed(m, s, b, first, n, slot, row, vars, fault)
+        return _whole(m, s, b, element, slot, row, vars, fault)
+    return _fixed(m, s, b, first, n, element, slot, row, vars, fault)
 
 
 # Parts

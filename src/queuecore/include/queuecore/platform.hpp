@@ -159,7 +159,8 @@ inline void* alloc_lines(std::size_t nbytes) noexcept {
 
 // Page-aligned zero pages straight from the kernel, touched only when used; null when there are none.
 inline void* map_pages(std::size_t nbytes) noexcept {
-  void* p = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // No reserve: a shuffle's buffer may be far larger than the data, and than memory; what is never touched costs nothing.
+  void* p = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   if (nbytes >= (std::size_t(4) << 20)) madvise(p, nbytes, MADV_HUGEPAGE);  // fewer first-touch faults
   return p;
