@@ -80,6 +80,11 @@ class ShapedBatch(Batch):
     changes: dict[str, Any]
     specs: Callable[[tuple[int | None, ...]], Any]
 
+    def class_of(self, spec: ArraySpec) -> type[Any]:
+        """Return the class of a component, given its specification without batch dimensions."""
+        ragged = self.words[0] == "dense_to_ragged_batch" and spec.shape[:1] == (None,)
+        return Ragged if ragged or spec.dtype == BYTES else np.ndarray
+
     def describe(self) -> list[Any]:
         return [self.words[0], self.batch_size, self.drop_remainder, *self.words[1:]]
 

@@ -1331,6 +1331,9 @@ class Dataset:
 
         `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`.
         """
+        shaped = self._shaped()
+        if shaped is not None:
+            return mapped(shaped.class_of, shaped.specs(()))
         return classes_of(self._source.made(self._stages()), any(isinstance(op, Batch) for op in self._ops))
 
     def cardinality(self) -> int:

@@ -192,6 +192,8 @@ def test_ragged_batches():
     )
     with pytest.raises(InvalidArgumentError, match="first dimension"):
         given([], Component(np.dtype("<i4"), (None, None))).dense_to_ragged_batch(2)
+    assert ds.output_classes is Ragged
+    assert given(elements, dense).padded_batch(2).output_classes is np.ndarray
     with pytest.raises(InvalidArgumentError, match="Ragged"):
         list(ds.batch(2))
     # Batches that differ in their number of rows.
