@@ -82,7 +82,7 @@ class ShapedBatch(Batch):
 
     def class_of(self, spec: ArraySpec) -> type[Any]:
         """Return the class of a component, given its specification without batch dimensions."""
-        ragged = self.words[0] == "dense_to_ragged_batch" and spec.shape[:1] == (None,)
+        ragged = self.words[0] == "dense_to_ragged_batch" and (spec.shape or ())[:1] == (None,)
         return Ragged if ragged or spec.dtype == BYTES else np.ndarray
 
     def describe(self) -> list[Any]:
