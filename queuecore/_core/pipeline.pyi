@@ -65,6 +65,7 @@ class Stream:
         csv: CsvFormat | None = None,
         components: list[Any] | None = None,
         assemble: Callable[[list[Any], bool], Any] | None = None,
+        pads: list[tuple[tuple[int, ...], bytes] | None] | None = None,
         skips: Quarantine | None = None,
         retries: int = 0,
         stall_warn: float = -1,
@@ -72,6 +73,7 @@ class Stream:
         feeder: Callable[[Feed], None] | None = None,
         scope: Scope | None = None,
         inner: bool = False,
+        memory_budget: int = 0,
     ) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...

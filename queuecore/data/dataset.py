@@ -18,7 +18,7 @@ from queuecore._ops_calls import is_native
 from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
 from queuecore._trace import Untraced, trace
-from queuecore.data import _calls, _filters, _generators
+from queuecore.data import _buckets, _calls, _filters, _generators, _padded
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource, block_source
@@ -218,13 +218,194 @@ class Dataset:
         [4]
         >>> folder.cleanup()
         """
-        size = check_int(batch_size, "batch_size", 1)
-        if _calls.has_objects(self._source):
-            return dataset_of(_calls.Stack((self,), size, check_bool(drop_remainder, "drop_remainder")))
+        size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
+        if _calls.has_objects(self._source) or self._shaped() is not None:
+            return dataset_of(_calls.Stack((self,), size, drop))
         rows = math.prod(op.batch_size for op in self._ops if isinstance(op, Batch)) * size
         if rows > _MOST_ROWS:
             raise InvalidArgumentError(f"a batch of {rows} records is more than the most possible, {_MOST_ROWS}")
-        return self._with(Batch(size, check_bool(drop_remainder, "drop_remainder")))
+        return self._with(Batch(size, drop))
+
+    def padded_batch(
+        self,
+        batch_size: SupportsIndex,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        r"""Stack elements that follow each other, which may differ in shape: the smaller ones are padded at their ends.
+
+        Parameters
+        ----------
+        batch_size : int
+            How many make a batch, at least 1.
+        padded_shapes : nest of tuple of int or None, optional
+            In the structure of an element, the shape of each component in the batch. `None` (or -1) in it: the longest
+            of the batch. An int is a shape of one dimension. `None` for a component, or for all: its own shape, in
+            which each unknown dimension becomes the longest of the batch.
+        padding_values : nest of scalars, optional
+            What to pad with: in the structure of an element, or one scalar for all. Of the component's dtype: a NumPy
+            scalar must have that dtype, a Python number must fit. Default (`None`): 0, `False` or ``b""``.
+        drop_remainder : bool, default False
+            Leave out a last batch that isn't full.
+
+        Returns
+        -------
+        Dataset
+            Its arrays have one dimension more, in front. Strings come as in `batch`, as a `Ragged`: elements that are
+            arrays of strings as one of equally long rows.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `padded_shapes` or `padding_values` doesn't fit the structure, or a shape is smaller than that of the
+            component; if nobody knows how many dimensions elements have, and `padded_shapes` doesn't say it.
+        DtypeError
+            If a padding value has another dtype.
+
+        Notes
+        -----
+        An element that is longer than `padded_shapes` allows is a `DataLossError` in its place, after a short batch of
+        those before it; ``on_error="skip"`` leaves it out.
+
+        Runs in the native threads, without the GIL, when a batch is complete. Elements that are batches already, or
+        Python objects, are padded in the consumer's thread.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> _ = file.write_bytes(b"to\nbe or\nnot\n")
+        >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
+        >>> for batch in letters.padded_batch(2, padding_values=32):
+        ...     print([bytes(row) for row in batch])
+        [b'to   ', b'be or']
+        [b'not']
+        >>> folder.cleanup()
+        """
+        size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
+        return self._shape(*_padded.padded(self, size, drop, padded_shapes, padding_values))
+
+    def dense_to_ragged_batch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
+        r"""Stack elements that follow each other, which may differ in their first dimension.
+
+        Parameters
+        ----------
+        batch_size : int
+            How many make a batch, at least 1.
+        drop_remainder : bool, default False
+            Leave out a last batch that isn't full.
+
+        Returns
+        -------
+        Dataset
+            A component whose first dimension isn't known beforehand comes as a `Ragged` of rows; others as in `batch`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If another dimension isn't known beforehand.
+
+        Notes
+        -----
+        Runs in the native threads, without the GIL; the rows are views.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> _ = file.write_bytes(b"to\nbe\n!\n")
+        >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
+        >>> next(iter(letters.dense_to_ragged_batch(3))).to_list()
+        [[116, 111], [98, 101], [33]]
+        >>> folder.cleanup()
+        """
+        size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
+        return self._shape(*_padded.dense_to_ragged(self, size, drop))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[SupportsIndex],
+        bucket_batch_sizes: Sequence[SupportsIndex],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        r"""Stack elements of about the same length, so that little is padded.
+
+        Parameters
+        ----------
+        element_length_func : callable
+            Returns the length of an element, an integer. The parts of a tuple are arguments of their own.
+        bucket_boundaries : sequence of int, rising
+            Bucket i takes the lengths from boundary i - 1 up to, but not including, boundary i.
+        bucket_batch_sizes : sequence of int
+            Of each bucket, how many elements make a batch: one more than there are boundaries.
+        padded_shapes, padding_values : optional
+            As in `padded_batch`.
+        pad_to_bucket_boundary : bool, default False
+            Make unknown dimensions one less than the bucket's upper boundary, and not the longest of the batch.
+        no_padding : bool, default False
+            Stack elements as they are. All of a batch must have the same shape.
+        drop_remainder : bool, default False
+            Leave out the batches that aren't full at the end.
+
+        Returns
+        -------
+        Dataset
+            A batch comes as soon as a bucket has enough elements; at the end what is left in the buckets, in their
+            order.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the boundaries don't rise, the numbers of boundaries and sizes don't match, or the arguments for padding
+            don't fit the elements.
+
+        Notes
+        -----
+        The function is called in Python, in a thread of its own, and so are batches stacked; what comes before runs in
+        the native threads. What it raises is a `PipelineError` in its place, after the batches of what came before; an
+        element that is longer than `padded_shapes` allows is a `DataLossError`, with `pad_to_bucket_boundary` one that
+        reaches the last boundary an `InvalidArgumentError`. ``on_error="skip"`` leaves such elements out.
+
+        A saved place is found again by going through the lengths of the elements before it.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> _ = file.write_bytes(b"to\nquestion\nbe\nor\nsuffer\nnot\n")
+        >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
+        >>> for batch in letters.bucket_by_sequence_length(len, [4], [3, 2], padding_values=32):
+        ...     print([bytes(row) for row in batch])
+        [b'to', b'be', b'or']
+        [b'question', b'suffer  ']
+        [b'not']
+        >>> folder.cleanup()
+        """
+        return dataset_of(
+            _buckets.buckets(
+                self,
+                element_length_func,
+                bucket_boundaries,
+                bucket_batch_sizes,
+                padded_shapes,
+                padding_values,
+                pad_to_bucket_boundary,
+                no_padding,
+                drop_remainder,
+            )
+        )
 
     def shuffle(
         self,
@@ -635,6 +816,8 @@ class Dataset:
         why = ""
         if _calls.has_objects(self._source):
             why = "elements are Python objects"
+        elif self._shaped() is not None:
+            why = "elements are padded or ragged batches"
         elif not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
             why = "it makes something else of a batch than of its elements one by one"
         if why:
@@ -1574,7 +1757,8 @@ class Dataset:
         for op in self._ops:
             if isinstance(op, Batch):
                 dims = (op.batch_size if op.drop_remainder else None, *dims)
-        return self._source.made(self._stages()).spec(dims)
+        shaped = self._shaped()
+        return self._source.made(self._stages()).spec(dims) if shaped is None else shaped.specs(dims)
 
     @property
     def output_types(self) -> Any:
@@ -1592,6 +1776,9 @@ class Dataset:
 
         `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`.
         """
+        shaped = self._shaped()
+        if shaped is not None:
+            return mapped(shaped.class_of, shaped.specs(()))
         return classes_of(self._source.made(self._stages()), any(isinstance(op, Batch) for op in self._ops))
 
     def cardinality(self) -> int:
@@ -1829,6 +2016,20 @@ class Dataset:
     def _with(self, op: Op) -> Dataset:
         return _Steps(self._source, (*self._ops, op), self._options)
 
+    def _shape(self, node: Node | None, op: _padded.ShapedBatch) -> Dataset:
+        if op.batch_size > _MOST_ROWS:
+            raise InvalidArgumentError(f"{op.batch_size} records in a batch are more than is possible, {_MOST_ROWS}")
+        return (self if node is None else dataset_of(node))._with(op)
+
+    def _shaped(self) -> _padded.ShapedBatch | None:
+        return next((op for op in self._ops if isinstance(op, _padded.ShapedBatch)), None)
+
+    def _native(self, options: Options) -> dict[str, Any]:
+        """Return what the native stream takes of the source and the steps on elements."""
+        given = self._source.limited(options.max_record_bytes).native(self._stages())
+        shaped = self._shaped()
+        return given if shaped is None else given | shaped.changes
+
     def _check_shards(self) -> None:
         """Raise if a shard with ``uneven="raise"`` is known to be uneven: better now than at the end of an epoch."""
         for depth, op in enumerate(self._ops, 1):
@@ -1877,6 +2078,8 @@ class Dataset:
             raise InvalidArgumentError(f"map takes functions of Python's and operations, not {function!r}{hint}")
         if _calls.has_objects(self._source):
             return None, "elements are Python objects"
+        if self._shaped() is not None:
+            return None, "elements are padded or ragged batches"
         made = self._source.made(self._stages())
         batches = [op for op in reversed(self._ops) if isinstance(op, Batch)]
         batch = tuple(op.batch_size if op.drop_remainder else None for op in batches)
