@@ -80,14 +80,17 @@ _EXACT_NAMES = """
     equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not
     bitwise_and bitwise_or bitwise_xor invert bitwise_not left_shift right_shift maximum minimum fmax fmin
     sqrt square reciprocal floor ceil trunc rint isnan isinf isfinite signbit copysign nextafter spacing gcd lcm
-    deg2rad rad2deg degrees radians heaviside bitwise_count conjugate clip power
+    deg2rad rad2deg degrees radians heaviside bitwise_count conjugate power
 """
-_EXACT = frozenset(_EXACT_NAMES.split())
+_CLIP = np._core.umath.clip  # type: ignore[attr-defined]
+_EXACT = frozenset((_CLIP, *(getattr(np, name) for name in _EXACT_NAMES.split() if hasattr(np, name))))
 # Of these, too, as long as the items lie side by side: NumPy has several ways to compute them, and picks one by that.
 _SMOOTH_NAMES = """
     exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt
 """
-_SMOOTH = frozenset(_SMOOTH_NAMES.split())
+_SMOOTH = frozenset(getattr(np, name) for name in _SMOOTH_NAMES.split())
+# Functions of NumPy's that are methods, too.
+_METHODS = frozenset((np.transpose, np.reshape, np.ravel, np.clip, np.copy))
 _MOST_CONSTANT = 64 << 20  # bytes
 
 
@@ -183,8 +186,11 @@ def _operators(ufunc: Any) -> tuple[Any, Any, Any]:
         return _call(self._tracer, ufunc, (other, self))
 
     def inplace(self: Symbol, other: Any) -> Symbol:
-        # To a number's name it only gives another number.
-        if self._sides("an operation in place"):
+        # To a number's name it only gives another number. But what operations and numpy.where make is an array, even
+        # if it has no dimensions.
+        node = self._value.node
+        number = node.kind == "input" or node.kind == "call" and node.what[0] is not np.where
+        if self._sides("an operation in place") or not number:
             self._stop("an operation that changes an array in place")
         return _call(self._tracer, ufunc, (self, other))
 
@@ -273,8 +279,11 @@ class Symbol:
         return _call(self._tracer, ufunc, inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Symbol:
-        if function is np.where and len(args) == 3 and not kwargs:
+        if not kwargs and function is np.where and len(args) == 3:
             return _choice(self._tracer, args)
+        if not kwargs and function in _METHODS and type(args[0]) is Symbol:
+            made: Symbol = getattr(args[0], function.__name__)(*args[1:])
+            return made
         self._stop(f"numpy.{function.__name__}")
 
     __add__, __radd__, __iadd__ = _operators(np.add)
@@ -444,6 +453,17 @@ class Symbol:
 
     flatten = ravel
 
+    def copy(self) -> Symbol:
+        """Return itself: nothing changes it."""
+        self._number("copy")
+        return self
+
+    def clip(self, *limits: Any, **options: Any) -> Symbol:
+        """Return it with what is beyond two limits moved there."""
+        if len(limits) != 2 or options or any(one is None for one in limits):
+            self._stop("clip with other arguments than two limits")
+        return _call(self._tracer, _CLIP, (self, *limits))
+
     def _reshape(self, sides: tuple[int, ...]) -> Symbol:
         tracer = self._tracer
         try:
@@ -572,7 +592,7 @@ class Symbol:
             self._stop("a question for its type (isinstance())")
         return Symbol
 
-    __class__ = property(_asked)
+    __class__ = property(_asked)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __repr__(self) -> str:
         if self._tracer.active:
@@ -588,6 +608,8 @@ def _is_native(dtype: np.dtype[Any]) -> bool:
 
 
 def _power(base: Symbol, exponent: Any) -> Any:
+    if base._number("**").dtype.kind == "b":
+        base._stop("a power of booleans")  # whose dtype depends on whether the exponent happens to be 2
     if base._number("**").dtype.kind == "f":
         # Arrays know a square when they see one; what is a number is raised by another function than what is an array.
         if type(exponent) in (int, float) and exponent == 2 and base._sides("**"):
@@ -599,20 +621,22 @@ def _power(base: Symbol, exponent: Any) -> Any:
 def _call(tracer: _Tracer, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
     """Return what an element-wise function of NumPy's makes."""
     name = ufunc.__name__
-    if ufunc.nout != 1 or ufunc.signature is not None or (name not in _EXACT and name not in _SMOOTH):
+    if ufunc not in _EXACT and ufunc not in _SMOOTH:
         tracer.give_up(f"numpy.{name}")
     operands, dtypes = _operands(tracer, name, inputs)
     try:
         loop = ufunc.resolve_dtypes((*dtypes, None))
     except Exception as error:
         tracer.give_up(f"numpy.{name}: {error}")
-    if name in _SMOOTH:
+    if ufunc in _SMOOTH:
         value = operands[0]._value
         if value.node.kind == "view" or not value.dims:
             tracer.give_up(f"numpy.{name} of a part of an array or of a number, whose last bit may differ")
         if loop[-1].itemsize < 4:
             tracer.give_up(f"numpy.{name} of {loop[-1]}, whose last bit may differ")
-    if name == "power":
+    if ufunc in (np.fmax, np.fmin) and loop[-1].kind == "f":
+        tracer.give_up(f"numpy.{name} of floats: which of two zeros comes out depends on where they lie")
+    if ufunc is np.power:
         exponent = operands[1]
         least = exponent if type(exponent) is int else exponent.min(initial=0) if type(exponent) is np.ndarray else -1
         if loop[-1].kind == "f" or loop[1].kind == "i" and least < 0:
@@ -852,7 +876,7 @@ def _traced(
         if rowwise:
             variants.append((given, lowered(tracer.rows, given, rows, names)))
     except ValueError as error:
-        tracer.give_up(f"it is too much for one native step: {error}", tracer.place)
+        tracer.give_up(f"it can't be one native step: {error}", tracer.place)
     step = variants[-1][1]
 
     def bind(asked: tuple[Component, ...]) -> Step:

@@ -308,7 +308,7 @@ def lowered(
     Raises
     ------
     ValueError
-        If it takes more than one step can be.
+        If it takes more than one step can be, or a loop of NumPy's can't be had.
     """
     nodes = _reachable(graph, values)
     celled = set(map(id, values))  # what has to lie in memory as a whole
@@ -342,7 +342,7 @@ def lowered(
             registers[id(one)] = count
             count += 1
     if len(steps) > MOST_STEPS:
-        raise ValueError(f"{len(steps)} steps")
+        raise ValueError(f"it would take {len(steps)} steps, and {MOST_STEPS} are possible")
     outputs = tuple(value.component(name) for value, name in zip(values, names, strict=True))
     return GraphStep(tuple(components), outputs, constants, steps, [registers[id(value)] for value in values])
 
@@ -550,8 +550,11 @@ def _given(one: list[Any]) -> list[int]:
 
 def _loop(ufunc: Any, loop: Sequence[np.dtype[Any]]) -> Any:
     """Return NumPy's own description of the loop that it runs for these dtypes."""
-    found, info = ufunc._resolve_dtypes_and_context((*loop[:-1], None))
+    try:
+        found, info = ufunc._resolve_dtypes_and_context((*loop[:-1], None))
+        ufunc._get_strided_loop(info)
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"NumPy {np.__version__} doesn't tell its loops: {error}") from error
     if tuple(found) != tuple(loop):
         raise ValueError(f"numpy.{ufunc.__name__} has no loop for {', '.join(map(str, loop))}")
-    ufunc._get_strided_loop(info)
     return info

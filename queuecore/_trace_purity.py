@@ -11,6 +11,7 @@ import dis
 import functools
 import random
 import sys
+import sysconfig
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -22,11 +23,13 @@ __all__ = ["Watch"]
 # Compiled functions of these modules only compute.
 _PURE_MODULES = frozenset(("math", "cmath", "_abc", "_operator", "_functools", "_struct", "_bisect", "itertools"))
 _IMPURE_BUILTINS = frozenset(
-    ("__import__", "breakpoint", "delattr", "eval", "exec", "globals", "id", "input", "locals", "next", "open", "print")
+    ["__import__", "breakpoint", "delattr", "eval", "exec", "globals", "id", "input", "locals", "next", "open", "print"]
+    + ["setattr", "vars"]
 )
 _PURE_TYPES: tuple[type, ...] = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
 _PURE_TYPES += (slice, range, np.ndarray, np.generic, np.dtype, np.ufunc)
 _MOST_BYTES = 1 << 20
+_LIBRARY = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"], "<frozen")
 _OUTSIDE = {
     "STORE_GLOBAL": "an assignment to a global variable",
     "DELETE_GLOBAL": "del of a global variable",
@@ -92,11 +95,21 @@ class Watch:
             if frame.f_code in self._checked:
                 return
             self._checked.add(frame.f_code)
+            self._look(frame)
             reason = _assigned(frame.f_code)
             if reason:
                 self._report(reason, frame)
         elif not _computes(what):
             self._report(f"a call of {_name(what)}, which may return something else each time", frame)
+
+    def _look(self, frame: FrameType) -> None:
+        """Remember the global variables that a function can see, before it runs."""
+        code = frame.f_code
+        if code.co_filename.startswith(_LIBRARY):  # full of caches
+            return
+        for name in code.co_names:
+            if name in frame.f_globals:
+                self._captured.append((name, frame.f_globals[name], _image(frame.f_globals[name])))
 
 
 def _name(function: Any) -> str:
@@ -132,7 +145,7 @@ def _assigned(code: CodeType) -> str:
 
 
 def _captured(function: Any) -> list[tuple[str, Any]]:
-    """Return the values from elsewhere that a function can see by name."""
+    """Return the values from elsewhere that come with a function; global variables show when it is called."""
     made: list[tuple[str, Any]] = []
     while isinstance(function, functools.partial):
         made += [(f"argument {i}", one) for i, one in enumerate(function.args)] + list(function.keywords.items())
@@ -145,13 +158,11 @@ def _captured(function: Any) -> list[tuple[str, Any]]:
         function = getattr(type(function), "__call__", None)  # noqa: B004
         if not isinstance(function, FunctionType):
             return made
-    code = function.__code__
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             made.append((name, cell.cell_contents))
         except ValueError:  # not yet bound
             continue
-    made += [(name, function.__globals__[name]) for name in code.co_names if name in function.__globals__]
     made += [("a default", one) for one in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())]
     return made
 
@@ -167,11 +178,17 @@ def _image(value: Any) -> Any:
     if type(value) is np.ndarray and value.nbytes <= _MOST_BYTES and not value.dtype.hasobject:
         return value.tobytes()
     if isinstance(value, np.random.Generator):
-        return repr(value.bit_generator.state)
-    if isinstance(value, (np.random.RandomState, random.Random)):
-        return repr(value.get_state() if isinstance(value, np.random.RandomState) else value.getstate())
-    return None
+        return _frozen(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return _frozen(value.get_state(legacy=False))
+    return value.getstate() if isinstance(value, random.Random) else None
 
 
 def _random_state() -> Any:
-    return random.getstate(), repr(np.random.get_state(legacy=False))
+    return random.getstate(), _frozen(np.random.get_state(legacy=False))
+
+
+def _frozen(state: Any) -> Any:
+    if isinstance(state, dict):
+        return [(key, _frozen(one)) for key, one in state.items()]
+    return state.tobytes() if isinstance(state, np.ndarray) else state

@@ -39,3 +39,7 @@ class SequenceStep(Step):
 @final
 class PartStep(Step):
     def __init__(self, inputs: tuple[Any, ...], index: int, step: Step, outputs: tuple[Any, ...]) -> None: ...
+
+@final
+class KeepStep(Step):
+    def __init__(self, inputs: tuple[Any, ...], step: Step) -> None: ...

@@ -204,7 +204,7 @@ class Sample(Choose):
         return sum(count_of(dataset, needed) for dataset in self.inputs[: self.number])
 
     def choices(self, run: Run, pass_: int, start: int) -> Generator[Array]:
-        (low, high), iteration = run.seeds(len(self.inputs) - 1, pass_)
+        (low, high), iteration = run.seed_of(len(self.inputs) - 1, pass_)
         if not self.rerandomize:
             iteration = 0
         random = np.random.Philox(

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from queuecore._core.pipeline import Feed
+from queuecore._core.pipeline import Feed, Scope, ShuffleCounter
 from queuecore._core.sources import FileList
 from queuecore._stages import Component, Stage, Structure
-from queuecore.data._ops import Batch, Count
+from queuecore.data._ops import Batch, Count, Permute, Repeat, Shuffle
 from queuecore.data._plan import Made, made_by
 from queuecore.data.options import Options
 
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator
 
-__all__ = ["Chunk", "Layout", "Node", "Objects", "Rows", "Run", "feeder_of", "rows_of"]
+__all__ = ["Chunk", "Layout", "Node", "Objects", "One", "Pairs", "Rows", "Run", "feeder_of", "reserved", "rows_of"]
 
 # An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
 # None or their dimensions.
 Column = np.ndarray[Any, Any] | tuple[Any, Any, Any]
+# Of each shuffle its two seeds.
+Pairs = list[tuple[int, int]]
 
 _CHUNK_BYTES = 512 << 10
 _CHUNK_ROWS = 16384
@@ -101,7 +103,26 @@ class Objects(NamedTuple):
         return feed.hand_objects(pass_, self.elements)
 
 
-Chunk = Rows | Objects
+class One(NamedTuple):
+    """An element as a Python object, handed in with others unless somebody waits for it."""
+
+    element: Any
+
+    @property
+    def n(self) -> int:
+        """How many."""
+        return 1
+
+    def part(self, start: int, stop: int) -> Objects:
+        """Return some of the elements, which follow each other."""
+        return Objects([self.element][start:stop])
+
+    def hand(self, feed: Feed, pass_: int) -> bool:
+        """Hand it in; False: no more is wanted."""
+        return feed.add(pass_, self.element)
+
+
+Chunk = Rows | Objects | One
 
 
 class Layout(NamedTuple):
@@ -148,6 +169,8 @@ class Node:
 
     files: ClassVar[FileList] = _NO_FILES
     num_threads: ClassVar[int | None] = None
+    # Whether it takes its inputs' first pass for all of its own.
+    keeps: ClassVar[bool] = False
 
     def words(self) -> dict[str, Any]:
         """Return what decides its elements, besides the inputs, as plain values."""
@@ -187,6 +210,17 @@ class Node:
     def spec(self) -> Any:
         """Return the specification of an element that is a Python object; `None`: nobody knows."""
         return None
+
+    def first_passes(self, pairs: Pairs) -> tuple[Pairs, list[int]] | None:
+        """Return the seeds, and the numbers of passes, that the shuffles of its inputs, of these seeds, begin with.
+
+        `None`: that is theirs to say.
+        """
+        del pairs
+        return None
+
+    def begins(self, pairs: Pairs, bases: list[int]) -> None:
+        """Say what those of a new iterator begin with."""
 
     def describe(self) -> dict[str, Any]:
         """Return what decides the elements, as plain values."""
@@ -248,13 +282,19 @@ class Run:
         Of the iterator; they hold for its inputs too, where these have none of their own.
     skips : Quarantine, optional
         Gets what is left out.
+
+    Attributes
+    ----------
+    scope : Scope
+        In which functions of the user's run.
     """
 
-    def __init__(self, node: Node, options: Options, skips: Quarantine | None) -> None:
+    def __init__(self, node: Node, options: Options, skips: Quarantine | None, inner: bool = True) -> None:
         self.options = options
         self.skips = skips
+        self.scope = Scope(inner, node)
         self._node = node
-        self._pairs: list[tuple[int, int]] = []
+        self._pairs: Pairs = []
         self._bases: list[int] = []
         self._children = _Children()
         self._feed: Feed | None = None
@@ -265,19 +305,30 @@ class Run:
         run._feed = feed
         return run
 
-    def seed(self, pairs: list[tuple[int, int]], bases: list[int]) -> None:
+    def seed(self, pairs: Pairs, bases: list[int]) -> None:
         """Set the seeds of all shuffles of the inputs, and the numbers that their passes begin with."""
         self._pairs = pairs
         self._bases = bases
 
-    def open(self, index: int, pass_: int, start: int = 0, batch: int = 0) -> Iterator:
-        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed."""
+    def seeds(self) -> tuple[Pairs, list[int]]:
+        """Return what `seed` set."""
+        return self._pairs, self._bases
+
+    def input(self, index: int) -> Dataset:
+        """Return an input."""
+        return self._node.inputs[index]
+
+    def open(self, index: int, pass_: int, start: int = 0, batch: int = 0, skips: Quarantine | None = None) -> Iterator:
+        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed.
+
+        What it leaves out goes to `skips`, if that is given.
+        """
         dataset = self._node.inputs[index]
         at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
-        needs = iterations(dataset)
+        needs = iterations(dataset, again=True)
         upto = at + len(needs)
         bases = [base + pass_ * need for base, need in zip(self._bases[at:upto], needs, strict=True)]
-        return self._open(dataset, self._pairs[at:upto], bases, start, batch)
+        return self._open(dataset, self._pairs[at:upto], bases, start, batch, skips)
 
     def open_other(self, dataset: Dataset, number: int, start: int = 0, batch: int = 0) -> Iterator:
         """Return an iterator over a dataset that a function made, the `number`-th of its iterators. To be closed."""
@@ -285,7 +336,13 @@ class Run:
         return self._open(dataset, [one.seeds.pair for one in shuffles], [number] * len(shuffles), start, batch)
 
     def _open(
-        self, dataset: Dataset, pairs: list[tuple[int, int]], bases: list[int], start: int, batch: int
+        self,
+        dataset: Dataset,
+        pairs: Pairs,
+        bases: list[int],
+        start: int,
+        batch: int,
+        skips: Quarantine | None = None,
     ) -> Iterator:
         from queuecore.data.iterator import Iterator, Seeded
 
@@ -293,28 +350,28 @@ class Run:
             dataset = dataset.skip(start)
         if batch:
             dataset = dataset._with(Batch(batch, False))
-        child = Iterator(dataset, Seeded(pairs, bases, self.options, self.skips))
+        child = Iterator(dataset, Seeded(pairs, bases, self.options, skips or self.skips))
         self._children.add(child)
         # Whoever ends it does so first, and then looks for children.
         if self._children.ended or (self._feed is not None and self._feed.stopped):
             child._stop()
         return child
 
-    def rows(self, index: int, pass_: int, start: int = 0) -> Generator[Rows]:
+    def rows(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Rows]:
         """Yield the elements of an input in chunks of rows, from element `start` on."""
-        return rows_of(self.open(index, pass_, start, chunk_rows(self._node.inputs[index])))
+        return rows_of(self.open(index, pass_, start, chunk_rows(self._node.inputs[index]), skips))
 
     def rows_of(self, dataset: Dataset, number: int, start: int = 0) -> Generator[Rows]:
         """Yield the elements of a dataset that a function made in chunks of rows, from element `start` on."""
         return rows_of(self.open_other(dataset, number, start, chunk_rows(dataset)))
 
-    def elements(self, index: int, pass_: int, start: int = 0) -> Generator[Any]:
+    def elements(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Any]:
         """Yield the elements of an input, from number `start` on."""
-        with self.open(index, pass_, start) as child:
+        with self.open(index, pass_, start, 0, skips) as child:
             yield from child
 
-    def seeds(self, index: int, pass_: int) -> tuple[tuple[int, int], int]:
-        """Return the seeds of the first shuffle of an input, and the number of its pass in one of the node's."""
+    def seed_of(self, index: int, pass_: int) -> tuple[tuple[int, int], int]:
+        """Return the seeds of an input's first shuffle, and the number of its pass that comes with one of the node's."""
         at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
         return self._pairs[at], self._bases[at] + pass_ * iterations(self._node.inputs[index])[0]
 
@@ -324,6 +381,7 @@ class Run:
 
     def end(self) -> None:
         """As `stop`, and for good."""
+        self.scope.stopped = True
         self._children.ended = True
         self._children.stop()
 
@@ -364,10 +422,11 @@ def chunk_rows(dataset: Dataset) -> int:
     return max(min(_CHUNK_BYTES // max(row_bytes, 1), _CHUNK_ROWS), 1)
 
 
-def iterations(dataset: Dataset) -> list[int]:
-    """Return, for each shuffle of a dataset and its inputs, how many of its passes one pass over the dataset takes."""
-    from queuecore.data._ops import Permute, Repeat, Shuffle
+def iterations(dataset: Dataset, again: bool = False) -> list[int]:
+    """Return, for each shuffle of a dataset and its inputs, how many of its passes one pass over the dataset takes.
 
+    `again`: one more pass, for which what is kept needs none.
+    """
     needs: list[int] = []
     after = 1
     for op in reversed(dataset._ops):
@@ -376,8 +435,32 @@ def iterations(dataset: Dataset) -> list[int]:
         elif isinstance(op, Shuffle | Permute):
             needs.insert(0, after)
     if isinstance(dataset._source, Node):
-        needs += [after * need for one in dataset._source.inputs for need in iterations(one)]
+        if dataset._source.keeps:
+            after = 0 if again else 1
+        needs += [after * need for one in dataset._source.inputs for need in iterations(one, again)]
     return needs
+
+
+def reserved(node: Node, needs: list[int]) -> list[int]:
+    """Return, for each shuffle of a node's inputs, the number of its first pass; all that one run needs are taken."""
+    shuffles = [shuffle for dataset in node.inputs for shuffle in dataset._shuffles()]
+    first = node.first_passes([one.seeds.pair for one in shuffles])
+    if first is not None:
+        for shuffle, pair in zip(shuffles, first[0], strict=True):
+            if shuffle.seeds.pair != pair:
+                shuffle.seeds.pair = pair
+                shuffle.seeds.counter = ShuffleCounter()
+        return first[1]
+    bases: list[int] = []
+    for dataset in node.inputs:
+        for op in dataset._ops:
+            if isinstance(op, Shuffle | Permute):
+                bases.append(op.seeds.counter.next_iteration)
+                op.seeds.counter.next_iteration += needs[len(bases) - 1]
+        if isinstance(dataset._source, Node):
+            bases += reserved(dataset._source, needs[len(bases) :])
+    node.begins([one.seeds.pair for one in shuffles], bases)
+    return bases
 
 
 def feeder_of(node: Node, run: Run) -> Any:
@@ -391,6 +474,14 @@ def feeder_of(node: Node, run: Run) -> Any:
 
 def _hand_in(node: Node, run: Run, feed: Feed) -> None:
     run = run.of(feed)
+    before = run.scope.enter()
+    try:
+        _hand_in_passes(node, run, feed)
+    finally:
+        Scope.leave(before)
+
+
+def _hand_in_passes(node: Node, run: Run, feed: Feed) -> None:
     after = -1
     while (wanted := feed.next_pass(after)) is not None:
         after, start = wanted
@@ -399,4 +490,3 @@ def _hand_in(node: Node, run: Run, feed: Feed) -> None:
                 feed.end(after)
         except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
             feed.end(after, error)
-

@@ -14,7 +14,7 @@ from queuecore._record import ArraySpec
 from queuecore._stages import BYTES, Component, Stage, Structure
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 
-__all__ = ["Made", "made_by", "structure_of"]
+__all__ = ["Made", "made_by", "structure_of", "template_of"]
 
 Dims = tuple[int | None, ...]
 Spec = Callable[[Dims], Any]
@@ -75,7 +75,7 @@ def made_by(
     native_step = None if not steps else steps[0] if len(steps) == 1 else SequenceStep(steps)
     if stages:
         structure = stages[-1].structure
-        template = _template(given)
+        template = template_of(given)
     native = [_native(one, index) for index, one in enumerate(given)]
     assemble, leaves = (None, None) if structure is None else (structure.assemble, structure.spec)
 
@@ -96,7 +96,7 @@ def structure_of(template: Any, parts: Sequence[Any]) -> Any:
     return parts[template]
 
 
-def _template(components: Sequence[Component]) -> Any:
+def template_of(components: Sequence[Component]) -> Any:
     names = [one.name for one in components]
     if None not in names:
         return {name: index for index, name in enumerate(names)}

@@ -283,6 +283,10 @@ def _first_difference(there: Any, here: Any, where: str) -> str:
             steps = [_step(side[index]) if index < len(side) else "nothing" for side in (there, here)]
             if steps[0] != steps[1]:
                 return f"step {index + 1} is {steps[0]} there and {steps[1]} here"
+    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        for index, (one, other) in enumerate(zip(there, here, strict=True)):
+            if one != other and isinstance(one, dict) and isinstance(other, dict):
+                return _first_difference(one, other, f"{where}[{index}]")
     return f"{where} is {there!r} there and {here!r} here"
 
 

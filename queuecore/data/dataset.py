@@ -18,9 +18,11 @@ from queuecore._ops_calls import is_native
 from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
 from queuecore._trace import Untraced, trace
+from queuecore.data import _calls, _filters, _generators
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource, block_source
+from queuecore.data._cache import Cache, Files, Memory
 from queuecore.data._choose import Choose, Sample, Seeds
 from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
 from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
@@ -217,6 +219,8 @@ class Dataset:
         >>> folder.cleanup()
         """
         size = check_int(batch_size, "batch_size", 1)
+        if _calls.has_objects(self._source):
+            return dataset_of(_calls.Stack((self,), size, check_bool(drop_remainder, "drop_remainder")))
         rows = math.prod(op.batch_size for op in self._ops if isinstance(op, Batch)) * size
         if rows > _MOST_ROWS:
             raise InvalidArgumentError(f"a batch of {rows} records is more than the most possible, {_MOST_ROWS}")
@@ -557,12 +561,14 @@ class Dataset:
             A function of an element; the parts of a tuple are arguments of their own. It is called once, now, with
             symbols, and becomes a native stage if it touches them only by operations of `queuecore.ops`, constant
             indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples and dicts.
+            Any other function is called in Python for each element.
             Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
         num_parallel_calls : int, optional
-            Calls at a time, at least 1; `AUTOTUNE` (-1): the library's choice. A native stage runs in all threads of
-            the dataset, whatever is said here.
+            In how many threads a function runs that runs in Python. `None` (the default): in one, an element after the
+            other. `AUTOTUNE` (-1): as many as there are CPUs, at most 8. Native stages run in `Options.num_threads`.
         deterministic : bool, optional
-            Whether elements keep their order. They do, with `False` too.
+            Whether elements keep their order where a function runs in several threads. Default:
+            `Options.deterministic`, and else they do.
 
         Returns
         -------
@@ -571,21 +577,31 @@ class Dataset:
         Raises
         ------
         InvalidArgumentError
-            If the operation can't work on the elements, or makes something that can't be batched; if it is neither a
-            function nor an operation; if `num_parallel_calls` is 0 or less than -1, or an argument isn't of its type.
+            If the operation can't work on the elements, or makes something that can't be batched; if it is neither
+            a function nor an operation; if `num_parallel_calls` is 0 or less than -1.
         UnimplementedError
-            If the function does anything else, with the reason and the place in it; or if it comes after a `batch` and
-            makes something else of a batch than of its elements one by one.
+            If an operation comes after a `batch` and makes something else of a batch than of its elements one by one.
 
         Notes
         -----
-        Runs in the native threads, without the GIL, several elements at a time; several maps in a row share a pass
-        where they can. A random operation draws from its seed, from the number of the pass over the files, and from the
-        record's number in it: so the number of threads changes nothing; in a function, too.
+        A native stage runs in the native threads, without the GIL, several elements at a time; several maps in a row
+        share a pass where they can. A random operation draws from its seed, from the number of the pass over the files,
+        and from the record's number in it: so the number of threads changes nothing; in a function, too.
 
         A function that became a stage makes what it would make of arrays, bit for bit, with NumPy's rules for dtypes;
         NumPy's warnings (of an overflow, for example) don't come. Whatever it does besides happens once, and values
         that it takes from elsewhere stay as they were.
+
+        A function that runs in Python gets an element as an iterator gives it: after a `batch` the whole batch, as
+        views of memory that is kept as long as they are, so that NumPy's functions work on it at once. What it returns
+        becomes an element: numbers NumPy's, strings `bytes`, lists arrays; arrays are not copied. Its structure and
+        dtypes must be those of the first one. What it raises is a `PipelineError` in its place in the order, with the
+        exception as ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It can't use an iterator
+        that it makes elements for, but make others. To know `element_spec`, the first element is made, once.
+
+        A saved place doesn't hold what the function did: where a run goes on, it is called again for some elements
+        before that place and for all after it (with ``on_error="skip"``: for all of the pass). Where order isn't kept,
+        a place says how many elements were delivered, and not which.
 
         Strings come out of a batch as a `Ragged`, as do rows of different lengths. Arrays of which only the data knows
         the shape must have the same one in all elements of a batch; else it is an `InvalidArgumentError`.
@@ -603,22 +619,33 @@ class Dataset:
         >>> for batch in ds.batch(2):
         ...     print(batch)
         (array([1., 3.], dtype=float32), array([2, 4], dtype=int32))
+        >>> for batch in ds.map(lambda x, y: {"x": x / 2, "odd": y % 2 == 1}).batch(2):
+        ...     print(batch)
+        {'x': array([0.5, 1.5], dtype=float32), 'odd': array([False, False])}
+        >>> [x.tolist() for x in ds.map(lambda a, b: [a] * int(b))]
+        [[1.0, 1.0], [3.0, 3.0, 3.0, 3.0]]
         >>> folder.cleanup()
         """
-        check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
-        if deterministic is not None:
-            check_bool(deterministic, "deterministic")
+        calls = check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
+        threads = AUTOTUNE if calls is None and num_parallel_calls is not None else calls
+        ordered = None if deterministic is None else check_bool(deterministic, "deterministic")
         if not isinstance(map_func, Stage):
-            map_func = self._traced(map_func)
-        if not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
-            raise UnimplementedError(f"{map_func!r} can't be applied to batches yet: put the map before the batch")
+            native, why = self._traced(map_func)
+            return native or dataset_of(_calls.Map((self,), _calls.Call(map_func), threads, ordered, why))
+        why = ""
+        if _calls.has_objects(self._source):
+            why = "elements are Python objects"
+        elif not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
+            why = "it makes something else of a batch than of its elements one by one"
+        if why:
+            return dataset_of(_calls.Map((self,), _calls.StageCall(map_func), threads, ordered, why))
         made = self._with(Map(map_func))
         made._source.made(made._stages())
         return made
 
     def map_and_batch(
         self,
-        map_func: Stage,
+        map_func: Stage | Callable[..., Any],
         batch_size: SupportsIndex,
         num_parallel_batches: SupportsIndex | None = None,
         drop_remainder: bool = False,
@@ -1016,6 +1043,248 @@ class Dataset:
                 check_bool(drop_remainder, "drop_remainder"),
             )
         )
+
+    def cache(self, filename: Filename = "") -> Dataset:
+        """Keep the elements of the first pass, for all later ones.
+
+        Parameters
+        ----------
+        filename : str, bytes or os.PathLike, default ""
+            What the names of two files begin with, ``.index`` and ``.data-00000-of-00001``; the directory is made if it
+            is missing. Empty: in memory.
+
+        Returns
+        -------
+        Dataset
+            Its iterators share what is kept. Elements that are Python objects, such as batches, come with arrays that
+            can't be written to: they are the same ones in every pass.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `filename` is no file name; while iterating, with a `filename`, if an element has something else in it
+            than None, bools, numbers, str, bytes, arrays and tuples, lists and dicts of them.
+
+        Notes
+        -----
+        Filled as elements are read; only a pass that is read to its end counts. What is in memory goes with the
+        dataset and its iterators. A shuffle before it has one order, that of the pass that is kept.
+
+        The files appear when they are complete, and never half. They are used by any later run of the same steps, seeds
+        and arrays over the same files, which may be missing by then. For other ones, and for input files whose size or
+        time has changed, there is a `FailedPreconditionError` that names the difference: remove the cache's files then.
+        A Python function is known by its name only. What is damaged is a `ChecksumError`, `TruncatedRecordError` or
+        `DataLossError` that names the place.
+
+        While files are written, a second process, or another dataset, gets an `AbortedError`; the lock of a process
+        that was killed doesn't count. Other iterators of this dataset read the input meanwhile. Where they can't be
+        written (on a full disk, for example) there is one `RuntimeWarning`, and all passes read the input.
+
+        Follows ``tf.data.Dataset.cache``, which trusts any files that are there.
+
+        Examples
+        --------
+        >>> import queuecore as qc, pathlib, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(4)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").cache(folder.name + "/kept")
+        >>> [int(x) for x in ds]
+        [0, 1, 2, 3]
+        >>> file.unlink()
+        >>> [int(x) for x in ds]
+        [0, 1, 2, 3]
+        >>> folder.cleanup()
+        """
+        store = Files(_name(filename, "filename")) if filename else Memory()
+        return _Steps(Cache((self,), store), (), self._options)
+
+    def snapshot(
+        self,
+        path: Filename,
+        compression: Literal["AUTO", "NONE", "GZIP"] | None = "AUTO",
+        reader_func: None = None,
+        shard_func: None = None,
+    ) -> Dataset:
+        """Keep the elements of the first pass in files of a directory, for this pipeline and others.
+
+        Parameters
+        ----------
+        path : str, bytes or os.PathLike
+            The directory, which is made if it is missing. Each pipeline has a directory in it.
+        compression : {"AUTO", "NONE", "GZIP"}, optional
+            Of the files; ``"AUTO"`` and `None`: none.
+        reader_func, shard_func : None
+            Not there yet.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `path` is no file name, `compression` another word; and while iterating, as of `cache`.
+        UnimplementedError
+            If one of the functions is given.
+
+        Notes
+        -----
+        Files are those of `cache`, with the same promises. Only what is out of date isn't an error: other steps, seeds,
+        arrays or names of files have a directory of their own, and where input files have changed, theirs is
+        written anew. A second process that comes while files are written reads the input.
+
+        Follows ``tf.data.Dataset.snapshot``.
+        """
+        if reader_func is not None or shard_func is not None:
+            raise UnimplementedError("snapshot writes and reads in one order: reader_func, shard_func aren't there")
+        if compression not in ("AUTO", "NONE", "GZIP", "", None):
+            raise InvalidArgumentError(f'compression must be "AUTO", "NONE" or "GZIP", not {compression!r}')
+        store = Files(_name(path, "path"), snapshot=True, compress=compression == "GZIP")
+        return _Steps(Cache((self,), store), (), self._options)
+
+    def filter(self, predicate: Stage | Callable[..., Any]) -> Dataset:
+        """Keep the elements that a function says yes of.
+
+        Parameters
+        ----------
+        predicate : callable or Stage
+            A function of an element, as of `map`, that returns one bool. After a `batch` it gets whole batches.
+
+        Returns
+        -------
+        Dataset
+            Its number of elements is unknown before it is read.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is known not to return one bool, or is neither a function nor an operation.
+
+        Notes
+        -----
+        Like a function of `map` it becomes a native stage if that is possible, and else runs in Python, in one thread.
+        Elements are not copied. What it raises, and an answer that is no bool (`InvalidArgumentError`), come in their
+        place in the order; with ``on_error="skip"`` such an element is left out.
+
+        Where a run goes on at a saved place, the elements of the pass before it are asked about again.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(10)))
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").filter(lambda x: x % 3 == 0)
+        >>> [int(x) for x in ds]
+        [0, 3, 6, 9]
+        >>> folder.cleanup()
+        """
+        return dataset_of(_filters.Filter.of(self, predicate))
+
+    def ignore_errors(self, log_warning: bool = False) -> Dataset:
+        """Leave out elements that can't be made, and go on with the next one.
+
+        Parameters
+        ----------
+        log_warning : bool, default False
+            Whether each is a warning in the log ``"queuecore"``.
+
+        Returns
+        -------
+        Dataset
+            Its number of elements is unknown before it is read.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `log_warning` is no bool.
+
+        Notes
+        -----
+        It holds for what comes before it, as ``Options(on_error="skip")`` does for all of an iterator: damaged records,
+        files that can't be opened, and functions that raise. Faults of the machine (failed reads, no memory) are errors
+        still. What it leaves out is not in ``stats()``.
+
+        Where a run goes on at a saved place, the elements of the pass before it are made again.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> ds = qc.data.Dataset.from_generator(lambda: iter([b"1", b"", b"2"])).map(lambda x: int(x))
+        >>> [int(x) for x in ds.ignore_errors()]
+        [1, 2]
+        """
+        return dataset_of(_calls.Ignore((self,), check_bool(log_warning, "log_warning")))
+
+    # -- out of Python -------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Sequence[Any] | None = None,
+        output_signature: Any = None,
+    ) -> Dataset:
+        """Elements that a function of Python's yields.
+
+        Parameters
+        ----------
+        generator : callable
+            Returns something to iterate over: a generator function, for example. It is called once for each pass.
+        output_types : nest of dtype, optional
+            What elements consist of, in tuples and dicts; ``bytes`` for strings.
+        output_shapes : nest of tuple, optional
+            Their shapes, with `None` for a side that may differ. Default: any.
+        args : sequence, optional
+            What `generator` gets: each as an array, or `bytes`.
+        output_signature : nest of ArraySpec, optional
+            Both in one, instead of the two.
+
+        Returns
+        -------
+        Dataset
+            Its number of elements is unknown before it is read.
+
+        Raises
+        ------
+        DtypeError
+            If `generator` can't be called, or a type is no dtype.
+        InvalidArgumentError
+            If a shape is none, or `output_signature` is given and another one too.
+
+        Notes
+        -----
+        Numbers are converted to the dtype, if that loses nothing but digits behind the point's: an element of another
+        type, structure or shape is an `InvalidArgumentError` in its place in the order. Without types, elements are
+        taken as they come, converted like what a function of `map` returns. What the generator raises is a
+        `PipelineError` in its place; `KeyboardInterrupt` and `SystemExit` come out as they are.
+
+        The generator runs in a thread of its own, under the GIL, ahead of the consumer, and is closed when the
+        iterator goes. It must yield the same elements whenever it is called: where a run goes on at a saved place, it
+        is called anew, and what came before that place is dropped.
+
+        The method follows ``tf.data.Dataset.from_generator``.
+
+        Examples
+        --------
+        >>> import numpy as np, queuecore as qc
+        >>> def squares(n):
+        ...     for x in range(n):
+        ...         yield x * x
+        >>> ds = qc.data.Dataset.from_generator(squares, output_types=np.float32, args=[5])
+        >>> for batch in ds.batch(3):
+        ...     print(batch)
+        [0. 1. 4.]
+        [ 9. 16.]
+        """
+        if not callable(generator):
+            raise DtypeError(f"from_generator: generator must be callable, not {generator!r}")
+        signature = _generators.signature_of(output_types, output_shapes, output_signature)
+        given = tuple(_generators.argument_of(one) for one in args or ())
+        return dataset_of(_generators.Generated((), generator, given, signature))
 
     def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
         """Make a dataset of each element, and put these behind each other.
@@ -1601,21 +1870,27 @@ class Dataset:
                 most = max(most, -(-op.buffer_size // stacked))
         return most
 
-    def _traced(self, function: Any) -> Stage:
-        """Return a function as a native stage."""
+    def _traced(self, function: Any) -> tuple[Dataset | None, str]:
+        """Return what a function makes of the elements natively; or `None`, and why it has to run in Python."""
         if not callable(function) or is_native(function):
             hint = ": say what it makes, by queuecore.ops.cfunc(function, outputs)" if callable(function) else ""
             raise InvalidArgumentError(f"map takes functions of Python's and operations, not {function!r}{hint}")
+        if _calls.has_objects(self._source):
+            return None, "elements are Python objects"
         made = self._source.made(self._stages())
         batches = [op for op in reversed(self._ops) if isinstance(op, Batch)]
         batch = tuple(op.batch_size if op.drop_remainder else None for op in batches)
         found = trace(function, made.given, made.template, assemble=made.assemble, batch=batch)
         if isinstance(found, Untraced):
-            raise UnimplementedError(
-                f"{function!r} would have to run in Python, and map takes functions alone that become native stages. "
-                f"What stops it: {found}"
-            )
-        return found.stage
+            return None, str(found)
+        if batches and not found.stage.rowwise:
+            return None, "it makes something else of a batch than of its elements one by one"
+        native = self._with(Map(found.stage))
+        try:
+            native._source.made(native._stages())
+        except InvalidArgumentError as error:  # nothing that can be batched
+            return None, str(error)
+        return native, ""
 
     def _stages(self) -> list[Stage]:
         return [op.stage for op in self._ops if isinstance(op, Map)]
@@ -1645,6 +1920,17 @@ class Dataset:
         """Return what decides the elements and their order, apart from file names and seeds, as plain values."""
         steps = [words for words in (op.describe() for op in self._ops) if words is not None]
         return {"source": self._source.describe(), "ops": steps}
+
+
+def _name(path: Any, what: str) -> str:
+    """Return a file's name as a string, whatever it was."""
+    try:
+        name = os.fsdecode(path)
+    except TypeError:
+        raise InvalidArgumentError(f"{what} must be str, bytes or os.PathLike, not {path!r}") from None
+    if not name or "\0" in name:
+        raise InvalidArgumentError(f"{what} can't be {path!r}")
+    return name
 
 
 class _Steps(Dataset):

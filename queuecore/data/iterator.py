@@ -12,7 +12,7 @@ from queuecore._core.pipeline import ShuffleCounter, Stream
 from queuecore._quarantine import Quarantine, check_on_error
 from queuecore.data import _state
 from queuecore.data._iterators import IteratorBase
-from queuecore.data._nodes import Node, Run, feeder_of, iterations
+from queuecore.data._nodes import Node, Run, feeder_of, iterations, reserved
 from queuecore.data._ops import Permute, Shuffle
 from queuecore.data.options import Options
 
@@ -59,8 +59,10 @@ class Iterator(Stream, IteratorBase):
     closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with
     the next element.
 
-    One thread may use an iterator at a time. Several iterators, of one dataset or of several, don't disturb each
-    other. In a forked child, every use raises `ForkedPipelineError`; make a new iterator there.
+    One thread may use an iterator at a time. A function of a dataset (of its ``map``, for example) can't use an
+    iterator that it makes elements for: that raises `FailedPreconditionError`. Several iterators, of one dataset or of
+    several, don't disturb each other. In a forked child, every use raises `ForkedPipelineError`; make a new iterator
+    there.
 
     It is a context manager that closes itself. One that is dropped without that stops its threads as well.
 
@@ -100,9 +102,9 @@ class Iterator(Stream, IteratorBase):
         own = self._own = sum(isinstance(op, Shuffle | Permute) for op in dataset._ops)
         source, options = dataset._source, dataset._options
         if seeded is None:
+            self._bases = reserved(source, iterations(dataset)[own:]) if isinstance(source, Node) else []
             self._seeds = [shuffle.seeds.pair for shuffle in shuffles]
             counters = [shuffle.seeds.counter for shuffle in shuffles[:own]]
-            self._bases = _reserved(dataset, own)
             skips = check_on_error(options.on_error or "raise", options.max_skips, options.quarantine)
         else:
             self._seeds = seeded.pairs
@@ -114,7 +116,7 @@ class Iterator(Stream, IteratorBase):
         self._run = None
         feeder = None
         if isinstance(source, Node):
-            self._run = Run(source, options, skips)
+            self._run = Run(source, options, skips, seeded is not None)
             self._run.seed(self._seeds[own:], self._bases)
             weakref.finalize(self, self._run.end).atexit = False
             feeder = feeder_of(source, self._run)
@@ -133,6 +135,7 @@ class Iterator(Stream, IteratorBase):
             stall_timeout=-1 if seeded else _native_seconds(options.stall_timeout, math.inf),
             skips=skips,
             feeder=feeder,
+            scope=None if self._run is None else self._run.scope,
             inner=seeded is not None,
         )
 
@@ -160,6 +163,7 @@ class Iterator(Stream, IteratorBase):
         Arrays that were handed out stay valid. `state_dict` and `stats` go on working; ``next()`` raises
         `FailedPreconditionError`. Waits without the GIL.
         """
+        self._check_scope()
         if self._run is not None:
             self._stop()
             self._run.end()
@@ -246,6 +250,7 @@ class Iterator(Stream, IteratorBase):
         state's. Later iterators of this dataset begin with the pass after the state's: whole epochs go on as they would
         have.
         """
+        self._check_scope()
         if self.closed:
             # Its end is a place like any other; closed or failed, it says so here.
             with contextlib.suppress(StopIteration):
@@ -298,15 +303,6 @@ def _counter(base: int) -> ShuffleCounter:
     counter = ShuffleCounter()
     counter.next_iteration = base
     return counter
-
-
-def _reserved(dataset: Dataset, own: int) -> list[int]:
-    """Return, for each shuffle of the inputs, the number of its first pass; all that one run needs are taken."""
-    bases = []
-    for shuffle, needs in zip(dataset._shuffles()[own:], iterations(dataset)[own:], strict=True):
-        bases.append(shuffle.seeds.counter.next_iteration)
-        shuffle.seeds.counter.next_iteration += needs
-    return bases
 
 
 def _native_seconds(value: float | None, default: float) -> float:

@@ -48,6 +48,29 @@ def _packed(folder: pathlib.Path) -> Dataset:
     return qc.data.TFRecordDataset(f"{folder}/*.gz", "GZIP").map(decode)
 
 
+# In Python: no tracer follows int().
+def _odd(x: Any) -> bool:
+    return int(x) % 2 == 1
+
+
+def _doubled(x: Any) -> int:
+    return 2 * int(x)
+
+
+def _doubled_batch(batch: Any) -> Any:
+    return batch + [int(x) for x in batch]
+
+
+def _checked(x: Any) -> int:
+    if int(x) % 11 == 4:
+        raise ValueError(x)
+    return int(x)
+
+
+def _generate() -> Iterator[int]:
+    yield from range(COUNT)
+
+
 Make = Callable[[pathlib.Path], Dataset]
 
 PIPELINES: dict[str, Make] = {
@@ -60,6 +83,17 @@ PIPELINES: dict[str, Make] = {
     "tfrecords, shuffled": lambda folder: _tfrecords(folder).shuffle(50, seed=3).repeat(2).batch(7),
     "compressed, shuffled": lambda folder: _packed(folder).shuffle(50, seed=3).take(200).repeat(2).batch(7),
     "rows through a node": lambda folder: made(Through((_fixed(folder).shuffle(20, seed=1),))).repeat(2).batch(7),
+    "cached": lambda folder: _fixed(folder).shuffle(50, seed=3).cache().repeat(3).batch(7),
+    "cached in files": lambda folder: _lines(folder).shuffle(50, seed=3).cache(folder / "kept").repeat(2).batch(7),
+    "cached, shuffled": lambda folder: _fixed(folder).cache().shuffle(50, seed=3).repeat(2).batch(7),
+    "batches cached": lambda folder: _lines(folder).batch(7).cache().repeat(3),
+    "snapshot": lambda folder: _fixed(folder).batch(7).snapshot(folder / "kept").repeat(3),
+    "filtered": lambda folder: _lines(folder).shuffle(50, seed=3).filter(lambda x: x % 3 > 0).repeat(2).batch(7),
+    "filtered in Python": lambda folder: _fixed(folder).filter(_odd).shuffle(50, seed=3).repeat(2).batch(7),
+    "mapped in Python": lambda folder: _fixed(folder).shuffle(50, seed=3).map(_doubled).repeat(2).batch(7),
+    "mapped in threads": lambda folder: _lines(folder).batch(3).map(_doubled_batch, 3).shuffle(9, seed=1).repeat(2),
+    "a generator": lambda folder: Dataset.from_generator(_generate).shuffle(50, seed=3).batch(7).repeat(2),
+    "errors ignored": lambda folder: _fixed(folder).map(_checked, 2).ignore_errors().shuffle(50, seed=3).batch(7),
     "traced": lambda folder: _tfrecords(folder).map(lambda x: x * 2 // 2).batch(7),
 }
 

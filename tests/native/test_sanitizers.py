@@ -179,7 +179,7 @@ def test_bad_input_and_every_order(tmp_path):
         *(str(tests / "unit" / f"test_{name}.py") for name in ("decode_compressed", "crc32c", "tfrecord", "example")),
         *(
             str(tests / "unit" / f"test_{name}.py")
-            for name in ("fuzz", "ops_raw", "ops_images", "programs", "readers", "lines")
+            for name in ("fuzz", "ops_raw", "ops_images", "programs", "readers", "lines", "trace")
         ),
         *sorted(str(one) for one in tests.glob("unit/test_data*.py")),
     )

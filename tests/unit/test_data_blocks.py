@@ -26,7 +26,7 @@ from queuecore.data import (
     TFRecordDataset,
     WholeFileDataset,
 )
-from queuecore.errors import InvalidArgumentError, RecordTooLargeError, ResumeMismatchError, UnimplementedError
+from queuecore.errors import InvalidArgumentError, RecordTooLargeError, ResumeMismatchError
 
 CHAINS = [
     [],
@@ -390,13 +390,17 @@ def test_what_is_not_known(tmp_path):
     assert run(pickle.loads(pickle.dumps(CsvDataset(tmp_path / "c", [0, 0]))))[0] == [(1, 2)]
 
 
+def test_an_operation_on_whole_batches(tmp_path):
+    (tmp_path / "a").write_bytes(b"abcd\nefgh\nij\n")
+    ds = TextLineDataset(tmp_path / "a").map(qc.ops.decode_raw(out_type="u1", fixed_length=4)).batch(2)
+    got, error = run(ds.map(qc.ops.reshape(shape=(4, -1))))
+    assert error is None
+    assert got == [[[97, 98], [99, 100], [101, 102], [103, 104]], [[105], [106], [0], [0]]]
+
+
 def test_what_can_not_be(tmp_path):
     (tmp_path / "a").write_bytes(b"a\nb\n")
     ds = TextLineDataset(tmp_path / "a")
-    with pytest.raises(UnimplementedError, match="native stages"):
-        ds.map(lambda line: line.decode())
-    with pytest.raises(UnimplementedError, match="before the batch"):
-        ds.map(qc.ops.decode_raw(out_type="u1", fixed_length=4)).batch(2).map(qc.ops.reshape(shape=(2, 2)))
     with pytest.raises(qc.errors.DtypeError):
         ds.map(qc.ops.cast(dtype=np.float32))
     with pytest.raises(InvalidArgumentError, match="compression_type"):

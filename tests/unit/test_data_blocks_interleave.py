@@ -1,5 +1,6 @@
 """Files of lines, TFRecords and CSV interleaved: tf.data's order, whatever is read when, and places to go on from."""
 
+import contextlib
 import json
 import random
 
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import queuecore as qc
-from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset, WholeFileDataset
+from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset, WholeFileDataset, _state
 from queuecore.errors import ChecksumError, NotFoundError, ResumeMismatchError, TruncatedRecordError
 
 COUNTS = [12, 0, 40, 1, 7, 0, 25, 3]
@@ -155,6 +156,37 @@ def test_the_state_is_of_the_open_files_alone(tmp_path):
     ):
         with iter(other.batch(1000)) as it, pytest.raises(ResumeMismatchError, match="interleave|source"):
             it.load_state_dict(state)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    order=st.sampled_from([(1, 1), (3, 2)]),
+    shuffled=st.booleans(),
+    where=st.integers(0, 20),
+    changes=st.lists(
+        st.tuples(st.integers(0, 26), st.integers(-1, 60) | st.integers(0, 2**61)), min_size=1, max_size=3
+    ),
+    workers=st.sampled_from(THREADS),
+)
+def test_a_forged_place_is_no_crash(tmp_path_factory, order, shuffled, where, changes, workers):
+    # Whoever can sign a state gets wrong records, or an error: nothing worse.
+    paths, _ = files(tmp_path_factory.mktemp("forged"), "tfrecord", [10, 0, 9, 4])
+
+    def dataset():
+        ds = interleaved(small(TFRecordDataset(paths), 40), *order)
+        return threads((ds.shuffle(8, 1) if shuffled else ds).repeat(2).batch(2), workers).take(40)
+
+    with iter(dataset()) as it:
+        pull(it, where)
+        state = it.state_dict()
+    start = state["position"]["start"]
+    for index, number in changes:
+        start[index % len(start)] = number
+    state["check"] = _state._check(state)
+    with iter(dataset()) as it:
+        with contextlib.suppress(ResumeMismatchError):
+            it.load_state_dict(state)
+        assert len(pull(it)[0]) <= 40
 
 
 # ---- what is wrong ---------------------------------------------------------------------------------------------------

@@ -350,6 +350,7 @@ NAMES = (3, 2**64 - 1)
 SEEDS = [((1, 2**64 - 1), True)]
 PLACE = {"elements": 7, "iterations": [1], "begun": [2], "files_known": 3, "files_digest": 2**63}
 PLACE |= {"start": [1, 9, 8, -1, 2, 5, -1, 1, 4], "missing": [[0, 3], [1, 7]]}
+PLACE["start"] += [4, 1, 3, 2, 70, 5, 1, 2, -1, 0, 0, 1, 0]  # two slots of interleaved files
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.just(np.zeros(2)),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9) | st.integers(), inner, max_size=4),
@@ -384,7 +385,7 @@ def test_whatever_a_state_holds(data, changes, signed):
     assert at.seeds == [SEEDS[0][0]]
     assert min(at.elements, at.files_known, at.files_digest, *at.iterations, *at.begun) >= 0
     assert len(at.iterations) == len(at.begun) == 1
-    assert at.start is None or (len(at.start) == 9 and 0 <= at.start[2] <= at.start[1] >= at.start[8])
+    assert at.start is None or (len(at.start) == 22 and 0 <= at.start[2] <= at.start[1] >= at.start[8])
     assert all(len(pair) == 2 and min(pair) >= 0 for pair in at.missing)
 
 

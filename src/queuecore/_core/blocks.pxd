@@ -74,6 +74,7 @@ cdef struct RecordBlock:
     bint begins              # its place is known when it is claimed: at the start of a file, or where everything began
     bint opens               # compressed: with it a file is opened
     bint last                # the file ends with it
+    bint ignored             # of a file that is given up
     int64_t sequence
     int64_t epoch            # of the scan: what belongs to an earlier one is dropped
     Fault fault              # why the file ends after these records; code 0: it doesn't, or is at its end

@@ -367,7 +367,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
         l.opens = False
         l.streaming = True
     else:
-        b.nbytes = e.size - l.next.offset
+        b.nbytes = e.size - l.next.offset if l.next.offset < e.size else 0  # no state that we saved is beyond
         b.last = b.nbytes <= s.piece_bytes
         if b.last:
             _next_file(s, l)
@@ -499,6 +499,9 @@ cdef RecordBlock* blocks_next_to_index(Blocks* s, Lane* l) noexcept nogil:
         if l.carry != NULL:
             blocks_done(s, l.carry, 1)
             l.carry = NULL
+    if b.begins:
+        l.ignored = -1  # it may be the same file, in the next pass
+    b.ignored = b.kind == BLOCK_PIECE and b.place.file == l.ignored
     return b
 
 
@@ -695,9 +698,7 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef Fault reading = b.fault
     if b.kind != BLOCK_PIECE:
         return
-    if b.begins:
-        l.ignored = -1  # it may be the same file, in the next pass
-    elif b.place.file == l.ignored:
+    if b.ignored:
         b.fault.code = 0
         return
     if b.begins:

@@ -412,7 +412,7 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
         reading.room = NULL
         reading.ndim = 0
         reading.data = leaf.data
-        reading.stride = 0 if leaf.period == 1 and n > 1 else 1
+        reading.stride = 0 if leaf.period == 1 else 1  # NumPy, too, gives a lone constant no stride, whatever there is of the rest
         if leaf.period > 0:
             continue
         if leaf.cell >= 0:

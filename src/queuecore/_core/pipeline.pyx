@@ -6,6 +6,7 @@ from collections import deque
 cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport PyObject
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -13,8 +14,8 @@ from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
-    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HEADROOM, Blocks, Column, Lane, Place, RecordBlock,
-    Skipped, blocks_claim, blocks_clear, blocks_close, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init,
+    BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, HEADROOM, Blocks, Column, Lane, Place,
+    RecordBlock, Skipped, blocks_claim, blocks_clear, blocks_close, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init,
     blocks_next_to_index, blocks_publish, blocks_read, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
@@ -79,8 +80,16 @@ cdef extern from *:
       if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), base) != 0) Py_CLEAR(array);
       return array;
     }
+    // What the functions of the user's that this thread runs belong to; borrowed.
+    static thread_local PyObject* qc_scope = nullptr;
+    static void qc_set_scope(PyObject* scope) { qc_scope = scope; }
     """
     object qc_view(object descr, int nd, cnp.npy_intp* dims, void* data, object base)
+    PyObject* qc_scope
+    void qc_set_scope(PyObject* scope)
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
 
 cdef enum:
     UNIT_ROWS = 0
@@ -99,6 +108,7 @@ cdef enum:
     CHUNK_BYTES = 64 << 10       # when elements are records
     CHUNK_ROWS = 4096
     UNIT_BATCHES = 64            # of one unit, at most
+    LONE_ROWS = 2048             # of one unit, at most, if each may be a read of its own: or else a stop is heard late
     STORE_BYTES = 256 << 20      # a shuffle store is never larger
     STORE_RECORD_BYTES = 32 << 10  # from here one read a record costs less than a second copy
     LOAD_SCATTER_BYTES = 512     # from here the kernel scatters records into the store
@@ -107,6 +117,10 @@ cdef enum:
     IDLE_FILES = 128             # kept open for a shuffle that jumps between files
     HELPERS = 4                  # units kept for consumers that help
     OBJECT_BITS = 20             # of a token: which object of a block
+    GROUP = 64                   # objects that are handed in together, at most
+    MOST_NESTED = 16             # iterators within functions of iterators
+    MOST_AGAIN = 3               # those of one function within each other
+    GROUP_NS = 100000            # and how long one waits for others: handing in costs a tenth of this
     SLICE_NS = 50000000          # a Python thread looks for signals this often
     SPIN_NS = 80000              # a few times what a futex wake across cores takes
     MAX_DIMS = 32
@@ -291,7 +305,7 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
 
 cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars, bint nowait) noexcept nogil:
     # The rows of one run of records, or none of those after a bad one.
-    cdef int64_t done = 0, i, id
+    cdef int64_t done = 0, i = 0, id
     cdef int status = READ_OK
     cdef Fault fault
     cdef bint leave = False
@@ -1284,6 +1298,11 @@ cdef class Feed:
     cdef int64_t number
     cdef int64_t skip
     cdef list errors
+    # Objects that wait for company. The consumer that finds nothing ready takes them, so all of this is used under the GIL.
+    cdef list group
+    cdef int64_t group_pass, group_begun
+    cdef bint awaited         # by the consumer, since the last ones were handed in
+    cdef bint handing         # by either
 
     def __dealloc__(self):
         if self.pipe != NULL and self.pipe.generation == fork_generation():
@@ -1336,6 +1355,9 @@ cdef class Feed:
         rows : array of int64, optional
             Which rows they are, instead.
         """
+        return self._hand(pass_, columns, n, owner, first, rows, True) == HANDED
+
+    cdef int _hand(self, int64_t pass_, list columns, int64_t n, owner, int64_t first, rows, bint wait) except -1:
         cdef Pipe* p = self.pipe
         cdef int32_t count = <int32_t>len(columns), i
         cdef Column* native
@@ -1345,7 +1367,7 @@ cdef class Feed:
         cdef int status = HANDED_FULL
         cdef cnp.ndarray array
         if n == 0:
-            return not stop_requested(&p.runner.stop)
+            return HANDED_STALE if stop_requested(&p.runner.stop) else HANDED
         if count != p.maker.column_count:
             raise ValueError("not as many columns as were announced")
         native = <Column*>calloc(count + 1, sizeof(Column))
@@ -1377,9 +1399,10 @@ cdef class Feed:
                     turn_take(p.turn)
                     status = blocks_hand(p.blocks, pass_, native, count, first, chosen, n, nbytes // n * n, number, NULL)
                     turn_give(p.turn)
-                    if status != HANDED_FULL:
+                    if status != HANDED_FULL or not wait:
                         event_cancel(&p.shared.room, epoch)
-                    elif not self._await(epoch):
+                        break
+                    if not self._await(epoch):
                         break
                 if status == HANDED:
                     event_notify_all(&p.runner.work)
@@ -1391,16 +1414,67 @@ cdef class Feed:
             del self.owners[number]
             if status == HANDED_NO_MEMORY:
                 raise MemoryError
-            if status == HANDED_FULL:
+            if status == HANDED_FULL and wait:
                 wait_out_exit()
-            return False
+            return status
         self._sweep()
-        return True
+        return HANDED
 
     def hand_objects(self, int64_t pass_, list objects):
         """Hand in Python objects as the next elements, of a stream whose only component is of the kind "object"."""
-        tokens = np.arange(len(objects), dtype=np.int64) + (self.number << OBJECT_BITS)
-        return self.hand(pass_, [tokens], len(objects), owner=objects)
+        if not self._flush(True):
+            return False
+        self.group = objects
+        self.group_pass = pass_
+        return self._flush(True)
+
+    def add(self, int64_t pass_, element):
+        """Hand in one more object; with others, unless the consumer waits for it. False: no more of this pass is wanted."""
+        if not self.group:
+            self.group = []
+            self.group_pass = pass_
+            self.group_begun = monotonic_ns()
+        self.group.append(element)
+        if self.awaited or len(self.group) >= GROUP or monotonic_ns() - self.group_begun >= GROUP_NS:
+            return self._flush(True)
+        return True
+
+    cdef bint _flush(self, bint wait) except *:
+        # Hands in the group. wait: by whom it is fed, and not by the consumer, for whom others will do it. False: no more is wanted.
+        cdef list group
+        cdef int64_t pass_
+        cdef int status
+        while self.handing:
+            if not wait:
+                return True
+            with nogil:  # until the consumer is done with it: it doesn't wait
+                sched_yield()
+        group = self.group
+        if not group:
+            return True
+        pass_ = self.group_pass
+        self.group = None
+        self.handing = True
+        try:
+            tokens = np.arange(len(group), dtype=np.int64) + (self.number << OBJECT_BITS)
+            status = self._hand(pass_, [tokens], len(group), group, 0, None, wait)
+        finally:
+            self.handing = False
+        if status == HANDED_FULL and not wait:
+            if self.group:
+                group += self.group
+            self.group = group
+            self.group_pass = pass_
+            return True
+        self.awaited = False
+        return status == HANDED
+
+    cdef int _press(self) except -1:
+        # The consumer is about to wait.
+        self.awaited = True
+        if self.group:
+            self._flush(False)
+        return 0
 
     def choose(self, int64_t pass_, Stream child, int mask, int64_t skip=0):
         """Hand in the rows of a stream's batches in which a component is true, without it, until the stream ends.
@@ -1572,6 +1646,8 @@ cdef class Feed:
         """Say that this was all of the pass; or, with an exception, that this comes instead of the rest."""
         cdef Pipe* p = self.pipe
         cdef Fault f
+        if not self._flush(True):
+            return
         memset(&f, 0, sizeof(Fault))
         f.file = f.offset = f.record = -1
         f.code = CODE_HANDED
@@ -1590,6 +1666,56 @@ cdef class Feed:
     def stopped(self):
         """Whether nothing more is wanted at all."""
         return stop_requested(&self.pipe.runner.stop)
+
+
+@cython.final
+cdef class Scope:
+    """What functions of the user's belong to: those that make the elements of one iterator. Such a function can't wait for that iterator.
+
+    Parameters
+    ----------
+    inner : bool
+        Whether the iterator belongs to another one, and was not opened by a function.
+    node : object, optional
+        Whose functions they are.
+
+    Attributes
+    ----------
+    stopped : bool
+        Whether nobody wants these elements any more: then the functions can open no further iterators.
+    """
+    cdef Scope parent
+    cdef object node
+    cdef int depth            # of iterators that functions opened within functions
+    cdef public bint stopped
+
+    def __init__(self, bint inner, node=None):
+        cdef Scope scope
+        cdef int again = 0
+        self.node = node
+        self.parent = scope = <Scope>qc_scope if qc_scope != NULL else None
+        if scope is not None:
+            self.depth = scope.depth + (not inner)
+        while scope is not None:
+            if scope.stopped:
+                raise _errors.FailedPreconditionError("the iterator that this function makes elements for is closed")
+            again += scope.node is node and node is not None
+            scope = scope.parent
+        # In several threads each level has several times as many as the one above it.
+        if again > MOST_AGAIN or self.depth > MOST_NESTED:
+            raise _errors.FailedPreconditionError(
+                f"iterators are nested {max(again, self.depth)} deep: a function iterates over a dataset that calls it again")
+
+    def enter(self):
+        """Say that this thread runs such functions from now on. Returns what was so before, for `leave`; keep this object until then."""
+        before = <Scope>qc_scope if qc_scope != NULL else None
+        qc_set_scope(<PyObject*>self)
+        return before
+
+    @staticmethod
+    def leave(Scope before):
+        """Say that it no longer does."""
+        qc_set_scope(<PyObject*>before if before is not None else NULL)
 
 
 @cython.no_gc_clear  # __dealloc__ needs its keeper
@@ -1645,6 +1771,7 @@ cdef class Stream:
     cdef Place chunk_place
     cdef object feeder        # gets the Feed of a run, and sees to it that rows come
     cdef Feed feed
+    cdef Scope scope          # of the feeder
     cdef Output* columns      # of what is handed in
     cdef bint told            # to stop
     cdef bint raw             # batches are given as columns
@@ -1663,7 +1790,7 @@ cdef class Stream:
     def __init__(self, FileList files not None, *, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                  int64_t hop_bytes, bint drop_tail, list leaves, template, list ops, int num_threads, bint help, int64_t prefetch,
                  int64_t max_leases=4, bint on_hold_raise=False, dict blocks=None, Step step=None, CsvFormat csv=None, list components=None,
-                 assemble=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1, feeder=None, bint inner=False):
+                 assemble=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1, feeder=None, Scope scope=None, bint inner=False):
         """Describe a stream.
 
         Parameters
@@ -1679,6 +1806,8 @@ cdef class Stream:
             From a list of components, batched, to an element.
         feeder : callable, optional
             Where rows are handed in (framing "rows"): gets a `Feed` for each run, and returns at once.
+        scope : Scope, optional
+            Of the functions that run for it.
         inner : bool
             Whether it works for another stream: then it never says that batches are held.
         """
@@ -1688,7 +1817,7 @@ cdef class Stream:
         cdef Leaf* leaf
         cdef OpSpec* spec
         cdef int64_t batch_bytes, per_unit, fd_limit, row_bytes = 0
-        cdef bint stored = True
+        cdef bint stored = True, sharded = False
         if self.files is not None:
             raise TypeError("an iterator can't be initialised twice")
         self.files = files
@@ -1771,6 +1900,7 @@ cdef class Stream:
                 spec.kind = OP_SHARD
                 spec.index = op[2]
                 spec.uneven = op[3]
+                sharded = sharded or op[1] > 1
                 if skips is not None and c.batched and op[1] > 1:
                     raise _errors.UnimplementedError(
                         'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
@@ -1802,6 +1932,7 @@ cdef class Stream:
         self.skips = skips
         self.assemble = assemble
         self.feeder = feeder
+        self.scope = scope
         self.warned = inner
         self._describe_maker(blocks, step, csv, components)
         if blocks is not None:
@@ -1830,6 +1961,9 @@ cdef class Stream:
             if per_unit > UNIT_BATCHES:
                 per_unit = UNIT_BATCHES
             c.unit_rows = c.batch_rows * per_unit
+        if blocks is None and c.unit_rows > LONE_ROWS and (sharded or (self.shuffles and not stored)):
+            per_unit = LONE_ROWS // c.batch_rows if c.batch_rows < LONE_ROWS else 1
+            c.unit_rows = c.batch_rows * per_unit if c.batch_rows < LONE_ROWS else LONE_ROWS
         c.unit_segments = 2 * per_unit + 2  # short batches make more of them: then a unit has fewer rows
         # Enough batches in flight that every worker has a unit and the consumer finds one ready.
         c.width = ((num_threads + 2) * c.unit_rows + c.batch_rows - 1) // c.batch_rows + 1
@@ -1978,6 +2112,8 @@ cdef class Stream:
         return self
 
     def __next__(self):
+        if qc_scope != NULL and self.scope is not None:
+            self._check_scope()
         if self.chunk is not None:
             return self._next_record()
         self._until_ready()
@@ -2006,6 +2142,8 @@ cdef class Stream:
                 self._end(p)
             if stop_requested(&p.runner.stop):
                 self._stopped(p)
+            if self.feed is not None:
+                self.feed._press()
             _hold(p)
             try:
                 with nogil:
@@ -2014,6 +2152,16 @@ cdef class Stream:
                 _drop(p)
             PyErr_CheckSignals()
             self._watch(p)
+
+    def _check_scope(self):
+        # Raises if a function that makes elements for this iterator uses it.
+        cdef PyObject* scope = qc_scope
+        while scope != NULL:
+            if scope == <PyObject*>self.scope:
+                raise _errors.FailedPreconditionError(
+                    "a function that makes elements for this iterator can't use the iterator itself: it would wait for what only it can "
+                    "make. Make an iterator of its own with iter(dataset)")
+            scope = <PyObject*>(<Scope>scope).parent if (<Scope>scope).parent is not None else NULL
 
     cdef int _watch(self, Pipe* p) except -1:
         # Says so when nothing moves for long, and whose fault it may be.

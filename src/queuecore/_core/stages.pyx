@@ -352,3 +352,44 @@ cdef int _run_part(const void* params, const Cell* inputs, Cell* outputs, Arena*
     memcpy(outputs, inputs, part.before * sizeof(Cell))
     memcpy(outputs + part.before + part.made, inputs + part.before + 1, part.after * sizeof(Cell))
     return part.run(part.params, inputs + part.before, outputs + part.before, arena, fault)
+
+
+cdef struct KeepParams:
+    StageFn run
+    const void* params
+    int32_t count
+
+
+@cython.final
+cdef class KeepStep(Step):
+    """A step whose inputs are kept: what it makes comes after them.
+
+    Parameters
+    ----------
+    inputs : tuple of Component
+        What it gets.
+    step : Step
+        Gets the same.
+    """
+    cdef KeepParams keep
+    cdef Step step
+
+    def __init__(self, tuple inputs, Step step not None):
+        self.step = step
+        self.inputs = inputs
+        self.outputs = inputs + step.outputs
+        self.keep.run = step.run
+        self.keep.params = step.params
+        self.keep.count = <int32_t>len(inputs)
+        self.params = &self.keep
+        self.run = _run_keep
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of the step."""
+        return self.step.explain(what, a, b)
+
+
+cdef int _run_keep(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const KeepParams* keep = <const KeepParams*>params
+    memcpy(outputs, inputs, keep.count * sizeof(Cell))
+    return keep.run(keep.params, inputs, outputs + keep.count, arena, fault)

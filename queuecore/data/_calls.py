@@ -1,0 +1,519 @@
+"""Functions of the user's that run in Python, for each element: maps, generators, and the batches that come after them.
+
+Elements are Python objects here. A function is called in the thread of its node, or in several threads of Python; where
+it waits or computes without the GIL (in NumPy, in files), these overlap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from queuecore._core.pipeline import Scope
+from queuecore._core.stages import Step
+from queuecore._quarantine import Quarantine, is_bad_data
+from queuecore._stages import BYTES, Component, Stage
+from queuecore.data._nodes import Chunk, Layout, Node, One, Run
+from queuecore.data._ops import Batch, Count
+from queuecore.data._plan import structure_of, template_of
+from queuecore.data._source import Unknown
+from queuecore.data._values import batched_spec, converted, shown, spec_of, stacked
+from queuecore.data.options import Options
+from queuecore.errors import InvalidArgumentError, PipelineError, QueueCoreError
+from queuecore.ragged import Ragged
+
+if TYPE_CHECKING:
+    from queuecore.data.iterator import Iterator
+
+__all__ = [
+    "Call",
+    "Ignore",
+    "Map",
+    "ObjectNode",
+    "Stack",
+    "StageCall",
+    "call",
+    "has_objects",
+    "leave_out",
+    "name_of",
+    "placed",
+    "raised",
+]
+
+_AUTO_THREADS = 8
+_MOST_THREADS = 1024
+_log = logging.getLogger("queuecore")
+
+
+def has_objects(source: Any) -> bool:
+    """Return whether the elements of a source are Python objects."""
+    return isinstance(source, Node) and source.layout().components is None
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+def name_of(function: Any) -> str:
+    """Return what to call a function; the same in every process."""
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def raised(what: str, name: str, error: BaseException, number: int) -> PipelineError:
+    """Return the exception for one that a function of the user's raised."""
+    return PipelineError(
+        f"{what}: {name} raised {type(error).__name__}: {error} (element {number})", stage=what, record=number
+    )
+
+
+def placed(what: str, name: str, error: QueueCoreError, number: int) -> QueueCoreError:
+    """Return an error about what a function returned, with its place."""
+    error.args = (f"{what}: what {name} returns: {error} (element {number})",)
+    error.stage, error.record = what, number
+    return error
+
+
+def call(function: Callable[..., Any], element: Any) -> Any:
+    """Call a function of an element: the parts of a tuple are arguments of their own."""
+    return function(*element) if type(element) is tuple else function(element)
+
+
+class Call(NamedTuple):
+    """A function that makes an element of an element.
+
+    Attributes
+    ----------
+    function : callable
+        The user's.
+    """
+
+    function: Callable[..., Any]
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return name_of(self.function)
+
+    def __call__(self, element: Any, pass_: int, number: int) -> tuple[Any, Any]:
+        """Return the new element and its structure."""
+        del pass_
+        try:
+            made = call(self.function, element)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            raise raised("map", self.name, error, number) from error
+        try:
+            return converted(made)
+        except InvalidArgumentError as error:
+            raise placed("map", self.name, error, number) from error.__cause__
+
+
+class StageCall(NamedTuple):
+    """A native stage, run at once on each element."""
+
+    stage: Stage
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return repr(self.stage)
+
+    def __call__(self, element: Any, pass_: int, number: int) -> tuple[Any, Any]:
+        """Return the new element and its structure."""
+        try:
+            components, values = _parts(element)
+            step = _bound(self.stage, components)
+            made = list(step(*values, epoch=pass_, element=number))
+        except QueueCoreError as error:
+            error.args = (f"{error} (element {number})",)
+            error.stage, error.record = "map", number
+            raise
+        if self.stage.structure is not None:
+            return converted(self.stage.structure.assemble(made, False))
+        return converted(structure_of(template_of(step.outputs), made))
+
+
+@functools.lru_cache(64)
+def _bound(stage: Stage, components: tuple[Component, ...]) -> Step:
+    return stage.bind(components)
+
+
+def _parts(element: Any) -> tuple[tuple[Component, ...], list[Any]]:
+    """Return an element as a stage gets it."""
+    parts: list[tuple[str | None, Any]]
+    if isinstance(element, dict):
+        parts = list(element.items())
+    else:
+        parts = [(None, one) for one in (element if isinstance(element, tuple) else [element])]
+    components: list[Component] = []
+    values: list[Any] = []
+    for name, part in parts:
+        if isinstance(part, Ragged) and part.is_bytes:
+            part = part.to_object()
+        if isinstance(part, bytes):
+            components.append(Component(BYTES, (), name=name))
+            values.append(part)
+            continue
+        if not isinstance(part, np.ndarray | np.generic):
+            raise InvalidArgumentError(f"a native stage can't work on {part!r:.80}")
+        array = np.asarray(part, order="C")
+        components.append(Component(BYTES if array.dtype == object else array.dtype, array.shape, name=name))
+        values.append(array)
+    return tuple(components), values
+
+
+# -- several threads ---------------------------------------------------------------------------------------------------
+
+
+class _Result(NamedTuple):
+    """What a call made of an element; or the error that came instead."""
+
+    number: int
+    made: Any
+    structure: Any
+    error: BaseException | None
+
+
+class _End(NamedTuple):
+    """That there are no elements from this number on, or what went wrong there."""
+
+    number: int
+    error: BaseException | None
+
+
+class _Pool:
+    """Threads that call a function of the elements of an iterator. At most twice as many elements are in work or wait.
+
+    Parameters
+    ----------
+    function : callable
+        Of an element, the pass and the element's number.
+    child : Iterator
+        Gives the elements; one thread at a time asks it.
+    first : int
+        Number of its first element.
+    threads : int
+        At most so many; each is started by one that has something to do, when no other waits for something.
+    """
+
+    def __init__(self, function: Call | StageCall, child: Iterator, pass_: int, first: int, threads: int) -> None:
+        self._function = function
+        self._child = child
+        self._pass = pass_
+        self._number = self._first = first
+        self._threads = threads
+        self._scope = Scope(True)
+        self._started = 0
+        self._idle: list[None] = []
+        self._ended = False
+        self._lock = threading.Lock()
+        self._done: SimpleQueue[_Result | _End] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(2 * threads):
+            self._room.put(None)
+
+    def _start(self) -> None:
+        self._started += 1
+        threading.Thread(target=self._work, name="qc-map", daemon=True).start()
+
+    def _work(self) -> None:
+        before = self._scope.enter()
+        try:
+            while self._one():
+                pass
+        finally:
+            Scope.leave(before)
+
+    def _one(self) -> bool:
+        self._idle.append(None)
+        self._room.get()
+        with self._lock:
+            number = self._number
+            if self._ended:
+                return False
+            try:
+                element = next(self._child)
+            except BaseException as error:
+                self._ended = True
+                self._done.put(_End(number, None if isinstance(error, StopIteration) else error))
+                return False
+            self._number += 1
+            self._idle.pop()
+            if not self._idle and self._started < self._threads:
+                # Too many threads already: then fewer do it.
+                with contextlib.suppress(RuntimeError):
+                    self._start()
+        try:
+            result = _Result(number, *self._function(element, self._pass, number), None)
+        except BaseException as error:
+            result = _Result(number, None, None, error)
+        self._done.put(result)
+        return True
+
+    def results(self, ordered: bool) -> Generator[_Result]:
+        """Yield what was made: of one element after the other; or as it comes, and the end when all before it came."""
+        early: dict[int, _Result | _End] = {}
+        due = self._first
+        self._start()
+        try:
+            while True:
+                item = self._done.get()
+                if not ordered and isinstance(item, _Result):
+                    due += 1
+                    self._room.put(None)
+                    yield item
+                else:
+                    early[item.number] = item
+                while due in early:
+                    item = early.pop(due)
+                    if isinstance(item, _End):
+                        if item.error is not None:
+                            raise item.error
+                        return
+                    due += 1
+                    self._room.put(None)
+                    yield item
+        finally:
+            self._ended = self._scope.stopped = True
+            for _ in range(self._threads):
+                self._room.put(None)
+            # Somebody may be waiting for an element.
+            self._child._stop()
+            with self._lock:
+                self._child.close()
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectNode(Node):
+    """A node whose elements are Python objects."""
+
+    def layout(self) -> Layout:
+        return Layout(None)
+
+    def spec(self) -> Any:
+        """Return that of the first element, which is made for it, once."""
+        return self._first_spec
+
+    @functools.cached_property
+    def _first_spec(self) -> Any:
+        # Seeds as of a first iterator, and counters of its own: this takes no pass of a shuffle from anybody.
+        run = Run(self, Options(num_threads=1), None)
+        shuffles = [shuffle for dataset in self.inputs for shuffle in dataset._shuffles()]
+        run.seed([one.seeds.pair for one in shuffles], [0] * len(shuffles))
+        with contextlib.closing(self.chunks(run, 0, 0)) as chunks:
+            for chunk in chunks:
+                return spec_of(chunk.element)  # type: ignore[union-attr]
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Map(ObjectNode):
+    """What a function makes of each element.
+
+    Attributes
+    ----------
+    function : Call or StageCall
+        The function.
+    threads : int or None
+        In how many threads it runs; `None`: in that of the node. -1: as many as there are CPUs, within reason.
+    ordered : bool or None
+        Whether elements keep their order; `None`: as the options say.
+    why : str
+        Why it isn't native.
+    """
+
+    name: ClassVar[str] = "map"
+
+    function: Call | StageCall
+    threads: int | None
+    ordered: bool | None
+    why: str
+
+    def words(self) -> dict[str, Any]:
+        return {"function": self.function.name}
+
+    def label(self) -> str:
+        return f"map({self.function.name})"
+
+    def where(self) -> str:
+        how = "" if self.threads is None else f", in {'several' if self.threads < 0 else self.threads} threads"
+        return f"Python, for each element{how}: {self.why}"
+
+    def count(self, needed: int | None) -> Count:
+        return self.inputs[0]._count(len(self.inputs[0]._ops), needed)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        # How many are left out before an element shows only when they are made.
+        first = start if run.skips is None else 0
+        known = None
+        left = start - first
+        with contextlib.closing(self._results(run, pass_, first)) as results:
+            for number, made, structure, error in results:
+                if error is None and structure != known:
+                    if known is None:
+                        known = structure
+                    else:
+                        error = InvalidArgumentError(
+                            f"map: {self.function.name} returns another structure than before: {shown(structure)}, "
+                            f"and not {shown(known)} (element {number})",
+                            stage="map",
+                            record=number,
+                        )
+                if error is not None:
+                    leave_out(run.skips, error, left > 0)
+                elif left > 0:
+                    left -= 1
+                else:
+                    yield One(made)
+
+    def _results(self, run: Run, pass_: int, first: int) -> Generator[_Result]:
+        if self.threads is not None:
+            most = min(len(os.sched_getaffinity(0)), _AUTO_THREADS)
+            count = min(self.threads, _MOST_THREADS) if self.threads > 0 else most
+            ordered = run.options.deterministic is not False if self.ordered is None else self.ordered
+            pool = _Pool(self.function, run.open(0, pass_, first), pass_, first, count)
+            yield from pool.results(ordered)
+            return
+        function = self.function
+        with run.open(0, pass_, first) as child:
+            for number, element in enumerate(child, first):
+                try:
+                    made, structure = function(element, pass_, number)
+                except BaseException as error:
+                    result = _Result(number, None, None, error)
+                else:
+                    result = _Result(number, made, structure, None)
+                yield result
+
+    @functools.cached_property
+    def _first_spec(self) -> Any:
+        run = Run(self, Options(num_threads=1), None)
+        shuffles = self.inputs[0]._shuffles()
+        run.seed([one.seeds.pair for one in shuffles], [0] * len(shuffles))
+        with run.open(0, 0) as child:
+            for element in child:
+                return spec_of(self.function(element, 0, 0)[0])
+        return None
+
+
+def leave_out(skips: Quarantine | None, error: BaseException, again: bool) -> None:
+    """Leave an element out because of an error, or raise that.
+
+    Parameters
+    ----------
+    again : bool
+        Whether it was left out before, in a run that this one goes on with: then it isn't counted.
+    """
+    if skips is None or not isinstance(error, QueueCoreError) or (again and not is_bad_data(error)):
+        raise error
+    if not again:
+        skips.skip(error)
+
+
+@dataclass(frozen=True, eq=False)
+class Stack(ObjectNode):
+    """Batches of elements that are Python objects."""
+
+    name: ClassVar[str] = "batch"
+
+    size: int
+    drop_remainder: bool
+
+    def words(self) -> dict[str, Any]:
+        return {"batch_size": self.size, "drop_remainder": self.drop_remainder}
+
+    def label(self) -> str:
+        return f"batch({self.size}, {self.drop_remainder})"
+
+    def where(self) -> str:
+        return "Python: NumPy stacks elements that are Python objects"
+
+    def count(self, needed: int | None) -> Count:
+        dataset = self.inputs[0]
+        batch = Batch(self.size, self.drop_remainder)
+        return batch.count(needed, lambda below: dataset._count(len(dataset._ops), below))
+
+    def spec(self) -> Any:
+        return batched_spec(self.inputs[0].element_spec, self.size if self.drop_remainder else None)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        group: list[Any] = []
+        number = start
+        error = None
+        with run.open(0, pass_, start * self.size) as child:
+            while error is None:
+                try:
+                    group.append(next(child))
+                except BaseException as end:  # what is good comes before it
+                    error = end
+                    continue
+                if len(group) == self.size:
+                    yield One(stacked(group, number))
+                    group = []
+                    number += 1
+        if group and not self.drop_remainder:
+            yield One(stacked(group, number))
+        if not isinstance(error, StopIteration):
+            raise error
+
+
+class _Ignored(Quarantine):
+    """Leaves out whatever is bad, and says so if that is wished."""
+
+    def __init__(self, log_warning: bool) -> None:
+        super().__init__()
+        self._tell = log_warning
+
+    def skip(self, error: QueueCoreError, *, file: bool = False, nbytes: int | None = None) -> None:
+        super().skip(error, file=file, nbytes=nbytes)
+        if self._tell:
+            _log.warning("left out: %s", error)
+
+
+@dataclass(frozen=True, eq=False)
+class Ignore(Node):
+    """The elements of a dataset that can be made."""
+
+    name: ClassVar[str] = "ignore_errors"
+
+    log_warning: bool
+
+    def count(self, needed: int | None) -> Count:
+        raise Unknown
+
+    def layout(self) -> Layout:
+        return Layout.of(self.inputs[0])
+
+    def spec(self) -> Any:
+        return self.inputs[0].element_spec
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        # From the first one on: which are left out shows only when they are made.
+        skips = _Ignored(self.log_warning)
+        left = start
+        if self.layout().components is None:
+            with contextlib.closing(run.elements(0, pass_, 0, skips)) as elements:
+                yield from map(One, itertools.islice(elements, start, None))
+            return
+        with contextlib.closing(run.rows(0, pass_, 0, skips)) as chunks:
+            for rows in chunks:
+                if left >= rows.n:
+                    left -= rows.n
+                else:
+                    yield rows.part(left, rows.n)
+                    left = 0
