@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from queuecore.data._columns import converted, joined, typed
+from queuecore.data._arrays import Numbers, Slices
+from queuecore.data._columns import compacted, converted, joined, typed
 from queuecore.data._combine import alike, general_spec
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run
-from queuecore.data._ops import Count
+from queuecore.data._ops import Count, Repeat
 from queuecore.data._reading import Waiting, components_of, count_of, grouped
 from queuecore.data._source import Unknown
 from queuecore.errors import InvalidArgumentError
@@ -82,11 +83,26 @@ class Choose(Node):
 
     def choices(self, run: Run, pass_: int, start: int) -> Generator[Array]:
         """Yield the numbers of the datasets to ask, from the `start`-th on."""
+        dataset = self.inputs[self.number]
+        dtype = components_of(Layout.of(dataset))[0].dtype
+        source, ops = dataset._source, dataset._ops
+        if isinstance(source, Slices | Numbers) and len(ops) == 1 and isinstance(ops[0], Repeat):
+            # Mostly a few numbers, endlessly.
+            once = [
+                typed(compacted(one.columns, one.first, one.n, one.rows)[0], dtype, ())
+                for one in source.chunks(run, pass_, 0)
+            ]
+            numbers = np.concatenate([*once, np.empty(0, dtype)])
+            total = count_of(dataset, None)
+            while start < total:
+                n = int(min(_CHUNK, total - start))
+                yield numbers[(start + np.arange(n)) % len(numbers)]
+                start += n
+            return
         with contextlib.closing(run.rows(self.number, pass_, start)) as chunks:
-            component = components_of(Layout.of(self.inputs[self.number]))[0]
             for rows in chunks:
                 column: Any = rows.columns[0]
-                yield typed(column[rows.first : rows.first + rows.n], component.dtype, ())
+                yield typed(column[rows.first : rows.first + rows.n], dtype, ())
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         layout = self.layout()

@@ -20,14 +20,16 @@ from queuecore._quarantine import Quarantine
 from queuecore._stages import BYTES
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource
-from queuecore.data._columns import compacted, joined
+from queuecore.data._columns import compacted, joined, typed
 from queuecore.data._combine import general_spec
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run, chunk_rows, rows_of
-from queuecore.data._ops import Shuffle
+from queuecore.data._ops import Batch, Shuffle
+from queuecore.data._plan import NativeComponent, _native, structure_of
 from queuecore.data._reading import known_count
 from queuecore.data._source import FixedLengthSource, Unknown
 from queuecore.data.options import Options
 from queuecore.errors import DtypeError, PipelineError, QueueCoreError
+from queuecore.ragged import Ragged
 
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
@@ -44,6 +46,9 @@ _LEAST_TURNS = 32
 _MOST_OBJECTS = 8
 _MOST_TURNS = 256
 _PATIENCE = 0.002
+# Rows in memory that are batched without a stream.
+_FEW_ROWS = 4096
+_CHAR = np.dtype("S1")
 # Names that any function is called with beforehand, to find out whether it makes the same of each.
 _MOST_NAMES = 1000
 # Elements that are left out before nobody knows what the others are.
@@ -191,9 +196,8 @@ class _Child:
         if self._chunks is not None or self.error is not None:
             return
         try:
-            source = self._dataset._source
-            if not self._dataset._ops and isinstance(source, Slices | Numbers | Items):
-                self._chunks = source.chunks(self._run, 0, self.taken)  # nothing to be read: no stream for it
+            self._chunks = _at_hand(self._dataset, self._run, self.taken)
+            if self._chunks is not None:
                 return
             batch = chunk_rows(self._dataset) if self._rows else 0
             self._iterator = self._run.open_other(self._dataset, self._number, self.taken, batch)
@@ -245,8 +249,9 @@ class _Child:
             return
         self.left = chunk.n
         if isinstance(chunk, Rows):
-            self.columns = chunk.columns if chunk.rows is None else joined_rows(chunk)
-            self.first = chunk.first if chunk.rows is None else 0
+            if chunk.rows is not None:
+                chunk = Rows(chunk.n, compacted(chunk.columns, 0, chunk.n, chunk.rows))
+            self.columns, self.first = chunk.columns, chunk.first
         else:
             self.columns, self.first = chunk.elements, 0
 
@@ -272,9 +277,36 @@ class _Child:
             self._iterator.close()
 
 
-def joined_rows(chunk: Rows) -> list[Any]:
-    """Return the rows of a chunk that names them, and no others."""
-    return compacted(chunk.columns, chunk.first, chunk.n, chunk.rows)
+def _at_hand(dataset: Dataset, run: Run, start: int) -> Generator[Chunk] | None:
+    """Yield the elements of what is in memory, for which a stream would cost more; `None`: it is not so."""
+    source, ops = dataset._source, dataset._ops
+    if not ops and isinstance(source, Slices | Numbers | Items):
+        return source.chunks(run, 0, start)
+    if not isinstance(source, Slices) or len(ops) != 1 or not isinstance(ops[0], Batch) or source.rows.n > _FEW_ROWS:
+        return None
+    kinds = [_native(one, 0) for one in source.given.components or ()]
+    if source.given.structure is not None or not all(kind in ("fixed", "string") for kind, _, _ in kinds):
+        return None
+    return _batches(source, ops[0], kinds, start)
+
+
+def _batches(source: Slices, batch: Batch, kinds: list[NativeComponent], start: int) -> Generator[Objects]:
+    """Yield batches of rows in memory, as a stream would."""
+    rows, size = source.rows, batch.batch_size
+    columns = compacted(rows.columns, rows.first, rows.n, rows.rows)
+    for at in range(start * size, rows.n, size):
+        stop = min(at + size, rows.n)
+        if stop - at < size and batch.drop_remainder:
+            return
+        parts: list[Any] = []
+        for column, (_, dtype, shape) in zip(columns, kinds, strict=True):
+            if isinstance(column, tuple):
+                data, ends, _ = column
+                text = data[ends[at] : ends[stop]].copy().view(_CHAR)
+                parts.append(Ragged._of(text, ends[at : stop + 1] - ends[at]))
+            else:
+                parts.append(typed(column[at:stop], dtype, shape).copy())
+        yield Objects([structure_of(source.given.template, parts)])
 
 
 def _objects_of(iterator: Iterator) -> Generator[Objects]:

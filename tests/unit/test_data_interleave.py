@@ -207,6 +207,17 @@ def test_shuffled_children_go_on():
 def test_batched_and_windowed_children():
     ds = Dataset.range(7).window(3, 2).flat_map(lambda window: window.batch(3))
     check(lambda: ds, [[0, 1, 2], [2, 3, 4], [4, 5, 6], [6]], values)
+    words = Dataset.from_tensor_slices({"w": [b"a", b"bb", b"", b"d\0"], "n": np.arange(4, dtype="f4")}).window(3)
+    batched = words.flat_map(lambda d: d["w"].batch(2))
+    check(lambda: batched, [("ragged", "|S0", [b"a", b"bb"]), ("ragged", "|S0", [b""]), ("ragged", "|S0", [b"d\0"])])
+    numbered = words.flat_map(lambda d: d["n"].batch(2, drop_remainder=True))
+    check(lambda: numbered, [("float32", (2,), [0, 1])])
+    next(iter(numbered))[:] = 5  # an array of one's own
+    assert run(numbered, values) == [[0, 1]]
+    strided = Dataset.range(9).window(3, 1, 3).flat_map(lambda window: window.batch(3, True))
+    check(lambda: strided, [[0, 3, 6], [1, 4, 7], [2, 5, 8]], values)
+    plain_rows = Dataset.range(9).window(3, 1, 3, True).flat_map(lambda window: window)
+    check(lambda: plain_rows, [0, 3, 6, 1, 4, 7, 2, 5, 8], values)
     pairs = Dataset.zip(Dataset.range(4), Dataset.range(10, 14)).window(2)
     check(lambda: pairs.flat_map(lambda a, b: Dataset.zip(a, b)), [(0, 10), (1, 11), (2, 12), (3, 13)], values)
     nested = Dataset.range(3).flat_map(lambda n: Dataset.range(n + 1).flat_map(lambda m: Dataset.range(m + 1)))
@@ -504,6 +515,19 @@ def test_choices_of_rows_that_differ(tmp_path):
     )
     ds = Dataset.choose_from_datasets([a, b], Dataset.from_tensor_slices(choices))
     check(lambda: ds, expected, values)
+
+
+def test_choices_that_repeat():
+    parts = [range(50), range(100, 150), range(200, 250)]
+    inputs = [Dataset.range(one.start, one.stop) for one in parts]
+    for choice, numbers in (
+        (Dataset.range(3).repeat(), itertools.cycle(range(3))),
+        (Dataset.from_tensor_slices(np.array([2, 0, 0], "u1")).repeat(5), [2, 0, 0] * 5),
+        (Dataset.from_tensor_slices(np.array([2, 0, 0])).repeat(0), []),
+        (Dataset.range(0).repeat(), []),
+    ):
+        ds = Dataset.choose_from_datasets(inputs, choice, False)
+        check(lambda ds=ds: ds, list(chosen(parts, numbers, False)), values)
 
 
 def test_bad_choices():
