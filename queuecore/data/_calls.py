@@ -145,9 +145,7 @@ class StageCall(NamedTuple):
         return converted(structure_of(template_of(step.outputs), made))
 
 
-@functools.lru_cache(64)
-def _bound(stage: Stage, components: tuple[Component, ...]) -> Step:
-    return stage.bind(components)
+_bound = functools.lru_cache(64)(Stage.bind)
 
 
 def _parts(element: Any) -> tuple[tuple[Component, ...], list[Any]]:

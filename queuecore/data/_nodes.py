@@ -113,6 +113,11 @@ class One(NamedTuple):
         """How many."""
         return 1
 
+    @property
+    def elements(self) -> list[Any]:
+        """It alone."""
+        return [self.element]
+
     def part(self, start: int, stop: int) -> Objects:
         """Return some of the elements, which follow each other."""
         return Objects([self.element][start:stop])
@@ -381,7 +386,7 @@ class Run:
             yield from child
 
     def seed_of(self, index: int, pass_: int) -> tuple[tuple[int, int], int]:
-        """Return the seeds of an input's first shuffle, and the number of its pass that comes with one of the node's."""
+        """Return the seeds of an input's first shuffle, and the number of its pass in one of the node's."""
         at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
         return self._pairs[at], self._bases[at] + pass_ * iterations(self._node.inputs[index])[0]
 

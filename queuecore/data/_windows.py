@@ -13,7 +13,7 @@ import numpy as np
 from queuecore.data._arrays import Items, Slices
 from queuecore.data._columns import joined, span
 from queuecore.data._elements import flattened
-from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run
+from queuecore.data._nodes import Chunk, Layout, Node, Rows, Run
 from queuecore.data._ops import Count
 from queuecore.data._plan import structure_of
 from queuecore.data._reading import components_of, count_of, grouped
@@ -103,7 +103,7 @@ class Window(Node):
             for begin, chunk in pieces
             if begin < stop and begin + chunk.n > start
         ]
-        if isinstance(pieces[0][1], Objects):
+        if not isinstance(pieces[0][1], Rows):
             return _of_objects([one for chunk, at, end in parts for one in chunk.elements[at:end]][:: self.stride])
         n = -(-(stop - start) // self.stride)
         if len(parts) == 1:
