@@ -214,10 +214,12 @@ def records(folder: Path, files: int) -> list[Pipeline]:
     made.append(
         (
             "lines, map(decode_csv), batch",
-            qc.data.TextLineDataset(str(text)).map(lambda line: qc.ops.decode_csv(line, [np.float32] * 4)).batch(256),
+            qc.data.TextLineDataset(str(text))
+            .map(lambda line: tuple(qc.ops.decode_csv(line, [np.float32] * 4)))
+            .batch(256),
             lambda tf: (
                 tf.data.TextLineDataset(str(text))
-                .map(lambda line: tf.io.decode_csv(line, [tf.float32] * 4), num_parallel_calls=tf.data.AUTOTUNE)
+                .map(lambda line: tuple(tf.io.decode_csv(line, [0.0] * 4)), num_parallel_calls=tf.data.AUTOTUNE)
                 .batch(256)
             ),
             rows,

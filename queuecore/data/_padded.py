@@ -180,7 +180,7 @@ def _sides(leaf: Leaf, given: Any, index: int) -> Sides:
         return tuple(-1 if side is None else side for side in leaf.shape)
     if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
         given = (given,)
-    if not _is_shape(given):
+    if isinstance(given, bool) or not _is_shape(given):
         raise InvalidArgumentError(
             f"padded_batch: a shape in padded_shapes is a tuple of integers and None, not {given!r}"
         )
