@@ -33,7 +33,20 @@ if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator
 
-__all__ = ["Chunk", "Layout", "Node", "Objects", "One", "Pairs", "Rows", "Run", "feeder_of", "reserved", "rows_of"]
+__all__ = [
+    "Chunk",
+    "Layout",
+    "Node",
+    "Objects",
+    "One",
+    "Pairs",
+    "Row",
+    "Rows",
+    "Run",
+    "feeder_of",
+    "reserved",
+    "rows_of",
+]
 
 # An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
 # None or their dimensions.
@@ -122,7 +135,35 @@ class One(NamedTuple):
         return feed.add(pass_, self.element)
 
 
-Chunk = Rows | Objects | One
+class Row(NamedTuple):
+    """An element as a row of columns, handed in with others unless somebody waits for it.
+
+    Attributes
+    ----------
+    columns : list of Column
+        The same list for rows that follow each other, where that can be.
+    row : int
+        Its number.
+    """
+
+    columns: list[Column]
+    row: int
+
+    @property
+    def n(self) -> int:
+        """How many."""
+        return 1
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Return some of the elements, which follow each other."""
+        return Rows(1, self.columns, self.row).part(start, stop)
+
+    def hand(self, feed: Feed, pass_: int) -> bool:
+        """Hand it in; False: no more is wanted."""
+        return feed.add_row(pass_, self.columns, self.row)
+
+
+Chunk = Rows | Objects | One | Row
 
 
 class Layout(NamedTuple):
