@@ -19,7 +19,7 @@ from queuecore._stages import Component, Stage
 from queuecore._trace import Untraced, trace
 from queuecore.data._calls import StageCall, call, leave_out, name_of, raised
 from queuecore.data._columns import span
-from queuecore.data._nodes import Chunk, Column, Layout, Node, One, Row, Rows, Run, chunk_rows
+from queuecore.data._nodes import Column, Layout, Node, One, Piece, Row, Rows, Run, chunk_rows
 from queuecore.data._ops import Count, Map
 from queuecore.data._plan import Made, structure_of
 from queuecore.data._source import Unknown
@@ -138,7 +138,7 @@ def _keeping(stage: Stage) -> Stage:
     return Stage(f"and({stage!r})", bind)
 
 
-def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[tuple[Chunk, Any]]:
+def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[tuple[Piece, Any]]:
     """Yield the elements of an input, and which of them a predicate says yes of.
 
     Parameters
@@ -179,7 +179,7 @@ def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[
 
 def _masked_rows(
     run: Run, dataset: Dataset, chunks: Iterable[Rows], predicate: Predicate, pass_: int
-) -> Generator[tuple[Chunk, Any]]:
+) -> Generator[tuple[Piece, Any]]:
     made = dataset._source.made(dataset._stages())
     number = 0
     for rows in chunks:
@@ -290,7 +290,7 @@ class Filter(Node):
         with run.open(0, pass_, 0, chunk_rows(self.inputs[0])) as child:
             return feed.choose(pass_, child, mask, start)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         # From the first one on: only the predicate knows how many come before an element.
         left = start
         with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:

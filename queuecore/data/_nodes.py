@@ -121,15 +121,6 @@ class One(NamedTuple):
 
     element: Any
 
-    @property
-    def n(self) -> int:
-        """How many."""
-        return 1
-
-    def part(self, start: int, stop: int) -> Objects:
-        """Return some of the elements, which follow each other."""
-        return Objects([self.element][start:stop])
-
     def hand(self, feed: Feed, pass_: int) -> bool:
         """Hand it in; False: no more is wanted."""
         return feed.add(pass_, self.element)
@@ -149,21 +140,14 @@ class Row(NamedTuple):
     columns: list[Column]
     row: int
 
-    @property
-    def n(self) -> int:
-        """How many."""
-        return 1
-
-    def part(self, start: int, stop: int) -> Rows:
-        """Return some of the elements, which follow each other."""
-        return Rows(1, self.columns, self.row).part(start, stop)
-
     def hand(self, feed: Feed, pass_: int) -> bool:
         """Hand it in; False: no more is wanted."""
         return feed.add_row(pass_, self.columns, self.row)
 
 
-Chunk = Rows | Objects | One | Row
+Chunk = Rows | Objects
+# What is handed in: chunks, or elements that become chunks on the way.
+Piece = Chunk | One | Row
 
 
 class Layout(NamedTuple):
@@ -239,7 +223,7 @@ class Node:
         """Return what the elements consist of."""
         raise NotImplementedError
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         """Make the elements of a pass, from number `start` on; what went wrong is raised in its place."""
         raise NotImplementedError
 
