@@ -186,8 +186,11 @@ def _operators(ufunc: Any) -> tuple[Any, Any, Any]:
         return _call(self._tracer, ufunc, (other, self))
 
     def inplace(self: Symbol, other: Any) -> Symbol:
-        # To a number's name it only gives another number.
-        if self._sides("an operation in place"):
+        # To a number's name it only gives another number. But what operations and numpy.where make is an array, even
+        # if it has no dimensions.
+        node = self._value.node
+        number = node.kind == "input" or node.kind == "call" and node.what[0] is not np.where
+        if self._sides("an operation in place") or not number:
             self._stop("an operation that changes an array in place")
         return _call(self._tracer, ufunc, (self, other))
 

@@ -4,7 +4,7 @@ Start with `FixedLengthRecordDataset`.
 """
 
 from queuecore._record import ArraySpec
-from queuecore.data._functions import map_and_batch, shuffle_and_repeat
+from queuecore.data._functions import map_and_batch, parallel_interleave, shuffle_and_repeat
 from queuecore.data._iterators import (
     FeedableIterator,
     InitializableIterator,
@@ -44,5 +44,6 @@ __all__ = [
     "TextLineDataset",
     "WholeFileDataset",
     "map_and_batch",
+    "parallel_interleave",
     "shuffle_and_repeat",
 ]

@@ -124,7 +124,7 @@ class Numbers(Node):
     def of(cls, arguments: tuple[SupportsIndex, ...], output_type: Any) -> Numbers:
         """Return that of a user's arguments."""
         if not 1 <= len(arguments) <= 3:
-            raise InvalidArgumentError(f"range takes stop; start, stop; or start, stop, step, not {len(arguments)} numbers")
+            raise InvalidArgumentError(f"range takes 1 to 3 numbers (start, stop, step), not {len(arguments)}")
         names = ("stop",) if len(arguments) == 1 else ("start", "stop", "step")
         bounds = [check_int(one, name, -(2**63)) for one, name in zip(arguments, names, strict=False)]
         if len(bounds) == 3 and bounds[2] == 0:

@@ -39,7 +39,7 @@ def sliced(columns: Sequence[Column], start: int, stop: int) -> list[Column]:
 
 
 def joined(parts: Sequence[tuple[Sequence[Column], int, int]]) -> list[Column]:
-    """Return the rows of several lists of columns behind each other; of each, which columns, the first row, and the one behind the last.
+    """Return the rows of several lists of columns behind each other; of each, from which row on and up to which.
 
     Notes
     -----
@@ -52,7 +52,7 @@ def joined(parts: Sequence[tuple[Sequence[Column], int, int]]) -> list[Column]:
 
 
 def compacted(columns: Sequence[Column], first: int, n: int, rows: np.ndarray[Any, Any] | None) -> list[Column]:
-    """Return columns that hold some rows and nothing else: `n` of them from `first` on, or those with the numbers `rows`."""
+    """Return columns that hold some rows and nothing else: `n` from `first` on, or those with the numbers `rows`."""
     if rows is not None:
         return joined([(columns, row, row + 1) for row in rows.tolist()] or [(columns, 0, 0)])
     made: list[Column] = []
@@ -150,7 +150,8 @@ def agreed(layouts: Sequence[Layout], what: str) -> Layout:
     Returns
     -------
     Layout
-        Shapes are as general as they must be. Without components if no columns can hold both: then elements have to be objects.
+        Shapes are as general as they must be. Without components if no columns can hold both: then elements have to be
+        objects.
 
     Raises
     ------
@@ -220,7 +221,7 @@ def converted(components: Sequence[Component], to: Sequence[Component]) -> Conve
             if kind == "fixed":
                 data = np.ascontiguousarray(column).view(np.uint8).reshape(-1)
                 ends = np.arange(n + 1, dtype=np.int64) * (dtype.itemsize * math.prod(shape))
-                dims = np.empty((n, len(shape)), np.int64)
+                dims: Any = np.empty((n, len(shape)), np.int64)
                 dims[:] = shape
             else:
                 data, ends, dims = column

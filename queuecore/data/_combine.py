@@ -15,7 +15,7 @@ from queuecore._stages import Component
 from queuecore.data._columns import agreed, converted, side_by_side, sliced, span
 from queuecore.data._elements import flattened
 from queuecore.data._nodes import Chunk, Column, Layout, Node, Rows, Run, rows_of
-from queuecore.data._ops import Batch, Count, Map, Prefetch, Repeat, Shuffle
+from queuecore.data._ops import Batch, Count, Map, Permute, Prefetch, Repeat, Shuffle
 from queuecore.data._plan import _native, structure_of
 from queuecore.data._reading import Waiting, components_of, count_of, grouped, known_count
 from queuecore.data._source import Unknown
@@ -152,7 +152,12 @@ def general_spec(datasets: Sequence[Dataset], what: str) -> Any:
 def _general(one: Any, other: Any, problem: str) -> Any:
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return {key: _general(inner, other[key], problem) for key, inner in one.items()}
-    if isinstance(one, tuple) and isinstance(other, tuple) and not isinstance(one, ArraySpec) and len(one) == len(other):
+    if (
+        isinstance(one, tuple)
+        and isinstance(other, tuple)
+        and not isinstance(one, ArraySpec)
+        and len(one) == len(other)
+    ):
         return tuple(_general(a, b, problem) for a, b in zip(one, other, strict=True))
     if not (isinstance(one, ArraySpec) and isinstance(other, ArraySpec) and one.dtype == other.dtype):
         raise DtypeError(problem)
@@ -228,7 +233,9 @@ class Unbatch(Node):
             if isinstance(batch, Batch) and all(isinstance(op, Map | Prefetch) for op in ops[at + 1 :]):
                 if not batch.drop_remainder:
                     return dataset._count(at, needed)
-                total = dataset._count(at, None if needed is None else -(-needed // batch.batch_size) * batch.batch_size)
+                total = dataset._count(
+                    at, None if needed is None else -(-needed // batch.batch_size) * batch.batch_size
+                )
                 return total if isinstance(total, float) else total // batch.batch_size * batch.batch_size
             raise Unknown
         rows = {_leading(one) for one in Layout.of(dataset).components or ()}
@@ -249,9 +256,8 @@ class Unbatch(Node):
             return Layout(None)
         sides = {_leading(one) for one in layout.components} - {None}
         if len(sides) > 1:
-            raise InvalidArgumentError(
-                f"unbatch: all components must have the same first dimension, not {sorted(map(int, filter(None, sides)))}"
-            )
+            shown = [_leading(one) for one in layout.components]
+            raise InvalidArgumentError(f"unbatch: all components must have the same first dimension, not {shown}")
         return Layout(tuple(_row_of(one) for one in layout.components), layout.template)
 
     def spec(self) -> Any:
@@ -280,7 +286,7 @@ class Unbatch(Node):
         ops = self.inputs[0]._ops
         at, batch = next((index, op) for index, op in enumerate(ops) if isinstance(op, Batch))
         whole = 0
-        if batch.drop_remainder or not any(isinstance(op, Repeat | Shuffle) for op in ops[at + 1 :]):
+        if batch.drop_remainder or not any(isinstance(op, Repeat | Shuffle | Permute) for op in ops[at + 1 :]):
             whole = start // batch.batch_size  # none before these is short
         return rows_of(run.open(0, pass_, whole)), start - whole * batch.batch_size
 
@@ -295,7 +301,7 @@ class Unbatch(Node):
                     width = span(component)
                     parts.append((component, columns[:width]))
                     columns = columns[width:]
-                lengths = [_lengths(*part, rows.n) for part in parts]
+                lengths = [_lengths(component, own, rows.n) for component, own in parts]
                 differ = np.zeros(rows.n, bool)
                 for other in lengths[1:]:
                     differ |= other != lengths[0]
@@ -369,7 +375,9 @@ def _lengths(component: Component, columns: list[Column], n: int) -> np.ndarray[
     if kind == "fixed":
         return np.full(n, shape[0])
     if kind == "strings":
-        return np.diff(columns[1][1]) // 8
+        _, ends, dims = columns[1]
+        lengths: np.ndarray[Any, Any] = np.diff(ends) // 8
+        return lengths
     _, ends, dims = columns[0]
     made: np.ndarray[Any, Any] = np.diff(ends) // dtype.itemsize if kind == "ragged" else dims[:, 0]
     return made

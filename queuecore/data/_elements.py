@@ -21,7 +21,7 @@ _INT64_BYTES = 8
 
 
 def flattened(value: Any, leaf: Callable[[Any, str], Any], where: str = "") -> tuple[Any, list[Any]]:
-    """Return the structure of a value over numbers of leaves, and what `leaf` makes of each leaf and the words for its place.
+    """Return the structure of a value over numbers of leaves, and what `leaf` makes of each and its place in words.
 
     Dicts and tuples are structure; everything else, a list too, is a leaf.
     """
@@ -110,14 +110,14 @@ def _layout(template: Any, parts: Sequence[tuple[int, Component, list[Column]]])
 
 
 def as_tensor(value: Any, where: str) -> Any:
-    """Return a value as an array in native byte order that nobody changes, or a `Ragged`; strings as an array of `bytes`.
+    """Return a value as an array in native byte order that nobody changes, of strings as `bytes`; or a `Ragged`.
 
     An array that can be written to is copied; a `Ragged` is not.
     """
     if isinstance(value, Ragged):
         return value
     if isinstance(value, bytes | bytearray | memoryview | str):
-        made = np.empty((), object)
+        made: np.ndarray[Any, Any] = np.empty((), object)
         made[()] = value.encode() if isinstance(value, str) else bytes(value)
         return made
     try:

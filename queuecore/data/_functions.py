@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 if TYPE_CHECKING:
     from queuecore._stages import Stage
     from queuecore.data.dataset import Dataset
 
-__all__ = ["map_and_batch", "shuffle_and_repeat"]
+__all__ = ["map_and_batch", "parallel_interleave", "shuffle_and_repeat"]
 
 
 def shuffle_and_repeat(
@@ -78,3 +78,41 @@ def map_and_batch(
     return lambda dataset: dataset.map_and_batch(
         map_func, batch_size, num_parallel_batches, drop_remainder, num_parallel_calls
     )
+
+
+def parallel_interleave(
+    map_func: Callable[..., Dataset],
+    cycle_length: SupportsIndex,
+    block_length: SupportsIndex = 1,
+    sloppy: bool = False,
+    buffer_output_elements: SupportsIndex | None = None,
+    prefetch_input_elements: SupportsIndex | None = None,
+) -> Callable[[Dataset], Dataset]:
+    """Return a function that puts `Dataset.parallel_interleave` on a dataset.
+
+    Parameters
+    ----------
+    map_func, cycle_length, block_length, sloppy, buffer_output_elements, prefetch_input_elements
+        As of the method, which also checks them.
+
+    Returns
+    -------
+    callable
+        From a dataset to a dataset, for `Dataset.apply`.
+
+    Examples
+    --------
+    >>> import queuecore as qc
+    >>> twice = qc.data.parallel_interleave(lambda n: qc.data.Dataset.range(2), cycle_length=2)
+    >>> [int(x) for x in qc.data.Dataset.range(3).apply(twice)]
+    [0, 0, 1, 1, 0, 1]
+    """
+    arguments: tuple[Any, ...] = (
+        map_func,
+        cycle_length,
+        block_length,
+        sloppy,
+        buffer_output_elements,
+        prefetch_input_elements,
+    )
+    return lambda dataset: dataset.parallel_interleave(*arguments)

@@ -219,6 +219,10 @@ class Node:
         """
         raise NotImplementedError
 
+    def streams(self) -> int:
+        """Return how many native streams work for it at a time, which share what memory there is."""
+        return sum(streams(dataset) for dataset in self.inputs)
+
     def layout(self) -> Layout:
         """Return what the elements consist of."""
         raise NotImplementedError
@@ -307,6 +311,8 @@ class Run:
         Of the iterator; they hold for its inputs too, where these have none of their own.
     skips : Quarantine, optional
         Gets what is left out.
+    budget : int
+        Bytes of memory for each stream that works for it; 0: any.
 
     Attributes
     ----------
@@ -314,8 +320,11 @@ class Run:
         In which functions of the user's run.
     """
 
-    def __init__(self, node: Node, options: Options, skips: Quarantine | None, inner: bool = True) -> None:
+    def __init__(
+        self, node: Node, options: Options, skips: Quarantine | None, inner: bool = True, budget: int = 0
+    ) -> None:
         self.options = options
+        self.budget = budget
         self.skips = skips
         self.scope = Scope(inner, node)
         self._node = node
@@ -375,7 +384,8 @@ class Run:
             dataset = dataset.skip(start)
         if batch:
             dataset = dataset._with(Batch(batch, False))
-        child = Iterator(dataset, Seeded(pairs, bases, self.options, skips or self.skips))
+        budget = self.budget * streams(dataset)
+        child = Iterator(dataset, Seeded(pairs, bases, self.options, skips or self.skips, budget))
         self._children.add(child)
         # Whoever ends it does so first, and then looks for children.
         if self._children.ended or (self._feed is not None and self._feed.stopped):
@@ -384,11 +394,11 @@ class Run:
 
     def rows(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Rows]:
         """Yield the elements of an input in chunks of rows, from element `start` on."""
-        return rows_of(self.open(index, pass_, start, chunk_rows(self._node.inputs[index]), skips))
+        return rows_of(self.open(index, pass_, start, chunk_rows(self._node.inputs[index], self.budget), skips))
 
     def rows_of(self, dataset: Dataset, number: int, start: int = 0) -> Generator[Rows]:
         """Yield the elements of a dataset that a function made in chunks of rows, from element `start` on."""
-        return rows_of(self.open_other(dataset, number, start, chunk_rows(dataset)))
+        return rows_of(self.open_other(dataset, number, start, chunk_rows(dataset, self.budget)))
 
     def elements(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Any]:
         """Yield the elements of an input, from number `start` on."""
@@ -403,6 +413,10 @@ class Run:
     def stop(self) -> None:
         """End every wait for an input. Never waits itself."""
         self._children.stop()
+
+    def memory_bytes(self) -> int:
+        """Return the bytes of the buffers of all streams that work for it."""
+        return self._children.memory_bytes()
 
     def end(self) -> None:
         """As `stop`, and for good."""
@@ -422,6 +436,10 @@ class _Children:
         self._alive = [one for one in self._alive if one() is not None]
         self._alive.append(weakref.ref(child))
 
+    def memory_bytes(self) -> int:
+        alive = [child for one in self._alive if (child := one()) is not None]
+        return sum(child.stats()["memory_bytes"] for child in alive)
+
     def stop(self) -> None:
         for one in self._alive:
             child = one()
@@ -440,11 +458,17 @@ def rows_of(child: Iterator) -> Generator[Rows]:
             yield Rows(n, columns)
 
 
-def chunk_rows(dataset: Dataset) -> int:
-    """Return how many elements of a dataset make a chunk of rows."""
+def streams(dataset: Dataset) -> int:
+    """Return how many native streams a dataset is at a time."""
+    return 1 + (dataset._source.streams() if isinstance(dataset._source, Node) else 0)
+
+
+def chunk_rows(dataset: Dataset, budget: int = 0) -> int:
+    """Return how many elements of a dataset make a chunk of rows, within a budget of memory."""
     made = dataset._source.made(dataset._stages())
     row_bytes = sum(row_bytes_of(one) for one in made.components)
-    return max(min(_CHUNK_BYTES // max(row_bytes, 1), _CHUNK_ROWS), 1)
+    chunk_bytes = min(_CHUNK_BYTES, budget // 32) if budget else _CHUNK_BYTES
+    return max(min(chunk_bytes // max(row_bytes, 1), _CHUNK_ROWS), 1)
 
 
 def iterations(dataset: Dataset, again: bool = False) -> list[int]:

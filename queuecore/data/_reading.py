@@ -7,9 +7,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from queuecore._stages import Component
-from queuecore.data._columns import Converter, sliced
 from queuecore.data._elements import sizes_of_objects
-from queuecore.data._nodes import Column, Layout, Objects, Rows
+from queuecore.data._nodes import Chunk, Layout, Objects, Rows
 from queuecore.data._source import Unknown
 from queuecore.errors import DtypeError, PipelineError, QueueCoreError
 
@@ -24,7 +23,7 @@ _GROUP_NS = 1_000_000
 
 
 class Waiting:
-    """The rows of a dataset that were read and not used.
+    """The elements of a dataset that were read and not used.
 
     Attributes
     ----------
@@ -32,40 +31,39 @@ class Waiting:
         How many they are.
     """
 
-    __slots__ = ("_columns", "_convert", "_first", "_rows", "left")
+    __slots__ = ("_chunk", "_chunks", "_first", "left")
 
-    def __init__(self, rows: Iterator[Rows], convert: Converter | None = None) -> None:
-        self._rows = rows
-        self._convert = convert
-        self._columns: list[Column] = []
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = chunks
+        self._chunk: Chunk | None = None
         self._first = 0
         self.left = 0
 
     def fill(self) -> bool:
         """Read more, if there are none left. False: there are no more."""
         while not self.left:
-            rows = next(self._rows, None)
-            if rows is None:
+            self._chunk = None  # which gives its memory back before more is read
+            self._chunk = next(self._chunks, None)
+            if self._chunk is None:
                 return False
-            self._columns, self._first, self.left = rows.columns, rows.first, rows.n
-            if self._convert is not None:
-                self._columns = self._convert(sliced(rows.columns, rows.first, rows.first + rows.n), rows.n)
-                self._first = 0
+            self._first, self.left = 0, self._chunk.n
         return True
 
-    def take(self, n: int) -> tuple[list[Column], int, int]:
-        """Return columns with the next `n` rows, where these begin, and where they end."""
+    def take(self, n: int) -> Any:
+        """Return the next `n` elements: columns, where they begin in these, and where they end; or a list."""
         at = self._first
+        chunk = self._chunk
         self._first += n
         self.left -= n
-        columns = self._columns
         if not self.left:
-            self._columns = []
-        return columns, at, at + n
+            self._chunk = None
+        if isinstance(chunk, Rows):
+            return chunk.columns, chunk.first + at, chunk.first + at + n
+        return [] if chunk is None else chunk.elements[at : at + n]
 
 
 def grouped(elements: Iterable[Any]) -> Generator[Objects]:
-    """Yield elements in groups, none of which waits long for its last one. What is raised comes after what was before it."""
+    """Yield elements in groups, none of which waits long for its last one. What is raised comes in its place."""
     group: list[Any] = []
     most = until = 0
     try:

@@ -98,7 +98,7 @@ class Window(Node):
 
     def _window(self, pieces: deque[tuple[int, Chunk]], start: int, stop: int, layout: Layout) -> Any:
         """Return the datasets of elements `start` to `stop`."""
-        parts = [
+        parts: list[tuple[Any, int, int]] = [
             (chunk, max(start - begin, 0), min(stop - begin, chunk.n))
             for begin, chunk in pieces
             if begin < stop and begin + chunk.n > start

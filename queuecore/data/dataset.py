@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
@@ -17,16 +18,18 @@ from queuecore._ops_calls import is_native
 from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component, Stage
 from queuecore._trace import Untraced, trace
-from queuecore.data import _calls, _filters, _generators
+from queuecore.data import _buckets, _calls, _filters, _generators, _padded
 from queuecore.data._args import check_bool, check_int, check_optional_count
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource, block_source
 from queuecore.data._cache import Cache, Files, Memory
+from queuecore.data._choose import Choose, Sample, Seeds
 from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
 from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
 from queuecore.data._explain import lines_of, source_label, step_labels
+from queuecore.data._interleave import Interleave, uniform
 from queuecore.data._iterators import InitializableIterator
-from queuecore.data._nodes import Node, Rows
+from queuecore.data._nodes import Layout, Node, Rows
 from queuecore.data._ops import (
     Batch,
     Count,
@@ -74,6 +77,7 @@ _MOST_BYTES = 2**56
 # The native core numbers the places of a shuffle's window by 32 bits, and keeps a batch's rows below this.
 _MOST_SHUFFLED = 2**31 - 1
 _MOST_ROWS = 2**40
+_MOST_CYCLE = 2**16
 _MOST_CALLS = 2**31 - 1
 
 
@@ -214,13 +218,194 @@ class Dataset:
         [4]
         >>> folder.cleanup()
         """
-        size = check_int(batch_size, "batch_size", 1)
-        if _calls.has_objects(self._source):
-            return dataset_of(_calls.Stack((self,), size, check_bool(drop_remainder, "drop_remainder")))
+        size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
+        if _calls.has_objects(self._source) or self._shaped() is not None:
+            return dataset_of(_calls.Stack((self,), size, drop))
         rows = math.prod(op.batch_size for op in self._ops if isinstance(op, Batch)) * size
         if rows > _MOST_ROWS:
             raise InvalidArgumentError(f"a batch of {rows} records is more than the most possible, {_MOST_ROWS}")
-        return self._with(Batch(size, check_bool(drop_remainder, "drop_remainder")))
+        return self._with(Batch(size, drop))
+
+    def padded_batch(
+        self,
+        batch_size: SupportsIndex,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        r"""Stack elements that follow each other, which may differ in shape: the smaller ones are padded at their ends.
+
+        Parameters
+        ----------
+        batch_size : int
+            How many make a batch, at least 1.
+        padded_shapes : nest of tuple of int or None, optional
+            In the structure of an element, the shape of each component in the batch. `None` (or -1) in it: the longest
+            of the batch. An int is a shape of one dimension. `None` for a component, or for all: its own shape, in
+            which each unknown dimension becomes the longest of the batch.
+        padding_values : nest of scalars, optional
+            What to pad with: in the structure of an element, or one scalar for all. Of the component's dtype: a NumPy
+            scalar must have that dtype, a Python number must fit. Default (`None`): 0, `False` or ``b""``.
+        drop_remainder : bool, default False
+            Leave out a last batch that isn't full.
+
+        Returns
+        -------
+        Dataset
+            Its arrays have one dimension more, in front. Strings come as in `batch`, as a `Ragged`: elements that are
+            arrays of strings as one of equally long rows.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `padded_shapes` or `padding_values` doesn't fit the structure, or a shape is smaller than that of the
+            component; if nobody knows how many dimensions elements have, and `padded_shapes` doesn't say it.
+        DtypeError
+            If a padding value has another dtype.
+
+        Notes
+        -----
+        An element that is longer than `padded_shapes` allows is a `DataLossError` in its place, after a short batch of
+        those before it; ``on_error="skip"`` leaves it out.
+
+        Runs in the native threads, without the GIL, when a batch is complete. Elements that are batches already, or
+        Python objects, are padded in the consumer's thread.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> _ = file.write_bytes(b"to\nbe or\nnot\n")
+        >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
+        >>> for batch in letters.padded_batch(2, padding_values=32):
+        ...     print([bytes(row) for row in batch])
+        [b'to   ', b'be or']
+        [b'not']
+        >>> folder.cleanup()
+        """
+        size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
+        return self._shape(*_padded.padded(self, size, drop, padded_shapes, padding_values))
+
+    def dense_to_ragged_batch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
+        r"""Stack elements that follow each other, which may differ in their first dimension.
+
+        Parameters
+        ----------
+        batch_size : int
+            How many make a batch, at least 1.
+        drop_remainder : bool, default False
+            Leave out a last batch that isn't full.
+
+        Returns
+        -------
+        Dataset
+            A component whose first dimension isn't known beforehand comes as a `Ragged` of rows; others as in `batch`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If another dimension isn't known beforehand.
+
+        Notes
+        -----
+        Runs in the native threads, without the GIL; the rows are views.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> _ = file.write_bytes(b"to\nbe\n!\n")
+        >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
+        >>> next(iter(letters.dense_to_ragged_batch(3))).to_list()
+        [[116, 111], [98, 101], [33]]
+        >>> folder.cleanup()
+        """
+        size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
+        return self._shape(*_padded.dense_to_ragged(self, size, drop))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[SupportsIndex],
+        bucket_batch_sizes: Sequence[SupportsIndex],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        r"""Stack elements of about the same length, so that little is padded.
+
+        Parameters
+        ----------
+        element_length_func : callable
+            Returns the length of an element, an integer. The parts of a tuple are arguments of their own.
+        bucket_boundaries : sequence of int, rising
+            Bucket i takes the lengths from boundary i - 1 up to, but not including, boundary i.
+        bucket_batch_sizes : sequence of int
+            Of each bucket, how many elements make a batch: one more than there are boundaries.
+        padded_shapes, padding_values : optional
+            As in `padded_batch`.
+        pad_to_bucket_boundary : bool, default False
+            Make unknown dimensions one less than the bucket's upper boundary, and not the longest of the batch.
+        no_padding : bool, default False
+            Stack elements as they are. All of a batch must have the same shape.
+        drop_remainder : bool, default False
+            Leave out the batches that aren't full at the end.
+
+        Returns
+        -------
+        Dataset
+            A batch comes as soon as a bucket has enough elements; at the end what is left in the buckets, in their
+            order.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the boundaries don't rise, the numbers of boundaries and sizes don't match, or the arguments for padding
+            don't fit the elements.
+
+        Notes
+        -----
+        The function is called in Python, in a thread of its own, and so are batches stacked; what comes before runs in
+        the native threads. What it raises is a `PipelineError` in its place, after the batches of what came before; an
+        element that is longer than `padded_shapes` allows is a `DataLossError`, with `pad_to_bucket_boundary` one that
+        reaches the last boundary an `InvalidArgumentError`. ``on_error="skip"`` leaves such elements out.
+
+        A saved place is found again by going through the lengths of the elements before it.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> _ = file.write_bytes(b"to\nquestion\nbe\nor\nsuffer\nnot\n")
+        >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
+        >>> for batch in letters.bucket_by_sequence_length(len, [4], [3, 2], padding_values=32):
+        ...     print([bytes(row) for row in batch])
+        [b'to', b'be', b'or']
+        [b'question', b'suffer  ']
+        [b'not']
+        >>> folder.cleanup()
+        """
+        return dataset_of(
+            _buckets.buckets(
+                self,
+                element_length_func,
+                bucket_boundaries,
+                bucket_batch_sizes,
+                padded_shapes,
+                padding_values,
+                pad_to_bucket_boundary,
+                no_padding,
+                drop_remainder,
+            )
+        )
 
     def shuffle(
         self,
@@ -631,6 +816,8 @@ class Dataset:
         why = ""
         if _calls.has_objects(self._source):
             why = "elements are Python objects"
+        elif self._shaped() is not None:
+            why = "elements are padded or ragged batches"
         elif not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
             why = "it makes something else of a batch than of its elements one by one"
         if why:
@@ -907,7 +1094,7 @@ class Dataset:
         return dataset_of(made)
 
     def enumerate(self, start: SupportsIndex = 0) -> Dataset:
-        """Number the elements.
+        """Give each element its number.
 
         Parameters
         ----------
@@ -1282,6 +1469,281 @@ class Dataset:
         given = tuple(_generators.argument_of(one) for one in args or ())
         return dataset_of(_generators.Generated((), generator, given, signature))
 
+    def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
+        """Make a dataset of each element, and put these behind each other.
+
+        Parameters
+        ----------
+        map_func : callable
+            From an element to a dataset; the parts of a tuple are arguments of their own.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `map_func` can't be called.
+
+        Notes
+        -----
+        As `interleave` with a `cycle_length` of 1.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> ds = qc.data.Dataset.range(1, 4).flat_map(lambda n: qc.data.Dataset.range(n))
+        >>> [int(x) for x in ds]
+        [0, 0, 1, 0, 1, 2]
+        """
+        return self._interleaved("flat_map", map_func, 1, 1, 0, False)
+
+    def interleave(
+        self,
+        map_func: Callable[..., Dataset],
+        cycle_length: SupportsIndex = 1,
+        block_length: SupportsIndex = 1,
+        num_parallel_calls: SupportsIndex | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
+        """Make a dataset of each element, and take turns among several of these.
+
+        Parameters
+        ----------
+        map_func : callable
+            From an element to a dataset; the parts of a tuple are arguments of their own.
+        cycle_length : int, default 1
+            How many datasets take turns.
+        block_length : int, default 1
+            How many elements each gives in its turn.
+        num_parallel_calls : int, optional
+            How many datasets are begun at a time, so that they are read ahead of their turn: 1 to `cycle_length`, or
+            `AUTOTUNE` (-1): all of the cycle, and the one that comes after. Default: each begins when its turn comes.
+        deterministic : bool, optional
+            `False`: a dataset whose next element isn't ready loses its turn. Default: turns are kept.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a number is out of its range, or `map_func` can't be called.
+
+        Notes
+        -----
+        The order is that of tf.data, except that there `cycle_length` depends on the number of CPUs if it isn't given.
+        A dataset is begun when it is its turn and a place is free; one that ends gives its place away when its turn
+        comes again.
+
+        `map_func` is called in Python, once an element, and once more beforehand, for the first one: the structure of
+        the elements shows in what it returns. All datasets must have elements alike: else it is a `DtypeError`, when
+        the first other one comes. What it raises is a `PipelineError`, which has that as its ``__cause__``. Rows of
+        the datasets, each read by native threads of its own, are put together without copying elements one by one.
+
+        Of names of files that are known beforehand and not shuffled (`from_tensor_slices`, `list_files`), `map_func` is
+        called at once, and for each of up to 1,000. If all it makes of each is the same dataset of the lines, TFRecords
+        or rows of that file, all of it is done natively, in one stream with all threads. So it is with any number
+        of names if `map_func` is such a class of datasets itself, or a `functools.partial` of one.
+
+        To go on from a saved state, `map_func` is called again for the elements before it. Datasets that know how
+        many elements they have are not read again, others are. With ``deterministic=False`` the order is another one
+        each time, and what follows a saved state too.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> ds = qc.data.Dataset.range(3).interleave(
+        ...     lambda n: qc.data.Dataset.range(10 * n, 10 * n + 3), cycle_length=2, block_length=2
+        ... )
+        >>> [int(x) for x in ds]
+        [0, 1, 10, 11, 2, 12, 20, 21, 22]
+        """
+        cycle = check_int(cycle_length, "cycle_length", 1, _MOST_CYCLE)
+        begun = 0
+        if num_parallel_calls is not None:
+            calls = check_int(num_parallel_calls, "num_parallel_calls", AUTOTUNE, _MOST_CYCLE)
+            if calls == 0 or calls > cycle:
+                raise InvalidArgumentError(
+                    f"num_parallel_calls must be 1 to cycle_length, which is {cycle}, or AUTOTUNE (-1), not {calls}"
+                )
+            begun = calls if 0 < calls < cycle else cycle + 1
+        sloppy = deterministic is not None and not check_bool(deterministic, "deterministic")
+        return self._interleaved("interleave", map_func, cycle, block_length, begun, sloppy)
+
+    def parallel_interleave(
+        self,
+        map_func: Callable[..., Dataset],
+        cycle_length: SupportsIndex,
+        block_length: SupportsIndex = 1,
+        sloppy: bool = False,
+        buffer_output_elements: SupportsIndex | None = None,
+        prefetch_input_elements: SupportsIndex | None = None,
+    ) -> Dataset:
+        """Take turns among datasets that are all begun ahead.
+
+        Parameters
+        ----------
+        map_func, cycle_length, block_length
+            As of `interleave`.
+        sloppy : bool, default False
+            Whether a dataset whose next element isn't ready loses its turn.
+        buffer_output_elements : int, optional
+            Not used: how far each dataset reads ahead is its own affair.
+        prefetch_input_elements : int, optional
+            How many datasets are begun besides those that take turns. Default: 1.
+
+        Returns
+        -------
+        Dataset
+            Unless `sloppy`, the order is that of `interleave`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a number is out of its range, or `map_func` can't be called.
+        """
+        cycle = check_int(cycle_length, "cycle_length", 1, _MOST_CYCLE)
+        if buffer_output_elements is not None:
+            check_int(buffer_output_elements, "buffer_output_elements", AUTOTUNE)
+        more = 1
+        if prefetch_input_elements is not None:
+            more = check_int(prefetch_input_elements, "prefetch_input_elements", AUTOTUNE, _MOST_CYCLE)
+        begun = cycle + (1 if more == AUTOTUNE else more)
+        given = check_bool(sloppy, "sloppy")
+        return self._interleaved("parallel_interleave", map_func, cycle, block_length, begun, given)
+
+    def _interleaved(
+        self, method: str, map_func: Any, cycle: int, block_length: Any, begun: int, sloppy: bool
+    ) -> Dataset:
+        if not callable(map_func):
+            raise InvalidArgumentError(f"{method}: map_func must be a function, not {map_func!r:.60}")
+        block = check_int(block_length, "block_length", 1, _MOST_ROWS)
+        # The files of one kind of dataset: natively, in one stream.
+        source = None if sloppy or self._ops else uniform(self, map_func)
+        if isinstance(source, BlockSource):
+            return _Steps(replace(source, interleave=(cycle, block)), (), self._options)
+        if source is not None and cycle == 1:
+            return _Steps(source, (), self._options)
+        return dataset_of(Interleave((self,), method, map_func, cycle, block, begun, sloppy))
+
+    @staticmethod
+    def choose_from_datasets(
+        datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
+    ) -> Dataset:
+        """Take elements of several datasets, in turns that another one says.
+
+        Parameters
+        ----------
+        datasets : sequence of Dataset
+            Of elements of the same structure and dtypes.
+        choice_dataset : Dataset
+            Of integers: from which dataset the next element is.
+        stop_on_empty_dataset : bool, default True
+            End when one is asked that has no more elements. Otherwise go on without it.
+
+        Returns
+        -------
+        Dataset
+            It ends with `choice_dataset`, too.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are no datasets; when iterating, in its place, if there is none with a number.
+        DtypeError
+            If structures or dtypes differ, or `choice_dataset` isn't of single integers.
+
+        Notes
+        -----
+        To go on from a saved state, the choices before it are read again; with ``stop_on_empty_dataset=False`` the
+        elements too.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> a, b = qc.data.Dataset.range(3), qc.data.Dataset.range(10, 13)
+        >>> choice = qc.data.Dataset.from_tensor_slices([0, 1, 1, 0, 1])
+        >>> [int(x) for x in qc.data.Dataset.choose_from_datasets([a, b], choice)]
+        [0, 10, 11, 1, 12]
+        """
+        given = _several(datasets, "choose_from_datasets")
+        components = Layout.of(_checked(choice_dataset, "choose_from_datasets: choice_dataset")).components or ()
+        if [(one.dtype.kind in "iu", one.shape) for one in components] != [(True, ())]:
+            raise DtypeError(
+                f"choose_from_datasets: choice_dataset must be of integers, not {choice_dataset.element_spec!r}"
+            )
+        stop = check_bool(stop_on_empty_dataset, "stop_on_empty_dataset")
+        return dataset_of(Choose((*given, choice_dataset), len(given), stop))
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Sequence[float] | Dataset | None = None,
+        seed: SupportsIndex | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset:
+        """Take elements of several datasets at random.
+
+        Parameters
+        ----------
+        datasets : sequence of Dataset
+            Of elements of the same structure and dtypes.
+        weights : sequence of float, or Dataset, optional
+            How often each is asked, in proportion; or a dataset with as many numbers in each element, for one choice
+            each. Default: all as often.
+        seed : int, optional
+            Together with the graph-level seed it decides the turns. With no seed at all one is drawn, now.
+        stop_on_empty_dataset : bool, default False
+            End when one is asked that has no more elements. Otherwise go on without it.
+        rerandomize_each_iteration : bool, optional
+            Whether every pass has turns of its own. `None` (the default): no.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are no datasets, or not as many weights, or these are no numbers from 0 on, or all are 0.
+        DtypeError
+            If structures or dtypes differ.
+
+        Notes
+        -----
+        The turns are not TensorFlow's own, as those of `shuffle` are, but as well defined: raw number ``i`` of NumPy's
+        ``Philox(key=seeds, counter=[0, pass, 0, 0])``, as a fraction, decides turn ``i``; the pass is 0 unless
+        `rerandomize_each_iteration`. Where a dataset has ended, the next number decides. To go on from a saved state,
+        the elements before it are read again, except with ``stop_on_empty_dataset=True``.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> a, b = qc.data.Dataset.range(4), qc.data.Dataset.range(10, 14)
+        >>> [int(x) for x in qc.data.Dataset.sample_from_datasets([a, b], weights=[0.2, 0.8], seed=1)]
+        [10, 11, 12, 13, 0, 1, 2, 3]
+        """
+        given = _several(datasets, "sample_from_datasets")
+        rerandomize = check_bool(bool(rerandomize_each_iteration), "rerandomize_each_iteration")
+        seeds = dataset_of(Seeds(()))._with(Shuffle.make(1, seed, rerandomize))
+        stop = check_bool(stop_on_empty_dataset, "stop_on_empty_dataset")
+        if isinstance(weights, Dataset):
+            components = Layout.of(weights).components or ()
+            if [(one.dtype.kind in "iuf", one.shape) for one in components] != [(True, (len(given),))]:
+                raise InvalidArgumentError(
+                    f"sample_from_datasets: weights must be of {len(given)} numbers each, not {weights.element_spec!r}"
+                )
+            return dataset_of(Sample((*given, weights, seeds), len(given), stop, None, rerandomize))
+        numbers = _weights([1.0] * len(given) if weights is None else weights, len(given))
+        some = [(one, weight) for one, weight in zip(given, numbers, strict=True) if weight > 0]
+        inputs = tuple(one for one, _ in some)
+        given_weights = tuple(weight for _, weight in some)
+        return dataset_of(Sample((*inputs, seeds), len(some), stop, given_weights, rerandomize))
+
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     @property
@@ -1295,7 +1757,8 @@ class Dataset:
         for op in self._ops:
             if isinstance(op, Batch):
                 dims = (op.batch_size if op.drop_remainder else None, *dims)
-        return self._source.made(self._stages()).spec(dims)
+        shaped = self._shaped()
+        return self._source.made(self._stages()).spec(dims) if shaped is None else shaped.specs(dims)
 
     @property
     def output_types(self) -> Any:
@@ -1313,6 +1776,9 @@ class Dataset:
 
         `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`.
         """
+        shaped = self._shaped()
+        if shaped is not None:
+            return mapped(shaped.class_of, shaped.specs(()))
         return classes_of(self._source.made(self._stages()), any(isinstance(op, Batch) for op in self._ops))
 
     def cardinality(self) -> int:
@@ -1550,6 +2016,20 @@ class Dataset:
     def _with(self, op: Op) -> Dataset:
         return _Steps(self._source, (*self._ops, op), self._options)
 
+    def _shape(self, node: Node | None, op: _padded.ShapedBatch) -> Dataset:
+        if op.batch_size > _MOST_ROWS:
+            raise InvalidArgumentError(f"{op.batch_size} records in a batch are more than is possible, {_MOST_ROWS}")
+        return (self if node is None else dataset_of(node))._with(op)
+
+    def _shaped(self) -> _padded.ShapedBatch | None:
+        return next((op for op in self._ops if isinstance(op, _padded.ShapedBatch)), None)
+
+    def _native(self, options: Options) -> dict[str, Any]:
+        """Return what the native stream takes of the source and the steps on elements."""
+        given = self._source.limited(options.max_record_bytes).native(self._stages())
+        shaped = self._shaped()
+        return given if shaped is None else given | shaped.changes
+
     def _check_shards(self) -> None:
         """Raise if a shard with ``uneven="raise"`` is known to be uneven: better now than at the end of an epoch."""
         for depth, op in enumerate(self._ops, 1):
@@ -1598,6 +2078,8 @@ class Dataset:
             raise InvalidArgumentError(f"map takes functions of Python's and operations, not {function!r}{hint}")
         if _calls.has_objects(self._source):
             return None, "elements are Python objects"
+        if self._shaped() is not None:
+            return None, "elements are padded or ragged batches"
         made = self._source.made(self._stages())
         batches = [op for op in reversed(self._ops) if isinstance(op, Batch)]
         batch = tuple(op.batch_size if op.drop_remainder else None for op in batches)
@@ -1675,6 +2157,26 @@ def _checked(dataset: Any, what: str) -> Dataset:
     if not isinstance(dataset, Dataset):
         raise DtypeError(f"{what} must be a dataset, not {dataset!r:.60}")
     return dataset
+
+
+def _several(datasets: Any, what: str) -> tuple[Dataset, ...]:
+    if isinstance(datasets, Dataset) or not isinstance(datasets, Sequence):
+        raise DtypeError(f"{what}: datasets must be a sequence of datasets, not {datasets!r:.60}")
+    if not datasets:
+        raise InvalidArgumentError(f"{what}: datasets is empty")
+    return tuple(_checked(one, f"{what}: datasets[{index}]") for index, one in enumerate(datasets))
+
+
+def _weights(weights: Any, number: int) -> list[float]:
+    try:
+        made = [float(one) for one in weights]
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"sample_from_datasets: weights must be numbers, not {weights!r:.60}") from None
+    if len(made) != number:
+        raise InvalidArgumentError(f"sample_from_datasets: {len(made)} weights for {number} datasets")
+    if not all(0 <= one < math.inf for one in made) or not any(made):
+        raise InvalidArgumentError(f"sample_from_datasets: weights must be numbers from 0 on, not all 0; not {made}")
+    return made
 
 
 class FixedLengthRecordDataset(Dataset):

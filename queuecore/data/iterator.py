@@ -12,7 +12,7 @@ from queuecore._core.pipeline import ShuffleCounter, Stream
 from queuecore._quarantine import Quarantine, check_on_error
 from queuecore.data import _state
 from queuecore.data._iterators import IteratorBase
-from queuecore.data._nodes import Node, Run, feeder_of, iterations, reserved
+from queuecore.data._nodes import Node, Run, feeder_of, iterations, reserved, streams
 from queuecore.data._ops import Permute, Shuffle
 from queuecore.data.options import Options
 
@@ -35,12 +35,15 @@ class Seeded(NamedTuple):
         Hold where the dataset has none of its own.
     skips : Quarantine, optional
         Gets what is left out.
+    budget : int
+        Bytes of memory; 0: any.
     """
 
     pairs: list[tuple[int, int]]
     bases: list[int]
     options: Options
     skips: Quarantine | None
+    budget: int = 0
 
 
 class Iterator(Stream, IteratorBase):
@@ -113,22 +116,26 @@ class Iterator(Stream, IteratorBase):
             options = options.merged(seeded.options)
             skips = seeded.skips
         workers, helps = dataset._threads(options)
+        leases = 4 if options.max_leases is None else options.max_leases
+        budget = (options.memory_budget or 0 if seeded is None else seeded.budget) // streams(dataset)
+        if seeded is not None:
+            leases = _INNER_LEASES if budget == 0 else _FEW_LEASES
         self._run = None
         feeder = None
         if isinstance(source, Node):
-            self._run = Run(source, options, skips, seeded is not None)
+            self._run = Run(source, options, skips, seeded is not None, budget)
             self._run.seed(self._seeds[own:], self._bases)
             weakref.finalize(self, self._run.end).atexit = False
             feeder = feeder_of(source, self._run)
         seeds = list(zip(self._seeds, counters, strict=False))
         super().__init__(
             source.files,
-            **source.limited(options.max_record_bytes).native(dataset._stages()),
+            **dataset._native(options),
             ops=dataset._native_ops(seeds),
             num_threads=workers,
             help=helps,
             prefetch=dataset._prefetch_elements(),
-            max_leases=_INNER_LEASES if seeded else 4 if options.max_leases is None else options.max_leases,
+            max_leases=leases,
             on_hold_raise=options.on_hold == "raise" and not seeded,
             retries=options.retries or 0,
             stall_warn=-1 if seeded else _native_seconds(options.stall_warn, 60.0),
@@ -137,6 +144,7 @@ class Iterator(Stream, IteratorBase):
             feeder=feeder,
             scope=None if self._run is None else self._run.scope,
             inner=seeded is not None,
+            memory_budget=budget,
         )
 
     @property
@@ -185,14 +193,18 @@ class Iterator(Stream, IteratorBase):
             ``dropped_tails`` (cut last records left out because of ``tail="drop"``), ``dropped_records`` (complete
             records left out because an error cut a batch short under ``drop_remainder=True``, or because a shard's last
             group was not whole), ``copied_batches`` (elements given as copies because too many were held),
-            ``helped_units`` (pieces of work done by the consumer), and what ``on_error="skip"`` left out: ``skipped``
-            (records), ``skipped_files`` and ``skipped_bytes`` (of files, as far as known).
+            ``helped_units`` (pieces of work done by the consumer), ``memory_bytes`` (of all buffers at this moment, as
+            `Options.memory_budget` counts them), and what ``on_error="skip"`` left out: ``skipped`` (records),
+            ``skipped_files`` and ``skipped_bytes`` (of files, as far as known).
 
         Notes
         -----
         Never blocks. Threads are at work, so the counters need not belong to the same moment.
         """
-        return super().stats()
+        made = super().stats()
+        if self._run is not None:
+            made["memory_bytes"] += self._run.memory_bytes()
+        return made
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place after the last element delivered.
@@ -297,6 +309,7 @@ class Iterator(Stream, IteratorBase):
 
 # Of chunks that another stream makes batches of; more would not be used at once.
 _INNER_LEASES = 16
+_FEW_LEASES = 6
 
 
 def _counter(base: int) -> ShuffleCounter:

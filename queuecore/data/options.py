@@ -17,6 +17,7 @@ AUTOTUNE = -1
 _MOST_THREADS = 1024
 _MOST_LEASES = 65536
 _MOST_RETRIES = 1000
+_LEAST_BUDGET = 1 << 20
 # Places in a block of text are 32 bits wide.
 _MOST_RECORD_BYTES = 2**30
 
@@ -43,6 +44,17 @@ class Options:
     max_record_bytes : int, optional
         The longest record that is let through, where records differ in length. Default: 64 MiB for lines and CSV, 1 GiB
         for TFRecords, whose lengths have a checksum.
+    deterministic : bool, optional
+        `False` allows steps that wait for several things at a time (functions of Python that run in parallel, for
+        example) to deliver what is ready first. The default (`None`) and `True`: the order depends on the steps, the
+        seeds and the data alone. Steps that run natively keep that order in any case. A step's own ``deterministic``
+        argument wins.
+    memory_budget : int, optional
+        Bytes that the buffers of an iterator may take, at least 1 MiB: batches in the making and those that are held,
+        what is read ahead, and what a shuffle keeps; of a dataset of other datasets, all of them together. The default
+        (`None`) follows from the sizes of batches and the number of threads. Less memory means fewer threads, less
+        ahead and a smaller `max_leases`. Copies that the consumer gets, Python objects, the places that a shuffle keeps
+        (some 40 bytes an element) and the scratch memory of decoders come on top.
     stall_warn : float, optional
         After how many seconds in which nothing moves (no byte is read, no batch begun) a consumer that waits is told so
         by a `RuntimeWarning`, which names the files that are being read. Default 60; ``math.inf``: never.
@@ -62,6 +74,8 @@ class Options:
     ------
     InvalidArgumentError
         If a value is out of its range.
+    ResourceExhaustedError
+        From an iterator, if `memory_budget` is too small for one batch in the making.
     TypeError
         If there is no option of that name.
 
@@ -85,6 +99,8 @@ class Options:
     on_error: Literal["raise", "skip"] | None = None
     max_skips: int | None = None
     quarantine: Path | None = None
+    deterministic: bool | None = None
+    memory_budget: int | None = None
     stall_warn: float | None = None
     stall_timeout: float | None = None
 
@@ -104,6 +120,10 @@ class Options:
         if self.on_error not in (None, "raise", "skip"):
             raise InvalidArgumentError(f'on_error must be "raise" or "skip", not {self.on_error!r}')
         Quarantine(self.quarantine, self.max_skips)  # checks both
+        if self.deterministic is not None:
+            check_bool(self.deterministic, "deterministic")
+        if self.memory_budget is not None:
+            check_int(self.memory_budget, "memory_budget", _LEAST_BUDGET)
         _seconds(self.stall_warn, "stall_warn")
         _seconds(self.stall_timeout, "stall_timeout")
 

@@ -1,6 +1,4 @@
-"""What every transformation must do, whatever it is: the same elements for any number of threads, repeated, in batches, and from
-every saved place on.
-"""
+"""What every transformation must do: the same elements for any number of threads, repeated, and from every place on."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 from helpers.blocks import small
-from helpers.transformed import bytes_of_files, check, places, plain, pulled, run, stops_at_once, values
 from helpers.oracle import Shuffle
+from helpers.transformed import bytes_of_files, check, places, plain, pulled, run, stops_at_once, values
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +39,8 @@ WORDS = [b"%d" % (7**n) for n in range(150)]
 def test_zip(numbers, lines):
     ds = Dataset.zip({"n": numbers, "deep": (lines, Dataset.range(3, 1000))})
     expected = [
-        {"n": ("uint8", (), a), "deep": (b, ("int64", (), c))} for a, b, c in zip(BYTES, WORDS, range(3, 1000), strict=False)
+        {"n": ("uint8", (), a), "deep": (b, ("int64", (), c))}
+        for a, b, c in zip(BYTES, WORDS, range(3, 1000), strict=False)
     ]
     check(lambda: ds, expected)
     assert list(ds.element_spec) == ["n", "deep"]
@@ -85,13 +86,16 @@ def test_zip_ends_with_the_shortest(lengths):
 def test_zip_shuffled_inputs(numbers):
     def make():
         qc.set_random_seed(3)
-        ds = Dataset.zip(numbers.shuffle(20, seed=1), numbers.shuffle(300, seed=2, reshuffle_each_iteration=False).take(90))
+        ds = Dataset.zip(
+            numbers.shuffle(20, seed=1), numbers.shuffle(300, seed=2, reshuffle_each_iteration=False).take(90)
+        )
         qc.set_random_seed(None)
         return ds
 
     one, two = Shuffle(20, (3, 1), True), Shuffle(300, (3, 2), False)
     expected = [
-        list(zip(one.one_pass(iter(BYTES)), itertools.islice(two.one_pass(iter(BYTES)), 90), strict=False)) for _ in range(3)
+        list(zip(one.one_pass(iter(BYTES)), itertools.islice(two.one_pass(iter(BYTES)), 90), strict=False))
+        for _ in range(3)
     ]
     assert run(make().repeat(3), values) == sum(expected, [])
     ds = make()
@@ -102,7 +106,12 @@ def test_zip_shuffled_inputs(numbers):
 def test_zip_error_in_its_place(numbers, tmp_path):
     bad = TextLineDataset([tmp_path / "good", tmp_path / "missing"])
     (tmp_path / "good").write_bytes(b"a\nb\nc\n")
-    for first, second, count in ((numbers, bad, 3), (bad, numbers, 3), (numbers.take(2), bad, 2), (numbers.take(3), bad, 3)):
+    for first, second, count in (
+        (numbers, bad, 3),
+        (bad, numbers, 3),
+        (numbers.take(2), bad, 2),
+        (numbers.take(3), bad, 3),
+    ):
         with iter(Dataset.zip(first, second)) as it:
             got, error = pulled(it)
         assert len(got) == count
@@ -130,7 +139,9 @@ def test_concatenate_relaxes_shapes():
 
     ds = rows(3, 2, 4).concatenate(rows(2, 1, 4))
     assert ds.element_spec == ArraySpec((None, 4), np.dtype("i4"))
-    expected = [plain(one) for one in [*np.arange(24, dtype="i4").reshape(3, 2, 4), *np.arange(8, dtype="i4").reshape(2, 1, 4)]]
+    expected = [
+        plain(one) for one in [*np.arange(24, dtype="i4").reshape(3, 2, 4), *np.arange(8, dtype="i4").reshape(2, 1, 4)]
+    ]
     check(lambda: ds, expected)
     assert run(ds.take(3).batch(3))[0][1] == (3, 2, 4)
     with pytest.raises(InvalidArgumentError):
@@ -150,7 +161,15 @@ def test_concatenate_relaxes_shapes():
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [(1, 1.0), ((1,), 1), ((1, 2), (1,)), ({"a": 1}, {"b": 1}), (b"a", 1), ((1, {"x": 2}), (1, (2,))), (1, np.int32(1))],
+    [
+        (1, 1.0),
+        ((1,), 1),
+        ((1, 2), (1,)),
+        ({"a": 1}, {"b": 1}),
+        (b"a", 1),
+        ((1, {"x": 2}), (1, (2,))),
+        (1, np.int32(1)),
+    ],
 )
 def test_concatenate_wants_the_same(one, other):
     for batched in (False, True):
@@ -210,7 +229,10 @@ def tensors(draw):
     array = np.arange(n * side * 2, dtype="i4").reshape(n, side, 2)
     words = [[draw(st.binary(max_size=3)) for _ in range(side)] for _ in range(n)]
     rows = [array.tolist(), words]
-    given = [array, Ragged(Ragged.from_list([one for row in words for one in row] or [b""])[: n * side], np.arange(n + 1) * side)]
+    given = [
+        array,
+        Ragged(Ragged.from_list([one for row in words for one in row] or [b""])[: n * side], np.arange(n + 1) * side),
+    ]
     if kind == "ragged":
         lengths = draw(st.lists(st.integers(0, 4), min_size=n, max_size=n))
         values = np.arange(sum(lengths) * 2, dtype="f8").reshape(-1, 2)
@@ -239,10 +261,14 @@ def test_unbatch_of_arrays_from_every_place():
     check(lambda: Dataset.from_tensor_slices(array).unbatch().unbatch(), list(range(24)), values)
     ragged = Ragged.from_list([[1, 2], [], [3], [4, 5, 6]])
     check(lambda: Dataset.from_tensor_slices(ragged).unbatch(), [1, 2, 3, 4, 5, 6], values)
-    dense = Dataset.from_tensor_slices(np.zeros((2, 2, 3), "i1")).concatenate(Dataset.from_tensor_slices(np.ones((2, 1, 4), "i1")))
+    dense = Dataset.from_tensor_slices(np.zeros((2, 2, 3), "i1")).concatenate(
+        Dataset.from_tensor_slices(np.ones((2, 1, 4), "i1"))
+    )
     check(lambda: dense.unbatch(), [[0] * 3] * 4 + [[1] * 4] * 2, values)
     assert dense.unbatch().element_spec.shape == (None,)
-    sides = Dataset.from_tensor_slices(np.zeros((1, 2, 3), "i1")).concatenate(Dataset.from_tensor_slices(np.ones((1, 1, 3), "i1")))
+    sides = Dataset.from_tensor_slices(np.zeros((1, 2, 3), "i1")).concatenate(
+        Dataset.from_tensor_slices(np.ones((1, 1, 3), "i1"))
+    )
     check(lambda: sides.unbatch(), [[0] * 3, [0] * 3, [1] * 3], values)
     objects = Dataset.from_tensors((Ragged.from_list([[1], [2, 3]]), ["a", "b"])).repeat(2)
     check(lambda: objects.unbatch(), [([1], b"a"), ([2, 3], b"b")] * 2, values)
@@ -296,7 +322,11 @@ def test_windows(count, size, shift, stride, drop):
 
 def test_windows_from_every_place(lines, numbers):
     check(lambda: lines.take(20).window(4, 3), windows(WORDS[:20], 4, 3, 1, False), values)
-    check(lambda: numbers.batch(50).window(3, 2, 1, True), windows([BYTES[at : at + 50] for at in (0, 50, 100, 150)], 3, 2, 1, True), values)
+    check(
+        lambda: numbers.batch(50).window(3, 2, 1, True),
+        windows([BYTES[at : at + 50] for at in (0, 50, 100, 150)], 3, 2, 1, True),
+        values,
+    )
     ds = Dataset.zip({"n": numbers.take(9), "w": (lines,)}).window(4)
     expected = [{"n": BYTES[at : min(at + 4, 9)], "w": (WORDS[at : min(at + 4, 9)],)} for at in (0, 4, 8)]
     check(lambda: ds, expected, values)

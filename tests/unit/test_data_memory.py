@@ -97,7 +97,8 @@ def test_what_has_no_slices(value):
 
 
 @pytest.mark.parametrize(
-    "value", [[None], [object()], [b"a", 1], np.array(["2020-01-01"], "M8[D]"), Dataset.range(3), Sparse([[0]], [1], [1])]
+    "value",
+    [[None], [object()], [b"a", 1], np.array(["2020-01-01"], "M8[D]"), Dataset.range(3), Sparse([[0]], [1], [1])],
 )
 def test_what_is_no_array(value):
     with pytest.raises(DtypeError):
@@ -183,7 +184,9 @@ def test_range_everywhere():
     long = 2**63
     assert [int(one) for one in Dataset.range(-long, long - 1, 2**61)] == list(range(-long, long - 1, 2**61))
     assert int(next(iter(Dataset.range(10**7).skip(10**7 - 1)))) == 10**7 - 1
-    np.testing.assert_array_equal(np.concatenate([one.copy() for one in Dataset.range(200_001).batch(999)]), np.arange(200_001))
+    np.testing.assert_array_equal(
+        np.concatenate([one.copy() for one in Dataset.range(200_001).batch(999)]), np.arange(200_001)
+    )
 
 
 @pytest.mark.parametrize("arguments", [(), (1, 2, 3, 4), (1, 2, 0), (2.5,), ("a",), (2**63,), (True,)])
@@ -221,7 +224,13 @@ def test_names_of_files(tmp_path):
         return [one.decode().removeprefix(folder + "/") for one in ds]
 
     assert names(folder + "/*") == ["a", "b", "c.txt", "d.txt"]
-    assert names([folder + "/*.txt", (tmp_path / "?").as_posix().encode(), tmp_path / "a"]) == ["a", "a", "b", "c.txt", "d.txt"]
+    assert names([folder + "/*.txt", (tmp_path / "?").as_posix().encode(), tmp_path / "a"]) == [
+        "a",
+        "a",
+        "b",
+        "c.txt",
+        "d.txt",
+    ]
     check(lambda: Dataset.list_files(folder + "/?", shuffle=False), [f"{folder}/a".encode(), f"{folder}/b".encode()])
     for pattern in (folder + "/none*", [], [folder + "/x"], "a\0b", 3):
         with pytest.raises(InvalidArgumentError):

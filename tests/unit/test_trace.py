@@ -651,6 +651,8 @@ NUMBERS = iter(range(9))
         (lambda x: setattr(x, "a", 1), "a call of setattr()", "setattr"),
         (lambda x: np.frompyfunc(abs, 1, 1)(x), "numpy.abs", "frompyfunc"),
         (lambda x: operator.iadd(x, 1), "an operation that changes an array in place", "iadd"),
+        (lambda x: operator.iadd(qc.ops.cast(x[0, 0], "f4"), 1), "an operation that changes an array in place", "iadd"),
+        (lambda x: operator.imul(np.where(x[0, 0], 1, 2), 2), "an operation that changes an array in place", "imul"),
         (lambda x: operator.setitem(x, 0, 1), "an assignment to a part", "setitem"),
         (lambda x: 1 / 0, "it raised ZeroDivisionError: division by zero", "1 / 0"),
         (lambda x: sys.exit(3), "a call of sys.exit()", "sys.exit"),

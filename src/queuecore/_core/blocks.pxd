@@ -20,7 +20,7 @@
 # blocks_read, blocks_index: no turn, system calls and long loops. All others: who holds the turn; short, no system call.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.csv cimport CsvCursor, CsvPlan
-from queuecore._core.platform cimport Fault, StopFlag
+from queuecore._core.platform cimport Atomic, Fault, StopFlag
 from queuecore._core.sources cimport FileTable
 from queuecore._core.streams cimport Stream
 
@@ -145,6 +145,8 @@ cdef struct Blocks:
     const CsvPlan* csv
     int64_t piece_bytes, headroom  # BLOCK_BYTES, HEADROOM; others in tests
     bint skip_files          # a file that is missing or damaged ends there, and the next one begins
+    Atomic[int64_t]* memory  # bytes of all blocks
+    int64_t memory_most      # of these, unless nothing is ahead; 0: any
     int64_t passes           # that will be asked for, as far as is known; -1: without end
     int64_t cycle            # files that are interleaved; 1: none are
     int64_t turn_records     # so many of a file, then of the next
@@ -153,6 +155,7 @@ cdef struct Blocks:
     Lane* lanes              # the first one, or of what is interleaved
     int32_t lane_count
     RecordBlock* made
+    int64_t made_count
     RecordBlock* free
     int32_t most, ahead
     int32_t reading          # pieces that were claimed and are not published
@@ -189,6 +192,8 @@ cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t worke
                       const int64_t* saved) noexcept nogil
 # When nobody uses it any more.
 cdef void blocks_clear(Blocks* s) noexcept nogil
+# Whether what is ahead must be used before more is read.
+cdef bint blocks_full(Blocks* s) noexcept nogil
 # Nobody claims any more: closes the streams that nobody reads.
 cdef void blocks_close(Blocks* s) noexcept nogil
 # The first file of which nobody knows yet whether it is there, as far as the next pieces are concerned.

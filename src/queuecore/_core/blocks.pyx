@@ -177,7 +177,16 @@ cdef int64_t blocks_wanted(const Blocks* s) noexcept nogil:
     return s.lanes.next.file if s.cycle == 1 else s.coming_file
 
 
-cdef void _memory_free(RecordBlock* b) noexcept nogil:
+cdef int64_t _index_memory(Blocks* s, int64_t nbytes) noexcept nogil:
+    # Of a block made for one long record, little of the index is ever touched.
+    cdef int64_t most = <int64_t>sizeof(uint32_t) * (s.headroom + s.piece_bytes)
+    return most if nbytes > most else nbytes
+
+
+cdef void _memory_free(Blocks* s, RecordBlock* b) noexcept nogil:
+    if b.memory != NULL:
+        s.memory.fetch_sub(b.room, kRelaxed)  # relaxed: as are all of these: a statistic and a hint
+    s.memory.fetch_sub(_index_memory(s, b.index_bytes), kRelaxed)
     buffer_give(b.memory, b.room)
     free(b.index)
     b.memory = NULL
@@ -196,7 +205,7 @@ cdef void blocks_clear(Blocks* s) noexcept nogil:
         s.made = b.made_before
         if b.link != NULL:
             s.release(b.link)
-        _memory_free(b)
+        _memory_free(s, b)
         free(b.saved)
         free(b)
     free(s.skipped)
@@ -230,6 +239,7 @@ cdef RecordBlock* _block_take(Blocks* s, Lane* l) noexcept nogil:
                 return NULL
         b.made_before = s.made
         s.made = b
+        s.made_count += 1
     b.next = NULL
     b.lane = l
     b.kind = BLOCK_PIECE
@@ -284,6 +294,14 @@ cdef void _whole_too_long(Blocks* s, RecordBlock* b) noexcept nogil:
     b.fault.offset = b.fault.record = -1
     b.fault.a = s.max_record_bytes
     b.fault.b = -1 if s.encoding else s.table.entries[b.place.file].size
+
+
+cdef bint blocks_full(Blocks* s) noexcept nogil:
+    # An index of lines takes up to four times their bytes.
+    cdef int64_t one = s.headroom + s.piece_bytes * (5 if s.framing == FRAME_LINES else 2)
+    if s.memory_most == 0 or s.ahead == 0 or s.free != NULL:
+        return False
+    return (s.made_count + 1) * one > s.memory_most or s.memory.load(kRelaxed) + one > s.memory_most  # relaxed: a piece more or less
 
 
 cdef inline bint _can_read(const Lane* l) noexcept nogil:
@@ -342,6 +360,9 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
             _next_file(s, l)
         if l.next.file >= known and known < t.files:
             return NULL
+    # An open lane that has nothing is read in any case.
+    if blocks_full(s) and (s.cycle == 1 or l.ahead > 0):
+        return NULL
     b = _block_take(s, l)
     if b == NULL:
         return NULL
@@ -428,6 +449,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
         if b.memory == NULL:
             _no_memory(b, b.room)
             return True
+        s.memory.fetch_add(b.room, kRelaxed)
     b.text = b.memory + s.headroom
     if s.encoding:
         if not b.opens or _stream_to(s, b):
@@ -542,18 +564,21 @@ cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
     memcpy(memory, rest, n)
     memcpy(memory + n, b.text, b.nbytes)
     buffer_give(b.memory, b.room)
+    s.memory.fetch_add(room - b.room, kRelaxed)
     b.memory = b.text = memory
     b.room = room
     b.nbytes += n
     return True
 
 
-cdef bint _room_for(RecordBlock* b, int64_t entries, int64_t item) noexcept nogil:
+cdef bint _room_for(Blocks* s, RecordBlock* b, int64_t entries, int64_t item) noexcept nogil:
     # Large ones are the kernel's zero pages, touched as far as there are records.
     if b.index_bytes < entries * item:
         free(b.index)
         b.index = malloc(entries * item)
+        s.memory.fetch_sub(_index_memory(s, b.index_bytes), kRelaxed)
         b.index_bytes = entries * item if b.index != NULL else 0
+        s.memory.fetch_add(_index_memory(s, b.index_bytes), kRelaxed)
         if b.index == NULL:
             _no_memory(b, entries * item)
             return False
@@ -564,7 +589,7 @@ cdef void _index_lines(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef Lane* l = b.lane
     cdef uint32_t* ends
     cdef int64_t n, i, start, longest
-    if not _room_for(b, b.nbytes + 1, sizeof(uint32_t)):
+    if not _room_for(s, b, b.nbytes + 1, sizeof(uint32_t)):
         return
     ends = <uint32_t*>b.index
     n = lines_kernels(-1).find(b.text, b.nbytes, ends, b.nbytes)
@@ -603,7 +628,7 @@ cdef void _index_tfrecords(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef Lane* l = b.lane
     cdef TFRecordWalk walk
     cdef int64_t most = b.nbytes // LEAST_TFRECORD + 1
-    if not _room_for(b, most + 1, sizeof(int64_t)):
+    if not _room_for(s, b, most + 1, sizeof(int64_t)):
         return
     walk.total_bytes = -1 if s.encoding else s.table.entries[b.place.file].size
     walk.max_record_bytes = s.max_record_bytes
@@ -623,7 +648,7 @@ cdef void _index_csv(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef CsvBlock block
     cdef CsvCursor at
     cdef int rc
-    if not _room_for(b, b.nbytes // CSV_STRIDE + 2, sizeof(CsvCursor)):
+    if not _room_for(s, b, b.nbytes // CSV_STRIDE + 2, sizeof(CsvCursor)):
         return
     at.offset = l.at.offset
     at.row = l.at.number
@@ -844,7 +869,7 @@ cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t co
         return HANDED_NO_MEMORY
     s.reading -= 1
     b.owner = -1
-    if not _room_for(b, count, sizeof(Column)):
+    if not _room_for(s, b, count, sizeof(Column)):
         s.ahead -= 1
         l.ahead -= 1
         _block_give(s, b)
@@ -1021,7 +1046,7 @@ cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
     if b.left > 0:
         return
     if b.room > s.headroom + s.piece_bytes:  # it was made for one long record
-        _memory_free(b)
+        _memory_free(s, b)
     _block_give(s, b)
 
 

@@ -16,6 +16,7 @@ cdef enum:
     CODE_INTERNAL = 9
     CODE_RESUME = 10
     CODE_TOO_LARGE = 11
+    CODE_DATA_LOSS = 12
     CODE_DECOMPRESS = 40
     CODE_UNIMPLEMENTED = 41
     CODE_CHECKSUM = 45
@@ -44,6 +45,8 @@ cdef enum:
     WHAT_LINE = 16
     WHAT_NAME = 17
     WHAT_UNEVEN = 18
+    WHAT_PADDED = 19          # a: a side of an element; b: what it is to be padded to, with component and dimension in the high bits
+    WHAT_BUDGET = 20          # a: bytes needed; b: those allowed
     # of compressed data: a is the encoding, b the place among the decompressed bytes
     WHAT_CUT = 100
     WHAT_NO_HEADER = 101

@@ -23,6 +23,7 @@ _CLASSES = {
     CODE_INTERNAL: _errors.InternalError,
     CODE_RESUME: _errors.ResumeMismatchError,
     CODE_TOO_LARGE: _errors.RecordTooLargeError,
+    CODE_DATA_LOSS: _errors.DataLossError,
     CODE_DECOMPRESS: _errors.DecompressError,
     CODE_UNIMPLEMENTED: _errors.UnimplementedError,
     CODE_CHECKSUM: _errors.ChecksumError,
@@ -83,6 +84,9 @@ cdef str _sentence(const Fault* f, str name):
         return f"{f.a} elements can't be shared evenly among {f.b} shards: use uneven='drop' or uneven='pad', or another number of shards"
     if f.what == WHAT_MEMORY:
         return f"no memory for {f.a} bytes of buffers. Use smaller batches, a smaller shuffle buffer or less prefetch"
+    if f.what == WHAT_BUDGET:
+        return (f"memory_budget leaves {f.b} bytes to this stream, and with one batch in the making it needs {f.a}. "
+                "Use smaller batches, a smaller shuffle buffer, or a larger budget")
     if f.what == WHAT_THREAD:
         return f"cannot start native thread number {f.a}: {os.strerror(f.err)}. Use fewer threads (num_threads)"
     if f.what == WHAT_RESUME_FILES:
@@ -94,6 +98,10 @@ cdef str _sentence(const Fault* f, str name):
                 "or max_record_bytes is to be raised")
     if f.what == WHAT_NAME:
         return f"{name} can't be the name of a file: it is empty, or has a zero byte in it"
+    if f.what == WHAT_PADDED:
+        where = f"record {f.record} of {name}" if name else f"element {f.record}"
+        return (f"padded_batch: component {f.b >> 54 & 1023} of {where} is {f.a} long in dimension {f.b >> 48 & 63}, more than the "
+                f"{f.b & 0xFFFFFFFFFFFF} that padded_shapes has for it")
     if f.what == WHAT_INFLATE_MEMORY or f.what == WHAT_NO_LIBRARY:
         return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
     if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:

@@ -70,6 +70,10 @@ cdef struct Config:
     bint blocks            # records have no known places
     bint skip_bad
     int32_t retries
+    int64_t budget         # bytes of memory; 0: any
+    int64_t unit_bytes     # of records in blocks, of one unit
+    int64_t stage_most     # records that one unit stages
+    int32_t helpers        # units kept for consumers that help
 
 cdef extern from *:
     """
@@ -81,6 +85,9 @@ cdef extern from *:
       Atomic<int32_t> returned;                 // units given back by the consumer; a hint
       alignas(kLine) Atomic<int64_t> helped;
       alignas(kLine) EventCount room;           // who hands in rows waits for it
+      alignas(kLine) Atomic<int64_t> grown;     // bytes of what varies in length
+      Atomic<int64_t> largest;                  // of one batch
+      Atomic<int64_t> blocks;                   // bytes of blocks
     };
     }  // namespace queuecore
     """
@@ -91,6 +98,9 @@ cdef extern from *:
         Atomic[int32_t] returned
         Atomic[int64_t] helped
         EventCount room
+        Atomic[int64_t] grown
+        Atomic[int64_t] largest
+        Atomic[int64_t] blocks
 
 cdef struct Pipe:
     PipeAtomics* shared
@@ -104,6 +114,8 @@ cdef struct Pipe:
     Blocks* blocks         # or NULL
     Maker maker            # of rows, where they aren't just bytes in their place
     Growing* vars          # by slot: what varies in length
+    int64_t* rooms         # by slot: bytes of that, as they are counted
+    int64_t fixed_bytes    # of the slab, the store and the units
     Missing* missing
     int64_t missing_count
     Start start

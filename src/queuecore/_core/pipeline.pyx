@@ -15,14 +15,15 @@ from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
     BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, HEADROOM, Blocks, Column, Lane, Place,
-    RecordBlock, Skipped, blocks_claim, blocks_clear, blocks_close, blocks_done, blocks_hand, blocks_hand_end, blocks_index, blocks_init,
+    RecordBlock, Skipped, blocks_claim, blocks_clear, blocks_close, blocks_done, blocks_full, blocks_hand, blocks_hand_end, blocks_index,
+    blocks_init,
     blocks_next_to_index, blocks_publish, blocks_read, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, WIDE_GAP, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
 from queuecore._core.errors cimport (
-    CODE_CHECKSUM, CODE_CSV, CODE_EXHAUSTED, CODE_HANDED, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE, STAGE_RUNNER,
-    WHAT_MEMORY, WHAT_THREAD, fault_error)
+    CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_HANDED, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, CODE_UNAVAILABLE,
+    STAGE_RUNNER, WHAT_BUDGET, WHAT_MEMORY, WHAT_THREAD, fault_error)
 from queuecore._core.growing cimport Growing
 from queuecore._core.order cimport (
     OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE, OP_SKIP, OP_TAKE, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT,
@@ -39,7 +40,8 @@ from queuecore._core.runtime cimport (
     wait_out_exit)
 from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.rows cimport (
-    TAKE_LENGTHS, TAKE_STRINGS, Output, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, scratch_clear, scratch_init)
+    TAKE_LENGTHS, TAKE_STRINGS, Output, Pad, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, rows_pad, scratch_clear,
+    scratch_init)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, file_skippable, name_of, read_full, table_claim,
@@ -277,7 +279,8 @@ cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, 
 
 cdef bint _skippable(const Fault* f) noexcept nogil:
     # What is wrong with one record, and not with the machine.
-    return f.code == CODE_STEP or f.code == CODE_CHECKSUM or f.code == CODE_CSV or f.code == CODE_TOO_LARGE
+    return (f.code == CODE_STEP or f.code == CODE_CHECKSUM or f.code == CODE_CSV or f.code == CODE_TOO_LARGE
+            or f.code == CODE_DATA_LOSS)
 
 
 cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
@@ -358,6 +361,39 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
     return READ_FAULT if leave else READ_OK
 
 
+cdef int64_t _room_of(Pipe* p, const Growing* vars) noexcept nogil:
+    cdef int64_t room = 0
+    cdef int32_t i
+    for i in range(p.maker.vars):
+        room += vars[i].room
+    return room
+
+
+cdef void _count_room(Pipe* p, uint32_t slot) noexcept nogil:
+    cdef int64_t room = _room_of(p, p.vars + <int64_t>slot * p.maker.vars), most
+    p.shared.grown.fetch_add(room - p.rooms[slot], kRelaxed)
+    p.rooms[slot] = room
+    most = p.shared.largest.load(kRelaxed)
+    while room > most and not p.shared.largest.compare_exchange_weak(most, room, kRelaxed, kRelaxed):
+        pass
+
+
+cdef int64_t _memory(Pipe* p) noexcept nogil:
+    # relaxed: statistics
+    return p.fixed_bytes + p.shared.grown.load(kRelaxed) + p.shared.blocks.load(kRelaxed)
+
+
+cdef void _over_budget(Pipe* p, int64_t nbytes) noexcept nogil:
+    cdef Fault f
+    memset(&f, 0, sizeof(Fault))
+    f.code = CODE_EXHAUSTED
+    f.what = WHAT_BUDGET
+    f.file = f.offset = f.record = -1
+    f.a = nbytes
+    f.b = p.config.budget
+    runner_stop(p.runner, &f)
+
+
 cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
     # False: bytes are not in the page cache; segments before segment_at are done.
     cdef Segment* s
@@ -411,7 +447,10 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
                 if status != READ_OK and not p.config.skip_bad:
                     break
                 row += run.n
+            if vars != NULL and part == NULL:
+                _count_room(p, s.batch.slot)
             if part != NULL:
+                p.shared.grown.fetch_add(_room_of(p, part.vars), kRelaxed)  # relaxed: as are all of these: a statistic and a hint
                 turn_take(p.turn)
                 part.next = <Part*>s.batch.parts
                 s.batch.parts = part
@@ -425,8 +464,12 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
 cdef void _complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
     # All rows of the batch are there. Without the turn.
     cdef Part* parts = <Part*>b.parts
-    cdef Part* next
+    cdef Part* next = parts
+    cdef int64_t room = 0
     b.parts = NULL
+    while next != NULL:
+        room += _room_of(p, next.vars)
+        next = next.next
     if parts != NULL and b.failed.load(kRelaxed):  # relaxed: ordered by B4
         while parts != NULL:
             next = parts.next
@@ -435,6 +478,16 @@ cdef void _complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
     elif parts != NULL and not rows_join(&p.maker, parts, slab_slot(p.slab, b.slot), p.vars + <int64_t>b.slot * p.maker.vars):
         _no_memory(p)
         return
+    if p.maker.pad_count > 0 and not b.failed.load(kRelaxed):  # relaxed: ordered by B4
+        if not rows_pad(&p.maker, slab_slot(p.slab, b.slot), p.vars + <int64_t>b.slot * p.maker.vars, b.rows):
+            _no_memory(p)
+            return
+    if p.maker.vars > 0:  # the slot is this batch's alone
+        _count_room(p, b.slot)
+        p.shared.grown.fetch_sub(room, kRelaxed)
+        if p.config.budget > 0 and p.fixed_bytes + p.rooms[b.slot] > p.config.budget:
+            _over_budget(p, p.fixed_bytes + p.rooms[b.slot])
+            return
     window_publish(p.window, b, k)
 
 
@@ -572,7 +625,7 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
     p.open = NULL
     if not window_less(b, p.config.batch_rows - b.rows + 1):
         return
-    if b.parts == NULL:
+    if b.parts == NULL and p.maker.pad_count == 0:
         window_publish(p.window, b, k)
     else:  # bytes are to be copied: not under the turn
         p.whole[p.whole_count] = k
@@ -611,10 +664,10 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
     u.segment_at = 0
     u.rows = 0
     u.nbytes = 0
-    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK and u.nbytes < UNIT_BYTES:
+    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK and u.nbytes < p.config.unit_bytes:
         if p.open == NULL:
             # What varies in length is copied once more where several units make a batch.
-            if u.nbytes > 0 and p.maker.vars > 0 and u.nbytes + u.nbytes * p.config.batch_rows // u.rows > UNIT_BYTES:
+            if u.nbytes > 0 and p.maker.vars > 0 and u.nbytes + u.nbytes * p.config.batch_rows // u.rows > p.config.unit_bytes:
                 break
             if not _has_room(p) or not slots_pop(&p.slab.stack, &slot):
                 break
@@ -680,17 +733,24 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
     # Of what is handed in, nobody knows when more of it comes.
     if s.records == 0 or (s.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or s.framing == FRAME_ROWS:
         return True
+    if blocks_full(s):
+        return True
     if p.open != NULL:
         rows -= p.open.rows
-    most = UNIT_BYTES * s.records // (s.nbytes + 1) + 1
+    most = p.config.unit_bytes * s.records // (s.nbytes + 1) + 1
     return s.available >= (rows if rows < most else most)
 
 
 cdef bint _has_room(Pipe* p) noexcept nogil:
     # Whether one more batch may be begun.
-    cdef int64_t rows, ahead
+    cdef int64_t rows, ahead, largest
     if not window_has_room(p.window, p.next_batch):
         return False
+    # One batch may always be in flight, and no other until it shows how large they are.
+    if p.config.budget > 0 and p.next_batch > p.window.consumed.load(kRelaxed):  # relaxed: one batch more or less
+        largest = p.shared.largest.load(kRelaxed)
+        if p.maker.vars > 0 and (largest == 0 or _memory(p) + 2 * largest > p.config.budget - p.config.budget // 4):
+            return False
     if p.blocks == NULL or p.blocks.records == 0:
         return True
     # As many as keep all workers busy, now that the size of records shows.
@@ -810,6 +870,10 @@ cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
 
 
 cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
+    # A record, or what a shuffle keeps, may need more blocks than there may be.
+    if p.config.budget > 0 and p.fixed_bytes + p.shared.blocks.load(kRelaxed) > p.config.budget:  # relaxed: a statistic
+        _over_budget(p, p.fixed_bytes + p.shared.blocks.load(kRelaxed))
+        return CLAIM_NOTHING
     u.piece = blocks_claim(p.blocks, helper)
     if u.piece == NULL:
         return CLAIM_NOTHING
@@ -967,6 +1031,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
         for k in range(p.slab.slots * <int64_t>p.maker.vars):
             free(p.vars[k].data)
         free(p.vars)
+    free(p.rooms)
     if p.window != NULL and p.window.ring != NULL:
         for i in range(<int32_t>p.window.mask + 1):
             part = <Part*>p.window.ring[i].parts
@@ -976,6 +1041,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
                 part = next
     free(p.lane_marks)
     free(p.maker.outputs)
+    free(p.maker.pads)
     free(p.missing)
     free(p.whole)
     free(p.bad)
@@ -1010,7 +1076,7 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
     if p.layout.hop_bytes - p.layout.record_bytes > dump and not p.layout.lone_records:
         dump = p.layout.hop_bytes - p.layout.record_bytes
     ids = rows if rows > p.config.load_rows else p.config.load_rows
-    p.unit_count = p.config.threads + HELPERS
+    p.unit_count = p.config.threads + p.config.helpers
     p.units = <Unit*>calloc(p.unit_count, sizeof(Unit))
     if p.units == NULL:
         return False
@@ -1028,14 +1094,40 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
             return False
         u.next = p.free_units
         p.free_units = u
+    p.fixed_bytes += p.unit_count * _unit_bytes(ids, p.config.unit_segments, stage, dump)
     return True
+
+
+cdef int64_t _unit_bytes(int64_t ids, int64_t segments, int64_t stage, int64_t dump) noexcept nogil:
+    return (ids + 1) * (sizeof(Run) + sizeof(uint32_t)) + (segments + 1) * sizeof(Segment) + (IOVECS + 1) * sizeof(iovec) + stage + dump
+
+
+cdef int64_t _lay_out(Pipe* p) noexcept nogil:
+    # Where in a slot what lies. Returns the bytes of a slot.
+    cdef int64_t slot_bytes = 0, rows = p.config.batch_rows
+    cdef Output* out
+    cdef int32_t i
+    if p.maker.count == 0:
+        for i in range(p.layout.leaf_count):
+            p.layout.leaves[i].slot_offset = slot_bytes
+            slot_bytes += (p.layout.leaves[i].row_bytes * rows + 63) // 64 * 64
+    for i in range(p.maker.count):
+        out = &p.maker.outputs[i]
+        out.slot_offset = slot_bytes
+        slot_bytes += ((out.row_bytes * rows if out.item == 0 else (rows + 1) * sizeof(int64_t)) + 63) // 64 * 64
+        out.dims_offset = slot_bytes
+        slot_bytes += (out.ndim * rows * sizeof(int64_t) + 63) // 64 * 64
+    for i in range(p.maker.pad_count):
+        p.maker.pads[i].slot_offset = slot_bytes
+        slot_bytes += (p.maker.pads[i].ndim * sizeof(int64_t) + 63) // 64 * 64
+    return (slot_bytes + (slot_bytes == 0) + 4095) // 4096 * 4096  # rows may have no bytes at all
 
 
 cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip) noexcept nogil:
     # A run of the same plan (whose leaves, specs and config are copied). Takes over the reference on the table. NULL: no memory.
     cdef Pipe* p = <Pipe*>calloc(1, sizeof(Pipe))
     cdef Config* c
-    cdef int64_t slot_bytes = 0, pieces = 0, slots
+    cdef int64_t slot_bytes, pieces = 0, slots
     cdef int32_t i
     cdef int64_t k
     cdef Leaf* leaf
@@ -1066,9 +1158,10 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
     p.offsets = <int64_t*>malloc((pieces + 1) * sizeof(int64_t))
     p.maker = plan.maker
     p.maker.outputs = <Output*>malloc((plan.maker.count + 1) * sizeof(Output))
+    p.maker.pads = <Pad*>malloc((plan.maker.pad_count + 1) * sizeof(Pad))
     p.missing = <Missing*>malloc((plan.missing_count + 1) * sizeof(Missing))
     if (p.shared == NULL or p.turn == NULL or p.runner == NULL or p.window == NULL or p.slab == NULL or p.specs == NULL
-            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL or p.maker.outputs == NULL or p.missing == NULL):
+            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL or p.maker.outputs == NULL or p.maker.pads == NULL or p.missing == NULL):
         _pipe_free(p)
         return NULL
     p.shared.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
@@ -1083,20 +1176,15 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
         memcpy(p.offsets + pieces, leaf.offsets, leaf.pieces * sizeof(int64_t))
         leaf.offsets = p.offsets + pieces
         pieces += leaf.pieces
-        leaf.slot_offset = slot_bytes
-        slot_bytes += (leaf.row_bytes * c.batch_rows + 63) // 64 * 64
     if p.maker.count > 0:
-        slot_bytes = 0
         memcpy(p.maker.outputs, plan.maker.outputs, p.maker.count * sizeof(Output))
-        for i in range(p.maker.count):
-            out = &p.maker.outputs[i]
-            out.slot_offset = slot_bytes
-            slot_bytes += ((out.row_bytes * c.batch_rows if out.item == 0 else (c.batch_rows + 1) * sizeof(int64_t)) + 63) // 64 * 64
-            out.dims_offset = slot_bytes
-            slot_bytes += (out.ndim * c.batch_rows * sizeof(int64_t) + 63) // 64 * 64
-    slot_bytes = (slot_bytes + (slot_bytes == 0) + 4095) // 4096 * 4096  # rows may have no bytes at all
+        if p.maker.pad_count > 0:
+            memcpy(p.maker.pads, plan.maker.pads, p.maker.pad_count * sizeof(Pad))
+        for i in range(p.maker.pad_count):
+            p.maker.outputs[p.maker.pads[i].output].pad = &p.maker.pads[i]
     p.layout.leaves = p.leaves
     p.layout.leaf_count = plan.layout.leaf_count
+    slot_bytes = _lay_out(p)
     p.layout.record_bytes = plan.layout.record_bytes
     p.layout.hop_bytes = plan.layout.hop_bytes
     if plan.missing_count > 0:
@@ -1112,14 +1200,20 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
             _pipe_free(p)
             return NULL
         p.blocks[0] = plan.blocks[0]
+        p.blocks.memory = &p.shared.blocks
         if not blocks_init(p.blocks, table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_, p.start.ordinal, plan.saved):
             _pipe_free(p)
             return NULL
         p.blocks.release = _link_release
+        if c.budget > 0 and p.maker.framing == FRAME_ROWS:
+            p.blocks.most = 2
     slots = c.width + c.max_leases + 1
     p.order = order_new(table, p.blocks, c.skip_bad, &p.start, p.missing, p.missing_count, p.specs, p.spec_count, c.store_rows)
-    well = (p.order != NULL and (p.blocks != NULL or layout_plan(&p.layout)) and window_init(p.window, c.width, p.order.count)
-            and slab_init(p.slab, <uint32_t>slots, slot_bytes) and _units_init(p))
+    p.fixed_bytes = slots * slot_bytes
+    well = p.order != NULL and (p.blocks != NULL or layout_plan(&p.layout))
+    if well and c.budget > 0 and p.layout.stage_records > c.stage_most:
+        p.layout.stage_records = c.stage_most
+    well = (well and window_init(p.window, c.width, p.order.count) and slab_init(p.slab, <uint32_t>slots, slot_bytes) and _units_init(p))
     if well and p.maker.run != NULL:
         p.layout.place = PLACE_STAGE
     if well and p.blocks != NULL and p.blocks.cycle > 1:
@@ -1127,8 +1221,9 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
         well = p.lane_marks != NULL
     if well and p.maker.vars > 0:
         p.vars = <Growing*>calloc(slots * p.maker.vars, sizeof(Growing))
+        p.rooms = <int64_t*>calloc(slots, sizeof(int64_t))
         p.whole = <uint64_t*>malloc((p.window.mask + 1) * sizeof(uint64_t))
-        well = p.vars != NULL and p.whole != NULL
+        well = p.vars != NULL and p.rooms != NULL and p.whole != NULL
     if not well:
         _pipe_free(p)
         return NULL
@@ -1140,6 +1235,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
     if c.store_rows > 0:
         p.store_stride = (c_record(p) + 63) // 64 * 64
         p.store_bytes = <size_t>(p.order.bottom_shuffle.shuffle.capacity * p.store_stride)
+        p.fixed_bytes += p.store_bytes
         p.store = <unsigned char*>buffer_take(p.store_bytes)
         if p.store == NULL:
             _pipe_free(p)
@@ -1802,7 +1898,8 @@ cdef class Stream:
     def __init__(self, FileList files not None, *, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                  int64_t hop_bytes, bint drop_tail, list leaves, template, list ops, int num_threads, bint help, int64_t prefetch,
                  int64_t max_leases=4, bint on_hold_raise=False, dict blocks=None, Step step=None, CsvFormat csv=None, list components=None,
-                 assemble=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1, feeder=None, Scope scope=None, bint inner=False):
+                 assemble=None, list pads=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1, feeder=None, Scope scope=None,
+                 bint inner=False, int64_t memory_budget=0):
         """Describe a stream.
 
         Parameters
@@ -1816,10 +1913,15 @@ cdef class Stream:
             Of what is made: what it is ("fixed", "string", "strings", "ragged", "dense"), its dtype, its shape, or how many dimensions.
         assemble : callable, optional
             From a list of components, batched, to an element.
+        pads : list of tuple or None, optional
+            Of components whose rows are padded: what each of their dimensions becomes (-1: the longest of a batch), and the bytes of an
+            item.
         feeder : callable, optional
             Where rows are handed in (framing "rows"): gets a `Feed` for each run, and returns at once.
         scope : Scope, optional
             Of the functions that run for it.
+        memory_budget : int
+            Bytes that its buffers may take, about; 0: any.
         inner : bool
             Whether it works for another stream: then it never says that batches are held.
         """
@@ -1828,7 +1930,7 @@ cdef class Stream:
         cdef Config* c = &plan.config
         cdef Leaf* leaf
         cdef OpSpec* spec
-        cdef int64_t batch_bytes, per_unit, fd_limit, row_bytes = 0
+        cdef int64_t batch_bytes, per_unit, fd_limit, row_bytes = 0, chunk_bytes
         cdef bint stored = True, sharded = False
         if self.files is not None:
             raise TypeError("an iterator can't be initialised twice")
@@ -1937,6 +2039,8 @@ cdef class Stream:
         c.help = help
         c.max_leases = max_leases
         c.prefetch = prefetch
+        c.helpers = HELPERS
+        c.unit_bytes = UNIT_BYTES
         c.retries = retries
         self.stall_warn_ns = -1 if stall_warn < 0 else <int64_t>(stall_warn * 1e9)
         self.stall_timeout_ns = -1 if stall_timeout < 0 else <int64_t>(stall_timeout * 1e9)
@@ -1946,7 +2050,7 @@ cdef class Stream:
         self.feeder = feeder
         self.scope = scope
         self.warned = inner
-        self._describe_maker(blocks, step, csv, components)
+        self._describe_maker(blocks, step, csv, components, [] if pads is None else pads)
         if blocks is not None:
             stored = False
             record_bytes = hop_bytes = blocks["guess"]
@@ -1959,8 +2063,11 @@ cdef class Stream:
             row_bytes = 0
             for i in range(plan.maker.count):
                 row_bytes += plan.maker.outputs[i].row_bytes if plan.maker.outputs[i].item == 0 else 64
+        chunk_bytes = CHUNK_BYTES
+        if 0 < memory_budget < 64 * CHUNK_BYTES:
+            chunk_bytes = memory_budget // 64
         if not c.batched:
-            c.batch_rows = CHUNK_BYTES // (row_bytes + (row_bytes == 0)) if row_bytes < CHUNK_BYTES else 1
+            c.batch_rows = chunk_bytes // (row_bytes + (row_bytes == 0)) if row_bytes < chunk_bytes else 1
             if c.batch_rows > CHUNK_ROWS:
                 c.batch_rows = CHUNK_ROWS
         batch_bytes = c.batch_rows * (hop_bytes if hop_bytes < 2 * record_bytes else record_bytes)
@@ -1989,6 +2096,9 @@ cdef class Stream:
             if c.store_rows > STORE_BYTES // ((record_bytes + 63) // 64 * 64):
                 stored = False
                 c.store_rows = 0
+        if memory_budget > 0:
+            self._fit(memory_budget, record_bytes, hop_bytes)
+            stored = c.store_rows > 0
         # Linear runs close a file at its end; jumping ones keep some open.
         fd_limit = num_threads + DISCOVER_AHEAD + 1
         if self.shuffles and not stored and not c.blocks:
@@ -2007,6 +2117,55 @@ cdef class Stream:
             if counter is not None:
                 (<ShuffleCounter>counter).next_iteration += 1
         self.state = STATE_RUNNING
+
+    cdef int _fit(self, int64_t budget, int64_t record_bytes, int64_t hop_bytes) except -1:
+        # Makes everything smaller until it fits, what speed depends on least first.
+        cdef Pipe* plan = &self.plan
+        cdef Config* c = &plan.config
+        cdef int64_t units, slot, rest, need, stride = (record_bytes + 63) // 64 * 64, ids, i, piece
+        c.budget = budget
+        if c.threads > budget // (2 << 20):
+            c.threads = <int32_t>max(budget // (2 << 20), 1)
+        c.helpers = c.help
+        units = c.threads + c.helpers
+        c.stage_most = max(budget // 8 // units // hop_bytes, 1) if not c.blocks else 1
+        ids = budget // 8 // units // <int64_t>(sizeof(Run) + sizeof(uint32_t))
+        if c.unit_rows > ids:
+            c.unit_rows = ids
+        if c.unit_bytes > budget // 32:
+            c.unit_bytes = budget // 32
+        if c.load_rows > c.unit_rows:
+            c.load_rows = max(c.unit_rows, 16)
+        units *= _unit_bytes(max(c.unit_rows, c.load_rows), c.unit_segments, c.stage_most * hop_bytes + record_bytes, hop_bytes)
+        if c.blocks:
+            piece = budget // 32
+            if self.frame.cycle > 8:  # each open file has one or two
+                piece = max(budget // (4 * self.frame.cycle), 512)
+            if self.frame.piece_bytes > piece:
+                self.frame.piece_bytes = piece
+                self.frame.headroom = min(self.frame.headroom, self.frame.piece_bytes // 4)
+            self.frame.memory_most = budget // 3
+        plan.layout.leaves = plan.leaves
+        slot = _lay_out(plan)
+        # What varies in length, and blocks, take what the rest leaves.
+        rest = (budget - units) // (4 if c.blocks else 1)
+        if c.store_rows > 0:
+            i = self._spec_of(0)
+            need = (plan.specs[i].size + c.store_rows + 2) * stride
+            if need + (c.width + c.max_leases + 1) * slot > rest:
+                need = 0
+                c.store_rows = 0
+            rest -= need
+        if (c.width + c.max_leases + 1) * slot > rest:
+            c.width = max(rest // slot - c.max_leases - 1, 2)
+        if (c.width + c.max_leases + 1) * slot > rest and not self.on_hold_raise:
+            c.max_leases = max(min(c.max_leases, rest // slot - c.width - 1), min(c.max_leases, 2))
+        need = units + (c.width + c.max_leases + 1) * slot * (4 if c.blocks else 1)
+        if need > budget:
+            raise _errors.ResourceExhaustedError(
+                f"memory_budget leaves {budget} bytes to this stream, and its smallest buffers need {need}: {c.width} batches in the making "
+                f"and {c.max_leases} that the consumer may hold, of {slot} bytes each. Use smaller batches, or a larger budget")
+        return 0
 
     cdef int _describe_interleave(self, dict blocks) except -1:
         cdef int64_t n
@@ -2029,14 +2188,14 @@ cdef class Stream:
             raise MemoryError
         return 0
 
-    cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components) except -1:
+    cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components, list pads) except -1:
         cdef Pipe* plan = &self.plan
         cdef Output* out
         cdef int64_t* shapes
         cdef int32_t i, j, vars = 0
         _sweep()
         self.keeper = _Keeper()
-        self.keeper.kept = [step, csv]
+        self.keeper.kept = [(step, pads), csv]
         plan.pipes = self.keeper.pipes
         plan.config.blocks = blocks is not None
         self.mark.pass_good = -1
@@ -2047,12 +2206,22 @@ cdef class Stream:
         self.csv = csv
         self.components = []
         plan.maker.outputs = <Output*>calloc(2 * len(components) + 1, sizeof(Output))
-        if plan.maker.outputs == NULL:
+        plan.maker.pads = <Pad*>calloc(len(components) + 1, sizeof(Pad))
+        if plan.maker.outputs == NULL or plan.maker.pads == NULL:
             raise MemoryError
         plan.maker.made = len(components)
         for i, (kind, dtype, shape) in enumerate(components):
-            self.components.append((kind, dtype, shape, plan.maker.count))
+            padded = -1
+            if i < len(pads) and pads[i] is not None:
+                padded = plan.maker.pad_count
+                self._describe_pad(&plan.maker.pads[padded], kind, dtype, shape, pads[i][0], pads[i][1])
+                plan.maker.pads[padded].output = plan.maker.count + (kind == "strings")
+                plan.maker.pad_count += 1
+            self.components.append((kind, dtype, shape, plan.maker.count, padded))
             plan.maker.count = _describe_output(plan.maker.outputs, plan.maker.count, i, kind, dtype, shape, &plan.maker.vars)
+        for i in range(plan.maker.pad_count):
+            plan.maker.pads[i].var = plan.maker.vars
+            plan.maker.vars += 1
         if step is not None:
             plan.maker.run = step.run
             plan.maker.params = step.params
@@ -2093,6 +2262,23 @@ cdef class Stream:
                             shapes[(plan.maker.column_count - 1) * MAX_DIMS + j] = side
         return 0
 
+    cdef int _describe_pad(self, Pad* pad, str kind, dtype, tuple shape, tuple sides, bytes fill) except -1:
+        # `fill` is kept by the keeper.
+        cdef int32_t i
+        dims = (-1,) if kind == "strings" else (-1, *shape) if kind == "ragged" else shape
+        pad.ndim = len(dims)
+        if pad.ndim != len(sides) or pad.ndim > MAX_DIMS:
+            raise _errors.InvalidArgumentError(f"{pad.ndim} dimensions can't be padded to {len(sides)}; at most {MAX_DIMS} are possible")
+        pad.fixed = kind == "fixed"
+        pad.item = sizeof(int64_t) if kind == "strings" else dtype.base.itemsize
+        for i in range(pad.ndim):
+            pad.dims[i] = -1 if dims[i] is None else dims[i]
+            pad.sides[i] = sides[i]
+        pad.fill = fill
+        if len(fill) != pad.item:
+            raise ValueError("padding is one item")
+        return 0
+
     def __dealloc__(self):
         cdef int32_t i
         if self.generation == fork_generation():
@@ -2108,6 +2294,7 @@ cdef class Stream:
         free(self.plan.leaves)
         free(self.plan.specs)
         free(self.plan.maker.outputs)
+        free(self.plan.maker.pads)
         free(self.missing)
         free(self.mark_saved)
         free(self.chunk_saved)
@@ -2739,6 +2926,8 @@ cdef class Stream:
         cdef object made
         if kind == "object":
             return self.feed._objects(<int64_t*>(slot + out.slot_offset), b.rows)
+        if one[4] >= 0:
+            return self._padded(one, b, slot, dims, lead, lease)
         if kind == "fixed":
             n = len(one[2])
             for i in range(lead):
@@ -2755,7 +2944,7 @@ cdef class Stream:
                     if noted[row * out.ndim + i] != noted[i]:
                         self._fail(_errors.InvalidArgumentError(
                             f"cannot batch elements of unequal shapes: {[noted[n] for n in range(out.ndim)]} and, {row} later, "
-                            f"{[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {self.delivered}). Pad or reshape them first"))
+                            f"{[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {self.delivered}). Use padded_batch, or dense_to_ragged_batch, or reshape them first"))
             g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + out.var]
             for i in range(lead):
                 shape[i] = dims[i]
@@ -2773,6 +2962,25 @@ cdef class Stream:
             n = len(made) // dims[i] if dims[i] else 0
             made = _ragged.Ragged._of(made, np.arange(n + 1, dtype=np.int64) * dims[i])
         return made
+
+    cdef object _padded(self, tuple one, Batch* b, unsigned char* slot, int64_t* dims, int lead, _Lease lease):
+        cdef cnp.npy_intp shape[2 * MAX_DIMS]
+        cdef const Pad* pad = &self.pipe.maker.pads[one[4]]
+        cdef const int64_t* sides = <int64_t*>(slot + pad.slot_offset)
+        cdef Growing* g = &self.pipe.vars[<int64_t>b.slot * self.pipe.maker.vars + pad.var]
+        cdef bint strings = one[0] == "strings"
+        cdef int i
+        for i in range(lead):
+            shape[i] = dims[i]
+        for i in range(pad.ndim):
+            shape[lead + i] = sides[i]
+        made = qc_view(_INT64 if strings else one[1].base, lead + pad.ndim, shape, g.data if g.data != NULL else slot, lease)
+        if not strings:
+            return made
+        inner = np.zeros(made.size + 1, np.int64)  # what was put in are empty strings
+        np.cumsum(made.ravel(), out=inner[1:])
+        values, _ = self._varying(&self.pipe.maker.outputs[one[3]], b, slot, _CHAR, lease)
+        return _ragged.Ragged._of(_ragged.Ragged._of(values, inner), np.arange(b.rows + 1, dtype=np.int64) * sides[0])
 
     cdef object _varied(self, const Output* out, Batch* b, unsigned char* slot, int64_t row, object dtype, _Lease lease):
         # One row, of a shape of its own.
@@ -2796,7 +3004,12 @@ cdef class Stream:
         return values, splits if out.item == 1 else splits // out.item
 
     cdef object _whole(self, list arrays):
-        return self._assemble(self.template, arrays) if self.assemble is None else self.assemble(arrays, True)
+        if self.assemble is None:
+            return self._assemble(self.template, arrays)
+        try:
+            return self.assemble(arrays, True)
+        except _errors.QueueCoreError as error:
+            self._fail(error)  # the batch is gone with its lease
 
     cdef object _one(self, list arrays, int64_t at):
         if self.assemble is None:
@@ -2838,6 +3051,32 @@ cdef class Stream:
                 f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
                 "behind with the memory they may still write to", RuntimeWarning, 2)
 
+    def _poll(self, double seconds):
+        # Begins, and waits up to so many seconds. Whether next() would not wait now.
+        cdef int64_t deadline
+        cdef uint64_t k = self.next_k
+        cdef uint32_t epoch
+        cdef Pipe* p
+        cdef bint there = False
+        if self.chunk is not None or self.state != STATE_RUNNING or self.generation != fork_generation():
+            return True
+        if self.pipe == NULL:
+            self._start()
+            k = self.next_k
+        p = self.pipe
+        deadline = monotonic_ns() + <int64_t>(seconds * 1e9)
+        _hold(p)
+        with nogil:
+            while True:
+                epoch = event_prepare(&p.window.arrived)
+                there = window_ready(p.window, k) or window_ended(p.window, k) or stop_requested(&p.runner.stop)
+                if there or monotonic_ns() >= deadline:
+                    event_cancel(&p.window.arrived, epoch)
+                    break
+                event_wait(&p.window.arrived, epoch, deadline)  # ends with an element, the end, a stop, or the time
+        _drop(p)
+        return there
+
     def _stop(self):
         # As close(), for another thread than the one that uses it: waits for nothing.
         cdef Pipe* p = self.pipe
@@ -2878,6 +3117,7 @@ cdef class Stream:
             "helped_units": helped,
             "leases": 0 if p == NULL else p.shared.leases.load(kRelaxed),
             "threads": 0 if p == NULL else p.runner.live.load(kRelaxed),
+            "memory_bytes": 0 if p == NULL else _memory(p),
             **({"skipped": 0, "skipped_files": 0, "skipped_bytes": 0} if self.skips is None else self.skips.counts()),
         }
 

@@ -5,19 +5,32 @@
 #
 # Where a batch lies: each output has room for its rows in the batch's slot. An output of varying length (`item` > 0) has there, for each
 # row, where it ends, and its shape if that may differ (`ndim` > 0); the values lie in a buffer that grows, and stays with the slot. Who
-# makes a batch's first rows writes there at once. Others make a Part each, and rows_join puts these behind.
+# makes a batch's first rows writes there at once. Others make a Part each, and rows_join puts these behind. When all are there, rows_pad
+# makes those that are to be padded anew, of one shape.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.blocks cimport RecordBlock
 from queuecore._core.csv cimport CsvPlan
 from queuecore._core.growing cimport Growing
 from queuecore._core.platform cimport Fault
-from queuecore._core.stages cimport Arena, Cell, StageFn
+from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, StageFn
 
 cdef enum:
     # What of a cell an output takes.
     TAKE_ITEMS = 0       # the items of an array, or the bytes of one string
     TAKE_STRINGS = 1     # the bytes of all its strings
     TAKE_LENGTHS = 2     # how long each of its strings is
+
+# How rows become of one shape.
+cdef struct Pad:
+    int32_t output       # which rows
+    int32_t var          # of the slot's, where they lie then
+    int32_t ndim         # of a row
+    bint fixed           # all rows have the dimensions `dims`; else, if none are noted, the first one follows from a row's bytes
+    int64_t item         # bytes of an item
+    int64_t dims[CELL_DIMS]
+    int64_t sides[CELL_DIMS]  # what they become; -1: the longest of the batch
+    int64_t slot_offset  # of what they became
+    const unsigned char* fill # an item
 
 cdef struct Output:
     int32_t cell         # of the last step: which component it is taken from
@@ -28,6 +41,7 @@ cdef struct Output:
     int64_t row_bytes    # those that don't
     int64_t slot_offset  # of the rows; of int64_t ends, one more than rows
     int64_t dims_offset  # of the noted dimensions
+    const Pad* pad       # rows must fit into it; or NULL
 
 cdef struct Part:
     Part* next
@@ -48,6 +62,8 @@ cdef struct Maker:
     Output* outputs
     int32_t count
     int32_t vars
+    Pad* pads
+    int32_t pad_count
 
 cdef struct Scratch:
     Arena arena
@@ -68,3 +84,5 @@ cdef Part* part_new(const Maker* m, int64_t row) noexcept nogil
 cdef void part_free(const Maker* m, Part* part) noexcept nogil
 # Puts the parts, which are freed, behind what is in `vars`. False: no memory.
 cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* vars) noexcept nogil
+# Fills the padded rows of a batch. False: no memory.
+cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t rows) noexcept nogil

@@ -5,7 +5,8 @@ from libc.string cimport memcpy, memset, strlen
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.blocks cimport CSV_STRIDE, FRAME_CSV, FRAME_ROWS, Column, RecordBlock
 from queuecore._core.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
-from queuecore._core.errors cimport CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY
+from queuecore._core.errors cimport (
+    CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED)
 from queuecore._core.growing cimport grow
 from queuecore._core.lines cimport lines_kernels, lines_most
 from queuecore._core.platform cimport Fault, layout_hash
@@ -49,6 +50,25 @@ cdef bint _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:
     return False
 
 
+cdef bint _fits(const Output* out, const int64_t* noted, int64_t nbytes, Fault* fault) noexcept nogil:
+    # Whether a row of so many bytes, or of these dimensions, can be padded.
+    cdef const Pad* pad = out.pad
+    cdef int64_t side
+    cdef int32_t j
+    for j in range(pad.ndim):
+        side = noted[j] if out.ndim > 0 else (nbytes // out.item if j == 0 else pad.dims[j])
+        if 0 <= pad.sides[j] < side:
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_DATA_LOSS
+            fault.what = WHAT_PADDED
+            fault.stage = STAGE_MAP
+            fault.offset = fault.record = -1
+            fault.a = side
+            fault.b = <int64_t>out.cell << 54 | <int64_t>j << 48 | pad.sides[j]
+            return False
+    return True
+
+
 cdef inline bint _add(const Output* out, Growing* vars, bytes_in data, int64_t nbytes, bytes_out slot, int64_t row,
                       Fault* fault) noexcept nogil:
     # A row of varying length.
@@ -71,6 +91,12 @@ cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_ou
         dims = <int64_t*>(slot + out.dims_offset) + row * out.ndim
         for j in range(out.ndim):
             dims[j] = cell.dims[j]
+    if out.pad != NULL:
+        if out.take == TAKE_LENGTHS:
+            if not _fits(out, NULL, cell.dims[0] * sizeof(int64_t), fault):
+                return False
+        elif not _fits(out, cell.dims, cell.nbytes, fault):
+            return False
     if out.take == TAKE_ITEMS:
         return _add(out, vars, cell.data, cell.nbytes, slot, row, fault)
     for j in range(cell.ndim):
@@ -357,11 +383,25 @@ cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t 
     return True
 
 
+cdef bint _column_fits(const Output* out, const Column* c, int64_t at, Fault* fault) noexcept nogil:
+    return _fits(out, c.dims + at * out.ndim, c.ends[at + 1] - c.ends[at], fault)
+
+
 cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
                    Growing* vars, Fault* fault) noexcept nogil:
     cdef const Column* columns = <const Column*>b.index
     cdef int64_t i, at
     cdef int32_t j
+    if m.run == NULL and m.pad_count > 0:  # they go only as far as all can be padded
+        for j in range(m.column_count):
+            if m.outputs[j].pad == NULL or m.outputs[j].item == 0:
+                continue
+            for i in range(n):
+                at = b.rows[first + i] if b.rows != NULL else b.skip + first + i
+                if not _column_fits(&m.outputs[j], &columns[j], at, fault):
+                    fault.record = b.place.base + first + i
+                    n = i
+                    break
     if m.run == NULL and b.rows == NULL:
         for j in range(m.column_count):
             if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], b.skip + first, n, slot, row, vars, fault):
@@ -451,3 +491,127 @@ cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* v
                 vars[out.var].nbytes += part.vars[out.var].nbytes
         part_free(m, part)
     return well
+
+
+# Padding
+
+cdef void _fill(bytes_out at, int64_t nbytes, bytes_in item, int64_t item_bytes) noexcept nogil:
+    cdef int64_t done = item_bytes, i
+    for i in range(1, item_bytes):
+        if item[i] != item[0]:
+            break
+    else:
+        memset(at, item[0], nbytes)
+        return
+    if nbytes > 0:
+        memcpy(at, item, item_bytes)
+    while done < nbytes:
+        i = done if done < nbytes - done else nbytes - done
+        memcpy(at + done, at, i)
+        done += i
+
+
+cdef void _place(const Pad* pad, const int64_t* sides, const int64_t* dims, bytes_in data, bytes_out at) noexcept nogil:
+    # A row of these dimensions into one of these sides, which is filled already.
+    cdef int64_t counter[CELL_DIMS]
+    cdef int64_t run = pad.item, from_ = 0, to
+    cdef int32_t last = pad.ndim - 1, j
+    for j in range(pad.ndim):
+        if dims[j] == 0:
+            return
+        counter[j] = 0
+    while last > 0 and dims[last] == sides[last]:  # these lie together
+        run *= dims[last]
+        last -= 1
+    run *= dims[last]
+    while True:
+        to = 0
+        for j in range(pad.ndim):
+            to = to * sides[j] + counter[j]
+        memcpy(at + to * pad.item, data + from_, run)
+        from_ += run
+        j = last - 1
+        while j >= 0:
+            counter[j] += 1
+            if counter[j] < dims[j]:
+                break
+            counter[j] = 0
+            j -= 1
+        if j < 0:
+            return
+
+
+cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t rows) noexcept nogil:
+    cdef const Pad* pad
+    cdef const Output* out
+    cdef Growing* g
+    cdef int64_t* sides
+    cdef const int64_t* dims
+    cdef const int64_t* ends
+    cdef const int64_t* noted
+    cdef bytes_in data
+    cdef bytes_out at
+    cdef int64_t own[CELL_DIMS]
+    cdef int64_t row_bytes, r, nbytes
+    cdef int32_t i, j
+    cdef bint whole
+    for i in range(m.pad_count):
+        pad = &m.pads[i]
+        out = &m.outputs[pad.output]
+        sides = <int64_t*>(slot + pad.slot_offset)
+        ends = <int64_t*>(slot + out.slot_offset)
+        noted = <int64_t*>(slot + out.dims_offset)
+        for j in range(pad.ndim):
+            own[j] = pad.dims[j]
+            sides[j] = pad.sides[j]
+            if sides[j] >= 0:
+                continue
+            if pad.fixed:
+                sides[j] = own[j]
+            elif out.ndim > 0:
+                for r in range(rows):
+                    if noted[r * out.ndim + j] > sides[j]:
+                        sides[j] = noted[r * out.ndim + j]
+            elif j > 0:
+                sides[j] = own[j]
+            else:
+                for r in range(rows):
+                    if ends[r + 1] - ends[r] > sides[j]:
+                        sides[j] = ends[r + 1] - ends[r]
+                sides[j] = sides[j] // out.item
+        row_bytes = pad.item
+        for j in range(pad.ndim):
+            if sides[j] > 0 and row_bytes > (<int64_t>1 << 62) // sides[j] // rows:
+                return False
+            row_bytes *= sides[j]
+        g = &vars[pad.var]
+        g.nbytes = 0
+        if row_bytes == 0:
+            continue
+        if not grow(g, rows * row_bytes):
+            return False
+        g.nbytes = rows * row_bytes
+        for r in range(rows):
+            at = g.data + r * row_bytes
+            dims = own
+            if pad.fixed:
+                data = slot + out.slot_offset + r * out.row_bytes
+                nbytes = out.row_bytes
+            else:
+                data = vars[out.var].data + ends[r]
+                nbytes = ends[r + 1] - ends[r]
+                if out.ndim > 0:
+                    dims = noted + r * out.ndim
+                else:
+                    own[0] = nbytes // out.item
+            whole = True
+            for j in range(1, pad.ndim):
+                whole = whole and dims[j] == sides[j]
+            if whole:
+                if nbytes > 0:
+                    memcpy(at, data, nbytes)
+                _fill(at + nbytes, row_bytes - nbytes, pad.fill, pad.item)
+            else:
+                _fill(at, row_bytes, pad.fill, pad.item)
+                _place(pad, sides, dims, data, at)
+    return True
