@@ -32,8 +32,6 @@ class Options:
         Native worker threads, 1 to 1024. Default (`None` or `AUTOTUNE`): the dataset's ``num_parallel_reads`` if
         given, else the CPUs this process may use, less one for the consumer, at least 1 and at most 8. A consumer that
         finds nothing ready works too, instead of sleeping, unless 1 is given here.
-    deterministic : bool, optional
-        Whether functions that run in several threads of Python give their elements in order. Default: they do.
     on_hold : {"copy", "raise"}, optional
         What happens when the consumer holds `max_leases` elements and asks for one more. ``"copy"`` (the default)
         gives it an array of its own, which costs a copy; ``"raise"`` raises `SlotsExhaustedError`.
@@ -91,7 +89,6 @@ class Options:
     """
 
     num_threads: int | None = None
-    deterministic: bool | None = None
     on_hold: Literal["copy", "raise"] | None = None
     max_leases: int | None = None
     retries: int | None = None
@@ -107,8 +104,6 @@ class Options:
     def __post_init__(self) -> None:
         """Check the values."""
         check_threads(self.num_threads, "num_threads")
-        if self.deterministic is not None:
-            check_bool(self.deterministic, "deterministic")
         if self.on_hold not in (None, "copy", "raise"):
             raise InvalidArgumentError(f'on_hold must be "copy" or "raise", not {self.on_hold!r}')
         if self.max_leases is not None:
