@@ -23,7 +23,7 @@ from queuecore._core.pipeline import Scope
 from queuecore._core.stages import Step
 from queuecore._quarantine import Quarantine, is_bad_data
 from queuecore._stages import BYTES, Component, Stage
-from queuecore.data._nodes import Chunk, Layout, Node, One, Run
+from queuecore.data._nodes import Layout, Node, One, Piece, Run
 from queuecore.data._ops import Batch, Count
 from queuecore.data._plan import structure_of, template_of
 from queuecore.data._source import Unknown
@@ -355,7 +355,7 @@ class Map(ObjectNode):
     def count(self, needed: int | None) -> Count:
         return self.inputs[0]._count(len(self.inputs[0]._ops), needed)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         # How many are left out before an element shows only when they are made.
         first = start if run.skips is None else 0
         known = None
@@ -449,7 +449,7 @@ class Stack(ObjectNode):
     def spec(self) -> Any:
         return batched_spec(self.inputs[0].element_spec, self.size if self.drop_remainder else None)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         group: list[Any] = []
         number = start
         error = None
@@ -500,7 +500,7 @@ class Ignore(Node):
     def spec(self) -> Any:
         return self.inputs[0].element_spec
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         # From the first one on: which are left out shows only when they are made.
         skips = _Ignored(self.log_warning)
         left = start

@@ -7,7 +7,6 @@ mask of a chunk of rows, and the rows go on without a copy. One that is not is c
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,7 +19,7 @@ from queuecore._stages import Component, Stage
 from queuecore._trace import Untraced, trace
 from queuecore.data._calls import StageCall, call, leave_out, name_of, raised
 from queuecore.data._columns import span
-from queuecore.data._nodes import Chunk, Column, Layout, Node, One, Rows, Run, chunk_rows
+from queuecore.data._nodes import Column, Layout, Node, One, Piece, Row, Rows, Run, chunk_rows
 from queuecore.data._ops import Count, Map
 from queuecore.data._plan import Made, structure_of
 from queuecore.data._source import Unknown
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Filter", "Predicate", "masked"]
 
 _BOOL = np.dtype(np.bool_)
-# As many elements at a time are asked about in Python: none waits long for the others.
-_MOST_ROWS = 1024
-_PART_NS = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +138,7 @@ def _keeping(stage: Stage) -> Stage:
     return Stage(f"and({stage!r})", bind)
 
 
-def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[tuple[Chunk, Any]]:
+def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[tuple[Piece, Any]]:
     """Yield the elements of an input, and which of them a predicate says yes of.
 
     Parameters
@@ -152,10 +148,10 @@ def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[
 
     Yields
     ------
-    chunk : Rows or One
+    chunk : Rows, Row or One
         All elements in their order, but for those that are left out because of an error.
     mask : ndarray of bool, or bool
-        For each.
+        For each; of `Rows` an array.
 
     Notes
     -----
@@ -183,27 +179,19 @@ def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[
 
 def _masked_rows(
     run: Run, dataset: Dataset, chunks: Iterable[Rows], predicate: Predicate, pass_: int
-) -> Generator[tuple[Chunk, Any]]:
+) -> Generator[tuple[Piece, Any]]:
     made = dataset._source.made(dataset._stages())
-    base = 0
+    number = 0
     for rows in chunks:
         element = _elements(made, rows.columns, rows.n)
-        at = 0
-        while at < rows.n:
-            first, answers, failed = at, [], None
-            until = time.monotonic_ns() + _PART_NS
-            last = min(rows.n, first + _MOST_ROWS)
-            while failed is None and at < last and (at == first or time.monotonic_ns() < until):
-                try:
-                    answers.append(predicate(element(at), pass_, base + at))
-                except BaseException as error:
-                    failed = error
-                at += 1
-            if answers:
-                yield rows.part(first, first + len(answers)), np.array(answers)
-            if failed is not None:
-                leave_out(run.skips, failed, False)
-        base += rows.n
+        for row in range(rows.n):
+            try:
+                answer = predicate(element(row), pass_, number)
+            except QueueCoreError as error:
+                leave_out(run.skips, error, False)
+            else:
+                yield Row(rows.columns, row), answer
+            number += 1
 
 
 def _elements(made: Made, columns: list[Column], n: int) -> Callable[[int], Any]:
@@ -302,7 +290,7 @@ class Filter(Node):
         with run.open(0, pass_, 0, chunk_rows(self.inputs[0])) as child:
             return feed.choose(pass_, child, mask, start)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         # From the first one on: only the predicate knows how many come before an element.
         left = start
         with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:

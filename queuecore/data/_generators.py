@@ -13,7 +13,7 @@ from queuecore._dtypes import as_dtype
 from queuecore._record import ArraySpec
 from queuecore._stages import BYTES
 from queuecore.data._calls import ObjectNode, leave_out, name_of, placed, raised
-from queuecore.data._nodes import Chunk, One, Run
+from queuecore.data._nodes import One, Piece, Run
 from queuecore.data._ops import Count
 from queuecore.data._source import Unknown
 from queuecore.data._values import converted, depth_of, shown
@@ -170,7 +170,7 @@ class Generated(ObjectNode):
     def spec(self) -> Any:
         return self._first_spec if self.signature is None else self.signature
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         # From the first one on: a generator can't begin in the middle.
         left = start
         number = 0

@@ -33,7 +33,20 @@ if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator
 
-__all__ = ["Chunk", "Layout", "Node", "Objects", "One", "Pairs", "Rows", "Run", "feeder_of", "reserved", "rows_of"]
+__all__ = [
+    "Chunk",
+    "Layout",
+    "Node",
+    "Objects",
+    "One",
+    "Pairs",
+    "Row",
+    "Rows",
+    "Run",
+    "feeder_of",
+    "reserved",
+    "rows_of",
+]
 
 # An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
 # None or their dimensions.
@@ -108,26 +121,33 @@ class One(NamedTuple):
 
     element: Any
 
-    @property
-    def n(self) -> int:
-        """How many."""
-        return 1
-
-    @property
-    def elements(self) -> list[Any]:
-        """It alone."""
-        return [self.element]
-
-    def part(self, start: int, stop: int) -> Objects:
-        """Return some of the elements, which follow each other."""
-        return Objects([self.element][start:stop])
-
     def hand(self, feed: Feed, pass_: int) -> bool:
         """Hand it in; False: no more is wanted."""
         return feed.add(pass_, self.element)
 
 
-Chunk = Rows | Objects | One
+class Row(NamedTuple):
+    """An element as a row of columns, handed in with others unless somebody waits for it.
+
+    Attributes
+    ----------
+    columns : list of Column
+        The same list for rows that follow each other, where that can be.
+    row : int
+        Its number.
+    """
+
+    columns: list[Column]
+    row: int
+
+    def hand(self, feed: Feed, pass_: int) -> bool:
+        """Hand it in; False: no more is wanted."""
+        return feed.add_row(pass_, self.columns, self.row)
+
+
+Chunk = Rows | Objects
+# What is handed in: chunks, or elements that become chunks on the way.
+Piece = Chunk | One | Row
 
 
 class Layout(NamedTuple):
@@ -207,7 +227,7 @@ class Node:
         """Return what the elements consist of."""
         raise NotImplementedError
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         """Make the elements of a pass, from number `start` on; what went wrong is raised in its place."""
         raise NotImplementedError
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import random
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -322,3 +323,38 @@ def test_anything_at_any_moment(seed):
         assert rest == expected[saved[1] :]
     if end == "close":
         it.close()
+
+
+@pytest.mark.parametrize("what", ["map", "map in threads", "filter", "generator"])
+def test_a_function_that_hangs_holds_up_nobody_who_leaves(what):
+    go_on, begun = threading.Event(), threading.Event()
+
+    def function(x):
+        number = int(x)
+        if number == 3:
+            begun.set()
+            assert go_on.wait(30)
+        return number >= 0
+
+    def generate():
+        for x in range(9):
+            function(x)
+            yield x
+
+    ds = {
+        "map": lambda: numbers(9).map(function),
+        "map in threads": lambda: numbers(9).map(function, 2),
+        "filter": lambda: numbers(9).filter(function),
+        "generator": lambda: Dataset.from_generator(generate),
+    }[what]()
+    with iter(ds.map(in_python(lambda x: x))) as it:
+        assert len([next(it) for _ in range(3)]) == 3
+        assert begun.wait(10)
+        left = threading.Timer(0.1, it._stop)
+        left.start()
+        with pytest.raises(FailedPreconditionError):
+            next(it)
+        started = time.monotonic()
+    assert time.monotonic() - started < 1
+    left.join()
+    go_on.set()  # and then its thread ends: the fixture looks

@@ -1394,8 +1394,10 @@ cdef class Feed:
     cdef int64_t number
     cdef int64_t skip
     cdef list errors
-    # Objects that wait for company. The consumer that finds nothing ready takes them, so all of this is used under the GIL.
+    # What waits for company: objects, or numbers of rows. The consumer that finds nothing ready takes it, so all of this is used under
+    # the GIL.
     cdef list group
+    cdef list group_columns   # None: objects
     cdef int64_t group_pass, group_begun
     cdef bint awaited         # by the consumer, since the last ones were handed in
     cdef bint handing         # by either
@@ -1521,16 +1523,28 @@ cdef class Feed:
         if not self._flush(True):
             return False
         self.group = objects
+        self.group_columns = None
         self.group_pass = pass_
         return self._flush(True)
 
     def add(self, int64_t pass_, element):
         """Hand in one more object; with others, unless the consumer waits for it. False: no more of this pass is wanted."""
+        return self._add(pass_, None, element)
+
+    def add_row(self, int64_t pass_, list columns, row):
+        """Hand in one more row of columns, by its number, as `add` does."""
+        return self._add(pass_, columns, row)
+
+    cdef bint _add(self, int64_t pass_, list columns, item) except *:
+        if self.handing or (self.group and self.group_columns is not columns):
+            if not self._flush(True):
+                return False
         if not self.group:
             self.group = []
+            self.group_columns = columns
             self.group_pass = pass_
             self.group_begun = monotonic_ns()
-        self.group.append(element)
+        self.group.append(item)
         if self.awaited or len(self.group) >= GROUP or monotonic_ns() - self.group_begun >= GROUP_NS:
             return self._flush(True)
         return True
@@ -1538,7 +1552,6 @@ cdef class Feed:
     cdef bint _flush(self, bint wait) except *:
         # Hands in the group. wait: by whom it is fed, and not by the consumer, for whom others will do it. False: no more is wanted.
         cdef list group
-        cdef int64_t pass_
         cdef int status
         while self.handing:
             if not wait:
@@ -1548,19 +1561,18 @@ cdef class Feed:
         group = self.group
         if not group:
             return True
-        pass_ = self.group_pass
         self.group = None
         self.handing = True
         try:
-            tokens = np.arange(len(group), dtype=np.int64) + (self.number << OBJECT_BITS)
-            status = self._hand(pass_, [tokens], len(group), group, 0, None, wait)
+            if self.group_columns is None:
+                tokens = np.arange(len(group), dtype=np.int64) + (self.number << OBJECT_BITS)
+                status = self._hand(self.group_pass, [tokens], len(group), group, 0, None, wait)
+            else:
+                status = self._hand(self.group_pass, self.group_columns, len(group), None, 0, np.array(group, np.int64), wait)
         finally:
             self.handing = False
         if status == HANDED_FULL and not wait:
-            if self.group:
-                group += self.group
             self.group = group
-            self.group_pass = pass_
             return True
         self.awaited = False
         return status == HANDED
