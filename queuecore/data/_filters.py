@@ -29,7 +29,7 @@ from queuecore.ragged import Ragged
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Filter", "Predicate", "masked"]
+__all__ = ["Filter", "Predicate", "TakeWhile", "masked"]
 
 _BOOL = np.dtype(np.bool_)
 
@@ -259,14 +259,14 @@ class Filter(Node):
     @classmethod
     def of(cls, dataset: Dataset, function: Any) -> Filter:
         """Return what is left of a dataset."""
-        predicate = Predicate.of(dataset, function, "filter")
+        predicate = Predicate.of(dataset, function, cls.name)
         return cls((predicate.input(dataset),), predicate, Layout.of(dataset))
 
     def words(self) -> dict[str, Any]:
         return {"predicate": self.predicate.name}
 
     def label(self) -> str:
-        return f"filter({_name(self.predicate.function)})"
+        return f"{self.name}({_name(self.predicate.function)})"
 
     def where(self) -> str:
         if self.predicate.native is not None:
@@ -306,3 +306,24 @@ class Filter(Node):
                         left -= 1
                     else:
                         yield chunk
+
+
+@dataclass(frozen=True, eq=False)
+class TakeWhile(Filter):
+    """The elements before the first one that a predicate says no of."""
+
+    name: ClassVar[str] = "take_while"
+
+    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+        return Node.hand_in(self, run, feed, pass_, start)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        left = start
+        with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:
+            for chunk, mask in chunks:
+                good = chunk.n if np.all(mask) else int(np.argmin(mask))
+                if left < good:
+                    yield chunk.part(left, good)
+                if good < chunk.n:
+                    return
+                left = max(left - good, 0)

@@ -865,6 +865,38 @@ class Dataset:
             calls = min(size * check_int(num_parallel_batches, "num_parallel_batches", 1), _MOST_CALLS)
         return self.map(map_func, calls).batch(size, drop_remainder)
 
+    def take_while(self, predicate: Stage | Callable[..., Any]) -> Dataset:
+        """Keep the elements before the first one of which a function says no.
+
+        Parameters
+        ----------
+        predicate : Stage or callable
+            From an element to a bool, as of `filter`.
+
+        Returns
+        -------
+        Dataset
+            Its number of elements is unknown before it is read.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is known not to return one bool, or can't be called; when iterating, in its place, if it returns
+            something else.
+
+        Notes
+        -----
+        What `filter` says of native and of other functions, and of errors, holds here too. To go on from a saved
+        state, the function is called for all elements before it.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> [int(x) for x in qc.data.Dataset.range(10).take_while(lambda n: n * n < 10)]
+        [0, 1, 2, 3]
+        """
+        return dataset_of(_filters.TakeWhile.of(self, predicate))
+
     # -- out of what is in memory --------------------------------------------------------------------------------------
 
     @staticmethod

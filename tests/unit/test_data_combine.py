@@ -126,8 +126,9 @@ def test_zip_error_in_its_place(numbers, tmp_path):
 
 
 def test_concatenate(numbers, lines):
-    check(lambda: numbers.concatenate(numbers.skip(150)), BYTES + BYTES[150:], values)
-    check(lambda: lines.concatenate(lines.take(3)).concatenate(lines.take(0)), WORDS + WORDS[:3])
+    check(lambda: numbers.take(70).concatenate(numbers.skip(170)), BYTES[:70] + BYTES[170:], values)
+    some = lines.take(40)
+    check(lambda: some.concatenate(lines.take(3)).concatenate(lines.take(0)), WORDS[:40] + WORDS[:3])
     check(lambda: numbers.take(0).concatenate(numbers.take(5)), BYTES[:5], values)
     assert lines.concatenate(lines).cardinality() == -2
     assert numbers.repeat().concatenate(numbers).cardinality() == -1
@@ -184,8 +185,9 @@ def test_concatenate_wants_the_same(one, other):
 
 
 def test_enumerate(numbers, lines):
-    check(lambda: numbers.enumerate(), list(enumerate(BYTES)), values)
-    check(lambda: lines.enumerate(-5), [(("int64", (), i), w) for i, w in enumerate(WORDS, -5)])
+    check(lambda: numbers.skip(150).enumerate(), list(enumerate(BYTES[150:])), values)
+    assert run(numbers.enumerate(), values) == list(enumerate(BYTES))
+    check(lambda: lines.take(50).enumerate(-5), [(("int64", (), i), w) for i, w in enumerate(WORDS[:50], -5)])
     check(lambda: numbers.batch(90).enumerate(2), [(2, BYTES[:90]), (3, BYTES[90:180]), (4, BYTES[180:])], values)
     for bad in (1.5, "a", True):
         with pytest.raises(InvalidArgumentError):
@@ -196,10 +198,12 @@ def test_enumerate(numbers, lines):
 
 
 def test_unbatch_of_batches(numbers, lines):
-    check(lambda: numbers.batch(7).unbatch(), BYTES, values)
-    check(lambda: numbers.batch(7, drop_remainder=True).unbatch(), BYTES[:196], values)
+    check(lambda: numbers.take(60).batch(7).unbatch(), BYTES[:60], values)
+    assert run(numbers.batch(7).unbatch(), values) == BYTES
+    check(lambda: numbers.take(60).batch(7, drop_remainder=True).unbatch(), BYTES[:56], values)
     check(lambda: lines.batch(9).skip(1).take(3).unbatch(), WORDS[9:36])
-    check(lambda: Dataset.zip(lines, numbers).batch(8).unbatch(), list(zip(WORDS, BYTES, strict=False)), values)
+    both = Dataset.zip(lines, numbers).take(60)
+    check(lambda: both.batch(8).unbatch(), list(zip(WORDS[:60], BYTES, strict=False)), values)
     twice = [one for part in (BYTES[:7], BYTES[7:10]) * 2 for one in part]
     check(lambda: numbers.take(10).batch(7).repeat(2).unbatch(), twice, values)
     nested = [BYTES[at : at + 4] for at in range(0, 40, 4)]
@@ -360,6 +364,50 @@ def test_bad_windows(numbers):
     for bad in ((0,), (1, 0), (1, 1, 0), (2.0,), (1, 1, 1, "no")):
         with pytest.raises(InvalidArgumentError):
             numbers.window(*bad)
+
+
+# -- take_while --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", [0, 1, 37, 199, 200])
+def test_take_while(numbers, stop):
+    def python(n):
+        return bool(n != stop) if n >= 0 else None  # no tracer follows that
+
+    for predicate in (lambda n: n != stop, python):
+        check(lambda predicate=predicate: numbers.take_while(predicate), BYTES[:stop], values)
+    assert numbers.take_while(python).element_spec == numbers.element_spec
+    objects = numbers.batch(50).take_while(lambda batch: bool(batch[0] < stop))
+    check(lambda: objects, [BYTES[at : at + 50] for at in range(0, 200, 50) if at < stop], values)
+
+
+def test_take_while_of_words(lines):
+    check(
+        lambda: lines.take_while(lambda word: len(word) < 20), list(itertools.takewhile(lambda w: len(w) < 20, WORDS))
+    )
+    two = Dataset.zip(lines, Dataset.range(1000))
+    expected = [(word, n) for n, word in enumerate(WORDS) if n < 70]
+    check(lambda: two.take_while(lambda word, n: n < 70), expected, values)
+
+
+def test_take_while_and_errors(numbers):
+    def function(n):
+        if n == 3:
+            raise ValueError(n)
+        return int(n) < 10
+
+    got, error = pulled(iter(numbers.take_while(function)), own=int)
+    assert got == [0, 1, 2]
+    assert isinstance(error, qc.errors.PipelineError)
+    assert isinstance(error.__cause__, ValueError)
+    assert "take_while" in str(error)
+    skipping = numbers.with_options(qc.data.Options(on_error="skip")).take_while(function)
+    assert run(skipping, values) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    got, error = pulled(iter(numbers.take_while(lambda n: "yes" if int(n) else "no")))
+    assert got == []
+    assert isinstance(error, InvalidArgumentError)
+    with pytest.raises(InvalidArgumentError):
+        numbers.take_while(3)
 
 
 def test_dropped_iterators_stop(numbers):

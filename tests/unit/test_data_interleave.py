@@ -169,7 +169,7 @@ def test_rows_of_every_kind(tmp_path):
 
 def test_lines_of_files(tmp_path):
     contents = [
-        [f"{name}{line}".encode() for line in range(count)] for name, count in zip("abcd", (50, 0, 7, 80), strict=True)
+        [f"{name}{line}".encode() for line in range(count)] for name, count in zip("abcd", (20, 0, 7, 33), strict=True)
     ]
     for index, lines in enumerate(contents):
         (tmp_path / f"{index}.txt").write_bytes(b"".join(line + b"\n" for line in lines))
