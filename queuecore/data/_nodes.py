@@ -371,7 +371,7 @@ class Run:
             yield from child
 
     def seed_of(self, index: int, pass_: int) -> tuple[tuple[int, int], int]:
-        """Return the seeds of an input's first shuffle, and the number of its pass that comes with one of the node's."""
+        """Return the seeds of an input's first shuffle, and the number of its pass in one of the node's."""
         at = sum(len(one._shuffles()) for one in self._node.inputs[:index])
         return self._pairs[at], self._bases[at] + pass_ * iterations(self._node.inputs[index])[0]
 
