@@ -59,7 +59,7 @@ class Waiting:
             self._chunk = None
         if isinstance(chunk, Rows):
             return chunk.columns, chunk.first + at, chunk.first + at + n
-        return [] if chunk is None else chunk.elements[at : at + n]
+        return [] if chunk is None else chunk.part(at, at + n).elements
 
 
 def grouped(elements: Iterable[Any]) -> Generator[Objects]:
