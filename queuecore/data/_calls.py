@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from queuecore._core.pipeline import Scope
-from queuecore._core.stages import Step
 from queuecore._quarantine import Quarantine, is_bad_data
 from queuecore._stages import BYTES, Component, Stage
 from queuecore.data._nodes import Layout, Node, One, Piece, Run

@@ -317,10 +317,17 @@ class TakeWhile(Filter):
     def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
         return Node.hand_in(self, run, feed, pass_, start)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         left = start
         with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:
             for chunk, mask in chunks:
+                if not isinstance(chunk, Rows):
+                    if not mask:
+                        return
+                    if not left:
+                        yield chunk
+                    left = max(left - 1, 0)
+                    continue
                 good = chunk.n if np.all(mask) else int(np.argmin(mask))
                 if left < good:
                     yield chunk.part(left, good)
