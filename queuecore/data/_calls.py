@@ -12,6 +12,7 @@ import itertools
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -51,6 +52,10 @@ __all__ = [
 
 _AUTO_THREADS = 8
 _MOST_THREADS = 1024
+# Of a pool that finds out by itself how many it needs: threads, the length of a trial, and what more threads must gain.
+_MOST_TUNED = 64
+_TRIAL_SECONDS = 0.005
+_GAIN = 1.1
 _log = logging.getLogger("queuecore")
 
 
@@ -203,9 +208,13 @@ class _Pool:
         Number of its first element.
     threads : int
         At most so many; each is started by one that has something to do, when no other waits for something.
+    tuned : bool
+        Whether `threads` is only what to begin with.
     """
 
-    def __init__(self, function: Call | StageCall, child: Iterator, pass_: int, first: int, threads: int) -> None:
+    def __init__(
+        self, function: Call | StageCall, child: Iterator, pass_: int, first: int, threads: int, tuned: bool
+    ) -> None:
         self._function = function
         self._child = child
         self._pass = pass_
@@ -213,6 +222,7 @@ class _Pool:
         self._threads = threads
         self._scope = Scope(True)
         self._started = 0
+        self._owed = 0  # elements that there is no room for any more, but still are
         self._idle: list[None] = []
         self._ended = False
         self._lock = threading.Lock()
@@ -220,6 +230,25 @@ class _Pool:
         self._room: SimpleQueue[None] = SimpleQueue()
         for _ in range(2 * threads):
             self._room.put(None)
+        self._tuner = _Tuner(threads) if tuned else None
+
+    def _allow(self, threads: int) -> None:
+        """Have so many threads at most from now on. Called by who takes the results."""
+        for _ in range(2 * (threads - self._threads)):
+            self._room.put(None)
+        self._owed += max(0, 2 * (self._threads - threads))
+        self._threads = threads
+
+    def _took(self) -> None:
+        """One result is taken: there is room for another element."""
+        if self._owed:
+            self._owed -= 1
+        else:
+            self._room.put(None)
+        if self._tuner is not None:
+            threads = self._tuner.next()
+            if threads != self._threads:
+                self._allow(threads)
 
     def _start(self) -> None:
         self._started += 1
@@ -239,6 +268,11 @@ class _Pool:
         with self._lock:
             number = self._number
             if self._ended:
+                return False
+            if self._started > self._threads:
+                self._started -= 1
+                self._idle.pop()
+                self._room.put(None)
                 return False
             try:
                 element = next(self._child)
@@ -269,7 +303,7 @@ class _Pool:
                 item = self._done.get()
                 if not ordered and isinstance(item, _Result):
                     due += 1
-                    self._room.put(None)
+                    self._took()
                     yield item
                 else:
                     early[item.number] = item
@@ -280,16 +314,53 @@ class _Pool:
                             raise item.error
                         return
                     due += 1
-                    self._room.put(None)
+                    self._took()
                     yield item
         finally:
             self._ended = self._scope.stopped = True
-            for _ in range(self._threads):
+            for _ in range(self._started):
                 self._room.put(None)
             # Somebody may be waiting for an element.
             self._child._stop()
             with self._lock:
                 self._child.close()
+
+
+class _Tuner:
+    """Finds out with how many threads most is done, by trying: twice as many as long as that gains, else half as many.
+
+    A function that waits gains from more threads than there are CPUs; one that holds the GIL loses by any that it
+    doesn't need.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = self._best = self._first = threads
+        self._rate = 0.0
+        self._factor: float = 2
+        self._count = -threads  # the first ones are still on the way in
+        self._since = 0.0
+
+    def next(self) -> int:
+        """Note a result; return how many threads to have."""
+        self._count += 1
+        if self._count <= 0 or not self._factor:
+            self._since = time.monotonic()
+            return self._threads
+        now = time.monotonic()
+        if self._count < 2 * self._threads + 2 or now - self._since < _TRIAL_SECONDS:
+            return self._threads
+        rate = self._count / (now - self._since)
+        if not self._rate:
+            self._rate = rate
+        elif rate > (_GAIN if self._factor > 1 else 1) * self._rate:
+            self._rate, self._best = rate, self._threads
+        else:  # of no use; fewer are worth a trial only where more never were
+            self._factor = 0.5 if self._factor > 1 and self._best == self._first else 0
+        self._threads = min(max(int(self._best * self._factor), 1), _MOST_TUNED) if self._factor else self._best
+        if self._threads == self._best:
+            self._factor = 0
+        self._count = -self._threads
+        return self._threads
 
 
 # -- nodes -------------------------------------------------------------------------------------------------------------
@@ -380,10 +451,10 @@ class Map(ObjectNode):
 
     def _results(self, run: Run, pass_: int, first: int) -> Generator[_Result]:
         if self.threads is not None:
-            most = min(len(os.sched_getaffinity(0)), _AUTO_THREADS)
-            count = min(self.threads, _MOST_THREADS) if self.threads > 0 else most
+            tuned = self.threads < 0
+            count = min(len(os.sched_getaffinity(0)), _AUTO_THREADS) if tuned else min(self.threads, _MOST_THREADS)
             ordered = run.options.deterministic is not False if self.ordered is None else self.ordered
-            pool = _Pool(self.function, run.open(0, pass_, first), pass_, first, count)
+            pool = _Pool(self.function, run.open(0, pass_, first), pass_, first, count, tuned)
             yield from pool.results(ordered)
             return
         function = self.function

@@ -27,6 +27,7 @@ CHAINS = [
     [("batch", 3, True), ("shuffle", 5, 1, True), ("batch", 2, False), ("repeat", 2)],
     [("skip", 13), ("take", 60), ("shuffle", 25, 1, True), ("repeat", 3), ("take", 100), ("batch", 6, False)],
     [("shuffle", 25, 1, True), ("take", 11), ("repeat", 5), ("batch", 6, False)],
+    [("batch", 3, False), ("shuffle", 5, 3, True), ("take", 9), ("repeat", 4)],
     [("shuffle", 7, 1, True), ("batch", 2, True), ("take", 4), ("shuffle", 3, 1, True), ("repeat", 5)],
 ]
 

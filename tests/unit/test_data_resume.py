@@ -33,6 +33,7 @@ CHAINS = [
     [("repeat", 2), ("shuffle", 30, 4, True), ("batch", 5, False)],
     [("shuffle", 9, 1, True), ("shuffle", 30, 2, True), ("repeat", 2), ("batch", 5, False)],
     [("batch", 3, True), ("shuffle", 5, 1, True), ("batch", 2, False), ("repeat", 2)],
+    [("batch", 3, True), ("shuffle", 5, 3, True), ("take", 9), ("repeat", 4)],
     [("skip", 13), ("take", 90), ("shuffle", 25, 1, True), ("repeat", 3), ("take", 100), ("batch", 6, False)],
 ]
 

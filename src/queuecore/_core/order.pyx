@@ -281,8 +281,8 @@ cdef inline void _discard_run(Order* order, const Op* op, const Run* run) noexce
 
 
 cdef inline void _discard_id(Order* order, Shuffle* s, int64_t id) noexcept nogil:
-    # A record out of a shuffle's buffer that nobody will read.
-    if s.records[id].block != NULL:
+    # A record out of a shuffle's buffer that nobody will read; of elements, the id alone.
+    if s.records != NULL and s.records[id].block != NULL:
         blocks_leave(order.blocks, s.records[id].block, 1)
     _id_give(s, id)
 
