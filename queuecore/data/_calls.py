@@ -318,12 +318,12 @@ class _Pool:
                     yield item
         finally:
             self._ended = self._scope.stopped = True
-            for _ in range(self._started):
-                self._room.put(None)
             # Somebody may be waiting for an element.
             self._child._stop()
             with self._lock:
                 self._child.close()
+                for _ in range(self._started):  # nobody starts another one now
+                    self._room.put(None)
 
 
 class _Tuner:
