@@ -1,6 +1,7 @@
 """A process that is killed anywhere goes on where its last saved state says: nothing is lost, nothing comes twice."""
 
 import json
+import os
 import pathlib
 import random
 import signal
@@ -51,7 +52,7 @@ def test_killed_and_gone_on(tmp_path, name):
     killed = 0
     while True:
         command = [sys.executable, "-P", "-c", CHILD, folder, name, log, str(state.choice([1, 2, 4]))]
-        child = subprocess.Popen(command, env={"PYTHONPATH": paths, "PATH": ""}, stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True)
         assert child.stdout.readline() == "ready\n"
         if killed < KILLS // len(PIPELINES):
             time.sleep(state.uniform(0, 0.02))  # anywhere: when it is killed is the input of this test
