@@ -785,6 +785,7 @@ def trace(
     """
     lead = len(batch)
     tracer = _Tracer(lead, function)
+    traced = None
     outer: list[Side] = [Unknown() if side is None else side for side in batch]
     symbols = []
     for index, component in enumerate(components):
@@ -808,9 +809,11 @@ def trace(
         shape = _flattened(tracer, made, parts, ())
         if not parts:
             tracer.give_up("it returns nothing", tracer.place)
-        traced = None if tracer.failure is not None else _traced(tracer, function, components, shape, parts)
+        if tracer.failure is None:
+            again = (function, tuple(components), template, assemble, batch, unpack)
+            traced = _traced(tracer, function, components, shape, parts, again)
     except _GiveUp:
-        traced = None
+        pass
     except (Exception, SystemExit) as error:
         return tracer.failure or Untraced(
             f"it raised {type(error).__name__}: {error}", _where_raised(error.__traceback__)
@@ -863,6 +866,7 @@ def _traced(
     components: Sequence[Component],
     shape: Any,
     parts: list[tuple[Value, Value | None, str | None]],
+    again: tuple[Any, ...],
 ) -> Traced:
     values = [value for value, _, _ in parts]
     names = [name for _, _, name in parts]
@@ -894,8 +898,34 @@ def _traced(
         lambda fill: _structured(shape, [fill(one.dtype, shape_of(one)) for one in outputs]),
     )
     text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
-    stage = Stage(f"traced({text})", bind, structure, rowwise)
+    stage = _TracedStage(f"traced({text})", bind, structure, rowwise)
+    stage.again = again
     return Traced(stage, outputs, shape)
+
+
+class _TracedStage(Stage):
+    """A stage that is traced anew where it is unpickled: as much can be pickled as the function can."""
+
+    __slots__ = ("again",)
+
+    again: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _traced_again, self.again
+
+
+def _traced_again(
+    function: Any,
+    components: Sequence[Component],
+    template: Any,
+    assemble: Any,
+    batch: tuple[int | None, ...],
+    unpack: bool | None,
+) -> Stage:
+    found = trace(function, components, template, assemble=assemble, batch=batch, unpack=unpack)
+    if isinstance(found, Untraced):
+        raise InvalidArgumentError(f"{function!r} isn't the function that it was when it was pickled: {found}")
+    return found.stage
 
 
 def _shown(template: Any, words: Sequence[str]) -> str:

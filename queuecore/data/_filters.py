@@ -7,6 +7,7 @@ mask of a chunk of rows, and the rows go on without a copy. One that is not is c
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -132,10 +133,11 @@ def _stage_of(dataset: Dataset, function: Any) -> tuple[Stage | None, str]:
 
 
 def _keeping(stage: Stage) -> Stage:
-    def bind(components: tuple[Component, ...]) -> Step:
-        return KeepStep(components, stage.bind(components))
+    return Stage(f"and({stage!r})", functools.partial(_kept, stage))
 
-    return Stage(f"and({stage!r})", bind)
+
+def _kept(stage: Stage, components: tuple[Component, ...]) -> Step:
+    return KeepStep(components, stage.bind(components))
 
 
 def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[tuple[Piece, Any]]:

@@ -1,6 +1,7 @@
 """Functions given to map: native where they can be, with the values that they give in Python."""
 
 import json
+import pickle
 import re
 
 import numpy as np
@@ -210,3 +211,20 @@ def test_what_stays_out(records):
             ds.map(wrong)
     assert "dtype is missing" in ds.map(qc.ops.cast).plan()
     assert "add(x1, " in repr(ds.map(lambda record: record["image"] + 1))
+
+
+def _shifted(x):
+    return x * 2 + 1
+
+
+def _small(x):
+    return x < 6
+
+
+def test_datasets_of_traced_functions_can_be_pickled():
+    ds = qc.data.Dataset.range(10).map(_shifted).filter(_small).batch(2)
+    again = pickle.loads(pickle.dumps(ds))
+    assert repr(again) == repr(ds)
+    assert [x.tolist() for x in again] == [x.tolist() for x in ds] == [[1, 3], [5]]
+    with pytest.raises((AttributeError, pickle.PicklingError)):  # as of any function that has no name
+        pickle.dumps(qc.data.Dataset.range(10).map(lambda x: x + 1))
