@@ -893,14 +893,19 @@ def _traced(
         )
 
     outputs = step.outputs
-    structure = Structure(
-        lambda arrays, _: _structured(shape, arrays),
-        lambda fill: _structured(shape, [fill(one.dtype, shape_of(one)) for one in outputs]),
-    )
+    structure = Structure(functools.partial(_assembled, shape), functools.partial(_specified, shape, outputs))
     text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
     stage = _TracedStage(f"traced({text})", bind, structure, rowwise)
     stage.again = again
     return Traced(stage, outputs, shape)
+
+
+def _assembled(shape: Any, arrays: list[Any], _batch: bool) -> Any:
+    return _structured(shape, arrays)
+
+
+def _specified(shape: Any, outputs: tuple[Component, ...], fill: Callable[[np.dtype[Any], Any], Any]) -> Any:
+    return _structured(shape, [fill(one.dtype, shape_of(one)) for one in outputs])
 
 
 class _TracedStage(Stage):
