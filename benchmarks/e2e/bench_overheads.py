@@ -118,7 +118,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         return np.sort(np.sin(np.arange(20_000) * float(x)))
 
     for title, function in (("waits", waits), ("computes", computes)):
-        few = Dataset.range(count // 1000)
+        few = Dataset.range(count // 200)
         contenders = [
             (
                 str(calls),
