@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from queuecore._dtypes import as_dtype, kind_of
 from queuecore._stages import Component
 from queuecore.data._args import check_int
 from queuecore.data._columns import compacted
+from queuecore.data._lazy import lazy
 from queuecore.data._nodes import Layout, Node, Objects, Rows, Run
 from queuecore.errors import DtypeError, InvalidArgumentError
 
@@ -39,7 +39,7 @@ class Slices(Node):
     rows: Rows
     given: Layout
 
-    @functools.cached_property
+    @lazy
     def digest(self) -> str:
         """Of the bytes; made when it is asked for."""
         made = hashlib.blake2b(digest_size=8)

@@ -23,6 +23,7 @@ import numpy as np
 from queuecore._core.pipeline import Scope
 from queuecore._quarantine import Quarantine, is_bad_data
 from queuecore._stages import BYTES, Component, Stage
+from queuecore.data._lazy import lazy
 from queuecore.data._nodes import Layout, Node, One, Piece, Run
 from queuecore.data._ops import Batch, Count
 from queuecore.data._plan import structure_of, template_of
@@ -377,7 +378,7 @@ class ObjectNode(Node):
         """Return that of the first element, which is made for it, once."""
         return self._first_spec
 
-    @functools.cached_property
+    @lazy
     def _first_spec(self) -> Any:
         # Seeds as of a first iterator, and counters of its own: this takes no pass of a shuffle from anybody.
         run = Run(self, Options(num_threads=1), None)
@@ -468,7 +469,7 @@ class Map(ObjectNode):
                     result = _Result(number, made, structure, None)
                 yield result
 
-    @functools.cached_property
+    @lazy
     def _first_spec(self) -> Any:
         run = Run(self, Options(num_threads=1), None)
         shuffles = self.inputs[0]._shuffles()

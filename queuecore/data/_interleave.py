@@ -22,6 +22,7 @@ from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource
 from queuecore.data._columns import compacted, joined, typed
 from queuecore.data._combine import general_spec
+from queuecore.data._lazy import lazy
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run, chunk_rows, rows_of
 from queuecore.data._ops import Batch, Shuffle
 from queuecore.data._plan import NativeComponent, _native, structure_of
@@ -91,7 +92,7 @@ class Interleave(Node):
     def count(self, needed: int | None) -> int:
         raise Unknown
 
-    @functools.cached_property
+    @lazy
     def first(self) -> Dataset | None:
         """What the function makes of the first element; `None`: of that nothing can be made."""
         from queuecore.data.iterator import Iterator, Seeded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 
 from queuecore._record import ArraySpec
 from queuecore._stages import BYTES, Component, strings_of
+from queuecore.data._lazy import lazy
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Run
 from queuecore.data._ops import Batch, Count
 from queuecore.data._plan import Made, structure_of
@@ -428,7 +428,7 @@ class Fit:
     template: Any
     sides: list[Sides] | None
 
-    @functools.cached_property
+    @lazy
     def open(self) -> list[bool]:
         """Of each component, whether any shape of so many dimensions fits."""
         return [max(sides, default=-1) < 0 for sides in self.sides or []]

@@ -89,7 +89,7 @@ def test_one_place_and_sixteen_threads_on_each_side(module, kind):
     make = Program(random.Random(5))
     puts = [make.steps(60, [PUT]) for _ in range(16)]
     gets = [[(GET, 1, None)] * 60 for _ in range(16)]
-    history = record(scalars(module, kind, 1), puts + gets, cancel=False)
+    history = record(scalars(module, kind, 1), puts + gets, cancel=False, ends=True)
     judge(history, 1)
     assert sum(c.name == GET and c.result == OK for c in history) == 16 * 60
 
@@ -101,7 +101,7 @@ def test_batches_and_single_elements_on_both_sides(module, kind):
     puts = [make.steps(40, [PUT]), make.steps(40, [PUT])]
     puts += [[(PUT_MANY, make.values(size), None) for _ in range(40 // size)] for size in (10, 4)]
     gets = [[(GET, 1, None)] * 40, [(GET_MANY, 8, None)] * 5, [(GET_UP_TO, 5, None)] * 8, [(GET_MANY, 20, None)] * 2]
-    history = record(scalars(module, kind, 3), puts + gets, cancel=False)
+    history = record(scalars(module, kind, 3), puts + gets, cancel=False, ends=True)
     judge(history, 3)
     assert all(c.result == OK for c in history if c.result != END)
     assert sum(len(c.values) for c in history if c.name in (GET, GET_MANY, GET_UP_TO)) == 160

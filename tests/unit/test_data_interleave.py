@@ -626,3 +626,10 @@ def test_bad_weights():
     for bad in ([1.0], [1, -1], [0, 0], [1, float("nan")], ["x", 1], 3, Dataset.range(3)):
         with pytest.raises(InvalidArgumentError):
             Dataset.sample_from_datasets([a, a], bad)
+
+
+def test_datasets_of_datasets_that_are_made_of_datasets():
+    """Each wants to know the first of those before it, in a thread of its own, at the same time."""
+    ds = Dataset.range(12).interleave(lambda x: Dataset.range(4), cycle_length=3)
+    ds = ds.window(3, 1, 2).flat_map(lambda window: window.batch(3)).unbatch()
+    assert len(list(ds)) == 3 * 44 + 2 + 2 + 1 + 1

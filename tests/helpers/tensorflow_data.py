@@ -1,0 +1,85 @@
+"""Pipelines that mean the same in `tf.data` and here; as a program, TensorFlow's answers to a JSON list of them.
+
+A pipeline is a list: the source and its arguments, then steps with theirs. An argument that is such a list in a dict
+``{"of": [...]}`` is a dataset.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+import numpy as np
+
+Steps = list[list[Any]]
+
+
+def build(dataset: Any, steps: Steps) -> Any:
+    """Return the pipeline of a library, given its class of datasets."""
+
+    def argument(one: Any) -> Any:
+        return build(dataset, one["of"]) if isinstance(one, dict) else one
+
+    ds: Any = None
+    for name, *given in steps:
+        arguments = [argument(one) for one in given]
+        if name == "range":
+            ds = dataset.range(*arguments)
+        elif name == "slices":
+            ds = dataset.from_tensor_slices(np.arange(arguments[0] * 3, dtype=np.float32).reshape(-1, 3))
+        elif name == "zip":
+            ds = dataset.zip((ds, *arguments))
+        elif name == "affine":
+            ds = ds.map(lambda x, a=arguments[0], b=arguments[1]: x * a + b)
+        elif name == "divisible":
+            ds = ds.filter(lambda x, by=arguments[0]: x % by == 0)
+        elif name == "below":
+            ds = ds.take_while(lambda x, most=arguments[0]: x < most)
+        elif name == "ranges":
+            ds = ds.interleave(lambda x: dataset.range(4), cycle_length=arguments[0], block_length=arguments[1])
+        elif name == "windows":
+            ds = ds.window(*arguments).flat_map(lambda window: window.batch(100))
+        elif name == "choose":
+            ds = dataset.choose_from_datasets([ds, argument(given[0])], dataset.range(40).map(lambda x: x * 7 % 2))
+        else:
+            ds = getattr(ds, name)(*arguments)
+    return ds
+
+
+def plain(element: Any) -> Any:
+    """Return an element as JSON has it."""
+    if isinstance(element, (tuple, list)):
+        return [plain(one) for one in element]
+    return np.asarray(element).tolist()
+
+
+def answer(library: Any, dataset: Any, set_seed: Any, call: dict[str, Any]) -> Any:
+    """Return what a pipeline gives, in two iterations; or the word for an error."""
+    set_seed(call["seed"])
+    try:
+        ds = build(dataset, call["steps"])
+        return [[plain(one) for one in elements(ds)] for elements in [iterate] * 2]
+    except Exception as error:  # which one it is differs
+        return [type(error).__name__]
+
+
+def iterate(ds: Any) -> Any:
+    """Iterate over a dataset of either library."""
+    return ds.as_numpy_iterator()
+
+
+def main() -> None:
+    """Answer the list on standard input."""
+    import tensorflow as tf
+
+    calls = json.load(sys.stdin)
+    json.dump([answer(tf, tf.data.Dataset, tf.random.set_seed, call) for call in calls], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Pipelines against tf.data itself, in a child process: the same elements in the same order, with and without seeds.
+
+It needs a Python with TensorFlow: the one that runs the tests, or the one that QUEUECORE_TENSORFLOW_PYTHON names.
+"""
+
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from helpers import tensorflow_data
+
+import queuecore as qc
+from queuecore.data import Dataset
+
+PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
+    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
+)
+
+pytestmark = [
+    pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON"),
+    pytest.mark.watchdog(600),
+]
+
+
+def chain(state: random.Random) -> list[list[object]]:
+    """A pipeline of numbers, with batches at its end."""
+    steps: list[list[object]] = [["range", state.randint(0, 40)]]
+    for _ in range(state.randint(0, 5)):
+        steps.append(
+            state.choice(
+                [
+                    ["take", state.randint(-1, 30)],
+                    ["skip", state.randint(0, 12)],
+                    ["repeat", state.randint(0, 3)],
+                    ["shuffle", state.randint(1, 50), state.randint(1, 5)],
+                    ["shuffle", state.randint(1, 9), state.randint(1, 5), False],
+                    ["shard", 3, state.randint(0, 2)],
+                    ["affine", state.randint(-2, 3), state.randint(0, 9)],
+                    ["divisible", state.randint(1, 4)],
+                    ["below", state.randint(0, 50)],
+                    ["ranges", state.randint(1, 4), state.randint(1, 3)],
+                    ["windows", state.randint(1, 4), state.randint(1, 3), state.randint(1, 2), state.random() < 0.5],
+                    ["concatenate", {"of": [["range", state.randint(0, 9)], ["repeat", 2]]}],
+                    ["choose", {"of": [["range", state.randint(0, 9)]]}],
+                    ["cache"],
+                    ["prefetch", 2],
+                ]
+            )
+        )
+        if steps[-1][0] == "windows":
+            steps.append(["unbatch"])
+    last = state.random()
+    if last < 0.3:
+        steps.append(["zip", {"of": [["range", 25], ["shuffle", 7, 2]]}])
+        steps.append(["batch", state.randint(1, 7), state.random() < 0.5])
+    elif last < 0.5:
+        steps.append(["enumerate", 5])
+    elif last < 0.8:
+        steps += [["batch", state.randint(1, 7), True], ["shuffle", 3, 4], ["unbatch"]]
+    else:
+        steps.append(["batch", state.randint(1, 7)])
+    return steps
+
+
+def test_random_pipelines():
+    state = random.Random(1)
+    calls = [{"seed": state.randint(1, 3), "steps": chain(state)} for _ in range(400)]
+    command = [PYTHON, "-P", tensorflow_data.__file__]
+    done = subprocess.run(command, input=json.dumps(calls), capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for call, expected in zip(calls, json.loads(done.stdout), strict=True):
+        got = tensorflow_data.answer(qc, Dataset, qc.set_random_seed, call)
+        qc.set_random_seed(None)
+        assert got == expected or len(expected) == len(got) == 1, call
