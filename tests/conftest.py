@@ -6,6 +6,7 @@ import faulthandler
 import importlib.machinery
 import importlib.util
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,9 @@ def compiled_file() -> Path | None:
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to test the source tree where an installed package is meant."""
     global _stderr
+    # A shell starts its background jobs with Ctrl-C ignored, and their children inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("QUEUECORE_TEST_INSTALLED") == "1" and package_file().is_relative_to(ROOT / "queuecore"):
         raise pytest.UsageError(
             f"QUEUECORE_TEST_INSTALLED=1, but queuecore is the source tree's, {package_file()}: "
