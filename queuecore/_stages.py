@@ -11,7 +11,7 @@ from queuecore._core.stages import Step
 from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
 from queuecore.ragged import Ragged
 
-__all__ = ["BYTES", "MAX_DIMS", "Component", "Stage", "Structure", "lone_strings", "strings_of"]
+__all__ = ["BYTES", "MAX_DIMS", "Component", "Stage", "Structure", "lone_strings", "strings_of", "structure_of"]
 
 # Any length: NumPy's word for strings of bytes.
 BYTES: np.dtype[Any] = np.dtype("S")
@@ -116,6 +116,15 @@ class Stage:
             from queuecore._ops_calls import python_step  # which builds upon this
 
             return python_step(self._text, given, self.python, self.outputs, str(error), True)
+
+
+def structure_of(template: Any, parts: Sequence[Any]) -> Any:
+    """Return the parts in the structure of a template of their indices."""
+    if isinstance(template, dict):
+        return {name: structure_of(inner, parts) for name, inner in template.items()}
+    if isinstance(template, tuple):
+        return tuple(structure_of(inner, parts) for inner in template)
+    return parts[template]
 
 
 def lone_strings(label: str, components: tuple[Component, ...]) -> Component:

@@ -25,7 +25,7 @@ import numpy as np
 from queuecore._core.stages import PythonStep, Step
 from queuecore._dtypes import as_dtype, is_bfloat16
 from queuecore._ops_numbers import _Cast, _Chain, _Reshape, _Scale, _Transpose, merged
-from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure
+from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure, structure_of
 from queuecore._trace_graph import Dims, Graph, Side, Unknown, Value, lowered, shape_of
 from queuecore._trace_purity import Watch
 from queuecore.errors import InvalidArgumentError, QueueCoreError
@@ -799,7 +799,7 @@ def trace(
             value.opaque = "a Ragged"
         symbols.append(Symbol(tracer, value, row))
     try:
-        element = _structured(template, symbols) if assemble is None else assemble(list(symbols), lead > 0)
+        element = structure_of(template, symbols) if assemble is None else assemble(list(symbols), lead > 0)
         arguments = element if (type(element) is tuple if unpack is None else unpack) else (element,)
         watch = Watch(function, _is_users, tracer.distrust)
         with watch:
@@ -822,14 +822,6 @@ def trace(
         tracer.active = False
     # One that the function caught counts, too.
     return tracer.failure or traced or Untraced("its trace was given up", tracer.place)
-
-
-def _structured(template: Any, parts: Sequence[Any]) -> Any:
-    if isinstance(template, dict):
-        return {name: _structured(inner, parts) for name, inner in template.items()}
-    if isinstance(template, tuple):
-        return tuple(_structured(inner, parts) for inner in template)
-    return parts[template]
 
 
 def _flattened(
@@ -901,11 +893,11 @@ def _traced(
 
 
 def _assembled(shape: Any, arrays: list[Any], _batch: bool) -> Any:
-    return _structured(shape, arrays)
+    return structure_of(shape, arrays)
 
 
 def _specified(shape: Any, outputs: tuple[Component, ...], fill: Callable[[np.dtype[Any], Any], Any]) -> Any:
-    return _structured(shape, [fill(one.dtype, shape_of(one)) for one in outputs])
+    return structure_of(shape, [fill(one.dtype, shape_of(one)) for one in outputs])
 
 
 class _TracedStage(Stage):

@@ -97,30 +97,18 @@ class BlockSource:
 
     def native(self, stages: list[Stage]) -> dict[str, Any]:
         """Return what the native stream takes."""
-        made = self.made(stages)
-        return {
-            "record_bytes": 1,
-            "header_bytes": 0,
-            "footer_bytes": 0,
-            "hop_bytes": 1,
-            "drop_tail": False,
-            "leaves": [],
-            "template": made.template,
-            "blocks": {
-                "framing": self.framing,
-                "encoding": self.encoding,
-                "header": self.header,
-                "max_record_bytes": self.max_record_bytes,
-                "guess": self.guess,
-                "fixed": self.fixed,
-                "interleave": self.interleave,
-                **self.pieces,
-            },
-            "step": made.step,
-            "csv": None if self.csv is None else self.csv(self.max_record_bytes),
-            "components": made.components,
-            "assemble": made.assemble,
+        blocks = {
+            "framing": self.framing,
+            "encoding": self.encoding,
+            "header": self.header,
+            "max_record_bytes": self.max_record_bytes,
+            "guess": self.guess,
+            "fixed": self.fixed,
+            "interleave": self.interleave,
+            **self.pieces,
         }
+        csv = None if self.csv is None else self.csv(self.max_record_bytes)
+        return {**self.made(stages).of_blocks(blocks), "csv": csv}
 
 
 def _rebuild(paths: list[bytes], rest: dict[str, Any]) -> BlockSource:

@@ -22,11 +22,11 @@ import numpy as np
 
 from queuecore._core.pipeline import Scope
 from queuecore._quarantine import Quarantine, is_bad_data
-from queuecore._stages import BYTES, Component, Stage
+from queuecore._stages import BYTES, Component, Stage, structure_of
 from queuecore.data._lazy import lazy
 from queuecore.data._nodes import Layout, Node, One, Piece, Run
 from queuecore.data._ops import Batch, Count
-from queuecore.data._plan import structure_of, template_of
+from queuecore.data._plan import template_of
 from queuecore.data._source import Unknown
 from queuecore.data._values import batched_spec, converted, shown, spec_of, stacked
 from queuecore.data.options import Options
@@ -378,13 +378,16 @@ class ObjectNode(Node):
         """Return that of the first element, which is made for it, once."""
         return self._first_spec
 
-    @lazy
-    def _first_spec(self) -> Any:
+    def _trial(self) -> Run:
         # Seeds as of a first iterator, and counters of its own: this takes no pass of a shuffle from anybody.
         run = Run(self, Options(num_threads=1), None)
         shuffles = [shuffle for dataset in self.inputs for shuffle in dataset._shuffles()]
         run.seed([one.seeds.pair for one in shuffles], [0] * len(shuffles))
-        with contextlib.closing(self.chunks(run, 0, 0)) as chunks:
+        return run
+
+    @lazy
+    def _first_spec(self) -> Any:
+        with contextlib.closing(self.chunks(self._trial(), 0, 0)) as chunks:
             for chunk in chunks:
                 return spec_of(chunk.element)  # type: ignore[union-attr]
         return None
@@ -471,10 +474,7 @@ class Map(ObjectNode):
 
     @lazy
     def _first_spec(self) -> Any:
-        run = Run(self, Options(num_threads=1), None)
-        shuffles = self.inputs[0]._shuffles()
-        run.seed([one.seeds.pair for one in shuffles], [0] * len(shuffles))
-        with run.open(0, 0) as child:
+        with self._trial().open(0, 0) as child:
             for element in child:
                 return spec_of(self.function(element, 0, 0)[0])
         return None

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from queuecore.data._arrays import Numbers, Slices
-from queuecore.data._columns import compacted, converted, joined, typed
+from queuecore.data._columns import compacted, joined, typed
 from queuecore.data._combine import alike, general_spec
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run
 from queuecore.data._ops import Count, Repeat
-from queuecore.data._reading import Waiting, components_of, count_of, grouped
+from queuecore.data._reading import Waiting, components_of, count_of, laid_out
 from queuecore.data._source import Unknown
 from queuecore.errors import InvalidArgumentError
 
@@ -120,22 +120,12 @@ class Choose(Node):
         with contextlib.ExitStack() as stack:
             parts = []
             for index in range(self.number):
-                given = self._input(run, index, pass_, int(skipped[index]), layout)
+                given = laid_out(run, index, pass_, int(skipped[index]), layout)
                 parts.append(Waiting(stack.enter_context(contextlib.closing(given))))
             for chunk in self._chosen(run, pass_, int(skipped.sum()), parts):
                 if start < chunk.n:
                     yield chunk.part(start, chunk.n) if start else chunk
                 start = max(start - chunk.n, 0)
-
-    def _input(self, run: Run, index: int, pass_: int, start: int, layout: Layout) -> Generator[Chunk]:
-        if layout.components is None:
-            with contextlib.closing(run.elements(index, pass_, start)) as elements:
-                yield from grouped(elements)
-            return
-        convert = converted(components_of(Layout.of(self.inputs[index])), layout.components)
-        with contextlib.closing(run.rows(index, pass_, start)) as chunks:
-            for rows in chunks:
-                yield rows if convert is None else Rows(rows.n, convert(rows.columns, rows.n))
 
     def _checked(self, run: Run, pass_: int, start: int) -> Generator[Array]:
         with contextlib.closing(self.choices(run, pass_, start)) as parts:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._stages import BYTES, Component, Structure
+from queuecore._stages import BYTES, Component, Structure, structure_of
 from queuecore.data._nodes import Column, Layout
-from queuecore.data._plan import _native, structure_of
+from queuecore.data._plan import _native
 from queuecore.errors import DtypeError
 
 __all__ = ["agreed", "compacted", "converted", "joined", "side_by_side", "sliced", "span", "spec_of", "typed"]

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from queuecore._record import ArraySpec
-from queuecore._stages import Component
-from queuecore.data._columns import agreed, converted, side_by_side, sliced, span
+from queuecore._stages import Component, structure_of
+from queuecore.data._columns import agreed, side_by_side, sliced, span
 from queuecore.data._elements import flattened
 from queuecore.data._nodes import Chunk, Column, Layout, Node, Rows, Run, rows_of
 from queuecore.data._ops import Batch, Count, Map, Permute, Prefetch, Repeat, Shuffle
-from queuecore.data._plan import _native, structure_of
-from queuecore.data._reading import Waiting, components_of, count_of, grouped, known_count
+from queuecore.data._plan import _native
+from queuecore.data._reading import Waiting, components_of, count_of, grouped, known_count, laid_out
 from queuecore.data._source import Unknown
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged
@@ -191,24 +191,14 @@ class Concatenate(Node):
             # Where nobody knows the first one's end, its elements are counted.
             skip = 0 if before is None else start
             start -= skip
-            with contextlib.closing(self._input(run, 0, pass_, skip, layout)) as chunks:
+            with contextlib.closing(laid_out(run, 0, pass_, skip, layout)) as chunks:
                 for chunk in chunks:
                     if start < chunk.n:
                         yield chunk.part(start, chunk.n) if start else chunk
                     start = max(start - chunk.n, 0)
         else:
             start -= int(before)
-        yield from self._input(run, 1, pass_, start, layout)
-
-    def _input(self, run: Run, index: int, pass_: int, start: int, layout: Layout) -> Generator[Chunk]:
-        if layout.components is None:
-            with contextlib.closing(run.elements(index, pass_, start)) as elements:
-                yield from grouped(elements)
-            return
-        convert = converted(components_of(Layout.of(self.inputs[index])), layout.components)
-        with contextlib.closing(run.rows(index, pass_, start)) as chunks:
-            for rows in chunks:
-                yield rows if convert is None else Rows(rows.n, convert(rows.columns, rows.n))
+        yield from laid_out(run, 1, pass_, start, layout)
 
 
 @dataclass(frozen=True, eq=False)

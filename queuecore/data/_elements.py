@@ -9,9 +9,8 @@ import numpy as np
 
 from queuecore._dtypes import kind_of
 from queuecore._record import ArraySpec
-from queuecore._stages import BYTES, Component
+from queuecore._stages import BYTES, Component, structure_of
 from queuecore.data._nodes import Column, Layout
-from queuecore.data._plan import structure_of
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from queuecore._core.pipeline import Feed
 from queuecore._core.stages import KeepStep, PythonStep, Step
-from queuecore._stages import Component, Stage
+from queuecore._stages import Component, Stage, structure_of
 from queuecore._trace import Untraced, trace
 from queuecore.data._calls import StageCall, call, leave_out, name_of, raised
 from queuecore.data._columns import span
 from queuecore.data._nodes import Column, Layout, Node, One, Piece, Row, Rows, Run, chunk_rows
 from queuecore.data._ops import Count, Map
-from queuecore.data._plan import Made, structure_of
+from queuecore.data._plan import Made
 from queuecore.data._source import Unknown
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged

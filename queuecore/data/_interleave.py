@@ -17,7 +17,7 @@ import numpy as np
 
 from queuecore._core.sources import FileList
 from queuecore._quarantine import Quarantine
-from queuecore._stages import BYTES
+from queuecore._stages import BYTES, structure_of
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource
 from queuecore.data._columns import compacted, joined, typed
@@ -25,7 +25,7 @@ from queuecore.data._combine import general_spec
 from queuecore.data._lazy import lazy
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run, chunk_rows, rows_of
 from queuecore.data._ops import Batch, Shuffle
-from queuecore.data._plan import NativeComponent, _native, structure_of
+from queuecore.data._plan import NativeComponent, _native
 from queuecore.data._reading import known_count
 from queuecore.data._source import FixedLengthSource, Unknown
 from queuecore.data.options import Options

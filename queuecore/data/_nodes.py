@@ -273,25 +273,14 @@ class Node:
         made = self.made(stages)
         columns = made.components if not stages else self.made([]).components
         row_bytes = sum(row_bytes_of(one) for one in columns)
-        return {
-            "record_bytes": 1,
-            "header_bytes": 0,
-            "footer_bytes": 0,
-            "hop_bytes": 1,
-            "drop_tail": False,
-            "leaves": [],
-            "template": made.template,
-            "blocks": {
-                "framing": "rows",
-                "encoding": 0,
-                "max_record_bytes": 1,
-                "guess": max(row_bytes, 1),
-                "columns": columns,
-            },
-            "step": made.step,
-            "components": made.components,
-            "assemble": made.assemble,
+        blocks = {
+            "framing": "rows",
+            "encoding": 0,
+            "max_record_bytes": 1,
+            "guess": max(row_bytes, 1),
+            "columns": columns,
         }
+        return made.of_blocks(blocks)
 
 
 def row_bytes_of(component: tuple[str, np.dtype[Any], tuple[Any, ...]]) -> int:

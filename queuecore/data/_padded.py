@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from queuecore._record import ArraySpec
-from queuecore._stages import BYTES, Component, strings_of
+from queuecore._stages import BYTES, Component, strings_of, structure_of
+from queuecore.data._elements import flattened
 from queuecore.data._lazy import lazy
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Run
 from queuecore.data._ops import Batch, Count
-from queuecore.data._plan import Made, structure_of
+from queuecore.data._plan import Made
 from queuecore.data._source import FixedLengthSource
 from queuecore.errors import DataLossError, DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse, strings
@@ -34,7 +35,6 @@ __all__ = [
     "dense_to_ragged",
     "padded",
     "shapes_of",
-    "stacked",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -118,14 +118,6 @@ def _leaves(template: Any) -> Iterator[Any]:
             yield from _leaves(inner)
     else:
         yield template
-
-
-def _numbered(nest: Any, numbers: Iterator[int]) -> Any:
-    if isinstance(nest, dict):
-        return {name: _numbered(inner, numbers) for name, inner in nest.items()}
-    if isinstance(nest, tuple):
-        return tuple(_numbered(inner, numbers) for inner in nest)
-    return next(numbers)
 
 
 def _matched(template: Any, given: Any, what: str, lone: Callable[[Any], bool], where: str = "") -> list[Any]:
@@ -260,7 +252,9 @@ def _template(made: Made) -> Any:
                 break
         else:
             return None
-    return _numbered(seen, iter(order)) if sorted(order) == list(range(len(probes))) else None
+    if sorted(order) != list(range(len(probes))):
+        return None
+    return structure_of(flattened(seen, lambda one, _: one)[0], order)
 
 
 def padded(dataset: Dataset, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node | None, ShapedBatch]:
@@ -600,8 +594,7 @@ def shapes_of(dataset: Dataset, shapes: Any, values: Any, known: bool = True) ->
             raise InvalidArgumentError("nobody knows how many dimensions the elements have: padded_shapes must say it")
         raise InvalidArgumentError("nobody knows what the elements consist of, so they can't be stacked")
     nest = _template_of_shapes(shapes) if spec is None else spec
-    leaves = [one if isinstance(one, Leaf) else Leaf(one.dtype, one.shape) for one in _leaves(nest)]
-    template = _numbered(nest, iter(range(len(leaves))))
+    template, leaves = flattened(nest, lambda one, _: one if isinstance(one, Leaf) else Leaf(one.dtype, one.shape))
     given_shapes = _matched(template, shapes, "padded_shapes", _never)
     given_values = _matched(template, values, "padding_values", _is_scalar)
     sides = [_sides(leaf, shape, index) for index, (leaf, shape) in enumerate(zip(leaves, given_shapes, strict=True))]
@@ -625,25 +618,20 @@ def _untyped(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else np.asarray(value)
 
 
-def stacked(dataset: Dataset, size: int, drop: bool, ragged: bool = False) -> tuple[Node, ShapedBatch]:
-    """Return a batch of elements that are Python objects, and the node that must come before it.
-
-    With `ragged`, arrays whose first dimension isn't known beforehand become a `Ragged`.
-    """
+def _ragged_of_objects(dataset: Dataset, size: int, drop: bool) -> tuple[Node, ShapedBatch]:
     made = shapes_of(dataset, None, None, known=False)
-    joins = [Stack(index, ragged and side[:1] == (-1,)) for index, side in enumerate(made.sides)]
-    word = "dense_to_ragged_batch" if ragged else "batch"
-    op = ShapedBatch(size, drop, [word], {"assemble": Joiner(made.template, joins)}, made.specs)
+    joins = [Stack(index, side[:1] == (-1,)) for index, side in enumerate(made.sides)]
+    op = ShapedBatch(size, drop, ["dense_to_ragged_batch"], {"assemble": Joiner(made.template, joins)}, made.specs)
     return Elements((dataset,), Fit(made.template, None)), op
 
 
 def dense_to_ragged(dataset: Dataset, size: int, drop: bool) -> tuple[Node | None, ShapedBatch]:
     """Return a batch in which rows may differ in length, and the node that must come before it, if there is one."""
     if any(isinstance(op, Batch) for op in dataset._ops):
-        return stacked(dataset, size, drop, True)
+        return _ragged_of_objects(dataset, size, drop)
     made = dataset._source.made(dataset._stages())
     if made.components[0][0] == "object":
-        return stacked(dataset, size, drop, True)
+        return _ragged_of_objects(dataset, size, drop)
     components = list(made.components)
     for index, (kind, dtype, shape) in enumerate(components):
         if kind != "dense":

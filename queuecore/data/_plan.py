@@ -11,10 +11,10 @@ import numpy as np
 from queuecore._core.stages import PythonStep, SequenceStep, Step
 from queuecore._ops_numbers import merged
 from queuecore._record import ArraySpec
-from queuecore._stages import BYTES, Component, Stage, Structure
+from queuecore._stages import BYTES, Component, Stage, Structure, structure_of
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 
-__all__ = ["Made", "made_by", "structure_of", "template_of"]
+__all__ = ["Made", "made_by", "template_of"]
 
 Dims = tuple[int | None, ...]
 Spec = Callable[[Dims], Any]
@@ -53,6 +53,22 @@ class Made:
     given: tuple[Component, ...]
     structure: Structure | None
 
+    def of_blocks(self, blocks: dict[str, Any]) -> dict[str, Any]:
+        """Return what the native stream takes of records that come in blocks, which `blocks` describes."""
+        return {
+            "record_bytes": 1,
+            "header_bytes": 0,
+            "footer_bytes": 0,
+            "hop_bytes": 1,
+            "drop_tail": False,
+            "leaves": [],
+            "template": self.template,
+            "blocks": blocks,
+            "step": self.step,
+            "components": self.components,
+            "assemble": self.assemble,
+        }
+
 
 def made_by(
     components: Sequence[Component], template: Any, stages: Sequence[Stage], structure: Structure | None = None
@@ -85,15 +101,6 @@ def made_by(
         return structure_of(template, [ArraySpec((*dims, *(one.shape or ())), one.dtype) for one in given])
 
     return Made(native_step, native, template, assemble, spec, given, structure)
-
-
-def structure_of(template: Any, parts: Sequence[Any]) -> Any:
-    """Return the parts in the structure of a template of their indices."""
-    if isinstance(template, dict):
-        return {name: structure_of(inner, parts) for name, inner in template.items()}
-    if isinstance(template, tuple):
-        return tuple(structure_of(inner, parts) for inner in template)
-    return parts[template]
 
 
 def template_of(components: Sequence[Component]) -> Any:

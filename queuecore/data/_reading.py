@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from queuecore._stages import Component
+from queuecore.data._columns import converted
 from queuecore.data._elements import sizes_of_objects
-from queuecore.data._nodes import Chunk, Layout, Objects, Rows
+from queuecore.data._nodes import Chunk, Layout, Objects, Rows, Run
 from queuecore.data._source import Unknown
 from queuecore.errors import DtypeError, PipelineError, QueueCoreError
 
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Waiting", "called", "components_of", "count_of", "grouped", "known_count"]
+__all__ = ["Waiting", "called", "components_of", "count_of", "grouped", "known_count", "laid_out"]
 
 _GROUP = 64
 _GROUP_BYTES = 512 << 10
@@ -123,3 +125,15 @@ def known_count(dataset: Dataset, needed: int | None = None) -> int | float | No
         return count_of(dataset, needed)
     except (Unknown, QueueCoreError):  # an error comes out where it belongs, when the elements are read
         return None
+
+
+def laid_out(run: Run, index: int, pass_: int, start: int, layout: Layout) -> Generator[Chunk]:
+    """Yield the elements of an input, from number `start` on, as rows of a layout that its own fits; or as objects."""
+    if layout.components is None:
+        with contextlib.closing(run.elements(index, pass_, start)) as elements:
+            yield from grouped(elements)
+        return
+    convert = converted(components_of(Layout.of(run.input(index))), layout.components)
+    with contextlib.closing(run.rows(index, pass_, start)) as chunks:
+        for rows in chunks:
+            yield rows if convert is None else Rows(rows.n, convert(rows.columns, rows.n))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from queuecore._record import ArraySpec
-from queuecore._stages import BYTES
-from queuecore.data._plan import Made, NativeComponent, structure_of
+from queuecore._stages import BYTES, structure_of
+from queuecore.data._plan import Made, NativeComponent
 from queuecore.errors import DtypeError, InvalidArgumentError, PipelineError
 from queuecore.ragged import Ragged, Sparse
 

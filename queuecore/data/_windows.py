@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from queuecore._stages import structure_of
 from queuecore.data._arrays import Items, Slices
 from queuecore.data._columns import joined, span
 from queuecore.data._elements import flattened
 from queuecore.data._nodes import Chunk, Layout, Node, Rows, Run
 from queuecore.data._ops import Count
-from queuecore.data._plan import structure_of
 from queuecore.data._reading import components_of, count_of, grouped
 
 __all__ = ["Window"]

@@ -81,6 +81,19 @@ cdef Lane* _lane_open(Blocks* s, int64_t pass_, const Place* start) noexcept nog
     return l
 
 
+cdef void _scan_drop(Blocks* s, Lane* l) noexcept nogil:
+    # Of what was read and is not indexed nothing is wanted; what is under way is dropped when it comes.
+    cdef RecordBlock* b
+    while l.waiting != NULL:
+        b = l.waiting
+        l.waiting = b.next
+        s.ahead -= 1
+        s.reading -= 1
+        _block_give(s, b)
+    s.epochs += 1
+    l.epoch = s.epochs
+
+
 cdef void _lane_close(Blocks* s, Lane* l) noexcept nogil:
     # Nothing more of it is wanted.
     cdef RecordBlock* b
@@ -90,14 +103,7 @@ cdef void _lane_close(Blocks* s, Lane* l) noexcept nogil:
         n = b.count - b.given
         _lane_pass(s, l, b, n)
         blocks_done(s, b, n)
-    while l.waiting != NULL:
-        b = l.waiting
-        l.waiting = b.next
-        s.ahead -= 1
-        s.reading -= 1
-        _block_give(s, b)
-    s.epochs += 1
-    l.epoch = s.epochs  # what is under way is dropped
+    _scan_drop(s, l)
     l.scanned = True
     l.after = s.idle
     s.idle = l
@@ -1066,14 +1072,7 @@ cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil:
         return
     # Nothing of the earlier pass is wanted any more, not even what is wrong with the rest of it.
     s.fault.code = 0
-    s.epochs += 1
-    l.epoch = s.epochs
-    while l.waiting != NULL:
-        b = l.waiting
-        l.waiting = b.next
-        s.ahead -= 1
-        s.reading -= 1
-        _block_give(s, b)
+    _scan_drop(s, l)
     l.next_index = l.sequence
     if s.ended_passes < pass_:
         s.ended_passes = pass_

@@ -16,8 +16,7 @@ from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_
 from queuecore._core.blocks cimport (
     BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, HEADROOM, Blocks, Column, Lane, Place,
     RecordBlock, Skipped, blocks_claim, blocks_clear, blocks_close, blocks_done, blocks_full, blocks_hand, blocks_hand_end, blocks_index,
-    blocks_init,
-    blocks_next_to_index, blocks_publish, blocks_read, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
+    blocks_init, blocks_next_to_index, blocks_publish, blocks_read, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, WIDE_GAP, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
@@ -1414,6 +1413,32 @@ cdef class Feed:
         event_wait(&self.pipe.shared.room, epoch, monotonic_ns() + SLICE_NS)
         return not stop_requested(&self.pipe.runner.stop)
 
+    cdef void _tell(self) noexcept nogil:
+        # Whoever makes rows looks what there is.
+        event_notify_all(&self.pipe.runner.work)
+        if self.pipe.config.help:
+            event_notify_all(&self.pipe.window.arrived)
+
+    cdef int _offer(self, int64_t pass_, const Column* columns, int64_t first, const int64_t* rows, int64_t n, int64_t nbytes, int64_t owner,
+                    void* link, bint wait) noexcept nogil:
+        # Hands in a block; wait: for room, if there is none. What blocks_hand says; HANDED_FULL after a wait: the run is over.
+        cdef Pipe* p = self.pipe
+        cdef uint32_t epoch
+        cdef int status = HANDED_FULL
+        while status == HANDED_FULL:
+            epoch = event_prepare(&p.shared.room)
+            turn_take(p.turn)
+            status = blocks_hand(p.blocks, pass_, columns, p.maker.column_count, first, rows, n, nbytes, owner, link)
+            turn_give(p.turn)
+            if status != HANDED_FULL or not wait:
+                event_cancel(&p.shared.room, epoch)
+                break
+            if not self._await(epoch):
+                break
+        if status == HANDED:
+            self._tell()
+        return status
+
     def next_pass(self, int64_t after):
         """Wait until a pass behind `after` is wanted. Returns its number and that of the first row, or `None`: no more will be."""
         cdef Pipe* p = self.pipe
@@ -1461,8 +1486,7 @@ cdef class Feed:
         cdef Column* native
         cdef int64_t nbytes = 0, number = self.number
         cdef const int64_t* chosen = NULL
-        cdef uint32_t epoch
-        cdef int status = HANDED_FULL
+        cdef int status
         cdef cnp.ndarray array
         if n == 0:
             return HANDED_STALE if stop_requested(&p.runner.stop) else HANDED
@@ -1492,20 +1516,7 @@ cdef class Feed:
             self.number += 1
             self.owners[number] = columns, owner, rows
             with nogil:
-                while status == HANDED_FULL:
-                    epoch = event_prepare(&p.shared.room)
-                    turn_take(p.turn)
-                    status = blocks_hand(p.blocks, pass_, native, count, first, chosen, n, nbytes // n * n, number, NULL)
-                    turn_give(p.turn)
-                    if status != HANDED_FULL or not wait:
-                        event_cancel(&p.shared.room, epoch)
-                        break
-                    if not self._await(epoch):
-                        break
-                if status == HANDED:
-                    event_notify_all(&p.runner.work)
-                    if p.config.help:
-                        event_notify_all(&p.window.arrived)
+                status = self._offer(pass_, native, first, chosen, n, nbytes, number, NULL, wait)
         finally:
             free(native)
         if status != HANDED:
@@ -1667,8 +1678,7 @@ cdef class Feed:
         cdef LinkOwner* owner
         cdef int64_t n = 0, row, skip, nbytes = 0
         cdef int32_t i
-        cdef uint32_t epoch
-        cdef int status = HANDED_FULL
+        cdef int status
         for row in range(b.rows):
             n += mask[row] != 0
         skip = self.skip if self.skip < n else n
@@ -1703,20 +1713,8 @@ cdef class Feed:
                 columns[i].dims = <int64_t*>(slot + out.dims_offset)
         _hold(up)
         up.shared.leases.fetch_add(1, kRelaxed)  # relaxed: as in _link_release
-        while status == HANDED_FULL:
-            epoch = event_prepare(&p.shared.room)
-            turn_take(p.turn)
-            status = blocks_hand(p.blocks, pass_, columns, p.maker.column_count, 0, owner.rows, n, nbytes // n * n, -1,
-                                 owner)
-            turn_give(p.turn)
-            if status != HANDED_FULL:
-                event_cancel(&p.shared.room, epoch)
-            elif not self._await(epoch):
-                break
+        status = self._offer(pass_, columns, 0, owner.rows, n, nbytes, -1, owner, True)
         if status == HANDED:
-            event_notify_all(&p.runner.work)
-            if p.config.help:
-                event_notify_all(&p.window.arrived)
             return HANDED
         _link_release(owner)
         return LINK_STOP if status == HANDED_FULL else (LINK_MEMORY if status == HANDED_NO_MEMORY else LINK_STALE)
@@ -1745,7 +1743,7 @@ cdef class Feed:
             if number < 0:
                 break
             self.dying.append((number, planned))
-        # acquire: what was read of a batch was read before it was taken
+        # acquire: pairs with B2 in window.pxd; what was read of a batch was read before it was taken
         while self.dying and self.dying[0][1] <= p.window.consumed.load(kAcquire):
             self.owners.pop(self.dying.popleft()[0], None)
         return 0
@@ -1766,9 +1764,7 @@ cdef class Feed:
             turn_take(p.turn)
             blocks_hand_end(p.blocks, pass_, &f if error is not None else NULL)
             turn_give(p.turn)
-            event_notify_all(&p.runner.work)
-            if p.config.help:
-                event_notify_all(&p.window.arrived)
+            self._tell()
 
     @property
     def stopped(self):
