@@ -12,11 +12,9 @@ from queuecore.data._iterators import (
     Optional,
     ReinitializableIterator,
 )
-from queuecore.data.dataset import (
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
+from queuecore.data.dataset import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
+from queuecore.data.files import (
     CsvDataset,
-    Dataset,
     FixedLengthRecordDataset,
     TextLineDataset,
     TFRecordDataset,

@@ -1,0 +1,462 @@
+"""Datasets of the records of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, SupportsIndex
+
+from queuecore._compression import encoding_number
+from queuecore._core.sources import FileList
+from queuecore._record import compile_bytes, compile_record
+from queuecore._stages import BYTES, Component
+from queuecore.data._args import check_bool, check_int
+from queuecore.data._blocks import block_source
+from queuecore.data._source import Filename, FixedLengthSource, expand_filenames
+from queuecore.data.dataset import Dataset
+from queuecore.data.options import check_threads
+from queuecore.errors import InvalidArgumentError
+from queuecore.ops import csv_columns, csv_format, record_stage
+
+__all__ = ["CsvDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset", "WholeFileDataset"]
+
+# Far above any file, and low enough that sums of a few of these fit an int64.
+_MOST_BYTES = 2**56
+_LINE_BYTES = 64 << 20
+_TFRECORD_BYTES = 1 << 30
+
+
+class FixedLengthRecordDataset(Dataset):
+    """Records of one length from files, one file after the other.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        One name, or a sequence of names. A single name with ``*``, ``?`` or ``[`` in it, which isn't itself a file's
+        name, is a glob pattern: it is expanded here and now, sorted by bytes. Names in a sequence are always taken
+        literally.
+    record_bytes : int, optional
+        Length of a record in bytes. The element is then a row of bytes: dtype ``uint8``, shape ``(record_bytes,)``.
+    header_bytes, footer_bytes : int, default 0
+        Bytes to leave out at the beginning and at the end of every file.
+    record : dtype, optional
+        What a record is, as anything that `numpy.dtype` takes: its fields with their offsets, byte orders, shapes and
+        padding. The element is a dict with a contiguous array per field, in native byte order; dicts in dicts for
+        structures in structures; for a dtype without fields just the array. Either this or `record_bytes`.
+    hop_bytes : int, default 0
+        From the start of a record to the start of the next one, in bytes; 0: the length of a record. Less makes records
+        overlap, more leaves gaps.
+    tail : {"error", "drop"}, default "error"
+        What to do about a file that ends inside a record: raise `TruncatedRecordError` after its whole records, or
+        leave the rest out and count it in ``stats()["dropped_tails"]``.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed. What is compressed is read from its start.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a number is out of its range, both or neither of `record` and `record_bytes` are given, `filenames` is
+        empty, a pattern matches nothing, or a name has a NUL in it.
+    DtypeError
+        If `record` is no dtype, holds Python objects, or has fields that overlap.
+
+    Notes
+    -----
+    Files are opened when their turn comes, and not here: a missing one, a directory, a cut one is an error
+    in its place in the order, after all good records before it. It names the file, and where it applies the offset and
+    the record. Those classes are `NotFoundError`, `PermissionDeniedError`, `NotAFileError`, `UnavailableError`,
+    `TruncatedRecordError`, `SourceChangedError` (a file that shrank or was replaced while it was in use).
+
+    A file of 0 bytes has no records and is no error; it is counted in ``stats()["empty_files"]``. One that is shorter
+    than its header and footer together is a `TruncatedRecordError`.
+
+    Booleans are made 0 or 1: any other byte counts as 1.
+
+    The class follows ``tf.data.FixedLengthRecordDataset``; new are `record`, `hop_bytes` and `tail`. tf.data refuses a
+    file with a cut record before its first record; here the whole ones are delivered.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> import queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> record = np.dtype([("label", "u1"), ("point", ">f4", (2,))])
+    >>> rows = np.array([(0, (0.5, 1)), (1, (2, 4)), (2, (8, 16))], dtype=record)
+    >>> rows.tofile(pathlib.Path(folder.name) / "points-0.bin")
+    >>> ds = qc.data.FixedLengthRecordDataset(folder.name + "/points-*.bin", record=record).batch(2)
+    >>> ds.element_spec["point"]
+    ArraySpec(shape=(None, 2), dtype=dtype('float32'))
+    >>> for batch in ds:
+    ...     print(batch["label"], batch["point"].tolist())
+    [0 1] [[0.5, 1.0], [2.0, 4.0]]
+    [2] [[8.0, 16.0]]
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        record_bytes: SupportsIndex | None = None,
+        header_bytes: SupportsIndex = 0,
+        footer_bytes: SupportsIndex = 0,
+        *,
+        record: Any = None,
+        hop_bytes: SupportsIndex = 0,
+        tail: Literal["error", "drop"] = "error",
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        if (record is None) == (record_bytes is None):
+            raise InvalidArgumentError("give either record_bytes or record, and not both")
+        plan = (
+            compile_record(record)
+            if record is not None
+            else compile_bytes(check_int(record_bytes, "record_bytes", 1, _MOST_BYTES))
+        )
+        # tf.data's defaults for these two are None.
+        header = check_int(0 if header_bytes is None else header_bytes, "header_bytes", 0, _MOST_BYTES)
+        footer = check_int(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0, _MOST_BYTES)
+        hop = check_int(hop_bytes, "hop_bytes", 0, _MOST_BYTES)
+        if tail not in ("error", "drop"):
+            raise InvalidArgumentError(f'tail must be "error" or "drop", not {tail!r}')
+        files = FileList(expand_filenames(filenames))
+        threads = check_threads(num_parallel_reads, "num_parallel_reads")
+        encoding = encoding_number(compression_type)
+        hop = hop or plan.record_bytes
+        source = FixedLengthSource(files, plan, header, footer, hop, tail == "drop", threads)
+        self._source = source
+        if encoding:
+            self._source = block_source(
+                source.name,
+                filenames,
+                "fixed",
+                compression_type,
+                num_parallel_reads,
+                components=(Component(BYTES, (), plan.record_bytes),),
+                template=0,
+                words=source.describe(),
+                guess=plan.record_bytes,
+                max_record_bytes=_MOST_BYTES,
+                fixed=(plan.record_bytes, header, footer, hop, tail == "drop"),
+                first=record_stage(plan),
+            )
+
+
+class TextLineDataset(Dataset):
+    r"""Lines of text files, one file after the other.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        As of `FixedLengthRecordDataset`.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed.
+    buffer_size : int, optional
+        Not used: files are read in blocks of 256 KiB.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+    skip_header_lines : int, default 0
+        Lines to leave out at the top of each file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is out of its range, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+    UnimplementedError
+        If there is no library for the compression on this machine.
+
+    Notes
+    -----
+    An element is a line, as `bytes`, without its end: LF or CR LF. The last one needs none. In batches they are a
+    `Ragged`: the bytes of all lines side by side, and where each begins. Lines of more than `Options.max_record_bytes`
+    (64 MiB) are refused with a `RecordTooLargeError`, of which no more than that is ever in memory.
+
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
+
+    The class follows ``tf.data.TextLineDataset``; `skip_header_lines` is ours.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "words.txt"
+    >>> _ = file.write_text("to\nbe\nor\n")
+    >>> list(qc.data.TextLineDataset(file))
+    [b'to', b'be', b'or']
+    >>> for batch in qc.data.TextLineDataset(file).batch(2):
+    ...     print(batch)
+    Ragged([b'to', b'be'], dtype=bytes)
+    Ragged([b'or'], dtype=bytes)
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        compression_type: str | None = None,
+        buffer_size: SupportsIndex | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        skip_header_lines: SupportsIndex = 0,
+    ) -> None:
+        del buffer_size
+        header = check_int(skip_header_lines, "skip_header_lines", 0, _MOST_BYTES)
+        self._source = block_source(
+            "TextLineDataset",
+            filenames,
+            "lines",
+            compression_type,
+            num_parallel_reads,
+            components=(Component(BYTES, ()),),
+            template=0,
+            words={"skip_header_lines": header},
+            guess=64,
+            max_record_bytes=_LINE_BYTES,
+            header=header,
+        )
+
+
+class TFRecordDataset(Dataset):
+    r"""Records of TFRecord files, one file after the other.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        As of `FixedLengthRecordDataset`.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed.
+    buffer_size : int, optional
+        Not used: files are read in blocks of 256 KiB.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is out of its range, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+    UnimplementedError
+        If there is no library for the compression on this machine.
+
+    Notes
+    -----
+    An element is the data of a record, as `bytes`; in batches a `Ragged`. Both checksums of every record are verified,
+    that of the length before anything is believed of it: a `ChecksumError`, `TruncatedRecordError` or
+    `RecordTooLargeError` (over `Options.max_record_bytes`, 1 GiB) comes in its place in the order.
+
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
+
+    The class follows ``tf.data.TFRecordDataset``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "numbers.tfrecord"
+    >>> with qc.TFRecordWriter(file) as writer:
+    ...     writer.write(b"\x01\x02")
+    ...     writer.write(b"\x03\x04")
+    >>> for batch in qc.data.TFRecordDataset(file).map(qc.ops.decode_raw(out_type="u1")).batch(2):
+    ...     print(batch)
+    [[1 2]
+     [3 4]]
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        compression_type: str | None = None,
+        buffer_size: SupportsIndex | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        del buffer_size
+        self._source = block_source(
+            "TFRecordDataset",
+            filenames,
+            "tfrecord",
+            compression_type,
+            num_parallel_reads,
+            components=(Component(BYTES, ()),),
+            template=0,
+            guess=1024,
+            max_record_bytes=_TFRECORD_BYTES,
+        )
+
+
+class WholeFileDataset(Dataset):
+    r"""Files, each a record.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        As of `FixedLengthRecordDataset`.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is out of its range, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+    UnimplementedError
+        If there is no library for the compression on this machine.
+
+    Notes
+    -----
+    An element is a tuple of two `bytes`, the file's name and its content: `queuecore.ops.on` has operations for one of
+    them. A file of no bytes has an empty content. There is no limit but `Options.max_record_bytes`.
+
+    The class is tf.data's ``list_files`` with a ``map`` that reads each file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> for name in "ab":
+    ...     _ = (pathlib.Path(folder.name) / name).write_text(name * 3)
+    >>> for name, content in qc.data.WholeFileDataset(folder.name + "/*"):
+    ...     print(pathlib.Path(name.decode()).name, content)
+    a b'aaa'
+    b b'bbb'
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        self._source = block_source(
+            "WholeFileDataset",
+            filenames,
+            "whole",
+            compression_type,
+            num_parallel_reads,
+            components=(Component(BYTES, ()), Component(BYTES, ())),
+            template=(0, 1),
+            guess=64 << 10,
+            max_record_bytes=_MOST_BYTES,
+        )
+
+
+class CsvDataset(Dataset):
+    r"""Rows of CSV files, one file after the other.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        As of `FixedLengthRecordDataset`.
+    record_defaults : sequence
+        Of each column a dtype (float32, float64, int32, int64 or bytes), if there must be a value, or the value that
+        stands for none.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed.
+    buffer_size : int, optional
+        Not used: files are read in blocks of 256 KiB.
+    header : bool, default False
+        Leave out the first row of each file.
+    field_delim : str, default ","
+        One byte.
+    use_quote_delim : bool, default True
+        Whether quotes stand around fields that hold delimiters, newlines or quotes.
+    na_value : str, default ""
+        What stands for no value, besides nothing.
+    select_cols : sequence of int, optional
+        The columns to take, rising; `record_defaults` are theirs.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+
+    Raises
+    ------
+    InvalidArgumentError, DtypeError
+        If an argument doesn't fit, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+    UnimplementedError
+        If there is no library for the compression on this machine.
+
+    Notes
+    -----
+    An element is a tuple with a number, or `bytes`, for each column; in batches, arrays and `Ragged`. A number has its
+    exact value: a float is what ``float`` makes of the same text. A bad field, or another number of fields, is a
+    `CsvError` with `line` and `field` in its place in the order. Rows of more than `Options.max_record_bytes` (64 MiB)
+    are refused: so a quote that is never closed doesn't fill the memory.
+
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
+    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
+
+    The class follows ``tf.data.experimental.CsvDataset``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "points.csv"
+    >>> _ = file.write_text("x,name\n1.5,a\n,\"b,c\"\n")
+    >>> for x, name in qc.data.CsvDataset(file, [0.0, bytes], header=True).batch(2):
+    ...     print(x, name)
+    [1.5 0. ] Ragged([b'a', b'b,c'], dtype=bytes)
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        record_defaults: Sequence[Any],
+        compression_type: str | None = None,
+        buffer_size: SupportsIndex | None = None,
+        header: bool = False,
+        field_delim: str | bytes = ",",
+        use_quote_delim: bool = True,
+        na_value: str | bytes = "",
+        select_cols: Sequence[int] | None = None,
+        *,
+        num_parallel_reads: int | None = None,
+    ) -> None:
+        del buffer_size
+        columns = csv_columns(record_defaults)
+        options = (field_delim, use_quote_delim, na_value, select_cols)
+        make = _CsvFormats(columns, options)
+        make(_LINE_BYTES)
+        delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
+        if delim in b"\r\n" or (use_quote_delim and delim == b'"'):
+            raise InvalidArgumentError(f"field_delim can't be {field_delim!r}: it ends rows, or quotes fields")
+        words = [None if default is None else default.hex() for _, default in columns]
+        self._source = block_source(
+            "CsvDataset",
+            filenames,
+            "csv",
+            compression_type,
+            num_parallel_reads,
+            components=tuple(Component(dtype, ()) for dtype, _ in columns),
+            template=tuple(range(len(columns))),
+            words={
+                "header": check_bool(header, "header"),
+                "columns": [[dtype.str, word] for (dtype, _), word in zip(columns, words, strict=True)],
+                "options": [repr(one) for one in options],
+            },
+            guess=64,
+            max_record_bytes=_LINE_BYTES,
+            header=int(header),
+            csv=make,
+        )
+
+
+class _CsvFormats:
+    """Makes native formats with a limit for rows; can be pickled, which a native format can't."""
+
+    def __init__(self, columns: Any, options: Any) -> None:
+        self._columns = columns
+        self._options = options
+
+    def __call__(self, max_record_bytes: int) -> Any:
+        delim, quotes, na_value, select = self._options
+        return csv_format(self._columns, delim, quotes, na_value, select, max_record_bytes)
