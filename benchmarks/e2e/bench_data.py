@@ -117,15 +117,13 @@ def numbers(count: int) -> list[Pipeline]:
         ),
         (
             "interleave of ranges, batch",
-            Dataset.range(100)
-            .interleave(lambda x: Dataset.range(few // 100), cycle_length=4, block_length=16)
-            .batch(128),
+            Dataset.range(100).interleave(lambda x: Dataset.range(1000), cycle_length=4, block_length=16).batch(128),
             lambda tf: (
                 tf.data.Dataset.range(100)
-                .interleave(lambda x: tf.data.Dataset.range(few // 100), cycle_length=4, block_length=16)
+                .interleave(lambda x: tf.data.Dataset.range(1000), cycle_length=4, block_length=16)
                 .batch(128)
             ),
-            few // 100 * 100,
+            100_000,
             3,
         ),
         (
@@ -324,7 +322,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             import tensorflow as tf
         except ImportError as error:
             absent["tf.data"] = str(error)
-    rounds, count, files, jpegs = (3, 100_000, 2, 100) if options.quick else (7, 1_000_000, 10, 1_000)
+    rounds, count, files, jpegs = (3, 100_000, 2, 100) if options.quick else (7, 200_000, 10, 500)
     with harness.scratch(options) as folder:
         pipelines = numbers(count) + records(folder, files)
         try:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import logging
+import math
 import os
 import threading
 import time
@@ -51,9 +52,14 @@ __all__ = [
     "raised",
 ]
 
-_AUTO_THREADS = 8
 _MOST_THREADS = 1024
-# Of a pool that finds out by itself how many it needs: threads, the length of a trial, and what more threads must gain.
+# Seconds of a call below which handing it to another thread costs more than it brings; and how much calls must exceed
+# that, all in all, before others get them.
+_QUICK = 50e-6
+_LATE = 0.002
+# Of a pool that finds out by itself how many threads it needs: how many it begins with, several a CPU, as some of them
+# wait for the GIL; how many it has at most; the length of a trial; and what other numbers must gain.
+_FIRST_TUNED = 16
 _MOST_TUNED = 64
 _TRIAL_SECONDS = 0.005
 _GAIN = 1.1
@@ -353,7 +359,7 @@ class _Tuner:
         rate = self._count / (now - self._since)
         if not self._rate:
             self._rate = rate
-        elif rate > (_GAIN if self._factor > 1 else 1) * self._rate:
+        elif rate > _GAIN * self._rate:
             self._rate, self._best = rate, self._threads
         else:  # of no use; fewer are worth a trial only where more never were
             self._factor = 0.5 if self._factor > 1 and self._best == self._first else 0
@@ -402,7 +408,7 @@ class Map(ObjectNode):
     function : Call or StageCall
         The function.
     threads : int or None
-        In how many threads it runs; `None`: in that of the node. -1: as many as there are CPUs, within reason.
+        In how many threads it runs; `None`: in that of the node. -1: as many as serve, found by trying.
     ordered : bool or None
         Whether elements keep their order; `None`: as the options say.
     why : str
@@ -454,23 +460,37 @@ class Map(ObjectNode):
                     yield One(made)
 
     def _results(self, run: Run, pass_: int, first: int) -> Generator[_Result]:
-        if self.threads is not None:
-            tuned = self.threads < 0
-            count = min(len(os.sched_getaffinity(0)), _AUTO_THREADS) if tuned else min(self.threads, _MOST_THREADS)
-            ordered = run.options.deterministic is not False if self.ordered is None else self.ordered
-            pool = _Pool(self.function, run.open(0, pass_, first), pass_, first, count, tuned)
-            yield from pool.results(ordered)
-            return
+        child = run.open(0, pass_, first)
+        tuned = self.threads is not None and self.threads < 0
+        if self.threads is None or tuned:
+            first = yield from self._alone(child, pass_, first, tuned)
+            if first < 0:
+                return
+        count = max(len(os.sched_getaffinity(0)), _FIRST_TUNED) if tuned else min(self.threads or 1, _MOST_THREADS)
+        ordered = run.options.deterministic is not False if self.ordered is None else self.ordered
+        pool = _Pool(self.function, child, pass_, first, min(count, _MOST_TUNED), tuned)
+        yield from pool.results(ordered)
+
+    def _alone(self, child: Iterator, pass_: int, first: int, tuned: bool) -> Generator[_Result, None, int]:
+        """Yield what is made in this thread; return -1, or the first element that others should make."""
         function = self.function
-        with run.open(0, pass_, first) as child:
+        late = -math.inf  # the first call may have to import things, and tells nothing
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(child)
             for number, element in enumerate(child, first):
+                begun = time.monotonic()
                 try:
                     made, structure = function(element, pass_, number)
                 except BaseException as error:
                     result = _Result(number, None, None, error)
                 else:
                     result = _Result(number, made, structure, None)
+                late = max(late + time.monotonic() - begun - _QUICK, 0)
                 yield result
+                if late > _LATE and tuned:
+                    stack.pop_all()
+                    return number + 1
+        return -1
 
     @lazy
     def _first_spec(self) -> Any:

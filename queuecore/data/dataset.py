@@ -735,7 +735,8 @@ class Dataset:
             Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
         num_parallel_calls : int, optional
             In how many threads a function runs that runs in Python. `None` (the default): in one, an element after the
-            other. `AUTOTUNE` (-1): as many as there are CPUs, at most 8. Native stages run in `Options.num_threads`.
+            other. `AUTOTUNE` (-1): as many as serve, which is found out; none where calls take less than about 50 us.
+            Native stages run in `Options.num_threads`.
         deterministic : bool, optional
             Whether elements keep their order where a function runs in several threads. Default:
             `Options.deterministic`, and else they do.
