@@ -58,11 +58,14 @@ _MOST_THREADS = 1024
 _QUICK = 50e-6
 _LATE = 0.002
 # Of a pool that finds out by itself how many threads it needs: how many it begins with, several a CPU, as some of them
-# wait for the GIL; how many it has at most; the length of a trial; and what other numbers must gain.
+# wait for the GIL; how few and how many it may have; the length of a trial; what other numbers must gain; and how long
+# the best one is kept before others are tried again.
 _FIRST_TUNED = 16
+_LEAST_TUNED = 4
 _MOST_TUNED = 64
 _TRIAL_SECONDS = 0.005
 _GAIN = 1.1
+_SETTLED_SECONDS = 1.0
 _log = logging.getLogger("queuecore")
 
 
@@ -336,12 +339,13 @@ class _Pool:
 class _Tuner:
     """Finds out with how many threads most is done, by trying: twice as many as long as that gains, else half as many.
 
-    A function that waits gains from more threads than there are CPUs; one that holds the GIL loses by any that it
-    doesn't need.
+    A function that waits gains from more threads than there are CPUs; one whose threads stand in each other's way loses
+    by them, but never as much. Functions change: so all of it is done again from time to time.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads = self._best = self._first = threads
+        self._least = min(threads, _LEAST_TUNED)
         self._rate = 0.0
         self._factor: float = 2
         self._count = -threads  # the first ones are still on the way in
@@ -350,10 +354,15 @@ class _Tuner:
     def next(self) -> int:
         """Note a result; return how many threads to have."""
         self._count += 1
-        if self._count <= 0 or not self._factor:
-            self._since = time.monotonic()
-            return self._threads
         now = time.monotonic()
+        if self._count <= 0:
+            self._since = now
+            return self._threads
+        if not self._factor:
+            if now - self._since > _SETTLED_SECONDS:
+                self._first, self._rate, self._factor = self._best, 0.0, 2
+                self._count, self._since = 0, now
+            return self._threads
         if self._count < 2 * self._threads + 2 or now - self._since < _TRIAL_SECONDS:
             return self._threads
         rate = self._count / (now - self._since)
@@ -363,7 +372,8 @@ class _Tuner:
             self._rate, self._best = rate, self._threads
         else:  # of no use; fewer are worth a trial only where more never were
             self._factor = 0.5 if self._factor > 1 and self._best == self._first else 0
-        self._threads = min(max(int(self._best * self._factor), 1), _MOST_TUNED) if self._factor else self._best
+        wanted = int(self._best * self._factor) if self._factor else self._best
+        self._threads = min(max(wanted, self._least), _MOST_TUNED)
         if self._threads == self._best:
             self._factor = 0
         self._count = -self._threads
