@@ -138,6 +138,70 @@ def numbers(count: int) -> list[Pipeline]:
             3,
         ),
         (
+            "window, flat_map(batch), map, shuffle, batch",
+            Dataset.range(few)
+            .window(6, shift=1, drop_remainder=True)
+            .flat_map(lambda window: window.batch(6))
+            .map(lambda part: (part[:-1], part[-1:]))
+            .shuffle(1000, seed=1)
+            .batch(32),
+            lambda tf: (
+                tf.data.Dataset.range(few)
+                .window(6, shift=1, drop_remainder=True)
+                .flat_map(lambda window: window.batch(6))
+                .map(lambda part: (part[:-1], part[-1:]))
+                .shuffle(1000, seed=1)
+                .batch(32)
+            ),
+            few - 5,
+            3,
+        ),
+        (
+            "flat_map(from_tensor_slices), batch",
+            Dataset.from_tensor_slices(array).flat_map(Dataset.from_tensor_slices).batch(128),
+            lambda tf: (
+                tf.data.Dataset.from_tensor_slices(array).flat_map(tf.data.Dataset.from_tensor_slices).batch(128)
+            ),
+            few * 32,
+            3,
+        ),
+        (
+            "sample_from_datasets, batch",
+            Dataset.sample_from_datasets([Dataset.range(few).repeat()] * 2, [0.3, 0.7], seed=1).take(few).batch(128),
+            lambda tf: (
+                tf.data.Dataset.sample_from_datasets([tf.data.Dataset.range(few).repeat()] * 2, [0.3, 0.7], seed=1)
+                .take(few)
+                .batch(128)
+            ),
+            few,
+            3,
+        ),
+        (
+            "bucket_by_sequence_length",
+            Dataset.from_tensor_slices(ragged).bucket_by_sequence_length(lambda row: row.shape[0], [10, 20], [64] * 3),
+            lambda tf: (
+                tf.data.Dataset.from_tensor_slices(tf.RaggedTensor.from_row_splits(ragged.values, ragged.row_splits))
+                .map(lambda row: row)
+                .bucket_by_sequence_length(lambda row: tf.shape(row)[0], [10, 20], [64] * 3)
+            ),
+            few,
+            3,
+        ),
+        (
+            "rebatch",
+            Dataset.from_tensor_slices(array).batch(100).rebatch(32),
+            lambda tf: tf.data.Dataset.from_tensor_slices(array).batch(100).rebatch(32),
+            few,
+            3,
+        ),
+        (
+            "take_while, batch",
+            Dataset.range(2 * few).take_while(lambda x: x < few).batch(128),
+            lambda tf: tf.data.Dataset.range(2 * few).take_while(lambda x: x < few).batch(128),
+            few,
+            3,
+        ),
+        (
             "cache, second pass",
             Dataset.from_tensor_slices(array).map(lambda x: x + 1).cache().batch(128),
             lambda tf: tf.data.Dataset.from_tensor_slices(array).map(lambda x: x + 1).cache().batch(128),
