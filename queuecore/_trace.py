@@ -754,6 +754,7 @@ def trace(
     assemble: Callable[[list[Any], bool], Any] | None = None,
     batch: tuple[int | None, ...] = (),
     unpack: bool | None = None,
+    finish: Callable[[Any], Any] | None = None,
 ) -> Traced | Untraced:
     """Call a function with symbols for an element, and return it as a native stage, or why it has to run in Python.
 
@@ -772,6 +773,8 @@ def trace(
         same.
     unpack : bool, optional
         Whether the parts of a tuple are arguments of their own; by default they are, if the element is a tuple.
+    finish : callable, optional
+        Makes of what the function returns, symbols in it, what counts as returned.
 
     Returns
     -------
@@ -805,12 +808,14 @@ def trace(
         with watch:
             made = function(*arguments)
         watch.check()
+        if finish is not None:
+            made = finish(made)
         parts: list[tuple[Value, Value | None, str | None]] = []
         shape = _flattened(tracer, made, parts, ())
         if not parts:
             tracer.give_up("it returns nothing", tracer.place)
         if tracer.failure is None:
-            again = (function, tuple(components), template, assemble, batch, unpack)
+            again = (function, tuple(components), template, assemble, batch, unpack, finish)
             traced = _traced(tracer, function, components, shape, parts, again)
     except _GiveUp:
         pass
@@ -918,8 +923,9 @@ def _traced_again(
     assemble: Any,
     batch: tuple[int | None, ...],
     unpack: bool | None,
+    finish: Any,
 ) -> Stage:
-    found = trace(function, components, template, assemble=assemble, batch=batch, unpack=unpack)
+    found = trace(function, components, template, assemble=assemble, batch=batch, unpack=unpack, finish=finish)
     if isinstance(found, Untraced):
         raise InvalidArgumentError(f"{function!r} isn't the function that it was when it was pickled: {found}")
     return found.stage

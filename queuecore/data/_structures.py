@@ -13,7 +13,7 @@ from queuecore.data._plan import Made, NativeComponent
 from queuecore.errors import DtypeError, InvalidArgumentError, PipelineError
 from queuecore.ragged import Ragged, Sparse
 
-__all__ = ["called", "check_element", "classes_of", "fits", "made_spec", "mapped", "shape_of", "type_of"]
+__all__ = ["called", "check_element", "classes_of", "fits", "made_spec", "mapped", "raised", "shape_of", "type_of"]
 
 _CHAR = np.dtype("S1")
 
@@ -51,7 +51,12 @@ def called(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise
     except BaseException as error:
         # StopIteration too: it would end the loop around this as if the data were at its end.
-        raise PipelineError(f"{label} raised {type(error).__name__}: {error}") from error
+        raise raised(label, error) from error
+
+
+def raised(label: str, error: BaseException) -> PipelineError:
+    """Return the exception for one that a function of the user's raised."""
+    return PipelineError(f"{label} raised {type(error).__name__}: {error}")
 
 
 def made_spec(types: Any, shapes: Any = None) -> Any:
