@@ -289,7 +289,7 @@ class Filter(Node):
             return super().hand_in(run, feed, pass_, start)
         # Without the GIL. From the first one on, as in `chunks`.
         mask = sum(map(span, self.given.components))
-        with run.open(0, pass_, 0, chunk_rows(self.inputs[0])) as child:
+        with run.open(0, pass_, 0, chunk_rows(self.inputs[0], run.budget)) as child:
             return feed.choose(pass_, child, mask, start)
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:

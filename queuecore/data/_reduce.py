@@ -100,7 +100,7 @@ def _folded(dataset: Dataset, initial: Any, steps: list[Step], label: str) -> An
     template, state = flattened(initial, lambda leaf, where: np.asarray(leaf))
     left = list(steps)
     fold = Fold(left.pop(0), state, columns)
-    budget = (dataset._options.memory_budget or 0) // (streams(dataset) + 1)
+    budget = (dataset._options.memory_budget or 0) // streams(dataset)
     with iter(dataset._with(Batch(chunk_rows(dataset, budget), False))) as chunks:
         while True:
             rows: Any = None  # which gives the memory back before more is read

@@ -730,7 +730,7 @@ class Dataset:
         map_func : callable or Stage
             A function of an element; the parts of a tuple are arguments of their own. It is called once, now, with
             symbols, and becomes a native stage if it touches them only by operations of `queuecore.ops`, constant
-            indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples and dicts.
+            indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples, dicts, lists.
             Any other function is called in Python for each element.
             Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
         num_parallel_calls : int, optional
@@ -764,8 +764,9 @@ class Dataset:
 
         A function that runs in Python gets an element as an iterator gives it: after a `batch` the whole batch, as
         views of memory that is kept as long as they are, so that NumPy's functions work on it at once. What it returns
-        becomes an element: numbers NumPy's, strings `bytes`, lists arrays; arrays are not copied. Its structure and
-        dtypes must be those of the first one. What it raises is a `PipelineError` in its place in the order, with the
+        becomes an element: numbers NumPy's, strings `bytes`; arrays are not copied. Its structure and dtypes must be
+        those of the first one. As in tf.data, a list is a tuple (that of `decode_csv`, for example), but one in a tuple,
+        dict or list is an array; so it is if the function is native. What it raises is a `PipelineError` in its place in the order, with the
         exception as ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It can't use an iterator
         that it makes elements for, but make others. To know `element_spec`, the first element is made, once.
 
@@ -792,7 +793,7 @@ class Dataset:
         >>> for batch in ds.map(lambda x, y: {"x": x / 2, "odd": y % 2 == 1}).batch(2):
         ...     print(batch)
         {'x': array([0.5, 1.5], dtype=float32), 'odd': array([False, False])}
-        >>> [x.tolist() for x in ds.map(lambda a, b: [a] * int(b))]
+        >>> [x.tolist() for x in ds.map(lambda a, b: np.full(int(b), a))]
         [[1.0, 1.0], [3.0, 3.0, 3.0, 3.0]]
         >>> folder.cleanup()
         """
@@ -1960,7 +1961,8 @@ class Dataset:
             The state before the first element.
         reduce_func : callable
             From a state and an element to the next state: of the same structure and dtypes, of any shapes. A number of
-            Python's that it returns becomes one of the state's dtype.
+            Python's that it returns becomes one of the state's dtype. As that of `map`, it is first called with
+            symbols, and runs natively if it does no more to them than can be done so.
 
         Returns
         -------
@@ -1979,8 +1981,12 @@ class Dataset:
 
         Notes
         -----
-        The function runs in the calling thread, with the GIL, once per element: put a `batch` before it. The initial
-        state is converted as by `numpy.asarray`, so that 0 is an int64. No iterator is left open after an error.
+        The function runs in the calling thread, once per element, in their order; the initial state is converted as by
+        `numpy.asarray`, so that 0 is an int64. It runs without the GIL if it can be traced (see `map`), for states that
+        are arrays of numbers whose shapes don't go on changing, and elements that are neither batches nor Python
+        objects: with the same results, bit for bit, but without NumPy's warnings. Of what it does to elements alone a
+        `map` before it makes work for all threads. Any other function takes the GIL for each element: put a `batch`
+        before it. No iterator is left open after an error.
 
         Examples
         --------
@@ -2104,7 +2110,9 @@ class Dataset:
         made = self._source.made(self._stages())
         batches = [op for op in reversed(self._ops) if isinstance(op, Batch)]
         batch = tuple(op.batch_size if op.drop_remainder else None for op in batches)
-        found = trace(function, made.given, made.template, assemble=made.assemble, batch=batch)
+        found = trace(
+            function, made.given, made.template, assemble=made.assemble, batch=batch, finish=_calls.parted
+        )
         if isinstance(found, Untraced):
             return None, str(found)
         if batches and not found.stage.rowwise:
