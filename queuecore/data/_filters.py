@@ -30,7 +30,7 @@ from queuecore.ragged import Ragged
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Filter", "Predicate", "TakeWhile", "masked"]
+__all__ = ["Filter", "Predicate", "TakeWhile", "elements_of", "keeping", "masked"]
 
 _BOOL = np.dtype(np.bool_)
 
@@ -78,7 +78,7 @@ class Predicate:
             elif [(one.dtype, one.shape) for one in step.outputs] != [(_BOOL, ())]:
                 made = ", ".join(f"{one.dtype} of shape {one.shape}" for one in step.outputs)
                 raise InvalidArgumentError(f"{what}: {_name(function)} must return one bool, not {made}")
-        return cls(what, function, None if stage is None else _keeping(stage), why)
+        return cls(what, function, None if stage is None else keeping(stage), why)
 
     @property
     def name(self) -> str:
@@ -129,10 +129,14 @@ def _stage_of(dataset: Dataset, function: Any) -> tuple[Stage | None, str]:
         return function, ""
     made = dataset._source.made(dataset._stages())
     found = trace(function, made.given, made.template, assemble=made.assemble)
-    return (None, str(found)) if isinstance(found, Untraced) else (found.stage, "")
+    if isinstance(found, Untraced):
+        return None, str(found)
+    # One bool in a tuple or a dict is none.
+    return (found.stage, "") if found.template == 0 else (None, "it returns no bool")
 
 
-def _keeping(stage: Stage) -> Stage:
+def keeping(stage: Stage) -> Stage:
+    """Return a stage that also keeps what it gets, in front of what it makes."""
     return Stage(f"and({stage!r})", functools.partial(_kept, stage))
 
 
@@ -185,7 +189,7 @@ def _masked_rows(
     made = dataset._source.made(dataset._stages())
     number = 0
     for rows in chunks:
-        element = _elements(made, rows.columns, rows.n)
+        element = elements_of(made, rows.columns, rows.n)
         for row in range(rows.n):
             try:
                 answer = predicate(element(row), pass_, number)
@@ -196,7 +200,7 @@ def _masked_rows(
             number += 1
 
 
-def _elements(made: Made, columns: list[Column], n: int) -> Callable[[int], Any]:
+def elements_of(made: Made, columns: list[Column], n: int) -> Callable[[int], Any]:
     """Return what makes, of a row's number, the element as a user sees it."""
     parts: list[Any] = []
     at = 0
