@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from queuecore._record import ArraySpec
+from queuecore._record import ArraySpec, DatasetSpec
 from queuecore._stages import BYTES, Component, strings_of, structure_of
 from queuecore.data._elements import flattened
 from queuecore.data._lazy import lazy
@@ -594,7 +594,7 @@ def shapes_of(dataset: Dataset, shapes: Any, values: Any, known: bool = True) ->
             raise InvalidArgumentError("nobody knows how many dimensions the elements have: padded_shapes must say it")
         raise InvalidArgumentError("nobody knows what the elements consist of, so they can't be stacked")
     nest = _template_of_shapes(shapes) if spec is None else spec
-    template, leaves = flattened(nest, lambda one, _: one if isinstance(one, Leaf) else Leaf(one.dtype, one.shape))
+    template, leaves = flattened(nest, _leaf)
     given_shapes = _matched(template, shapes, "padded_shapes", _never)
     given_values = _matched(template, values, "padding_values", _is_scalar)
     sides = [_sides(leaf, shape, index) for index, (leaf, shape) in enumerate(zip(leaves, given_shapes, strict=True))]
@@ -603,6 +603,12 @@ def shapes_of(dataset: Dataset, shapes: Any, values: Any, known: bool = True) ->
         for index, (leaf, value) in enumerate(zip(leaves, given_values, strict=True))
     ]
     return Shapes(template, [leaf.dtype for leaf in leaves], sides, given_values, _words(sides, fills))
+
+
+def _leaf(spec: Any, where: str) -> Leaf:
+    if isinstance(spec, DatasetSpec):
+        raise InvalidArgumentError(f"elements{where} are datasets, which can't be stacked: make arrays of them first")
+    return spec if isinstance(spec, Leaf) else Leaf(spec.dtype, spec.shape)
 
 
 def _of_objects(dataset: Dataset, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node, ShapedBatch]:

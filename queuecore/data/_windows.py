@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from queuecore._record import DatasetSpec
 from queuecore._stages import structure_of
 from queuecore.data._arrays import Items, Slices
 from queuecore.data._columns import joined, span
@@ -17,6 +18,7 @@ from queuecore.data._elements import flattened
 from queuecore.data._nodes import Chunk, Layout, Node, Rows, Run
 from queuecore.data._ops import Count
 from queuecore.data._reading import components_of, count_of, grouped
+from queuecore.data._structures import mapped
 
 __all__ = ["Window"]
 
@@ -54,6 +56,10 @@ class Window(Node):
 
     def layout(self) -> Layout:
         return Layout(None)
+
+    def spec(self) -> Any:
+        spec = self.inputs[0].element_spec
+        return None if spec is None else mapped(DatasetSpec, spec)
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         layout = Layout.of(self.inputs[0])

@@ -1772,7 +1772,8 @@ class Dataset:
     def element_spec(self) -> Any:
         """The structure of an element.
 
-        An `ArraySpec`, or a dict of them where the records have fields (dicts in dicts for structures in structures).
+        An `ArraySpec`, or a dict of them where the records have fields (dicts in dicts for structures in structures);
+        a `DatasetSpec` for what is a dataset itself.
         Batch dimensions are `None`, or the batch size where ``drop_remainder=True`` makes it certain.
         """
         dims: tuple[int | None, ...] = ()
