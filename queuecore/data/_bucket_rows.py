@@ -50,11 +50,13 @@ class Part(NamedTuple):
         if self.ends is None:
             return Part(self.values[first:stop])
         ends = self.ends[first : stop + 1]
-        return Part(self.values[ends[0] : ends[-1]], ends - ends[0], None if self.dims is None else self.dims[first:stop])
+        dims = None if self.dims is None else self.dims[first:stop]
+        return Part(self.values[ends[0] : ends[-1]], ends - ends[0], dims)
 
     def copied(self) -> Part:
         """Return a copy, which keeps nothing else."""
-        return Part(*(None if one is None else one.copy() for one in self))
+        ends, dims = (None if one is None else one.copy() for one in self[1:])
+        return Part(self.values.copy(), ends, dims)
 
 
 def dims_of(column: Column, component: NativeComponent) -> Array | None:
@@ -98,7 +100,8 @@ def _joined(parts: Sequence[Part]) -> Part:
     lengths = np.concatenate([np.diff(part.ends) for part in parts if part.ends is not None])
     ends = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])
-    return Part(values, ends, None if parts[0].dims is None else np.concatenate([part.dims for part in parts]))
+    dims = [part.dims for part in parts if part.dims is not None]
+    return Part(values, ends, np.concatenate(dims) if dims else None)
 
 
 def _stacked(part: Part, join: Any) -> Any:
@@ -120,7 +123,7 @@ def _stacked(part: Part, join: Any) -> Any:
         rows = zip(itertools.pairwise(ends), dims.tolist(), strict=True)
         return join([part.values[start:stop].reshape(sides) for (start, stop), sides in rows])
     made = np.full((n, *shape), _fill(part.values.dtype, join.value, join.index), part.values.dtype)
-    made[np.arange(shape[0]) < dims[:, :1]] = part.values.reshape(-1, *shape[1:])
+    made[np.arange(shape[0]) < dims[:, :1]] = part.values.reshape(int(dims[:, 0].sum()), *shape[1:])
     return made
 
 
@@ -173,7 +176,7 @@ class Shelves:
         self.made = 0
 
     def add(self, columns: Sequence[Column], index: Array, first: int, stop: int) -> Generator[Objects]:
-        """Take rows [first, stop), each of which goes to the bucket that `index` has for it; yield the whole batches."""
+        """Take rows [first, stop), each for the bucket that `index` has for it; yield batches that become whole."""
         if first == stop:
             return
         order = first + np.argsort(index[first:stop], kind="stable")

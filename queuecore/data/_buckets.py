@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from queuecore.data._args import check_bool, check_int
 from queuecore._stages import Stage
 from queuecore._trace import Untraced, trace
+from queuecore.data._args import check_bool, check_int
 from queuecore.data._bucket_rows import Shelves, dims_of, rows_can_be_stacked
 from queuecore.data._filters import elements_of, keeping
 from queuecore.data._nodes import Chunk, Column, Layout, Node, Objects, Run, chunk_rows, rows_of
@@ -261,14 +261,14 @@ class Buckets(Node):
             for row in np.flatnonzero(self._bad(own, index, errors)).tolist():
                 yield from shelves.add(own, index, first, row)
                 first = row + 1
-                error = errors.get(row) or self._misfit(element(row), lengths[row], int(index[row]), number + row)
-                if not isinstance(error, Exception):
-                    raise error
-                if run.skips is None or not isinstance(error, QueueCoreError):
-                    raise _Ended(error)
+                wrong = errors.get(row) or self._misfit(element(row), int(lengths[row]), int(index[row]), number + row)
+                if not isinstance(wrong, Exception):
+                    raise wrong
+                if run.skips is None or not isinstance(wrong, QueueCoreError):
+                    raise _Ended(wrong)
                 try:
                     if shelves.made >= start:
-                        run.skips.skip(error)
+                        run.skips.skip(wrong)
                 except Exception as refused:
                     raise _Ended(refused) from None
             yield from shelves.add(own, index, first, n)
@@ -277,7 +277,7 @@ class Buckets(Node):
 
     def _indices(
         self, run: Run, element: Callable[[int], Any], columns: list[Column], n: int, number: int
-    ) -> tuple[Sequence[int], Array, dict[int, BaseException]]:
+    ) -> tuple[Sequence[int] | Array, Array, dict[int, BaseException]]:
         """Return the lengths of rows, their buckets, and what went wrong with some; nothing behind what ends it all."""
         assert self.sorted is not None
         known = self.sorted.lengths(columns, n)
@@ -314,7 +314,7 @@ class Buckets(Node):
     def _misfit(self, element: Any, length: int, index: int, number: int) -> Exception:
         """Return the error of an element that can't be placed."""
         try:
-            self._placed(element, int(length), index, number)
+            self._placed(element, length, index, number)
         except QueueCoreError as error:
             return error
         raise AssertionError

@@ -68,7 +68,9 @@ def _steps(dataset: Dataset, initial: Any, function: Callable[[Any, Any], Any]) 
         if isinstance(found, Untraced) or found.template != template:
             return []
         after = found.components
-        if any(one.dtype != leaf.dtype or one.shape is None or None in one.shape for one, leaf in zip(after, leaves)):
+        if [one.dtype for one in after] != [leaf.dtype for leaf in leaves]:
+            return []
+        if any(one.shape is None or None in one.shape for one in after):
             return []
         steps.append(found.stage.bind(state + made.given))
         if [one.shape for one in after] == [one.shape for one in state]:

@@ -360,10 +360,12 @@ class Dataset:
 
         Notes
         -----
-        The function is called in Python, in a thread of its own, and so are batches stacked; what comes before runs in
-        the native threads. What it raises is a `PipelineError` in its place, after the batches of what came before; an
-        element that is longer than `padded_shapes` allows is a `DataLossError`, with `pad_to_bucket_boundary` one that
-        reaches the last boundary an `InvalidArgumentError`. ``on_error="skip"`` leaves such elements out.
+        As that of `map`, the function is first called with symbols, and runs in the native threads if it does no more
+        to them than can be done so; so does ``len``, of elements that are one array. Else it is called in Python for
+        each element. NumPy stacks the batches, in a thread of its own. What the function raises in Python is a
+        `PipelineError` in its place, after the batches of what came before; an element that is longer than
+        `padded_shapes` allows is a `DataLossError`, with `pad_to_bucket_boundary` one that reaches the last boundary an
+        `InvalidArgumentError`. ``on_error="skip"`` leaves such elements out.
 
         A saved place is found again by going through the lengths of the elements before it.
 
@@ -730,8 +732,8 @@ class Dataset:
         map_func : callable or Stage
             A function of an element; the parts of a tuple are arguments of their own. It is called once, now, with
             symbols, and becomes a native stage if it touches them only by operations of `queuecore.ops`, constant
-            indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples, dicts, lists.
-            Any other function is called in Python for each element.
+            indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples, dicts and
+            lists. Any other function is called in Python for each element.
             Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
         num_parallel_calls : int, optional
             In how many threads a function runs that runs in Python. `None` (the default): in one, an element after the
@@ -765,10 +767,12 @@ class Dataset:
         A function that runs in Python gets an element as an iterator gives it: after a `batch` the whole batch, as
         views of memory that is kept as long as they are, so that NumPy's functions work on it at once. What it returns
         becomes an element: numbers NumPy's, strings `bytes`; arrays are not copied. Its structure and dtypes must be
-        those of the first one. As in tf.data, a list is a tuple (that of `decode_csv`, for example), but one in a tuple,
-        dict or list is an array; so it is if the function is native. What it raises is a `PipelineError` in its place in the order, with the
-        exception as ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It can't use an iterator
-        that it makes elements for, but make others. To know `element_spec`, the first element is made, once.
+        those of the first one. What it raises is a `PipelineError` in its place in the order, with the exception as
+        ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It can't use an iterator that it makes
+        elements for, but make others. To know `element_spec`, the first element is made, once.
+
+        A list that a function returns, native or not, counts as a tuple, as in tf.data (so does that of `decode_csv`);
+        one that is a part of a tuple, dict or list is an array.
 
         A saved place doesn't hold what the function did: where a run goes on, it is called again for some elements
         before that place and for all after it (with ``on_error="skip"``: for all of the pass). Where order isn't kept,

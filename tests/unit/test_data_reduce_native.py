@@ -1,4 +1,4 @@
-"""Functions of reduce that are traced: folded natively, with the state that a loop in Python over the same elements ends with."""
+"""Functions of reduce that are traced: folded natively, with the state that a loop in Python ends with."""
 
 import functools
 import itertools
@@ -235,8 +235,12 @@ def test_elements_of_any_length(native, tmp_path):
     got = ds.reduce(np.uint8(0), lambda last, line: qc.ops.decode_raw(line, np.uint8, fixed_length=9)[8])
     assert got == (lines[-1].ljust(9, b"\0"))[8]
     # Not all components are read: arrays of strings, rows of different lengths.
-    given = {"n": np.arange(9), "s": np.array([[b"a", b"bc"]] * 9, object), "r": qc.Ragged.from_list([[1.5] * n for n in range(9)])}
-    assert Dataset.from_tensor_slices(given).reduce(0, lambda s, e: s * 3 + e["n"]) == functools.reduce(
+    slices = {
+        "n": np.arange(9),
+        "s": np.array([[b"a", b"bc"]] * 9, object),
+        "r": qc.Ragged.from_list([[1.5] * n for n in range(9)]),
+    }
+    assert Dataset.from_tensor_slices(slices).reduce(0, lambda s, e: s * 3 + e["n"]) == functools.reduce(
         lambda s, n: s * 3 + n, range(9)
     )
     assert len(native) == 3
@@ -246,7 +250,8 @@ def test_behind_everything(native):
     ds = Dataset.range(1000).shuffle(100, 3, False).map(lambda x: x * x % 1009).filter(lambda x: x % 3 == 1).repeat(2)
     step = lambda state, x: (state * 31 + x) % 1_000_003  # noqa: E731
     elements = [int(x) for x in ds]
-    for one in (ds, ds.take(400), ds.skip(7), ds.prefetch(3), ds.shard(3, 1), ds.with_options(Options(memory_budget=1 << 22))):
+    small = ds.with_options(Options(memory_budget=1 << 22))
+    for one in (ds, ds.take(400), ds.skip(7), ds.prefetch(3), ds.shard(3, 1), small):
         assert one.reduce(0, step) == functools.reduce(step, [int(x) for x in one], 0)
     assert ds.reduce(0, step) == functools.reduce(step, elements, 0)
     assert len(native) == 7
@@ -379,14 +384,14 @@ def test_folds_that_do_not_fit():
     number, row = Component(np.dtype("i8"), ()), Component(np.dtype("i8"), (2,))
     step = _step(lambda s, x: s + x, number, number)
     columns = [("fixed", np.dtype("i8"), ())]
-    for state, given in (
+    for state, of in (
         ([np.int64(0)], columns * 2),
         ([], columns),
         ([np.zeros((), "i4")], columns),
         ([np.zeros(1, "i8")], columns),
     ):
         with pytest.raises(ValueError):
-            Fold(step, state, given)
+            Fold(step, state, of)
     fold = Fold(step, [np.zeros((), "i8")], columns)
     with pytest.raises(ValueError):
         fold.run([], 0, 0)

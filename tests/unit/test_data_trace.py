@@ -182,8 +182,8 @@ def test_lists_are_tuples_and_arrays_in_these(tmp_path, function):
     assert "Python" in python.plan()
     for got, expected in zip(native, python, strict=True):
         assert type(got) is type(expected)
-        pairs = zip(got.values(), expected.values(), strict=True) if type(got) is dict else zip(got, expected, strict=True)
-        for one, other in pairs:
+        parts = [list(one.values()) if type(one) is dict else one for one in (got, expected)]
+        for one, other in zip(*parts, strict=True):
             if isinstance(other, bytes):
                 assert one == other
             else:
