@@ -19,7 +19,7 @@ from queuecore.data._bucket_rows import Shelves, dims_of, rows_can_be_stacked
 from queuecore.data._filters import elements_of, keeping
 from queuecore.data._nodes import Chunk, Column, Layout, Node, Objects, Run, chunk_rows, rows_of
 from queuecore.data._ops import Count, Map
-from queuecore.data._padded import Array, Fit, Joiner, Pad, Shapes, Sides, Stack, _leaves, _template, shapes_of
+from queuecore.data._padded import Array, Fit, Joiner, Pad, Shapes, Sides, Stack, _leaves, plain_template, shapes_of
 from queuecore.data._plan import Made
 from queuecore.data._source import Unknown
 from queuecore.errors import DataLossError, InvalidArgumentError, PipelineError, QueueCoreError
@@ -101,14 +101,14 @@ class Sorted:
         if Layout.of(dataset).components is None:
             return None
         made = dataset._source.made(dataset._stages())
-        template = _template(made)
+        template = plain_template(made)
         if template is None or not rows_can_be_stacked(made.components):
             return None
         leaves = list(_leaves(template))
         kind, _, shape = made.components[0]
         if function is len and template == 0 and (kind != "fixed" or shape):
             return cls(made, leaves, None, True, "")
-        found = trace(function, made.given, made.template, assemble=made.assemble)
+        found = trace(function, made.given, template)
         if isinstance(found, Untraced):
             return cls(made, leaves, None, False, str(found))
         one = found.components[0]

@@ -22,6 +22,7 @@ from queuecore.data._calls import StageCall, call, leave_out, name_of, raised
 from queuecore.data._columns import span
 from queuecore.data._nodes import Column, Layout, Node, One, Piece, Row, Rows, Run, chunk_rows
 from queuecore.data._ops import Count, Map
+from queuecore.data._padded import plain_template
 from queuecore.data._plan import Made
 from queuecore.data._source import Unknown
 from queuecore.errors import InvalidArgumentError, QueueCoreError
@@ -128,7 +129,11 @@ def _stage_of(dataset: Dataset, function: Any) -> tuple[Stage | None, str]:
     if isinstance(function, Stage):
         return function, ""
     made = dataset._source.made(dataset._stages())
-    found = trace(function, made.given, made.template, assemble=made.assemble)
+    template = plain_template(made)
+    if template is None:
+        found = trace(function, made.given, made.template, assemble=made.assemble)
+    else:
+        found = trace(function, made.given, template)
     if isinstance(found, Untraced):
         return None, str(found)
     # One bool in a tuple or a dict is none.

@@ -34,6 +34,7 @@ __all__ = [
     "Stack",
     "dense_to_ragged",
     "padded",
+    "plain_template",
     "shapes_of",
 ]
 
@@ -233,8 +234,8 @@ def _probe(index: int, component: Component) -> Any:
     return np.ones(tuple(1 if side is None else side for side in component.shape or ()), component.dtype)
 
 
-def _template(made: Made) -> Any:
-    # The structure of an element over its components, or None: there is more to it.
+def plain_template(made: Made) -> Any:
+    """Return the structure of an element, that is no batch, over its components; `None`: there is more to it."""
     if made.assemble is None:
         return made.template
     probes = [_probe(index, component) for index, component in enumerate(made.given)]
@@ -261,7 +262,7 @@ def padded(dataset: Dataset, size: int, drop: bool, shapes: Any, values: Any) ->
     """Return a padded batch, and the node that must come before it, if there is one."""
     if not any(isinstance(op, Batch) for op in dataset._ops):
         made = dataset._source.made(dataset._stages())
-        template = None if made.components[0][0] == "object" else _template(made)
+        template = None if made.components[0][0] == "object" else plain_template(made)
         if template is not None:
             op = _native(made, template, size, drop, shapes, values)
             if op is not None:

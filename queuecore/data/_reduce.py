@@ -14,6 +14,7 @@ from queuecore._trace import Untraced, trace
 from queuecore.data._elements import flattened
 from queuecore.data._nodes import Layout, chunk_rows, streams
 from queuecore.data._ops import Batch
+from queuecore.data._padded import plain_template
 from queuecore.data._structures import called, mapped, raised
 from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged, Sparse
@@ -52,10 +53,11 @@ def _steps(dataset: Dataset, initial: Any, function: Callable[[Any, Any], Any]) 
         return []
     made = dataset._source.made(dataset._stages())
     count = len(leaves)
+    plain = plain_template(made)
 
     def assemble(parts: list[Any], batched: bool) -> Any:
         own = parts[count:]
-        element = structure_of(made.template, own) if made.assemble is None else made.assemble(own, batched)
+        element = made.assemble(own, batched) if plain is None and made.assemble else structure_of(plain, own)
         return structure_of(template, parts[:count]), element
 
     def finish(made: Any) -> Any:

@@ -2115,9 +2115,11 @@ class Dataset:
         made = self._source.made(self._stages())
         batches = [op for op in reversed(self._ops) if isinstance(op, Batch)]
         batch = tuple(op.batch_size if op.drop_remainder else None for op in batches)
-        found = trace(
-            function, made.given, made.template, assemble=made.assemble, batch=batch, finish=_calls.parted
-        )
+        template, assemble = made.template, made.assemble
+        plain = None if batches else _padded.plain_template(made)
+        if plain is not None:
+            template, assemble = plain, None
+        found = trace(function, made.given, template, assemble=assemble, batch=batch, finish=_calls.parted)
         if isinstance(found, Untraced):
             return None, str(found)
         if batches and not found.stage.rowwise:

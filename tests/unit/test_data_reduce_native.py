@@ -7,7 +7,9 @@ import warnings
 import numpy as np
 import pytest
 from helpers.chains import THREADS, threads, write_files
+from helpers.example_messages import example, feature
 from helpers.process import open_descriptors, soon, thread_count
+from helpers.tfrecords import stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ import queuecore as qc
 from queuecore._core.fold import Fold
 from queuecore._stages import Component
 from queuecore._trace import trace
-from queuecore.data import Dataset, Options, TextLineDataset, _reduce
+from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset, _reduce
 from queuecore.errors import DtypeError, InvalidArgumentError, PipelineError
 
 CODES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
@@ -130,19 +132,20 @@ def functions(draw):
 @settings(max_examples=400, deadline=None)
 @given(
     made=functions(),
-    shape=st.sampled_from([(), (), (3,), (2, 1)]),
+    shapes=st.sampled_from([((), ()), ((3,), (3,)), ((3,), ()), ((), (2, 1)), ((2, 1), (3,)), ((2, 3), (3,))]),
     count=st.integers(0, 20),
     seed=st.integers(0, 999),
 )
-def test_any_function_is_a_loop(made, shape, count, seed):
+def test_any_function_is_a_loop(made, shapes, count, seed):
     function, parts, codes = made
-    elements = tuple(numbers(code, (count, *shape), seed + index) for index, code in enumerate(codes))
+    shape, each = shapes
+    elements = tuple(numbers(code, (count, *each), seed + index) for index, code in enumerate(codes))
     initial = tuple(numbers(code, shape, seed + 10 + index)[()] for index, code in enumerate(parts))
     ds = Dataset.from_tensor_slices(elements)
     rows = [tuple(array[row] for array in elements) for row in range(count)]
     try:
         expected = looped(function, initial, rows)
-    except (TypeError, OverflowError):  # for which NumPy has no function, or where a constant does not fit
+    except (TypeError, OverflowError, ValueError):  # no such function of NumPy's; no room for a constant; no broadcast
         with np.errstate(all="ignore"), pytest.raises(PipelineError):
             ds.reduce(initial, function)
         return
@@ -244,6 +247,49 @@ def test_elements_of_any_length(native, tmp_path):
         lambda s, n: s * 3 + n, range(9)
     )
     assert len(native) == 3
+
+
+def test_records_of_fields(native, tmp_path):
+    record = np.dtype([("a", ">i2"), ("b", [("x", "<f8", (2,)), ("y", "S3")]), ("c", ">f4", (2, 2))])
+    rows = np.zeros(3000, record)
+    rows["a"] = numbers("i2", 3000, 1)
+    rows["b"]["x"] = numbers("i2", (3000, 2), 2)
+    rows["c"] = np.random.default_rng(3).normal(0, 1, (3000, 2, 2))
+    ds = FixedLengthRecordDataset(write_files(tmp_path, [rows.tobytes()]), record=record)
+    got = ds.reduce(
+        {"a": 0, "x": np.zeros(2), "c": np.zeros((2, 2), "f4")},
+        lambda s, row: {"a": s["a"] + row["a"], "x": s["x"] + row["b"]["x"], "c": (s["c"] + row["c"]) * 0.5},
+    )
+    assert got["a"] == rows["a"].sum(dtype=np.int64)
+    assert got["x"].tolist() == rows["b"]["x"].sum(0).tolist()
+    expected = looped(lambda s, c: (s + c) * 0.5, np.zeros((2, 2), "f4"), rows["c"].astype("f4"))
+    same(got["c"], expected)
+    assert len(native) == 1
+
+
+def test_parsed_examples(native, tmp_path):
+    messages = [example(n=feature(k), v=feature(*range(k % 5), kind=np.int64), s=feature(b"x" * k)) for k in range(200)]
+    (path,) = write_files(tmp_path, [stream(messages)])
+    features = {
+        "n": qc.ops.FixedLenFeature((), np.int64),
+        "v": qc.ops.RaggedFeature(np.int64),
+        "s": qc.ops.FixedLenFeature((), bytes),
+    }
+    ds = TFRecordDataset(path).map(qc.ops.parse_single_example(features=features))
+    total = sum(range(200))
+    assert ds.reduce(0, lambda state, parsed: state + parsed["n"]) == total
+    for native_too in (ds.filter(lambda parsed: parsed["n"] >= 0), ds.map(lambda parsed: parsed)):
+        assert "Python" not in native_too.plan()
+        for got, expected in zip(native_too, ds, strict=True):
+            assert got["s"] == expected["s"]
+            same(got["v"], expected["v"])
+    features.pop("v")
+    raw = TFRecordDataset(path)
+    assert raw.reduce(0, lambda s, one: s + qc.ops.parse_single_example(one, features)["n"]) == total
+    assert len(native) == 2
+    features["v"] = qc.ops.VarLenFeature(np.int64)  # of which a trace makes no Sparse
+    assert raw.reduce(0, lambda s, one: s + qc.ops.parse_single_example(one, features)["n"]) == total
+    assert len(native) == 2
 
 
 def test_behind_everything(native):
