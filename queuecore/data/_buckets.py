@@ -20,7 +20,7 @@ from queuecore.data._filters import elements_of, keeping
 from queuecore.data._nodes import Chunk, Column, Layout, Node, Objects, Run, chunk_rows, rows_of
 from queuecore.data._ops import Count, Map
 from queuecore.data._padded import Array, Fit, Joiner, Pad, Shapes, Sides, Stack, _leaves, plain_template, shapes_of
-from queuecore.data._plan import Made
+from queuecore.data._plan import NativeComponent
 from queuecore.data._source import Unknown
 from queuecore.errors import DataLossError, InvalidArgumentError, PipelineError, QueueCoreError
 
@@ -77,21 +77,24 @@ class Sorted:
 
     Attributes
     ----------
-    made : Made
-        What the rows are.
-    leaves : list of int
-        Which component each leaf of an element is.
+    components : list of tuple
+        Of the rows, as their stream has them.
+    template : object
+        The structure of an element over them.
     native : Stage or None
         The length function, as a stage that makes a further component.
+    dtype : numpy.dtype or None
+        Of what that makes.
     builtin : bool
         Whether it is ``len``, of elements of one component.
     why : str
         Why it is neither.
     """
 
-    made: Made
-    leaves: list[int]
+    components: list[NativeComponent]
+    template: Any
     native: Stage | None
+    dtype: np.dtype[Any] | None
     builtin: bool
     why: str
 
@@ -104,32 +107,35 @@ class Sorted:
         template = plain_template(made)
         if template is None or not rows_can_be_stacked(made.components):
             return None
-        leaves = list(_leaves(template))
         kind, _, shape = made.components[0]
         if function is len and template == 0 and (kind != "fixed" or shape):
-            return cls(made, leaves, None, True, "")
+            return cls(made.components, template, None, None, True, "")
         found = trace(function, made.given, template)
         if isinstance(found, Untraced):
-            return cls(made, leaves, None, False, str(found))
+            return cls(made.components, template, None, None, False, str(found))
         one = found.components[0]
         fits = one.dtype.kind in "biu" and one.dtype != np.uint64 and one.shape is not None and not set(one.shape) - {1}
         if found.template != 0 or not fits:
-            return cls(made, leaves, None, False, "it returns no integer")
-        return cls(made, leaves, found.stage, False, "")
+            return cls(made.components, template, None, None, False, "it returns no integer")
+        return cls(made.components, template, found.stage, one.dtype, False, "")
+
+    @property
+    def leaves(self) -> list[int]:
+        """Which component each leaf of an element is."""
+        return list(_leaves(self.template))
 
     def lengths(self, columns: list[Column], n: int) -> Array | None:
         """Return the lengths of rows, if they are known without Python's help."""
-        kind, _, shape = self.made.components[0]
-        if self.native is not None:
+        kind, _, shape = self.components[0]
+        if self.dtype is not None:
             last: Any = columns[-1]
-            dtype = self.native.bind(self.made.given).outputs[0].dtype
-            lengths: Array = last.reshape(-1).view(dtype)
+            lengths: Array = last.reshape(-1).view(self.dtype)
             return lengths.astype(np.int64)
         if not self.builtin:
             return None
         if kind == "fixed":
             return np.full(n, shape[0])
-        dims = dims_of(columns[0], self.made.components[0])
+        dims = dims_of(columns[0], self.components[0])
         return np.diff(columns[0][1]) if dims is None else dims[:, 0]
 
 
@@ -230,7 +236,7 @@ class Buckets(Node):
             return
         sizes = [bucket.size for bucket in self.each]
         joins = [bucket.join for bucket in self.each]
-        shelves = Shelves(self.sorted.made.components, self.sorted.leaves, sizes, joins, start)
+        shelves = Shelves(self.sorted.components, self.sorted.leaves, sizes, joins, start)
         rows = min(chunk_rows(self.inputs[0], run.budget), max(sum(sizes), _LEAST_ROWS))
         with contextlib.closing(rows_of(run.open(0, pass_, 0, rows))) as chunks:
             try:
@@ -255,7 +261,7 @@ class Buckets(Node):
                 return
             n, columns = chunk.n, chunk.columns
             own = columns if self.sorted.native is None else columns[:-1]
-            element = elements_of(self.sorted.made, own, n)
+            element = elements_of(self.sorted.components, self.sorted.template, None, own, n)
             lengths, index, errors = self._indices(run, element, columns, n, number)
             first = 0
             for row in np.flatnonzero(self._bad(own, index, errors)).tolist():
@@ -302,7 +308,7 @@ class Buckets(Node):
         bad = index == len(self.boundaries) if self.closed else np.zeros(len(index), bool)
         bad[list(errors)] = True
         for leaf, at in enumerate(self.sorted.leaves):
-            dims = dims_of(columns[at], self.sorted.made.components[at])
+            dims = dims_of(columns[at], self.sorted.components[at])
             if dims is None or self.each[0].fit.sides is None:
                 continue
             most = np.array([(bucket.fit.sides or [])[leaf] for bucket in self.each], np.int64)

@@ -23,7 +23,7 @@ from queuecore.data._columns import span
 from queuecore.data._nodes import Column, Layout, Node, One, Piece, Row, Rows, Run, chunk_rows
 from queuecore.data._ops import Count, Map
 from queuecore.data._padded import plain_template
-from queuecore.data._plan import Made
+from queuecore.data._plan import NativeComponent
 from queuecore.data._source import Unknown
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged
@@ -194,7 +194,7 @@ def _masked_rows(
     made = dataset._source.made(dataset._stages())
     number = 0
     for rows in chunks:
-        element = elements_of(made, rows.columns, rows.n)
+        element = elements_of(made.components, made.template, made.assemble, rows.columns, rows.n)
         for row in range(rows.n):
             try:
                 answer = predicate(element(row), pass_, number)
@@ -205,11 +205,17 @@ def _masked_rows(
             number += 1
 
 
-def elements_of(made: Made, columns: list[Column], n: int) -> Callable[[int], Any]:
+def elements_of(
+    components: list[NativeComponent],
+    template: Any,
+    assemble: Callable[[list[Any], bool], Any] | None,
+    columns: list[Column],
+    n: int,
+) -> Callable[[int], Any]:
     """Return what makes, of a row's number, the element as a user sees it."""
     parts: list[Any] = []
     at = 0
-    for kind, dtype, shape in made.components:
+    for kind, dtype, shape in components:
         column: Any = columns[at]
         at += 1
         if kind == "fixed":
@@ -226,10 +232,8 @@ def elements_of(made: Made, columns: list[Column], n: int) -> Callable[[int], An
             parts.append(Ragged._of(Ragged._of(values.view("S1"), splits), of_lengths // 8))
         else:
             parts.append(_Varied(values, ends, dims, dtype.base, shape if kind == "ragged" else None))
-    if made.assemble is not None:
-        assemble = made.assemble
+    if assemble is not None:
         return lambda row: assemble([part[row] for part in parts], False)
-    template = made.template
     return lambda row: structure_of(template, [part[row] for part in parts])
 
 

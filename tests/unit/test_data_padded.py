@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import pickle
 import threading
 
 import numpy as np
@@ -560,6 +561,22 @@ def test_places_and_skips_among_rows(function):
             assert [batch["n"].tolist() for batch in it] == batches_[index:]
     with pytest.raises(InvalidArgumentError, match="element"):
         list(closed.with_options(Options(on_error="skip", max_skips=3)))
+
+
+def _number_of(row):
+    return row["n"]
+
+
+@pytest.mark.parametrize("function", [_number_of, len])
+def test_datasets_of_buckets_can_be_pickled(function):
+    lengths = np.arange(50) % 7
+    ds = qc.data.Dataset.from_tensor_slices({"n": lengths} if function is _number_of else lengths.reshape(25, 2))
+    ds = ds.bucket_by_sequence_length(function, [2], [4, 3])
+    again = pickle.loads(pickle.dumps(ds))
+    assert again.plan() == ds.plan()
+    assert "native: lengths" in again.plan()
+    for one, other in zip(again, ds, strict=True):
+        assert str(one) == str(other)
 
 
 def test_lengths_that_are_none():
