@@ -31,7 +31,7 @@ __all__ = ["buckets"]
 
 _NAME = "bucket_by_sequence_length"
 # Rows of a chunk: about as many as wait in all buckets, so that no batch waits long for rows that it doesn't need.
-_LEAST_ROWS = 128
+_LEAST_ROWS = 32
 
 
 def _name_of(function: Any) -> str:

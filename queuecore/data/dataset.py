@@ -2008,6 +2008,11 @@ class Dataset:
         >>> int(count), int(total)
         (5, 10)
         >>> folder.cleanup()
+
+        Without the GIL:
+
+        >>> qc.data.Dataset.range(5).reduce((0, 1.0), lambda state, x: (state[0] + x, state[1] / 2))
+        (np.int64(10), np.float64(0.03125))
         """
         return reduced(self, initial_state, reduce_func)
 
