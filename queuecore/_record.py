@@ -16,7 +16,7 @@ import numpy as np
 
 from queuecore.errors import DtypeError, InvalidArgumentError
 
-__all__ = ["ArraySpec", "Leaf", "RecordPlan", "compile_bytes", "compile_record"]
+__all__ = ["ArraySpec", "DatasetSpec", "Leaf", "RecordPlan", "compile_bytes", "compile_record"]
 
 # (dtype, shape, swap, offsets, piece_bytes): see Leaf.
 NativeLeaf = tuple[np.dtype[Any], tuple[int, ...], int, tuple[int, ...], int]
@@ -49,6 +49,25 @@ class ArraySpec:
 
     shape: tuple[int | None, ...] | None
     dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """What is known of an element that is a dataset, as those of `Dataset.window` are.
+
+    Attributes
+    ----------
+    element_spec : object
+        Of its elements, as `Dataset.element_spec`.
+
+    Examples
+    --------
+    >>> from queuecore.data import Dataset
+    >>> Dataset.range(5).window(2).element_spec
+    DatasetSpec(element_spec=ArraySpec(shape=(), dtype=dtype('int64')))
+    """
+
+    element_spec: Any
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ _SMOOTH = frozenset(getattr(np, name) for name in _SMOOTH_NAMES.split())
 # Functions of NumPy's that are methods, too.
 _METHODS = frozenset((np.transpose, np.reshape, np.ravel, np.clip, np.copy))
 _MOST_CONSTANT = 64 << 20  # bytes
+_MOST_LISTED = 16
 
 
 class _Tracer:
@@ -754,6 +755,7 @@ def trace(
     assemble: Callable[[list[Any], bool], Any] | None = None,
     batch: tuple[int | None, ...] = (),
     unpack: bool | None = None,
+    finish: Callable[[Any], Any] | None = None,
 ) -> Traced | Untraced:
     """Call a function with symbols for an element, and return it as a native stage, or why it has to run in Python.
 
@@ -772,6 +774,8 @@ def trace(
         same.
     unpack : bool, optional
         Whether the parts of a tuple are arguments of their own; by default they are, if the element is a tuple.
+    finish : callable, optional
+        Makes of what the function returns, symbols in it, what counts as returned.
 
     Returns
     -------
@@ -805,12 +809,14 @@ def trace(
         with watch:
             made = function(*arguments)
         watch.check()
+        if finish is not None:
+            made = finish(made)
         parts: list[tuple[Value, Value | None, str | None]] = []
         shape = _flattened(tracer, made, parts, ())
         if not parts:
             tracer.give_up("it returns nothing", tracer.place)
         if tracer.failure is None:
-            again = (function, tuple(components), template, assemble, batch, unpack)
+            again = (function, tuple(components), template, assemble, batch, unpack, finish)
             traced = _traced(tracer, function, components, shape, parts, again)
     except _GiveUp:
         pass
@@ -847,9 +853,44 @@ def _flattened(
         except OverflowError as error:
             tracer.give_up(f"it returns {error}", tracer.place)
         parts.append((tracer.graph.constant(array), None, name))
+    elif type(made) is list:
+        return _flattened(tracer, _stacked(tracer, made), parts, path)
     else:
         tracer.give_up(f"it returns a {type(made).__name__}", tracer.place)
     return len(parts) - 1
+
+
+def _stacked(tracer: _Tracer, items: list[Any]) -> Any:
+    """Return a list as the array that numpy.asarray makes of it, which is also asked for dtype and shape."""
+    items = [_stacked(tracer, one) if type(one) is list else one for one in items]
+    if not any(type(one) is Symbol for one in items):
+        return _constant(tracer, items, "a list")
+    likes = []
+    for one in items:
+        if type(one) is Symbol:
+            dims = one._known("a list of arrays")
+            if not _is_native(one.dtype) or one.size * one.dtype.itemsize > _MOST_CONSTANT:
+                tracer.give_up(f"a list of {one.dtype}")
+            one = np.zeros(dims, one.dtype)[()]
+        likes.append(one)
+    try:
+        like = np.asarray(likes)
+    except ValueError as error:
+        tracer.give_up(f"a list that is no array: {error}")
+    if not _is_native(like.dtype) or len(items) > _MOST_LISTED:
+        tracer.give_up(f"a list of {like.dtype}, {len(items)} long")
+    # The last one, and over it those before: each where the first index is its own.
+    numbers = np.arange(len(items)).reshape(-1, *[1] * (like.ndim - 1))
+    made: Any = None
+    for index in reversed(range(len(items))):
+        one = items[index]
+        row: Any = np.asarray([one], like.dtype) if type(one) is not Symbol else None
+        if row is None:
+            dims = one.shape
+            axes = [(-1, 0), *[(axis, 1) for axis in range(len(dims))]]
+            row = one._cast(like.dtype, True)._view(axes, [0] * len(dims), (1, *dims))
+        made = row if made is None else _choice(tracer, (numbers == index, row, made))
+    return made
 
 
 def _traced(
@@ -918,8 +959,9 @@ def _traced_again(
     assemble: Any,
     batch: tuple[int | None, ...],
     unpack: bool | None,
+    finish: Any,
 ) -> Stage:
-    found = trace(function, components, template, assemble=assemble, batch=batch, unpack=unpack)
+    found = trace(function, components, template, assemble=assemble, batch=batch, unpack=unpack, finish=finish)
     if isinstance(found, Untraced):
         raise InvalidArgumentError(f"{function!r} isn't the function that it was when it was pickled: {found}")
     return found.stage

@@ -3,7 +3,7 @@
 Start with `FixedLengthRecordDataset`.
 """
 
-from queuecore._record import ArraySpec
+from queuecore._record import ArraySpec, DatasetSpec
 from queuecore.data._functions import map_and_batch, parallel_interleave, shuffle_and_repeat
 from queuecore.data._iterators import (
     FeedableIterator,
@@ -30,6 +30,7 @@ __all__ = [
     "ArraySpec",
     "CsvDataset",
     "Dataset",
+    "DatasetSpec",
     "FeedableIterator",
     "FixedLengthRecordDataset",
     "InitializableIterator",

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from queuecore._stages import Stage
+from queuecore._trace import Untraced, trace
 from queuecore.data._args import check_bool, check_int
-from queuecore.data._nodes import Chunk, Layout, Node, Objects, Run
-from queuecore.data._ops import Count
-from queuecore.data._padded import Array, Fit, Joiner, Pad, Shapes, Sides, Stack, shapes_of
+from queuecore.data._bucket_rows import Shelves, dims_of, rows_can_be_stacked
+from queuecore.data._filters import elements_of, keeping
+from queuecore.data._nodes import Chunk, Column, Layout, Node, Objects, Run, chunk_rows, rows_of
+from queuecore.data._ops import Count, Map
+from queuecore.data._padded import Array, Fit, Joiner, Pad, Shapes, Sides, Stack, _leaves, plain_template, shapes_of
+from queuecore.data._plan import NativeComponent
 from queuecore.data._source import Unknown
 from queuecore.errors import DataLossError, InvalidArgumentError, PipelineError, QueueCoreError
 
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["buckets"]
 
 _NAME = "bucket_by_sequence_length"
+# Rows of a chunk: about as many as wait in all buckets, so that no batch waits long for rows that it doesn't need.
+_LEAST_ROWS = 32
 
 
 def _name_of(function: Any) -> str:
@@ -65,6 +72,74 @@ class Length:
 
 
 @dataclass(frozen=True)
+class Sorted:
+    """How elements that lie as rows of columns get their buckets.
+
+    Attributes
+    ----------
+    components : list of tuple
+        Of the rows, as their stream has them.
+    template : object
+        The structure of an element over them.
+    native : Stage or None
+        The length function, as a stage that makes a further component.
+    dtype : numpy.dtype or None
+        Of what that makes.
+    builtin : bool
+        Whether it is ``len``, of elements of one component.
+    why : str
+        Why it is neither.
+    """
+
+    components: list[NativeComponent]
+    template: Any
+    native: Stage | None
+    dtype: np.dtype[Any] | None
+    builtin: bool
+    why: str
+
+    @classmethod
+    def of(cls, dataset: Dataset, function: Callable[..., Any]) -> Sorted | None:
+        """Return how it is done with those of a dataset; `None`: they don't lie so."""
+        if Layout.of(dataset).components is None:
+            return None
+        made = dataset._source.made(dataset._stages())
+        template = plain_template(made)
+        if template is None or not rows_can_be_stacked(made.components):
+            return None
+        kind, _, shape = made.components[0]
+        if function is len and template == 0 and (kind != "fixed" or shape):
+            return cls(made.components, template, None, None, True, "")
+        found = trace(function, made.given, template)
+        if isinstance(found, Untraced):
+            return cls(made.components, template, None, None, False, str(found))
+        one = found.components[0]
+        fits = one.dtype.kind in "biu" and one.dtype != np.uint64 and one.shape is not None and not set(one.shape) - {1}
+        if found.template != 0 or not fits:
+            return cls(made.components, template, None, None, False, "it returns no integer")
+        return cls(made.components, template, found.stage, one.dtype, False, "")
+
+    @property
+    def leaves(self) -> list[int]:
+        """Which component each leaf of an element is."""
+        return list(_leaves(self.template))
+
+    def lengths(self, columns: list[Column], n: int) -> Array | None:
+        """Return the lengths of rows, if they are known without Python's help."""
+        kind, _, shape = self.components[0]
+        if self.dtype is not None:
+            last: Any = columns[-1]
+            lengths: Array = last.reshape(-1).view(self.dtype)
+            return lengths.astype(np.int64)
+        if not self.builtin:
+            return None
+        if kind == "fixed":
+            return np.full(n, shape[0])
+        dims = dims_of(columns[0], self.components[0])
+        return np.diff(columns[0][1]) if dims is None else dims[:, 0]
+
+
+@dataclass(frozen=True)
 class Bucket:
     """What becomes of the elements of some lengths.
 
@@ -83,6 +158,13 @@ class Bucket:
     join: Joiner
 
 
+class _Ended(Exception):  # noqa: N818 - it is raised again as what it holds
+    """That there is no further row, because of an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 @dataclass(frozen=True, eq=False)
 class Buckets(Node):
     """Batches of elements whose lengths lie between the same two boundaries.
@@ -91,6 +173,8 @@ class Buckets(Node):
     ----------
     length : Length
         Of an element.
+    sorted : Sorted or None
+        How rows are sorted; `None`: elements are looked at one by one.
     boundaries : list of int
         Where the next bucket begins.
     each : list of Bucket
@@ -108,6 +192,7 @@ class Buckets(Node):
     name: ClassVar[str] = _NAME
 
     length: Length
+    sorted: Sorted | None
     boundaries: list[int]
     each: list[Bucket]
     shapes: Shapes
@@ -116,8 +201,10 @@ class Buckets(Node):
     drop: bool
 
     def words(self) -> dict[str, Any]:
+        native = None if self.sorted is None else self.sorted.native
+        name = _name_of(self.length.function)
         return {
-            "length": _name_of(self.length.function),
+            "length": name if native is None else f"{name}: {native!r}",
             "boundaries": self.boundaries,
             "sizes": [bucket.size for bucket in self.each],
             "drop_remainder": self.drop,
@@ -129,7 +216,10 @@ class Buckets(Node):
         return f"{_NAME}({_name_of(self.length.function)}, {self.boundaries}, {sizes})"
 
     def where(self) -> str:
-        return f"Python: {_name_of(self.length.function)} for each element, stacks batches"
+        if self.sorted is None:
+            return f"Python: {_name_of(self.length.function)} for each element, stacks batches"
+        how = f"Python, for each element: {self.sorted.why}" if self.sorted.why else "native: lengths"
+        return f"{how}; Python stacks batches, of many rows at a time"
 
     def count(self, needed: int | None) -> Count:
         raise Unknown
@@ -141,6 +231,101 @@ class Buckets(Node):
         return self.shapes.specs((None,))
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        if self.sorted is None:
+            yield from self._one_by_one(run, pass_, start)
+            return
+        sizes = [bucket.size for bucket in self.each]
+        joins = [bucket.join for bucket in self.each]
+        shelves = Shelves(self.sorted.components, self.sorted.leaves, sizes, joins, start)
+        rows = min(chunk_rows(self.inputs[0], run.budget), max(sum(sizes), _LEAST_ROWS))
+        with contextlib.closing(rows_of(run.open(0, pass_, 0, rows))) as chunks:
+            try:
+                yield from self._rows(run, chunks, shelves, start)
+            except _Ended as end:
+                # What came before is delivered first.
+                if not self.drop:
+                    yield from shelves.rest()
+                raise end.error from end.error.__cause__
+        if not self.drop:
+            yield from shelves.rest()
+
+    def _rows(self, run: Run, chunks: Generator[Any], shelves: Shelves, start: int) -> Generator[Chunk]:
+        assert self.sorted is not None
+        number = 0
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except Exception as error:
+                raise _Ended(error) from None
+            if chunk is None:
+                return
+            n, columns = chunk.n, chunk.columns
+            own = columns if self.sorted.native is None else columns[:-1]
+            element = elements_of(self.sorted.components, self.sorted.template, None, own, n)
+            lengths, index, errors = self._indices(run, element, columns, n, number)
+            first = 0
+            for row in np.flatnonzero(self._bad(own, index, errors)).tolist():
+                yield from shelves.add(own, index, first, row)
+                first = row + 1
+                wrong = errors.get(row) or self._misfit(element(row), int(lengths[row]), int(index[row]), number + row)
+                if not isinstance(wrong, Exception):
+                    raise wrong
+                if run.skips is None or not isinstance(wrong, QueueCoreError):
+                    raise _Ended(wrong)
+                try:
+                    if shelves.made >= start:
+                        run.skips.skip(wrong)
+                except Exception as refused:
+                    raise _Ended(refused) from None
+            yield from shelves.add(own, index, first, n)
+            number += n
+            del chunk, columns, own, element  # they keep memory that the next one may want
+
+    def _indices(
+        self, run: Run, element: Callable[[int], Any], columns: list[Column], n: int, number: int
+    ) -> tuple[Sequence[int] | Array, Array, dict[int, BaseException]]:
+        """Return the lengths of rows, their buckets, and what went wrong with some; nothing behind what ends it all."""
+        assert self.sorted is not None
+        known = self.sorted.lengths(columns, n)
+        if known is not None:
+            return known, np.searchsorted(np.array(self.boundaries, np.int64), known, side="right"), {}
+        lengths = [0] * n
+        index = np.zeros(n, np.int64)
+        errors: dict[int, BaseException] = {}
+        for row in range(n):
+            try:
+                lengths[row] = self.length(element(row), number + row)
+                index[row] = bisect.bisect_right(self.boundaries, lengths[row])
+            except BaseException as error:
+                errors[row] = error
+                if run.skips is None or not isinstance(error, QueueCoreError):
+                    break
+        return lengths, index, errors
+
+    def _bad(self, columns: list[Column], index: Array, errors: dict[int, BaseException]) -> Array:
+        """Return which rows can't be placed."""
+        assert self.sorted is not None
+        bad = index == len(self.boundaries) if self.closed else np.zeros(len(index), bool)
+        bad[list(errors)] = True
+        for leaf, at in enumerate(self.sorted.leaves):
+            dims = dims_of(columns[at], self.sorted.components[at])
+            if dims is None or self.each[0].fit.sides is None:
+                continue
+            most = np.array([(bucket.fit.sides or [])[leaf] for bucket in self.each], np.int64)
+            if (most >= 0).any():
+                most[most < 0] = np.iinfo(np.int64).max
+                bad |= (dims > most[index]).any(1)
+        return bad
+
+    def _misfit(self, element: Any, length: int, index: int, number: int) -> Exception:
+        """Return the error of an element that can't be placed."""
+        try:
+            self._placed(element, length, index, number)
+        except QueueCoreError as error:
+            return error
+        raise AssertionError
+
+    def _one_by_one(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         # Which batch has which number shows only when all lengths before it are known: they are asked for again.
         waiting: list[list[list[Array]]] = [[] for _ in self.each]
         made = 0
@@ -169,7 +354,10 @@ class Buckets(Node):
         # The next element and its bucket; `told`: what is left out is not known yet.
         for number, element in source:
             try:
-                return self._placed(element, number)
+                length = self.length(element, number)
+                index = bisect.bisect_right(self.boundaries, length)
+                arrays = self._placed(element, length, index, number)
+                return index, [array.copy() for array in arrays]  # it may wait for long, and would keep others with it
             except QueueCoreError as error:
                 if run.skips is None:
                     raise
@@ -177,9 +365,7 @@ class Buckets(Node):
                     run.skips.skip(error)
         return None
 
-    def _placed(self, element: Any, number: int) -> tuple[int, list[Array]]:
-        length = self.length(element, number)
-        index = bisect.bisect_right(self.boundaries, length)
+    def _placed(self, element: Any, length: int, index: int, number: int) -> list[Array]:
         if self.closed and index == len(self.boundaries):
             raise InvalidArgumentError(
                 f"{_NAME}: element {number} has the length {length}, and with pad_to_bucket_boundary all must be less "
@@ -188,12 +374,11 @@ class Buckets(Node):
                 record=number,
             )
         try:
-            arrays = self.each[index].fit(element)
+            return self.each[index].fit(element)
         except DataLossError as error:
             error.args = (f"{error} (element {number})",)
             error.stage, error.record = _NAME, number
             raise
-        return index, [array.copy() for array in arrays]  # it may wait for long, and would keep others with it
 
     def _rest(self, waiting: list[list[list[Array]]], made: int, start: int) -> Generator[Chunk]:
         if self.drop:
@@ -246,9 +431,11 @@ def buckets(
         pads = [Pad(number, one, value) for number, (one, value) in enumerate(zip(sides, shapes.values, strict=True))]
         each.append(Bucket(size, Fit(shapes.template, sides), Joiner(shapes.template, pads)))
     given = [None] if plain else [closed, *shapes.words]
+    rows = Sorted.of(dataset, function)
     return Buckets(
-        (dataset,),
+        (dataset if rows is None or rows.native is None else dataset._with(Map(keeping(rows.native))),),
         Length(function),
+        rows,
         starts,
         each,
         shapes,

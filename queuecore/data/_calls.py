@@ -48,6 +48,7 @@ __all__ = [
     "has_objects",
     "leave_out",
     "name_of",
+    "parted",
     "placed",
     "raised",
 ]
@@ -103,6 +104,11 @@ def call(function: Callable[..., Any], element: Any) -> Any:
     return function(*element) if type(element) is tuple else function(element)
 
 
+def parted(made: Any) -> Any:
+    """Return what a map's function returned as an element: a list is a tuple, one that is a part of it an array."""
+    return tuple(made) if type(made) is list else made
+
+
 class Call(NamedTuple):
     """A function that makes an element of an element.
 
@@ -129,7 +135,7 @@ class Call(NamedTuple):
         except BaseException as error:
             raise raised("map", self.name, error, number) from error
         try:
-            return converted(made)
+            return converted(parted(made))
         except InvalidArgumentError as error:
             raise placed("map", self.name, error, number) from error.__cause__
 

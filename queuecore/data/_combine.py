@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from queuecore._record import ArraySpec
+from queuecore._record import ArraySpec, DatasetSpec
 from queuecore._stages import Component, structure_of
 from queuecore.data._columns import agreed, side_by_side, sliced, span
 from queuecore.data._elements import flattened
@@ -161,6 +161,8 @@ def _general(one: Any, other: Any, problem: str) -> Any:
         and len(one) == len(other)
     ):
         return tuple(_general(a, b, problem) for a, b in zip(one, other, strict=True))
+    if isinstance(one, DatasetSpec) and isinstance(other, DatasetSpec):
+        return DatasetSpec(_general(one.element_spec, other.element_spec, problem))
     if not (isinstance(one, ArraySpec) and isinstance(other, ArraySpec) and one.dtype == other.dtype):
         raise DtypeError(problem)
     if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):

@@ -22,7 +22,8 @@ from queuecore.data._calls import StageCall, call, leave_out, name_of, raised
 from queuecore.data._columns import span
 from queuecore.data._nodes import Column, Layout, Node, One, Piece, Row, Rows, Run, chunk_rows
 from queuecore.data._ops import Count, Map
-from queuecore.data._plan import Made
+from queuecore.data._padded import plain_template
+from queuecore.data._plan import NativeComponent
 from queuecore.data._source import Unknown
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged
@@ -30,7 +31,7 @@ from queuecore.ragged import Ragged
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Filter", "Predicate", "TakeWhile", "masked"]
+__all__ = ["Filter", "Predicate", "TakeWhile", "elements_of", "keeping", "masked"]
 
 _BOOL = np.dtype(np.bool_)
 
@@ -78,7 +79,7 @@ class Predicate:
             elif [(one.dtype, one.shape) for one in step.outputs] != [(_BOOL, ())]:
                 made = ", ".join(f"{one.dtype} of shape {one.shape}" for one in step.outputs)
                 raise InvalidArgumentError(f"{what}: {_name(function)} must return one bool, not {made}")
-        return cls(what, function, None if stage is None else _keeping(stage), why)
+        return cls(what, function, None if stage is None else keeping(stage), why)
 
     @property
     def name(self) -> str:
@@ -128,11 +129,19 @@ def _stage_of(dataset: Dataset, function: Any) -> tuple[Stage | None, str]:
     if isinstance(function, Stage):
         return function, ""
     made = dataset._source.made(dataset._stages())
-    found = trace(function, made.given, made.template, assemble=made.assemble)
-    return (None, str(found)) if isinstance(found, Untraced) else (found.stage, "")
+    template = plain_template(made)
+    if template is None:
+        found = trace(function, made.given, made.template, assemble=made.assemble)
+    else:
+        found = trace(function, made.given, template)
+    if isinstance(found, Untraced):
+        return None, str(found)
+    # One bool in a tuple or a dict is none.
+    return (found.stage, "") if found.template == 0 else (None, "it returns no bool")
 
 
-def _keeping(stage: Stage) -> Stage:
+def keeping(stage: Stage) -> Stage:
+    """Return a stage that also keeps what it gets, in front of what it makes."""
     return Stage(f"and({stage!r})", functools.partial(_kept, stage))
 
 
@@ -185,7 +194,7 @@ def _masked_rows(
     made = dataset._source.made(dataset._stages())
     number = 0
     for rows in chunks:
-        element = _elements(made, rows.columns, rows.n)
+        element = elements_of(made.components, made.template, made.assemble, rows.columns, rows.n)
         for row in range(rows.n):
             try:
                 answer = predicate(element(row), pass_, number)
@@ -196,11 +205,17 @@ def _masked_rows(
             number += 1
 
 
-def _elements(made: Made, columns: list[Column], n: int) -> Callable[[int], Any]:
+def elements_of(
+    components: list[NativeComponent],
+    template: Any,
+    assemble: Callable[[list[Any], bool], Any] | None,
+    columns: list[Column],
+    n: int,
+) -> Callable[[int], Any]:
     """Return what makes, of a row's number, the element as a user sees it."""
     parts: list[Any] = []
     at = 0
-    for kind, dtype, shape in made.components:
+    for kind, dtype, shape in components:
         column: Any = columns[at]
         at += 1
         if kind == "fixed":
@@ -217,10 +232,8 @@ def _elements(made: Made, columns: list[Column], n: int) -> Callable[[int], Any]
             parts.append(Ragged._of(Ragged._of(values.view("S1"), splits), of_lengths // 8))
         else:
             parts.append(_Varied(values, ends, dims, dtype.base, shape if kind == "ragged" else None))
-    if made.assemble is not None:
-        assemble = made.assemble
+    if assemble is not None:
         return lambda row: assemble([part[row] for part in parts], False)
-    template = made.template
     return lambda row: structure_of(template, [part[row] for part in parts])
 
 
@@ -289,7 +302,7 @@ class Filter(Node):
             return super().hand_in(run, feed, pass_, start)
         # Without the GIL. From the first one on, as in `chunks`.
         mask = sum(map(span, self.given.components))
-        with run.open(0, pass_, 0, chunk_rows(self.inputs[0])) as child:
+        with run.open(0, pass_, 0, chunk_rows(self.inputs[0], run.budget)) as child:
             return feed.choose(pass_, child, mask, start)
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from queuecore._record import ArraySpec
+from queuecore._record import ArraySpec, DatasetSpec
 from queuecore._stages import BYTES, Component, strings_of, structure_of
 from queuecore.data._elements import flattened
 from queuecore.data._lazy import lazy
@@ -34,6 +34,7 @@ __all__ = [
     "Stack",
     "dense_to_ragged",
     "padded",
+    "plain_template",
     "shapes_of",
 ]
 
@@ -233,8 +234,8 @@ def _probe(index: int, component: Component) -> Any:
     return np.ones(tuple(1 if side is None else side for side in component.shape or ()), component.dtype)
 
 
-def _template(made: Made) -> Any:
-    # The structure of an element over its components, or None: there is more to it.
+def plain_template(made: Made) -> Any:
+    """Return the structure of an element, that is no batch, over its components; `None`: there is more to it."""
     if made.assemble is None:
         return made.template
     probes = [_probe(index, component) for index, component in enumerate(made.given)]
@@ -261,7 +262,7 @@ def padded(dataset: Dataset, size: int, drop: bool, shapes: Any, values: Any) ->
     """Return a padded batch, and the node that must come before it, if there is one."""
     if not any(isinstance(op, Batch) for op in dataset._ops):
         made = dataset._source.made(dataset._stages())
-        template = None if made.components[0][0] == "object" else _template(made)
+        template = None if made.components[0][0] == "object" else plain_template(made)
         if template is not None:
             op = _native(made, template, size, drop, shapes, values)
             if op is not None:
@@ -594,7 +595,7 @@ def shapes_of(dataset: Dataset, shapes: Any, values: Any, known: bool = True) ->
             raise InvalidArgumentError("nobody knows how many dimensions the elements have: padded_shapes must say it")
         raise InvalidArgumentError("nobody knows what the elements consist of, so they can't be stacked")
     nest = _template_of_shapes(shapes) if spec is None else spec
-    template, leaves = flattened(nest, lambda one, _: one if isinstance(one, Leaf) else Leaf(one.dtype, one.shape))
+    template, leaves = flattened(nest, _leaf)
     given_shapes = _matched(template, shapes, "padded_shapes", _never)
     given_values = _matched(template, values, "padding_values", _is_scalar)
     sides = [_sides(leaf, shape, index) for index, (leaf, shape) in enumerate(zip(leaves, given_shapes, strict=True))]
@@ -603,6 +604,12 @@ def shapes_of(dataset: Dataset, shapes: Any, values: Any, known: bool = True) ->
         for index, (leaf, value) in enumerate(zip(leaves, given_values, strict=True))
     ]
     return Shapes(template, [leaf.dtype for leaf in leaves], sides, given_values, _words(sides, fills))
+
+
+def _leaf(spec: Any, where: str) -> Leaf:
+    if isinstance(spec, DatasetSpec):
+        raise InvalidArgumentError(f"elements{where} are datasets, which can't be stacked: make arrays of them first")
+    return spec if isinstance(spec, Leaf) else Leaf(spec.dtype, spec.shape)
 
 
 def _of_objects(dataset: Dataset, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node, ShapedBatch]:

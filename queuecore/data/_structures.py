@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._record import ArraySpec
+from queuecore._record import ArraySpec, DatasetSpec
 from queuecore._stages import BYTES, structure_of
 from queuecore.data._plan import Made, NativeComponent
 from queuecore.errors import DtypeError, InvalidArgumentError, PipelineError
 from queuecore.ragged import Ragged, Sparse
 
-__all__ = ["called", "check_element", "classes_of", "fits", "made_spec", "mapped", "shape_of", "type_of"]
+__all__ = ["called", "check_element", "classes_of", "fits", "made_spec", "mapped", "raised", "shape_of", "type_of"]
 
 _CHAR = np.dtype("S1")
 
@@ -27,14 +27,14 @@ def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
     return function(structure)
 
 
-def type_of(spec: ArraySpec) -> np.dtype[Any]:
-    """Return the dtype of a leaf."""
-    return spec.dtype
+def type_of(spec: Any) -> Any:
+    """Return the dtype of a leaf; of a dataset, as tf.data does, itself."""
+    return spec.dtype if isinstance(spec, ArraySpec) else spec
 
 
-def shape_of(spec: ArraySpec) -> tuple[int | None, ...] | None:
-    """Return the shape of a leaf."""
-    return spec.shape
+def shape_of(spec: Any) -> Any:
+    """Return the shape of a leaf; of a dataset, itself."""
+    return spec.shape if isinstance(spec, ArraySpec) else spec
 
 
 def called(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -51,7 +51,12 @@ def called(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise
     except BaseException as error:
         # StopIteration too: it would end the loop around this as if the data were at its end.
-        raise PipelineError(f"{label} raised {type(error).__name__}: {error}") from error
+        raise raised(label, error) from error
+
+
+def raised(label: str, error: BaseException) -> PipelineError:
+    """Return the exception for one that a function of the user's raised."""
+    return PipelineError(f"{label} raised {type(error).__name__}: {error}")
 
 
 def made_spec(types: Any, shapes: Any = None) -> Any:
@@ -144,6 +149,8 @@ def _fits(declared: Any, given: Any, what: str, where: str) -> bool:
     if isinstance(declared, tuple) and isinstance(given, tuple) and len(declared) == len(given):
         return all([_fits(declared[index], given[index], what, f"{where}[{index}]") for index in range(len(given))])
     place = f" at {where}" if where else ""
+    if isinstance(declared, DatasetSpec) and declared == given:
+        return True
     if not (isinstance(declared, ArraySpec) and isinstance(given, ArraySpec)):
         raise DtypeError(f"{what}: expected the structure {_shown(declared)}{place}, got {_shown(given)}")
     # Strings of any length are all strings.
@@ -160,7 +167,7 @@ def _fits(declared: Any, given: Any, what: str, where: str) -> bool:
 
 
 def _shown(spec: Any) -> str:
-    types = mapped(lambda leaf: str(leaf.dtype), spec)
+    types = mapped(lambda leaf: str(type_of(leaf)), spec)
     return types if isinstance(types, str) else repr(types)
 
 
@@ -178,7 +185,7 @@ def check_element(declared: Any, element: Any, where: str = "") -> None:
     elif isinstance(declared, tuple):
         for index, inner in enumerate(declared):
             check_element(inner, element[index], f"{where}[{index}]")
-    elif declared.shape is not None:
+    elif isinstance(declared, ArraySpec) and declared.shape is not None:
         shape = _shape_of_value(element, len(declared.shape))
         pairs = list(zip(declared.shape, shape, strict=False))
         if len(declared.shape) != len(shape) or any(None not in pair and pair[0] != pair[1] for pair in pairs):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._record import ArraySpec
+from queuecore._record import ArraySpec, DatasetSpec
 from queuecore._stages import BYTES, strings_of
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged, Sparse
@@ -143,7 +143,7 @@ def shown(structure: Any) -> str:
 
 
 def spec_of(element: Any) -> Any:
-    """Return the specification of elements like this one; that of a dataset is its class. Lengths may be others."""
+    """Return the specification of elements like this one. Lengths may be others."""
     if isinstance(element, tuple):
         parts = [spec_of(one) for one in element]
         kind: Any = type(element)
@@ -160,7 +160,7 @@ def spec_of(element: Any) -> Any:
         return ArraySpec((None,) * element.ndim, BYTES if element.dtype == object else element.dtype)
     from queuecore.data.dataset import Dataset
 
-    return Dataset if isinstance(element, Dataset) else type(element)
+    return DatasetSpec(element.element_spec) if isinstance(element, Dataset) else type(element)
 
 
 def batched_spec(spec: Any, size: int | None) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from queuecore._record import DatasetSpec
 from queuecore._stages import Component, structure_of
 from queuecore.data._arrays import Items, Slices
 from queuecore.data._calls import call
@@ -22,6 +23,7 @@ from queuecore.data._ops import Batch, Count, Permute, Prefetch, Repeat, Shard, 
 from queuecore.data._plan import _native
 from queuecore.data._reading import components_of, count_of, grouped
 from queuecore.data._source import Unknown
+from queuecore.data._structures import mapped
 from queuecore.data.options import Options
 from queuecore.errors import UnimplementedError
 
@@ -69,6 +71,10 @@ class Window(Node):
 
     def layout(self) -> Layout:
         return Layout(None)
+
+    def spec(self) -> Any:
+        spec = self.inputs[0].element_spec
+        return None if spec is None else mapped(DatasetSpec, spec)
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         layout = Layout.of(self.inputs[0])

@@ -360,10 +360,12 @@ class Dataset:
 
         Notes
         -----
-        The function is called in Python, in a thread of its own, and so are batches stacked; what comes before runs in
-        the native threads. What it raises is a `PipelineError` in its place, after the batches of what came before; an
-        element that is longer than `padded_shapes` allows is a `DataLossError`, with `pad_to_bucket_boundary` one that
-        reaches the last boundary an `InvalidArgumentError`. ``on_error="skip"`` leaves such elements out.
+        As that of `map`, the function is first called with symbols, and runs in the native threads if it does no more
+        to them than can be done so; so does ``len``, of elements that are one array. Else it is called in Python for
+        each element. NumPy stacks the batches, in a thread of its own. What the function raises in Python is a
+        `PipelineError` in its place, after the batches of what came before; an element that is longer than
+        `padded_shapes` allows is a `DataLossError`, with `pad_to_bucket_boundary` one that reaches the last boundary an
+        `InvalidArgumentError`. ``on_error="skip"`` leaves such elements out.
 
         A saved place is found again by going through the lengths of the elements before it.
 
@@ -730,8 +732,8 @@ class Dataset:
         map_func : callable or Stage
             A function of an element; the parts of a tuple are arguments of their own. It is called once, now, with
             symbols, and becomes a native stage if it touches them only by operations of `queuecore.ops`, constant
-            indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples and dicts.
-            Any other function is called in Python for each element.
+            indices, arithmetic, comparison, and NumPy's element-wise functions, and returns them in tuples, dicts and
+            lists. Any other function is called in Python for each element.
             Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
         num_parallel_calls : int, optional
             In how many threads a function runs that runs in Python. `None` (the default): in one, an element after the
@@ -765,10 +767,13 @@ class Dataset:
 
         A function that runs in Python gets an element as an iterator gives it: after a `batch` the whole batch, as
         views of memory that is kept as long as they are, so that NumPy's functions work on it at once. What it returns
-        becomes an element: numbers NumPy's, strings `bytes`, lists arrays; arrays are not copied. Its structure and
-        dtypes must be those of the first one. What it raises is a `PipelineError` in its place in the order, with the
-        exception as ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It can't use an iterator
-        that it makes elements for, but make others. To know `element_spec`, the first element is made, once.
+        becomes an element: numbers NumPy's, strings `bytes`; arrays are not copied. Its structure and dtypes must be
+        those of the first one. What it raises is a `PipelineError` in its place in the order, with the exception as
+        ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It can't use an iterator that it makes
+        elements for, but make others. To know `element_spec`, the first element is made, once.
+
+        A list that a function returns, native or not, counts as a tuple, as in tf.data (so does that of `decode_csv`);
+        one that is a part of a tuple, dict or list is an array.
 
         A saved place doesn't hold what the function did: where a run goes on, it is called again for some elements
         before that place and for all after it (with ``on_error="skip"``: for all of the pass). Where order isn't kept,
@@ -793,7 +798,7 @@ class Dataset:
         >>> for batch in ds.map(lambda x, y: {"x": x / 2, "odd": y % 2 == 1}).batch(2):
         ...     print(batch)
         {'x': array([0.5, 1.5], dtype=float32), 'odd': array([False, False])}
-        >>> [x.tolist() for x in ds.map(lambda a, b: [a] * int(b))]
+        >>> [x.tolist() for x in ds.map(lambda a, b: np.full(int(b), a))]
         [[1.0, 1.0], [3.0, 3.0, 3.0, 3.0]]
         >>> folder.cleanup()
         """
@@ -1779,7 +1784,8 @@ class Dataset:
     def element_spec(self) -> Any:
         """The structure of an element.
 
-        An `ArraySpec`, or a dict of them where the records have fields (dicts in dicts for structures in structures).
+        An `ArraySpec`, or a dict of them where the records have fields (dicts in dicts for structures in structures);
+        a `DatasetSpec` for what is a dataset itself.
         Batch dimensions are `None`, or the batch size where ``drop_remainder=True`` makes it certain.
         """
         dims: tuple[int | None, ...] = ()
@@ -1968,7 +1974,8 @@ class Dataset:
             The state before the first element.
         reduce_func : callable
             From a state and an element to the next state: of the same structure and dtypes, of any shapes. A number of
-            Python's that it returns becomes one of the state's dtype.
+            Python's that it returns becomes one of the state's dtype. As that of `map`, it is first called with
+            symbols, and runs natively if it does no more to them than can be done so.
 
         Returns
         -------
@@ -1987,8 +1994,12 @@ class Dataset:
 
         Notes
         -----
-        The function runs in the calling thread, with the GIL, once per element: put a `batch` before it. The initial
-        state is converted as by `numpy.asarray`, so that 0 is an int64. No iterator is left open after an error.
+        The function runs in the calling thread, once per element, in their order; the initial state is converted as by
+        `numpy.asarray`, so that 0 is an int64. It runs without the GIL if it can be traced (see `map`), for states that
+        are arrays of numbers whose shapes don't go on changing, and elements that are neither batches nor Python
+        objects: with the same results, bit for bit, but without NumPy's warnings. Of what it does to elements alone a
+        `map` before it makes work for all threads. Any other function takes the GIL for each element: put a `batch`
+        before it. No iterator is left open after an error.
 
         Examples
         --------
@@ -2005,6 +2016,11 @@ class Dataset:
         >>> int(count), int(total)
         (5, 10)
         >>> folder.cleanup()
+
+        Without the GIL:
+
+        >>> qc.data.Dataset.range(5).reduce((0, 1.0), lambda state, x: (state[0] + x, state[1] / 2))
+        (np.int64(10), np.float64(0.03125))
         """
         return reduced(self, initial_state, reduce_func)
 
@@ -2112,7 +2128,11 @@ class Dataset:
         made = self._source.made(self._stages())
         batches = [op for op in reversed(self._ops) if isinstance(op, Batch)]
         batch = tuple(op.batch_size if op.drop_remainder else None for op in batches)
-        found = trace(function, made.given, made.template, assemble=made.assemble, batch=batch)
+        template, assemble = made.template, made.assemble
+        plain = None if batches else _padded.plain_template(made)
+        if plain is not None:
+            template, assemble = plain, None
+        found = trace(function, made.given, template, assemble=assemble, batch=batch, finish=_calls.parted)
         if isinstance(found, Untraced):
             return None, str(found)
         if batches and not found.stage.rowwise:

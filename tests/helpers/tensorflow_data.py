@@ -36,6 +36,10 @@ def build(dataset: Any, steps: Steps) -> Any:
             ds = dataset.zip((ds, *arguments))
         elif name == "affine":
             ds = ds.map(lambda x, a=arguments[0], b=arguments[1]: x * a + b)
+        elif name == "listed":
+            ds = ds.map(lambda x: [x, [x, x + 1], [[x, x], [x, x]]])
+        elif name == "sum":  # with the order in it
+            ds = dataset.from_tensors(ds.reduce(np.int64(1), lambda total, x: total * 31 % 1_000_003 + x))
         elif name == "divisible":
             ds = ds.filter(lambda x, by=arguments[0]: x % by == 0)
         elif name == "below":

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import queuecore as qc
-from queuecore.data import ArraySpec, Dataset, TextLineDataset
+from queuecore.data import ArraySpec, Dataset, DatasetSpec, TextLineDataset
 from queuecore.errors import DtypeError, InvalidArgumentError, NotFoundError, PipelineError
 from queuecore.ragged import Ragged
 
@@ -322,6 +322,34 @@ def test_windows(count, size, shift, stride, drop):
     assert run(ds, values) == expected
     assert len(ds) == len(expected)
     assert run(ds.skip(2), values) == expected[2:]
+
+
+def test_what_is_known_of_windows():
+    number, half = ArraySpec((), np.dtype("i8")), ArraySpec((), np.dtype("f8"))
+    ds = Dataset.range(6).map(lambda x: {"a": x, "b": (x, x / 2)})
+    windows = ds.window(2)
+    assert windows.element_spec == {"a": DatasetSpec(number), "b": (DatasetSpec(number), DatasetSpec(half))}
+    # As in tf.data, which has neither type nor shape for one.
+    assert windows.output_types == windows.output_shapes == windows.element_spec
+    assert Dataset.range(6).window(2).window(2).element_spec == DatasetSpec(DatasetSpec(number))
+    assert Dataset.range(6).map(lambda n: Dataset.range(3).batch(2)).element_spec == DatasetSpec(
+        ArraySpec((None,), np.dtype("i8"))
+    )
+    assert windows.concatenate(ds.window(3)).element_spec == windows.element_spec
+    mixed = Dataset.range(4).batch(2).window(1).concatenate(Dataset.range(4).batch(2, True).window(1))
+    assert mixed.element_spec == DatasetSpec(ArraySpec((None,), np.dtype("i8")))
+    with pytest.raises(DtypeError):
+        list(windows.concatenate(Dataset.range(6).window(2)))
+    for stack in (
+        lambda ds: ds.padded_batch(2),
+        lambda ds: ds.batch(2),
+        lambda ds: ds.bucket_by_sequence_length(len, [1], [1, 1]),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            list(stack(Dataset.range(6).window(2)))
+    it = windows.make_initializable_iterator()
+    it.initializer()
+    assert [int(x) for x in next(it)["a"]] == [0, 1]
 
 
 def test_windows_from_every_place(lines, numbers):

@@ -601,3 +601,9 @@ def test_bad_arguments_of_from_generator():
         Dataset.from_generator(counting, np.int32, "x")
     with pytest.raises(qc.errors.DtypeError):
         Dataset.from_generator(counting, output_signature=[1])
+
+
+@pytest.mark.parametrize("wrong", [lambda x: (x > 3,), lambda x: {"a": x > 3}, lambda x: [x > 3]])
+def test_one_bool_in_something_is_none(wrong):
+    with pytest.raises(InvalidArgumentError, match="one bool"):
+        list(qc.data.Dataset.range(5).filter(wrong))

@@ -62,7 +62,8 @@ def chain(state: random.Random) -> list[list[object]]:
     elif last < 0.8:
         steps += [["batch", state.randint(1, 7), True], ["shuffle", 3, 4], ["unbatch"]]
     else:
-        steps.append(["batch", state.randint(1, 7)])
+        size = state.randint(1, 7)
+        steps += {6: [["listed"], ["batch", 3]], 7: [["sum"]]}.get(size, [["batch", size]])
     return steps
 
 

@@ -161,6 +161,42 @@ def test_lines_and_columns(tmp_path):
     assert [a for a, _ in run(parsed)[0]] == [1, 3, -5]
 
 
+def _untraced(function):
+    def called(*parts):
+        assert all(isinstance(part, bytes | np.generic | np.ndarray) for part in parts)  # which ends a trace
+        return function(*parts)
+
+    return called
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda line: qc.ops.decode_csv(line, [0, 0.0]),
+        lambda line: (line, qc.ops.decode_csv(line, [0, 0.0])),
+        lambda line: {"a": [1, 2], "b": qc.ops.decode_csv(line, [np.float32(0), 0.0])},
+    ],
+)
+def test_lists_are_tuples_and_arrays_in_these(tmp_path, function):
+    (tmp_path / "a").write_bytes(b"1,2.5\n3,4\n-5,7\n")
+    lines = TextLineDataset(tmp_path / "a")
+    native, python = lines.map(function), lines.map(_untraced(function))
+    assert "Python" not in native.plan()
+    assert "Python" in python.plan()
+    for got, expected in zip(native, python, strict=True):
+        assert type(got) is type(expected)
+        parts = [list(one.values()) if type(one) is dict else one for one in (got, expected)]
+        for one, other in zip(*parts, strict=True):
+            if isinstance(other, bytes):
+                assert one == other
+            else:
+                same(np.asarray(one), np.asarray(other))
+    # Of batches, each part is one.
+    pairs = lines.map(function).batch(2)
+    if type(next(iter(python))) is tuple and len(next(iter(python))) == 2:
+        assert [len(one) for one in pairs] == [2, 2]
+
+
 def test_a_bad_record_is_an_error_in_its_place(tmp_path):
     (tmp_path / "a").write_bytes(b"aaaa\nbbbb\nccc\ndddd\n")
     ds = TextLineDataset(tmp_path / "a").map(lambda line: qc.ops.decode_raw(line, np.uint16) + 1)

@@ -455,11 +455,48 @@ def test_structures():
     assert [one.name for one in made.components] == ["x", "y.z", None]
     assert made.template == {"x": 0, "y": {"z": 1}, "t": (2,)}
     assert made.stage.structure.assemble([1, 2, 3], False) == {"x": 1, "y": {"z": 2}, "t": (3,)}
-    for function in (lambda a, b: [a], lambda a, b: None, lambda a, b: (), lambda a, b: "x", lambda a, b: {1: a}):
+    for function in (lambda a, b: None, lambda a, b: (), lambda a, b: "x", lambda a, b: {1: a}):
         found = trace(function, [component(x), component(y)], (0, 1))
         assert found.reason.startswith("it returns")
         assert found.where.startswith("test_trace.py:")
         assert "for function in" in found.where
+
+
+def test_lists_are_arrays():
+    """A list is what numpy.asarray makes of it; as a tuple, maps count the outermost one."""
+    for one, other in (("f4", "i8"), ("f2", "f4"), ("u8", "i8"), ("?", "u1"), ("i1", "f2"), ("f8", "f8")):
+        x, y, z = values(one, (), 1), values(other, (), 2), values(one, (2, 3), 3)
+        for function in (
+            lambda a, b, c: [a, b],
+            lambda a, b, c: ([b], {"k": [[a, b], [b, a], [1, a]]}),
+            lambda a, b, c: ([a, 1, True], [a, 2.5], [1, 2], [b] * 16),
+            lambda a, b, c: ([c, c], [c[0], c[1] + c[1]], [[c, c], [c, c]]),
+            lambda a, b, c: ([a > b, a], [np.float32(3), b]),
+        ):
+            arrays = [element(array) for array in (x, y, z)]
+            made = traced(function, *map(component, (x, y, z)))
+            expected = flat(function(*arrays))
+            got = made.stage.bind(list(map(component, (x, y, z))))(*map(np.asarray, arrays))
+            for have, want in zip(got, expected, strict=True):
+                same(have, want)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: [a, b],  # of different shapes
+        lambda a, b: ([b"x"], b),
+        lambda a, b: [(a, a)],
+        lambda a, b: [{"x": a}],
+        lambda a, b: [b, [b]],
+        lambda a, b: [b] * 17,
+        lambda a, b: [b, 2**70],
+    ],
+)
+def test_lists_that_are_none(function):
+    x, y = values("f4", (3, 2), 1), values("i8", (), 2)
+    assert isinstance(trace(function, [component(x), component(y)], (0, 1)), Untraced)
+    assert isinstance(trace(function, [component(x, True), component(y)], (0, 1)), Untraced)
 
 
 def test_arguments():

@@ -12,7 +12,7 @@ from queuecore._core.blocks cimport Blocks, Place, RecordBlock
 from queuecore._core.decode cimport Layout
 from queuecore._core.order cimport Missing, OpSpec, Order, RunList, Start
 from queuecore._core.growing cimport Growing
-from queuecore._core.rows cimport Maker, Scratch
+from queuecore._core.rows cimport Maker, Output, Scratch
 from queuecore._core.sources cimport FileTable
 
 cdef struct Segment:
@@ -153,3 +153,7 @@ cdef struct Pipe:
     int64_t store_stride
     size_t store_bytes
     uint64_t generation
+
+# How components lie in columns: fills `columns`, two for each at most, and MAX_DIMS of `shapes` for each of these; both are zero before.
+# Returns how many columns they are.
+cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1

@@ -1355,6 +1355,22 @@ cdef int _describe_output(Output* outputs, int32_t at, int32_t cell, str kind, d
     return at + 1
 
 
+cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1:
+    cdef int32_t count = 0, vars = 0, i, j
+    cdef Output* out
+    for i, (kind, dtype, shape) in enumerate(components):
+        count = _describe_output(columns, count, i, kind, dtype, shape, &vars)
+        out = &columns[count - 1]
+        if kind == "ragged":  # steps want to know the shape of a row
+            out.ndim = 1 + len(shape)
+        elif kind == "fixed":
+            out.ndim = len(shape)
+        if kind == "fixed" or kind == "ragged":
+            for j, side in enumerate(shape, out.ndim - len(shape)):
+                shapes[(count - 1) * MAX_DIMS + j] = side
+    return count
+
+
 cdef int _sweep() except -1:
     global _keepers
     # acquire: pairs with _pipe_free
@@ -2203,9 +2219,8 @@ cdef class Stream:
 
     cdef int _describe_maker(self, dict blocks, Step step, CsvFormat csv, list components, list pads) except -1:
         cdef Pipe* plan = &self.plan
-        cdef Output* out
         cdef int64_t* shapes
-        cdef int32_t i, j, vars = 0
+        cdef int32_t i
         _sweep()
         self.keeper = _Keeper()
         self.keeper.kept = [(step, pads), csv]
@@ -2263,16 +2278,7 @@ cdef class Stream:
                 plan.maker.columns = self.columns
                 plan.maker.shapes = shapes
                 plan.maker.given = len(blocks["columns"])
-                for i, (kind, dtype, shape) in enumerate(blocks["columns"]):
-                    plan.maker.column_count = _describe_output(self.columns, plan.maker.column_count, i, kind, dtype, shape, &vars)
-                    out = &self.columns[plan.maker.column_count - 1]
-                    if kind == "ragged":  # steps want to know the shape of a row
-                        out.ndim = 1 + len(shape)
-                    elif kind == "fixed":
-                        out.ndim = len(shape)
-                    if kind == "fixed" or kind == "ragged":
-                        for j, side in enumerate(shape, out.ndim - len(shape)):
-                            shapes[(plan.maker.column_count - 1) * MAX_DIMS + j] = side
+                plan.maker.column_count = describe_columns(self.columns, shapes, blocks["columns"])
                 if step is not None and step.run_rows != NULL:
                     _describe_together(&plan.maker, step.run_rows)
         return 0

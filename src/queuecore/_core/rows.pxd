@@ -8,7 +8,7 @@
 # makes a batch's first rows writes there at once. Others make a Part each, and rows_join puts these behind. When all are there, rows_pad
 # makes those that are to be padded anew, of one shape.
 from libc.stdint cimport int32_t, int64_t
-from queuecore._core.blocks cimport RecordBlock
+from queuecore._core.blocks cimport Column, RecordBlock
 from queuecore._core.csv cimport CsvPlan
 from queuecore._core.growing cimport Growing
 from queuecore._core.platform cimport Fault
@@ -82,6 +82,9 @@ cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int
 # One record. False: a fault, all but its place.
 cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot, int64_t row,
                         Growing* vars, Fault* fault) noexcept nogil
+# Row `at` of columns that lie as `outputs` and `shapes` say (see Maker), as the cells of an element. False: no memory.
+cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at, Cell* cells,
+                    Arena* arena, Fault* fault) noexcept nogil
 cdef Part* part_new(const Maker* m, int64_t row) noexcept nogil
 cdef void part_free(const Maker* m, Part* part) noexcept nogil
 # Puts the parts, which are freed, behind what is in `vars`. False: no memory.

@@ -11,7 +11,7 @@ from queuecore._core.growing cimport grow
 from queuecore._core.lines cimport lines_kernels, lines_most
 from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
-from queuecore._core.stages cimport CELL_DIMS, Cell, arena_free, arena_reset, arena_take
+from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, arena_free, arena_reset, arena_take
 from queuecore._core.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
 
 check_layout(layout_hash())
@@ -336,21 +336,21 @@ cdef bint _column_copy(const Output* from_, const Output* out, const Column* c, 
     return True
 
 
-cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t at, Fault* fault) noexcept nogil:
-    # Row `at` of the columns, as an element.
+cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at, Cell* cells,
+                    Arena* arena, Fault* fault) noexcept nogil:
     cdef const Output* o
     cdef const Column* c
     cdef Cell* cell
     cdef int64_t n, i, end
     cdef int64_t* offsets
     cdef int32_t j, k
-    for j in range(m.column_count):
-        o = &m.columns[j]
+    for j in range(count):
+        o = &outputs[j]
         c = &columns[j]
-        cell = &s.cells[o.cell]
+        cell = &cells[o.cell]
         if o.take == TAKE_LENGTHS:
             n = (c.ends[at + 1] - c.ends[at]) // sizeof(int64_t)
-            offsets = <int64_t*>arena_take(&s.arena, (n + 1) * sizeof(int64_t))
+            offsets = <int64_t*>arena_take(arena, (n + 1) * sizeof(int64_t))
             if offsets == NULL:
                 return _no_memory(fault, (n + 1) * sizeof(int64_t))
             offsets[0] = end = 0
@@ -368,7 +368,7 @@ cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t 
             cell.nbytes = o.row_bytes
             cell.ndim = o.ndim
             for k in range(o.ndim):
-                cell.dims[k] = m.shapes[j * CELL_DIMS + k]
+                cell.dims[k] = shapes[j * CELL_DIMS + k]
             continue
         cell.data = <bytes_out>c.data + c.ends[at]
         cell.nbytes = c.ends[at + 1] - c.ends[at]
@@ -376,7 +376,7 @@ cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t 
         if o.ndim > 0 and c.dims == NULL:  # only the first one varies, and the length says it
             cell.dims[0] = cell.nbytes // o.item
             for k in range(1, o.ndim):
-                cell.dims[k] = m.shapes[j * CELL_DIMS + k]
+                cell.dims[k] = shapes[j * CELL_DIMS + k]
             continue
         for k in range(o.ndim):
             cell.dims[k] = c.dims[at * o.ndim + k]
@@ -465,7 +465,8 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
             continue
         s.arena.element = element + i
         arena_reset(&s.arena)
-        if not _row_cells(m, s, columns, at, fault) or not _run(m, s, s.cells, s.cells + m.given, slot, row + i, vars, fault):
+        if (not row_cells(m.columns, m.column_count, m.shapes, columns, at, s.cells, &s.arena, fault)
+                or not _run(m, s, s.cells, s.cells + m.given, slot, row + i, vars, fault)):
             fault.offset = -1
             fault.record = b.place.base + first + i
             return i

@@ -1,0 +1,12 @@
+from typing import Any, final
+
+import numpy as np
+
+from queuecore._core.stages import Step
+
+@final
+class Fold:
+    def __init__(self, step: Step, state: list[np.ndarray], columns: list[tuple[str, np.dtype[Any], Any]]) -> None: ...
+    @property
+    def state(self) -> list[np.ndarray]: ...
+    def run(self, columns: list[Any], first: int, n: int) -> None: ...
