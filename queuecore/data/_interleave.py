@@ -26,7 +26,7 @@ from queuecore.data._lazy import lazy
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run, chunk_rows, rows_of
 from queuecore.data._ops import Batch, Shuffle
 from queuecore.data._plan import NativeComponent, _native
-from queuecore.data._reading import known_count
+from queuecore.data._reading import MOST_OBJECTS, known_count, objects_of
 from queuecore.data._source import FixedLengthSource, Unknown
 from queuecore.data.options import Options
 from queuecore.errors import DtypeError, PipelineError, QueueCoreError
@@ -43,8 +43,6 @@ _MANY = 1 << 20
 # Rows that are put together at once, and turns from which that is worth it.
 _MOST_ROWS = 1 << 16
 _LEAST_TURNS = 32
-# Elements of a dataset that are taken at once where they are Python objects: about as many as may be views.
-_MOST_OBJECTS = 8
 _MOST_TURNS = 256
 _PATIENCE = 0.002
 # Rows in memory that are batched without a stream.
@@ -202,7 +200,7 @@ class _Child:
                 return
             batch = chunk_rows(self._dataset) if self._rows else 0
             self._iterator = self._run.open_other(self._dataset, self._number, self.taken, batch)
-            self._chunks = rows_of(self._iterator) if self._rows else _objects_of(self._iterator)
+            self._chunks = rows_of(self._iterator) if self._rows else objects_of(self._iterator)
             self._iterator._poll(0)
         except BaseException as error:  # noqa: BLE001 - it comes out in its turn
             self.error = error
@@ -310,22 +308,6 @@ def _batches(source: Slices, batch: Batch, kinds: list[NativeComponent], start: 
         yield Objects([structure_of(source.given.template, parts)])
 
 
-def _objects_of(iterator: Iterator) -> Generator[Objects]:
-    with iterator:
-        for element in iterator:
-            group = [element]
-            # What else is there already.
-            try:
-                while len(group) < _MOST_OBJECTS and iterator._poll(0):
-                    group.append(next(iterator))
-            except StopIteration:
-                pass
-            except BaseException:
-                yield Objects(group)
-                raise
-            yield Objects(group)
-
-
 class _Turns:
     """The turns of one pass.
 
@@ -353,7 +335,7 @@ class _Turns:
         self._pending: list[tuple[list[Any], int, int]] = []
         self._elements_pending = 0
         rows = self._layout.components is not None
-        self._most_pending = chunk_rows(node.first) if rows and node.first is not None else _MOST_OBJECTS
+        self._most_pending = chunk_rows(node.first) if rows and node.first is not None else MOST_OBJECTS
 
     def close(self) -> None:
         """End all datasets."""

@@ -14,9 +14,9 @@ from queuecore._stages import structure_of
 from queuecore.data._arrays import Items, Slices
 from queuecore.data._columns import joined, span
 from queuecore.data._elements import flattened
-from queuecore.data._nodes import Chunk, Layout, Node, Rows, Run
+from queuecore.data._nodes import Chunk, Layout, Node, One, Piece, Rows, Run
 from queuecore.data._ops import Count
-from queuecore.data._reading import components_of, count_of, grouped
+from queuecore.data._reading import components_of, count_of, objects_of
 
 __all__ = ["Window"]
 
@@ -55,15 +55,15 @@ class Window(Node):
     def layout(self) -> Layout:
         return Layout(None)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         layout = Layout.of(self.inputs[0])
         first = start * self.shift
         if layout.components is None or layout.structure is not None:
-            with contextlib.closing(run.elements(0, pass_, first)) as elements:
-                yield from grouped(self._windows(grouped(elements), layout))
-            return
-        with contextlib.closing(run.rows(0, pass_, first)) as chunks:
-            yield from grouped(self._windows(chunks, layout))
+            chunks: Generator[Chunk] = objects_of(run.open(0, pass_, first))
+        else:
+            chunks = run.rows(0, pass_, first)
+        with contextlib.closing(chunks):
+            yield from map(One, self._windows(chunks, layout))
 
     def _windows(self, chunks: Generator[Any], layout: Layout) -> Generator[Any]:
         pieces: deque[tuple[int, Chunk]] = deque()  # with the number of the first element
