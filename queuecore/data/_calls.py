@@ -24,13 +24,13 @@ from queuecore._core.pipeline import Scope
 from queuecore._quarantine import Quarantine, is_bad_data
 from queuecore._stages import BYTES, Component, Stage, structure_of
 from queuecore.data._lazy import lazy
-from queuecore.data._nodes import Layout, Node, One, Piece, Run
+from queuecore.data._nodes import Layout, Node, One, Piece, Run, start_thread
 from queuecore.data._ops import Batch, Count
 from queuecore.data._plan import template_of
 from queuecore.data._source import Unknown
 from queuecore.data._values import batched_spec, converted, shown, spec_of, stacked
 from queuecore.data.options import Options
-from queuecore.errors import InvalidArgumentError, PipelineError, QueueCoreError
+from queuecore.errors import InvalidArgumentError, PipelineError, QueueCoreError, UnavailableError
 from queuecore.ragged import Ragged
 
 if TYPE_CHECKING:
@@ -253,7 +253,11 @@ class _Pool:
 
     def _start(self) -> None:
         self._started += 1
-        threading.Thread(target=self._work, name="qc-map", daemon=True).start()
+        try:
+            start_thread("qc-map", self._work)
+        except BaseException:
+            self._started -= 1
+            raise
 
     def _work(self) -> None:
         before = self._scope.enter()
@@ -285,7 +289,7 @@ class _Pool:
             self._idle.pop()
             if not self._idle and self._started < self._threads:
                 # Too many threads already: then fewer do it.
-                with contextlib.suppress(RuntimeError):
+                with contextlib.suppress(UnavailableError):
                     self._start()
         try:
             result = _Result(number, *self._function(element, self._pass, number), None)
@@ -298,8 +302,8 @@ class _Pool:
         """Yield what was made: of one element after the other; or as it comes, and the end when all before it came."""
         early: dict[int, _Result | _End] = {}
         due = self._first
-        self._start()
         try:
+            self._start()
             while True:
                 item = self._done.get()
                 if not ordered and isinstance(item, _Result):

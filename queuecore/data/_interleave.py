@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from queuecore._core.sources import FileList
-from queuecore._quarantine import Quarantine
+from queuecore._quarantine import Quarantine, is_bad_data
 from queuecore._stages import BYTES, structure_of
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource
@@ -106,8 +106,11 @@ class Interleave(Node):
                     for element in elements:
                         return self.child_of(element, number)
                 return None
-            except QueueCoreError:
-                # It comes out where it belongs, when elements are asked for; or is left out then.
+            except QueueCoreError as error:
+                # It comes out where it belongs, when elements are asked for; or is left out then. What is not the fault of
+                # the data may be another time.
+                if not is_bad_data(error):
+                    raise
                 if skips is None or number == _MOST_TRIED:
                     return None
             number += 1

@@ -81,13 +81,12 @@ def uses_it_in_another_thread(ds, first):
 def test_a_consumer_that_leaves(name):
     before = thread_count()
     leaves = [raises, breaks, drops, closes, forgets_a_cycle, drops_in_another_thread, uses_it_in_another_thread]
-    for source in SOURCES.values():
-        ds = KINDS[name](source().repeat())
+    endless = [KINDS[name](source().repeat()) for source in SOURCES.values()]
+    for leave, number, ds in zip(leaves, itertools.cycle(THREADS), itertools.cycle(endless), strict=False):
         with iter(ds) as it:
             first = [list(numbers_in(x)) for x in itertools.islice(it, 5)]
-        for leave, number in zip(leaves, itertools.cycle(THREADS), strict=False):
-            leave(threads(ds, number), first)
-            assert soon(lambda: thread_count() <= before), leave
+        leave(threads(ds, number), first)
+        assert soon(lambda: thread_count() <= before), leave
 
 
 # ---- rows 37 to 39: close ------------------------------------------------------------------------------------------
@@ -110,22 +109,33 @@ def by_many_threads(it):
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("kind", SOURCES)
-def test_many_close_while_it_waits(name, kind):
+def test_closed_at_any_moment(name):
+    for kind, source in SOURCES.items():
+        ds = KINDS[name](source())
+        expected = all_of(ds)
+        it = iter(ds)
+        it.close()
+        used_after_close(it, ds, expected)
+        it, got = closed_while_it_waits(name, kind)
+        assert got == expected[: len(got)]
+        assert len(got) < len(expected)
+        used_after_close(it, ds, expected[len(got) :])
+
+
+def closed_while_it_waits(name, kind):
     gate = Gate()
-    expected = all_of(KINDS[name](SOURCES[kind]()))
     ds = halting(name, kind, gate)
+    got, errors = [], []
+
+    def consume():
+        try:
+            for x in it:
+                got.append(list(numbers_in(x)))
+        except FailedPreconditionError as error:
+            errors.append(error)
+
     with gate.closed():
         it = iter(ds)
-        got, errors = [], []
-
-        def consume():
-            try:
-                for x in it:
-                    got.append(list(numbers_in(x)))
-            except FailedPreconditionError as error:
-                errors.append(error)
-
         consumer = threading.Thread(target=consume)
         consumer.start()
         assert gate.reached.wait(PATIENCE)
@@ -133,9 +143,7 @@ def test_many_close_while_it_waits(name, kind):
         consumer.join(AT_ONCE)
         assert not consumer.is_alive()
     assert len(errors) == 1
-    assert got == expected[: len(got)]
-    assert len(got) < len(expected)
-    used_after_close(it, KINDS[name](SOURCES[kind]()), expected[len(got) :])
+    return it, got
 
 
 def used_after_close(it, ds, rest):
@@ -150,14 +158,6 @@ def used_after_close(it, ds, rest):
     with iter(ds) as other:
         other.load_state_dict(state)
         assert [list(numbers_in(x)) for x in other] == rest
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_closed_before_it_began(name):
-    for source in SOURCES.values():
-        it = iter(KINDS[name](source()))
-        it.close()
-        used_after_close(it, KINDS[name](source()), all_of(KINDS[name](source())))
 
 
 # ---- row 37: a signal handler ----------------------------------------------------------------------------------------
@@ -191,13 +191,54 @@ class handled:
         signal.signal(signal.SIGUSR1, self.before)
 
 
+@pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("name", KINDS)
-def test_a_signal_handler_closes_it(name):
+def test_a_signal_handler_closes_it(name, kind):
     gate = Gate()
-    for kind in SOURCES:
-        it = iter(halting(name, kind, gate))
-        with gate.closed(), handled(gate, it.close) as handler, pytest.raises(FailedPreconditionError):
+    it = iter(halting(name, kind, gate))
+    with gate.closed(), handled(gate, it.close) as handler, pytest.raises(FailedPreconditionError):
+        for x in it:
+            del x
+    assert len(handler.calls) == 1
+    assert time.monotonic() - handler.calls[0] < AT_ONCE
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("name", ["nothing", "repeat, batch", "map in threads", "zip"])
+def test_a_signal_handler_sends_it_elsewhere(name, kind):
+    gate = Gate()
+    ds = halting(name, kind, gate)
+    expected = all_of(ds)
+    with iter(ds) as it:
+        start = it.state_dict()
+        got, before = [], []
+
+        def back():
+            before.append(list(got))
+            got.clear()
+            assert it.stats()["elements"] == len(before[0])
+            it.load_state_dict(start)
+            gate.opened.set()
+
+        with gate.closed(), handled(gate, back):
             for x in it:
-                del x
-        assert len(handler.calls) == 1
-        assert time.monotonic() - handler.calls[0] < AT_ONCE
+                got.append(list(numbers_in(x)))
+    assert before[0] == expected[: len(before[0])]
+    assert got == expected
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("name", ["nothing", "repeat, batch", "map in threads", "zip"])
+def test_a_signal_handler_takes_elements(name, kind):
+    gate = Gate()
+    ds = halting(name, kind, gate)
+    got = []
+
+    def take():
+        gate.opened.set()
+        got.append(list(numbers_in(next(it))))
+
+    with iter(ds) as it, gate.closed(), handled(gate, take):
+        for x in it:
+            got.append(list(numbers_in(x)))
+    assert got == all_of(ds)
