@@ -555,7 +555,8 @@ class _Ignored(Quarantine):
     def skip(self, error: QueueCoreError, *, file: bool = False, nbytes: int | None = None) -> None:
         super().skip(error, file=file, nbytes=nbytes)
         if self._tell:
-            _log.warning("left out: %s", error)
+            with contextlib.suppress(Exception):  # a handler of the log's that fails is no reason to end
+                _log.warning("left out: %s", error)
 
 
 @dataclass(frozen=True, eq=False)

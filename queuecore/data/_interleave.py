@@ -23,7 +23,7 @@ from queuecore.data._blocks import BlockSource
 from queuecore.data._columns import compacted, joined, typed
 from queuecore.data._combine import general_spec
 from queuecore.data._lazy import lazy
-from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run, chunk_rows, rows_of
+from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run, chunk_rows, rows_of, streams
 from queuecore.data._ops import Batch, Shuffle
 from queuecore.data._plan import NativeComponent, _native
 from queuecore.data._reading import MOST_OBJECTS, known_count, objects_of
@@ -107,13 +107,17 @@ class Interleave(Node):
                         return self.child_of(element, number)
                 return None
             except QueueCoreError as error:
-                # It comes out where it belongs, when elements are asked for; or is left out then. What is not the fault of
+                # It comes out where it belongs, when elements are asked for; or is left out then. What is no fault of
                 # the data may be another time.
                 if not is_bad_data(error):
                     raise
                 if skips is None or number == _MOST_TRIED:
                     return None
             number += 1
+
+    def streams(self) -> int:
+        """Return how many there are of the input and of all datasets that are begun at a time."""
+        return super().streams() + max(self.cycle, self.begun) * (1 if self.first is None else streams(self.first))
 
     def layout(self) -> Layout:
         return Layout(None) if self.first is None else Layout.of(self.first)
@@ -201,7 +205,7 @@ class _Child:
             self._chunks = _at_hand(self._dataset, self._run, self.taken)
             if self._chunks is not None:
                 return
-            batch = chunk_rows(self._dataset) if self._rows else 0
+            batch = chunk_rows(self._dataset, self._run.budget) if self._rows else 0
             self._iterator = self._run.open_other(self._dataset, self._number, self.taken, batch)
             self._chunks = rows_of(self._iterator) if self._rows else objects_of(self._iterator)
             self._iterator._poll(0)
@@ -338,7 +342,7 @@ class _Turns:
         self._pending: list[tuple[list[Any], int, int]] = []
         self._elements_pending = 0
         rows = self._layout.components is not None
-        self._most_pending = chunk_rows(node.first) if rows and node.first is not None else MOST_OBJECTS
+        self._most_pending = chunk_rows(node.first, run.budget) if rows and node.first is not None else MOST_OBJECTS
 
     def close(self) -> None:
         """End all datasets."""

@@ -55,7 +55,7 @@ def sweep(what: int, number: int, offset: int, stride: int, folder: str, names: 
             while met:
                 met = _refused(calls, threads(KINDS[name](source()), number), what, nth, expected, f"{name}, {where}")
                 assert soon(lambda before=before: gone(before)), (name, where, nth)
-                assert open_descriptors() <= files, (name, where, nth)
+                assert soon(lambda files=files: open_descriptors() <= files), (name, where, nth)
                 nth += stride
                 runs += 1
     return runs

@@ -1,6 +1,5 @@
 """Plan to batches: the pipeline's native run, and the iterator over it."""
 import os
-import warnings
 from collections import deque
 
 cimport cython
@@ -54,6 +53,7 @@ import numpy as np
 
 from queuecore import errors as _errors
 from queuecore import ragged as _ragged
+from queuecore._warnings import warn
 
 cnp.import_array()
 check_layout(layout_hash())
@@ -715,7 +715,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
         if status == PULL_END or status == PULL_FAULT:
             _finish_order(p, status)
         elif status == PULL_NO_MEMORY:
-            _no_memory(p)
+            _order_without_memory(p)
             break
         elif status != PULL_OK:
             break
@@ -772,6 +772,12 @@ cdef void _no_memory(Pipe* p) noexcept nogil:
     runner_stop(p.runner, &f)
 
 
+cdef void _order_without_memory(Pipe* p) noexcept nogil:
+    # By who has the turn. What the order would say after that is wrong: nobody asks it again.
+    p.end_status = PULL_NO_MEMORY
+    _no_memory(p)
+
+
 cdef bint _plan_load(Pipe* p, Unit* u) noexcept nogil:
     # False: nothing is left to load, or no row of the store is free.
     if p.end_status != PULL_OK:
@@ -792,7 +798,8 @@ cdef void _forward(Pipe* p) noexcept nogil:
     if order.skip_left > 0:
         status = order_forward(order, 65536)
         if status == PULL_NO_MEMORY:
-            _no_memory(p)
+            _order_without_memory(p)
+            return
     if order.skip_left > 0 and status != PULL_END and status != PULL_FAULT:
         return
     if p.cut_at < p.cut_count:
@@ -802,7 +809,7 @@ cdef void _forward(Pipe* p) noexcept nogil:
         p.cut_at += 1
         return
     if not order_begin(order):
-        _no_memory(p)
+        _order_without_memory(p)
     p.begun = True
 
 
@@ -2382,7 +2389,7 @@ cdef class Stream:
             self._fail(self._stalled(p, now))
         elif 0 <= self.stall_warn_ns <= now - self.still_since and not self.warned_still:
             self.warned_still = True
-            warnings.warn(str(self._stalled(p, now)), RuntimeWarning, 3)
+            warn(str(self._stalled(p, now)), 3)
         return 0
 
     cdef object _stalled(self, Pipe* p, int64_t now):
@@ -2761,9 +2768,9 @@ cdef class Stream:
                 self.copied += 1
                 if not self.warned:
                     self.warned = True
-                    warnings.warn(
+                    warn(
                         f"more than {p.config.max_leases} batches of this iterator are held; further ones are copies, which costs time. "
-                        "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", RuntimeWarning, 2)
+                        "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
             element = self._whole(arrays) if self.levels else None
         self.records += rows
         self.still_since = 0
@@ -3069,9 +3076,9 @@ cdef class Stream:
                 runner_stop(p.runner, NULL)
                 event_notify_all(&p.window.arrived)
             if not self._join(p, deadline):
-                warnings.warn(
+                warn(
                     f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
-                    "behind with the memory they may still write to", RuntimeWarning, 2)
+                    "behind with the memory they may still write to", 2)
         finally:
             _drop(p)
 
