@@ -28,7 +28,7 @@ from queuecore.data._nodes import Layout, Node, One, Piece, Run, start_thread
 from queuecore.data._ops import Batch, Count
 from queuecore.data._plan import template_of
 from queuecore.data._source import Unknown
-from queuecore.data._values import batched_spec, converted, shown, spec_of, stacked
+from queuecore.data._values import batched_spec, converted, same_structure, shown, spec_of, stacked
 from queuecore.data.options import Options
 from queuecore.errors import InvalidArgumentError, PipelineError, QueueCoreError, UnavailableError
 from queuecore.ragged import Ragged
@@ -440,7 +440,7 @@ class Map(ObjectNode):
         left = start - first
         with contextlib.closing(self._results(run, pass_, first)) as results:
             for number, made, structure, error in results:
-                if error is None and structure != known:
+                if error is None and (known is None or not same_structure(structure, known)):
                     if known is None:
                         known = structure
                     else:

@@ -11,6 +11,7 @@ import numpy as np
 
 from queuecore._record import ArraySpec
 from queuecore._stages import BYTES, Component, strings_of, structure_of
+from queuecore.data._calls import leave_out
 from queuecore.data._elements import flattened
 from queuecore.data._lazy import lazy
 from queuecore.data._nodes import Layout, Node, One, Piece, Run
@@ -341,28 +342,26 @@ class Elements(Node):
         if self.fit is None:
             with contextlib.closing(run.rows(0, pass_, start)) as rows:
                 yield from rows
-        elif run.skips is None:
-            with contextlib.closing(run.elements(0, pass_, start)) as elements:
-                yield from map(One, map(self.fit, elements))
         else:
-            with contextlib.closing(run.elements(0, pass_)) as elements:
-                yield from map(One, self._fitting(run, elements, start))
+            # Which have which number shows only when all before it were seen, if some are left out.
+            first = start if run.skips is None else 0
+            with contextlib.closing(run.elements(0, pass_, first)) as elements:
+                yield from map(One, self._fitting(run, enumerate(elements, first), start - first))
 
-    def _fitting(self, run: Run, elements: Iterator[Any], start: int) -> Generator[Any]:
-        # Without those that don't fit: which has which number shows only when all before it were seen.
+    def _fitting(self, run: Run, elements: Iterator[tuple[int, Any]], left: int) -> Generator[Any]:
         assert self.fit is not None
-        assert run.skips is not None
-        number = 0
-        for element in elements:
+        for number, element in elements:
             try:
                 made = self.fit(element)
             except DataLossError as error:
-                if number >= start:
-                    run.skips.skip(error)
+                error.args = (f"{error} (element {number})",)
+                error.stage, error.record = "padded_batch", number
+                leave_out(run.skips, error, left > 0)
                 continue
-            if number >= start:
+            if left:
+                left -= 1
+            else:
                 yield made
-            number += 1
 
 
 def _array(value: Any) -> Array:
