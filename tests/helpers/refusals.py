@@ -46,8 +46,11 @@ def sweep(what: int, number: int, offset: int, stride: int, folder: str, names: 
     calls.refuse.argtypes = [ctypes.c_int, ctypes.c_long, ctypes.c_int]
     sources: dict[str, Callable[[], Dataset]] = {**SOURCES, "file": lambda: file(pathlib.Path(folder))}
     runs = 0
-    for name in names:
-        for where, source in sources.items():
+    for index, name in enumerate(names):
+        # A sample is one of the sources too.
+        chosen = [list(sources)[index % len(sources)]] if stride > 1 else list(sources)
+        for where in chosen:
+            source = sources[where]
             nth = 1 + (offset + runs) % stride
             expected = all_of(KINDS[name](source()))
             before, files = thread_count(), open_descriptors()
