@@ -101,7 +101,8 @@ def test_one_after_the_other(records):
 def test_the_tutorials_parse_function(tmp_path):
     images = np.random.default_rng(1).integers(0, 256, (40, 8, 8, 3), np.uint8)
     messages = [
-        example(image=feature(image.tobytes()), label=feature(index % 10)) for index, image in enumerate(images)
+        example(image=feature(image.tobytes()), label=feature(index % 10))
+        for index, image in enumerate(images)
     ]
     (tmp_path / "a").write_bytes(stream(messages))
     features = {"image": qc.ops.FixedLenFeature((), bytes), "label": qc.ops.FixedLenFeature((), np.int64)}
