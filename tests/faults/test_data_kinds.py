@@ -5,6 +5,7 @@ import itertools
 import signal
 import threading
 import time
+import warnings
 
 import pytest
 from helpers.chains import THREADS, threads
@@ -12,6 +13,7 @@ from helpers.kinds import KINDS, SOURCES, Gate, all_of, halting
 from helpers.matrix import numbers_in
 from helpers.process import AT_ONCE, PATIENCE, soon, thread_count
 
+from queuecore.data import Options
 from queuecore.errors import FailedPreconditionError
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -87,6 +89,19 @@ def test_a_consumer_that_leaves(name):
             first = [list(numbers_in(x)) for x in itertools.islice(it, 5)]
         leave(threads(ds, number), first)
         assert soon(lambda: thread_count() <= before), leave
+
+
+# ---- row 45: a consumer that keeps everything ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_kept_stays_as_it_is(name):
+    for source in SOURCES.values():
+        ds = KINDS[name](source())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that these are copies
+            kept = list(ds.with_options(Options(max_leases=2)))
+        assert [list(numbers_in(x)) for x in kept] == all_of(KINDS[name](source()))
 
 
 # ---- rows 37 to 39: close ------------------------------------------------------------------------------------------
