@@ -254,6 +254,43 @@ def test_the_end_of_the_process(tmp_path):
     assert (done.stderr, done.stdout, done.returncode) == ("", "all\n", 0)
 
 
+# ---- row 56: forks ---------------------------------------------------------------------------------------------------
+
+FORKED = """
+import itertools, os, time, warnings
+import queuecore as qc
+from helpers.kinds import KINDS, SOURCES, all_of
+warnings.simplefilter("ignore")  # from Python 3.12 on, os.fork() warns where there are threads
+for name, kind in zip(KINDS, itertools.cycle(SOURCES)):
+    it = iter(KINDS[name](SOURCES[kind]().repeat()))
+    next(it)
+    pid = os.fork()
+    if pid == 0:
+        refused = 0
+        for use in (it.__next__, it.state_dict, it.stats, lambda: it.load_state_dict({})):
+            try:
+                use()
+            except qc.errors.ForkedPipelineError:
+                refused += 1
+        it.close()
+        del it
+        os._exit(refused + 10 * bool(all_of(KINDS[name](SOURCES[kind]()))))
+    begun = time.monotonic()
+    while (done := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        assert time.monotonic() - begun < 10, (name, kind)
+        time.sleep(0.001)
+    assert os.waitstatus_to_exitcode(done[1]) == 14, (name, kind, done)
+    next(it)
+    it.close()
+print("all")
+"""
+
+
+def test_a_forked_child_is_told_and_may_begin_anew():
+    done = run_python(FORKED, timeout=50)
+    assert (done.stderr, done.stdout, done.returncode) == ("", "all\n", 0)
+
+
 # ---- row 62: ranks ---------------------------------------------------------------------------------------------------
 
 
