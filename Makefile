@@ -73,7 +73,7 @@ build: $(STAMP)-build
 .PHONY: test demo bench
 # Plain pytest, never `python -m pytest`: that puts this directory on sys.path.
 test: build
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses=$(JOBS) $(PYTEST_ARGS)
 
 demo: build $(STAMP)-demo
 	$(BIN)/queuecore demo $(DEMO_ARGS)

@@ -51,10 +51,13 @@ class Structure(NamedTuple):
         From the list of components, and whether they are those of a batch, to an element.
     spec : callable
         From a function that makes a specification of a dtype and a shape, to that of an element.
+    template : object, optional
+        If there is no more to it, the structure of an element over the indices of the components.
     """
 
     assemble: Callable[[list[Any], bool], Any]
     spec: Callable[[Callable[[np.dtype[Any], tuple[Any, ...]], Any]], Any]
+    template: Any = None
 
 
 class Stage:

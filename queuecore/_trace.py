@@ -885,7 +885,7 @@ def _traced(
         )
 
     outputs = step.outputs
-    structure = Structure(functools.partial(_assembled, shape), functools.partial(_specified, shape, outputs))
+    structure = Structure(functools.partial(_assembled, shape), functools.partial(_specified, shape, outputs), shape)
     text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
     stage = _TracedStage(f"traced({text})", bind, structure, rowwise)
     stage.again = again

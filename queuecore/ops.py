@@ -52,7 +52,7 @@ from queuecore._ops_pictures import (
     resize,
 )
 from queuecore._record import RecordPlan, compile_record
-from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure, lone_strings, strings_of
+from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure, lone_strings, strings_of, structure_of
 from queuecore._trace import traceable
 from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged
@@ -198,7 +198,7 @@ def decode_raw(
         stage = _decode_record(dtype, fixed_length)
         if input_bytes is None:
             return stage
-        return _structured(compile_record(dtype).template, _eager("decode_raw", stage, input_bytes))
+        return structure_of(compile_record(dtype).template, _eager("decode_raw", stage, input_bytes))
     if kind_of(dtype) not in "biufc":
         raise DtypeError(f"decode_raw: expected a dtype of numbers, got {dtype}")
     if dtype.byteorder == "=" and not little_endian:
@@ -313,16 +313,10 @@ def record_stage(record: RecordPlan, fixed_length: int | None = None, text: str 
         return RawStep((given,), tuple(made), record.record_bytes, 0, fixed_length or 0, leaves)
 
     def leaves_of(fill: Callable[[np.dtype[Any], tuple[Any, ...]], Any]) -> Any:
-        return _structured(record.template, [fill(leaf.dtype, leaf.shape) for leaf in record.leaves])
+        return structure_of(record.template, [fill(leaf.dtype, leaf.shape) for leaf in record.leaves])
 
-    structure = Structure(lambda arrays, _: _structured(record.template, arrays), leaves_of)
+    structure = Structure(lambda arrays, _: structure_of(record.template, arrays), leaves_of, record.template)
     return Stage(text, bind, structure, True)
-
-
-def _structured(template: Any, arrays: Sequence[Any]) -> Any:
-    if isinstance(template, dict):
-        return {key: _structured(inner, arrays) for key, inner in template.items()}
-    return arrays[template]
 
 
 def _check_dims(shape: tuple[int | None, ...] | None) -> None:

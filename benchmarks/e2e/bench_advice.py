@@ -103,7 +103,7 @@ def pairs(side: Any, count: int) -> list[Pair]:
     dataset, auto = side.Dataset, side.auto
     few = dataset.range(count)
     batches = side.python(few, slowly)
-    array = np.random.default_rng(1).normal(size=(count * 20, 64)).astype(np.float32)
+    array = np.random.default_rng(1).normal(size=(count * 100, 64)).astype(np.float32)
     rows = dataset.from_tensor_slices(array)
     large = dataset.from_tensor_slices(array[:, :32])
     files = dataset.range(8)
@@ -168,7 +168,7 @@ def pairs(side: Any, count: int) -> list[Pair]:
             lambda: consume(larger(large.prefetch(64)).batch(128)),
             0.9,
         ),
-        ("parallel interleave over slow files", lambda: consume(slow), lambda: consume(ahead), 2),
+        ("parallel interleave over slow files", lambda: consume(slow), lambda: consume(ahead), 0.9),
         ("sloppy interleave over slow files", lambda: consume(ahead), lambda: consume(sloppy), 1),
         (
             "shuffle before repeat",

@@ -117,15 +117,13 @@ def numbers(count: int) -> list[Pipeline]:
         ),
         (
             "interleave of ranges, batch",
-            Dataset.range(100)
-            .interleave(lambda x: Dataset.range(few // 100), cycle_length=4, block_length=16)
-            .batch(128),
+            Dataset.range(100).interleave(lambda x: Dataset.range(1000), cycle_length=4, block_length=16).batch(128),
             lambda tf: (
                 tf.data.Dataset.range(100)
-                .interleave(lambda x: tf.data.Dataset.range(few // 100), cycle_length=4, block_length=16)
+                .interleave(lambda x: tf.data.Dataset.range(1000), cycle_length=4, block_length=16)
                 .batch(128)
             ),
-            few // 100 * 100,
+            100_000,
             3,
         ),
         (
@@ -136,6 +134,70 @@ def numbers(count: int) -> list[Pipeline]:
                 .map(lambda row: row)
                 .padded_batch(64)
             ),
+            few,
+            3,
+        ),
+        (
+            "window, flat_map(batch), map, shuffle, batch",
+            Dataset.range(few)
+            .window(6, shift=1, drop_remainder=True)
+            .flat_map(lambda window: window.batch(6))
+            .map(lambda part: (part[:-1], part[-1:]))
+            .shuffle(1000, seed=1)
+            .batch(32),
+            lambda tf: (
+                tf.data.Dataset.range(few)
+                .window(6, shift=1, drop_remainder=True)
+                .flat_map(lambda window: window.batch(6))
+                .map(lambda part: (part[:-1], part[-1:]))
+                .shuffle(1000, seed=1)
+                .batch(32)
+            ),
+            few - 5,
+            3,
+        ),
+        (
+            "flat_map(from_tensor_slices), batch",
+            Dataset.from_tensor_slices(array).flat_map(Dataset.from_tensor_slices).batch(128),
+            lambda tf: (
+                tf.data.Dataset.from_tensor_slices(array).flat_map(tf.data.Dataset.from_tensor_slices).batch(128)
+            ),
+            few * 32,
+            3,
+        ),
+        (
+            "sample_from_datasets, batch",
+            Dataset.sample_from_datasets([Dataset.range(few).repeat()] * 2, [0.3, 0.7], seed=1).take(few).batch(128),
+            lambda tf: (
+                tf.data.Dataset.sample_from_datasets([tf.data.Dataset.range(few).repeat()] * 2, [0.3, 0.7], seed=1)
+                .take(few)
+                .batch(128)
+            ),
+            few,
+            3,
+        ),
+        (
+            "bucket_by_sequence_length",
+            Dataset.from_tensor_slices(ragged).bucket_by_sequence_length(lambda row: row.shape[0], [10, 20], [64] * 3),
+            lambda tf: (
+                tf.data.Dataset.from_tensor_slices(tf.RaggedTensor.from_row_splits(ragged.values, ragged.row_splits))
+                .map(lambda row: row)
+                .bucket_by_sequence_length(lambda row: tf.shape(row)[0], [10, 20], [64] * 3)
+            ),
+            few,
+            3,
+        ),
+        (
+            "rebatch",
+            Dataset.from_tensor_slices(array).batch(100).rebatch(32),
+            lambda tf: tf.data.Dataset.from_tensor_slices(array).batch(100).rebatch(32),
+            few,
+            3,
+        ),
+        (
+            "take_while, batch",
+            Dataset.range(2 * few).take_while(lambda x: x < few).batch(128),
+            lambda tf: tf.data.Dataset.range(2 * few).take_while(lambda x: x < few).batch(128),
             few,
             3,
         ),
@@ -324,7 +386,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             import tensorflow as tf
         except ImportError as error:
             absent["tf.data"] = str(error)
-    rounds, count, files, jpegs = (3, 100_000, 2, 100) if options.quick else (7, 1_000_000, 10, 1_000)
+    rounds, count, files, jpegs = (3, 100_000, 2, 100) if options.quick else (7, 200_000, 10, 500)
     with harness.scratch(options) as folder:
         pipelines = numbers(count) + records(folder, files)
         try:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import logging
+import math
 import os
 import threading
 import time
@@ -51,12 +52,20 @@ __all__ = [
     "raised",
 ]
 
-_AUTO_THREADS = 8
 _MOST_THREADS = 1024
-# Of a pool that finds out by itself how many it needs: threads, the length of a trial, and what more threads must gain.
+# Seconds of a call below which handing it to another thread costs more than it brings; and how much calls must exceed
+# that, all in all, before others get them.
+_QUICK = 50e-6
+_LATE = 0.002
+# Of a pool that finds out by itself how many threads it needs: how many it begins with, several a CPU, as some of them
+# wait for the GIL; how few and how many it may have; the length of a trial; what other numbers must gain; and how long
+# the best one is kept before others are tried again.
+_FIRST_TUNED = 16
+_LEAST_TUNED = 4
 _MOST_TUNED = 64
 _TRIAL_SECONDS = 0.005
 _GAIN = 1.1
+_SETTLED_SECONDS = 1.0
 _log = logging.getLogger("queuecore")
 
 
@@ -334,12 +343,13 @@ class _Pool:
 class _Tuner:
     """Finds out with how many threads most is done, by trying: twice as many as long as that gains, else half as many.
 
-    A function that waits gains from more threads than there are CPUs; one that holds the GIL loses by any that it
-    doesn't need.
+    A function that waits gains from more threads than there are CPUs; one whose threads stand in each other's way loses
+    by them, but never as much. Functions change: so all of it is done again from time to time.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads = self._best = self._first = threads
+        self._least = min(threads, _LEAST_TUNED)
         self._rate = 0.0
         self._factor: float = 2
         self._count = -threads  # the first ones are still on the way in
@@ -348,20 +358,26 @@ class _Tuner:
     def next(self) -> int:
         """Note a result; return how many threads to have."""
         self._count += 1
-        if self._count <= 0 or not self._factor:
-            self._since = time.monotonic()
-            return self._threads
         now = time.monotonic()
+        if self._count <= 0:
+            self._since = now
+            return self._threads
+        if not self._factor:
+            if now - self._since > _SETTLED_SECONDS:
+                self._first, self._rate, self._factor = self._best, 0.0, 2
+                self._count, self._since = 0, now
+            return self._threads
         if self._count < 2 * self._threads + 2 or now - self._since < _TRIAL_SECONDS:
             return self._threads
         rate = self._count / (now - self._since)
         if not self._rate:
             self._rate = rate
-        elif rate > (_GAIN if self._factor > 1 else 1) * self._rate:
+        elif rate > _GAIN * self._rate:
             self._rate, self._best = rate, self._threads
         else:  # of no use; fewer are worth a trial only where more never were
             self._factor = 0.5 if self._factor > 1 and self._best == self._first else 0
-        self._threads = min(max(int(self._best * self._factor), 1), _MOST_TUNED) if self._factor else self._best
+        wanted = int(self._best * self._factor) if self._factor else self._best
+        self._threads = min(max(wanted, self._least), _MOST_TUNED)
         if self._threads == self._best:
             self._factor = 0
         self._count = -self._threads
@@ -406,7 +422,7 @@ class Map(ObjectNode):
     function : Call or StageCall
         The function.
     threads : int or None
-        In how many threads it runs; `None`: in that of the node. -1: as many as there are CPUs, within reason.
+        In how many threads it runs; `None`: in that of the node. -1: as many as serve, found by trying.
     ordered : bool or None
         Whether elements keep their order; `None`: as the options say.
     why : str
@@ -458,23 +474,37 @@ class Map(ObjectNode):
                     yield One(made)
 
     def _results(self, run: Run, pass_: int, first: int) -> Generator[_Result]:
-        if self.threads is not None:
-            tuned = self.threads < 0
-            count = min(len(os.sched_getaffinity(0)), _AUTO_THREADS) if tuned else min(self.threads, _MOST_THREADS)
-            ordered = run.options.deterministic is not False if self.ordered is None else self.ordered
-            pool = _Pool(self.function, run.open(0, pass_, first), pass_, first, count, tuned)
-            yield from pool.results(ordered)
-            return
+        child = run.open(0, pass_, first)
+        tuned = self.threads is not None and self.threads < 0
+        if self.threads is None or tuned:
+            first = yield from self._alone(child, pass_, first, tuned)
+            if first < 0:
+                return
+        count = max(len(os.sched_getaffinity(0)), _FIRST_TUNED) if tuned else min(self.threads or 1, _MOST_THREADS)
+        ordered = run.options.deterministic is not False if self.ordered is None else self.ordered
+        pool = _Pool(self.function, child, pass_, first, min(count, _MOST_TUNED), tuned)
+        yield from pool.results(ordered)
+
+    def _alone(self, child: Iterator, pass_: int, first: int, tuned: bool) -> Generator[_Result, None, int]:
+        """Yield what is made in this thread; return -1, or the first element that others should make."""
         function = self.function
-        with run.open(0, pass_, first) as child:
+        late = -math.inf  # the first call may have to import things, and tells nothing
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(child)
             for number, element in enumerate(child, first):
+                begun = time.monotonic()
                 try:
                     made, structure = function(element, pass_, number)
                 except BaseException as error:
                     result = _Result(number, None, None, error)
                 else:
                     result = _Result(number, made, structure, None)
+                late = max(late + time.monotonic() - begun - _QUICK, 0)
                 yield result
+                if late > _LATE and tuned:
+                    stack.pop_all()
+                    return number + 1
+        return -1
 
     @lazy
     def _first_spec(self) -> Any:

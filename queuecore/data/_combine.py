@@ -152,6 +152,8 @@ def general_spec(datasets: Sequence[Dataset], what: str) -> Any:
 
 
 def _general(one: Any, other: Any, problem: str) -> Any:
+    if one is None or other is None:
+        return None
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return {key: _general(inner, other[key], problem) for key, inner in one.items()}
     if (

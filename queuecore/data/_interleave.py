@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, fields, replace
@@ -45,6 +47,8 @@ _MOST_ROWS = 1 << 16
 _LEAST_TURNS = 32
 _MOST_TURNS = 256
 _PATIENCE = 0.002
+# Seconds that what is pending may wait for what comes after it.
+_MOMENT = 100e-6
 # Rows in memory that are batched without a stream.
 _FEW_ROWS = 4096
 _CHAR = np.dtype("S1")
@@ -341,6 +345,8 @@ class _Turns:
         # Of what is to be handed on next: the columns, where elements begin in them, and how many.
         self._pending: list[tuple[list[Any], int, int]] = []
         self._elements_pending = 0
+        # Seconds that the last dataset took to make, as far as it was waited for.
+        self._took = math.inf
         rows = self._layout.components is not None
         self._most_pending = chunk_rows(node.first, run.budget) if rows and node.first is not None else MOST_OBJECTS
 
@@ -404,17 +410,20 @@ class _Turns:
             return
         here = Layout.of(dataset)
         there = self._layout
-        problem = (
-            f"{self._node.method}: all datasets must have elements alike, not {first.element_spec!r} and, "
-            f"from element {number} on, {dataset.element_spec!r}"
-        )
-        if there.components is None or here.components is None:
-            if (there.components is None) != (here.components is None):
-                raise DtypeError(problem, stage=self._node.method, record=number)
+        if there.components is None and here.components is None:
             general_spec([first, dataset], self._node.method)
-            return
-        if _shapes(here) != _shapes(there) or repr(here.template) != repr(there.template):
-            raise DtypeError(problem, stage=self._node.method, record=number)
+        elif (
+            there.components is None
+            or here.components is None
+            or _shapes(here) != _shapes(there)
+            or repr(here.template) != repr(there.template)
+        ):
+            raise DtypeError(
+                f"{self._node.method}: all datasets must have elements alike, not {first.element_spec!r} and, "
+                f"from element {number} on, {dataset.element_spec!r}",
+                stage=self._node.method,
+                record=number,
+            )
 
     def _look_ahead(self) -> None:
         """Begin further datasets, as far as that doesn't wait."""
@@ -426,10 +435,16 @@ class _Turns:
         ):
             self._pull()
 
+    def _quick(self) -> bool:
+        """Whether there will be a next dataset before anybody misses what is pending."""
+        return bool(self._waiting) or self._input_ended or (self._took < _MOMENT and self._input._poll(0))
+
     def _next(self) -> _Child | None:
         """Return the next dataset; `None`: there is none."""
         if not self._waiting and not self._input_ended:
+            begun = time.monotonic()
             self._pull()
+            self._took = time.monotonic() - begun
         if not self._waiting:
             return None
         child = self._waiting.popleft()
@@ -470,8 +485,13 @@ class _Turns:
                         break
                     at, given = (at + 1) % node.cycle, 0
                     continue
-                yield from self._flush()
-                slots[at] = self._next()
+                if not self._quick():
+                    yield from self._flush()
+                try:
+                    slots[at] = self._next()
+                except BaseException:  # what is good comes before it
+                    yield from self._flush()
+                    raise
                 even = True
                 continue
             if not child.left:

@@ -92,6 +92,8 @@ def made_by(
     if stages:
         structure = stages[-1].structure
         template = template_of(given)
+    if structure is not None and structure.template is not None:
+        template, structure = structure.template, None
     native = [_native(one, index) for index, one in enumerate(given)]
     assemble, leaves = (None, None) if structure is None else (structure.assemble, structure.spec)
 

@@ -45,7 +45,7 @@ from queuecore.data._ranks import UNEVEN, resolve_shard
 from queuecore.data._reduce import reduced
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_patterns
 from queuecore.data._structures import classes_of, mapped, shape_of, type_of
-from queuecore.data._windows import Window
+from queuecore.data._windows import Window, stacked
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
 from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError, UnimplementedError
@@ -735,7 +735,8 @@ class Dataset:
             Or an operation of `queuecore.ops`, called without input; several are combined by `queuecore.ops.compose`.
         num_parallel_calls : int, optional
             In how many threads a function runs that runs in Python. `None` (the default): in one, an element after the
-            other. `AUTOTUNE` (-1): as many as there are CPUs, at most 8. Native stages run in `Options.num_threads`.
+            other. `AUTOTUNE` (-1): as many as serve, which is found out; none where calls take less than about 50 us.
+            Native stages run in `Options.num_threads`.
         deterministic : bool, optional
             Whether elements keep their order where a function runs in several threads. Default:
             `Options.deterministic`, and else they do.
@@ -1511,6 +1512,10 @@ class Dataset:
         -----
         As `interleave` with a `cycle_length` of 1.
 
+        After a `window`, `map_func` is called once with what only stands for windows. If it makes one batch of each
+        whole window (``lambda w: w.batch(size)``, or a `zip` of such batches), windows are cut out of the rows as
+        arrays, and it is never called again.
+
         Examples
         --------
         >>> import queuecore as qc
@@ -1518,6 +1523,9 @@ class Dataset:
         >>> [int(x) for x in ds]
         [0, 0, 1, 0, 1, 2]
         """
+        windows = stacked(self, map_func) if callable(map_func) else None
+        if windows is not None:
+            return _Steps(windows, self._ops, self._options)
         return self._interleaved("flat_map", map_func, 1, 1, 0, False)
 
     def interleave(

@@ -165,7 +165,8 @@ def assert_tests_pass(folder: Path, *arguments: str) -> None:
     """Run tests of ours under the sanitizer."""
     # -s: a report must not end in pytest's own capture.
     done = run_python(
-        *("-m", "pytest", "-s", "-q", "-x", "-p", "no:cacheprovider", f"--basetemp={folder / 'temp'}", *arguments),
+        *("-m", "pytest", "-s", "-q", "-x", "-p", "no:cacheprovider", f"--basetemp={folder / 'temp'}"),
+        *(f"--numprocesses={len(os.sched_getaffinity(0))}", "--max-worker-restart=0", *arguments),
         timeout=1800,
         QUEUECORE_WATCHDOG="600",
     )

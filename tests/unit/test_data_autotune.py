@@ -1,6 +1,9 @@
 """How many threads a pool takes for functions in Python, where nobody says."""
 
+import collections
+import itertools
 import threading
+import time
 
 import pytest
 from helpers.process import PATIENCE, soon
@@ -9,40 +12,47 @@ from queuecore.data import AUTOTUNE, Dataset, _calls
 
 
 @pytest.mark.parametrize(
-    ("rate", "cpus", "expected"),
+    ("rate", "first", "expected"),
     [
-        (lambda threads: 1000 * threads, 2, {64}),  # it waits
-        (lambda threads: 1000 * min(threads, 20), 4, {16, 32}),
-        (lambda threads: 1000 * min(threads, 4), 4, {4}),  # it computes, on four processors
-        (lambda threads: 1000 / threads**0.2, 4, {1}),  # it holds the GIL
+        (lambda threads: 1000 * threads, 16, {64}),  # it waits
+        (lambda threads: 1000 * min(threads, 20), 4, {16, 32, 64}),
+        (lambda threads: 1000 * min(threads, 4), 16, {16}),  # it computes, on four processors
+        (lambda threads: 1000 / threads**0.2, 16, {4}),  # all threads fight for one lock
         (lambda threads: 1000 / threads**0.2, 1, {1}),
         (lambda threads: 1000, 1, {1}),
     ],
 )
-def test_what_gains_is_found(monkeypatch, rate, cpus, expected):
+def test_what_gains_is_found(monkeypatch, rate, first, expected):
     now = 100.0
     monkeypatch.setattr(_calls.time, "monotonic", lambda: now)
-    tuner = _calls._Tuner(cpus)
-    threads = cpus
-    tried = set()
-    for _ in range(20_000):
-        now += 1 / rate(threads)
-        threads = tuner.next()
-        tried.add(threads)
-        assert 1 <= threads <= 64
-    assert threads in expected
-    settled = threads
-    for _ in range(1000):  # and stays
-        now += 1 / rate(threads)
-        threads = tuner.next()
-    assert threads == settled
+    tuner = _calls._Tuner(first)
+    threads = first
+
+    def settled(rate):
+        """Return how many there are most of the time."""
+        nonlocal now, threads
+        seen = collections.Counter()
+        end = now + 6
+        while now < end:
+            spent = 1 / rate(threads)
+            now += spent
+            seen[threads] += spent
+            threads = tuner.next()
+            assert 1 <= threads <= 64
+        return seen.most_common(1)[0][0]
+
+    found = settled(rate)
+    assert found in expected
+    assert settled(rate) in expected
+    assert settled(lambda threads: 500 * threads) == 64  # the function has changed, and waits
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_numbers_of_threads_that_change(monkeypatch, deterministic):
     """More and fewer, again and again: every element comes once, and no thread is left."""
-    state = iter([4, 4, 9, 9, 1, 1, 30, 30, 2, 2] * 1000)
-    monkeypatch.setattr(_calls._Tuner, "next", lambda self: next(state))
+    state = itertools.count()
+    monkeypatch.setattr(_calls._Tuner, "next", lambda self: (4, 4, 9, 9, 1, 1, 30, 30, 2, 2)[next(state) % 10])
+    monkeypatch.setattr(_calls, "_QUICK", -1)  # none is
     alive = threading.active_count()
     seen = []
 
@@ -54,6 +64,45 @@ def test_numbers_of_threads_that_change(monkeypatch, deterministic):
     got = [one["x"] for one in ds]
     assert sorted(got) == list(range(2000))
     assert not deterministic or got == list(range(2000))
+    assert 1900 < next(state) <= 2000
     for thread in set(seen) - {threading.current_thread()}:  # which traced it
         thread.join(PATIENCE)
     assert soon(lambda: threading.active_count() <= alive)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_quick_calls_that_become_slow(deterministic):
+    """Threads come with the first slow calls, and go on where the node's own was."""
+    two = threading.Event()
+    inside = []
+    callers = set()
+
+    def function(x):
+        number = int(x)
+        if 500 <= number < 600:
+            time.sleep(0.001)
+        elif number >= 600:
+            callers.add(threading.current_thread())
+            inside.append(number)
+            if len(inside) > 1:
+                two.set()
+            two.wait(PATIENCE)
+            inside.remove(number)
+        return number
+
+    got = list(Dataset.range(1000).map(function, num_parallel_calls=AUTOTUNE, deterministic=deterministic))
+    assert sorted(got) == list(range(1000))
+    assert not deterministic or got == list(range(1000))
+    assert len(callers) > 1
+
+
+def test_quick_calls_need_no_thread(monkeypatch):
+    monkeypatch.setattr(_calls, "_QUICK", PATIENCE)  # a busy machine may stop any call for long
+    callers = []
+
+    def function(x):
+        callers.append(threading.current_thread())
+        return {"x": x}
+
+    assert len(list(Dataset.range(1000).map(function, num_parallel_calls=AUTOTUNE))) == 1000
+    assert len(set(callers[-1000:])) == 1  # the first call was for the trace

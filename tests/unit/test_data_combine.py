@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import queuecore as qc
 from queuecore.data import ArraySpec, Dataset, TextLineDataset
-from queuecore.errors import DtypeError, InvalidArgumentError, NotFoundError
+from queuecore.errors import DtypeError, InvalidArgumentError, NotFoundError, PipelineError
 from queuecore.ragged import Ragged
 
 CONTENTS = [bytes(range(60)), b"", bytes(range(60, 67)), bytes(range(67, 200))]
@@ -358,6 +358,96 @@ def test_window_before_an_error(tmp_path):
         got, error = pulled(iter(bad.window(3, shift, drop_remainder=drop)), own=values)
         assert got == expected
         assert isinstance(error, NotFoundError)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_windows_before_an_error_from_every_place(tmp_path, whole):
+    """Where a window before it holds all that is good, there is none of what is left, wherever it goes on."""
+    (tmp_path / "good").write_bytes(bytes(range(9)))
+    files = [tmp_path / "good", tmp_path / "missing"]
+    ds = qc.data.FixedLengthRecordDataset(files, record="u1").window(5, 2)
+    ds = ds.flat_map(lambda w: w.batch(5)) if whole else ds
+    expected = [list(range(at, at + 5)) for at in (0, 2, 4)]
+    for at in range(4):
+        it = iter(ds)
+        got = [values(next(it)) for _ in range(at)]
+        state = it.state_dict()
+        for other in (it, iter(ds)):
+            if other is not it:
+                other.load_state_dict(state)
+            rest, error = pulled(other, own=values)
+            assert got + rest == expected
+            assert isinstance(error, NotFoundError)
+
+
+@given(st.integers(0, 30), st.integers(1, 6), st.integers(1, 8), st.integers(1, 4), st.booleans(), st.integers(1, 9))
+@settings(max_examples=60, deadline=None)
+def test_windows_stacked(count, size, shift, stride, drop, chunk):
+    called = []
+
+    def whole(window):
+        called.append(window)
+        return window.batch(size)
+
+    ds = Dataset.range(count).batch(chunk).unbatch().window(size, shift, stride, drop).skip(1).flat_map(whole)
+    expected = windows(list(range(count)), size, shift, stride, drop)[1:]
+    assert run(ds, values) == expected
+    assert len(called) == 1
+    assert ds.element_spec == ArraySpec((size if drop else None,), np.dtype("i8"))
+    # The same, window by window.
+    slow = Dataset.range(count).window(size, shift, stride, drop).skip(1).flat_map(lambda w: w.batch(size).take(1))
+    assert run(ds) == run(slow)
+
+
+def test_windows_stacked_from_every_place(numbers):
+    pairs = Dataset.zip({"n": numbers.take(40), "p": numbers.map(lambda x: (x, x * np.float32(0.5)))})
+
+    def whole(window):
+        return Dataset.zip((window["p"][1].batch(4), {"again": window["n"].batch(5)}))
+
+    def zipped(window):
+        return Dataset.zip((window["p"][1], {"again": window["n"]})).batch(4)
+
+    for drop in (True, False):
+        expected = [([one / 2 for one in part], {"again": part}) for part in windows(BYTES[:40], 4, 3, 1, drop)]
+        for function in (whole, zipped):
+            check(lambda function=function, drop=drop: pairs.window(4, 3, 1, drop).flat_map(function), expected, values)
+    batch = next(iter(pairs.window(4, 3, 1, True).flat_map(whole).batch(3)))
+    assert batch[0].shape == (3, 4) and batch[0].dtype == np.float32
+
+
+def test_windows_in_another_order_stacked(numbers):
+    def windowed():
+        return numbers.window(7, 2, drop_remainder=True).shuffle(50, seed=3).repeat(2).shard(3, 1)
+
+    def stacked():
+        return windowed().flat_map(lambda w: w.batch(7))
+
+    assert run(stacked(), values) == run(windowed(), values)
+    assert "stacked" in stacked().plan()
+    places(stacked, 2, run(stacked(), values), values)
+
+
+def test_other_functions_of_windows(numbers, lines):
+    """What doesn't make one batch of each window, or wants to know what is in it, is called with it."""
+    ds = numbers.take(10).window(4, 3)
+    expected = windows(BYTES[:10], 4, 3, 1, False)
+    assert run(ds.flat_map(lambda w: w), values) == [one for part in expected for one in part]
+    assert run(ds.flat_map(lambda w: w.batch(3)), values) == [
+        half for part in expected for half in (part[:3], part[3:]) if half
+    ]
+    assert run(ds.flat_map(lambda w: w.batch(4, drop_remainder=True)), values) == [one for one in expected if one[3:]]
+    assert run(ds.flat_map(lambda w: w.batch(9, drop_remainder=True)), values) == []
+    assert run(ds.flat_map(lambda w: w.batch(4).repeat(2)), values) == [one for one in expected for _ in range(2)]
+    assert run(ds.flat_map(lambda w: w.skip(1).batch(4)), values) == [one[1:] for one in expected if one[1:]]
+    assert run(ds.flat_map(lambda w: w.batch(len(list(w)))), values) == expected
+    assert run(ds.flat_map(lambda w: w.batch(w.cardinality())), values) == expected
+    assert run(ds.flat_map(lambda w: w.batch(4 if next(iter(w)) else 1)), values)[:2] == [[0], [1]]
+    assert run(ds.flat_map(lambda w: Dataset.zip((w.batch(4), w))), values) == [(part, part[0]) for part in expected]
+    words = lines.take(10).window(4, 3).flat_map(lambda w: w.batch(4))
+    assert run(words, values) == windows(WORDS[:10], 4, 3, 1, False)
+    with pytest.raises(PipelineError, match="KeyError"):
+        run(ds.flat_map(lambda w: w["none"] if isinstance(w, dict) else {}["none"]))
 
 
 def test_bad_windows(numbers):

@@ -1,5 +1,6 @@
 """Functions given to map: native where they can be, with the values that they give in Python."""
 
+import copy
 import json
 import pickle
 import re
@@ -10,11 +11,14 @@ from helpers.blocks import run
 from helpers.chains import THREADS, threads
 from helpers.example_messages import example, feature
 from helpers.tfrecords import stream
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import queuecore as qc
 from queuecore.data import (
     ArraySpec,
     CsvDataset,
+    Dataset,
     FixedLengthRecordDataset,
     Options,
     TextLineDataset,
@@ -101,8 +105,7 @@ def test_one_after_the_other(records):
 def test_the_tutorials_parse_function(tmp_path):
     images = np.random.default_rng(1).integers(0, 256, (40, 8, 8, 3), np.uint8)
     messages = [
-        example(image=feature(image.tobytes()), label=feature(index % 10))
-        for index, image in enumerate(images)
+        example(image=feature(image.tobytes()), label=feature(index % 10)) for index, image in enumerate(images)
     ]
     (tmp_path / "a").write_bytes(stream(messages))
     features = {"image": qc.ops.FixedLenFeature((), bytes), "label": qc.ops.FixedLenFeature((), np.int64)}
@@ -228,3 +231,68 @@ def test_datasets_of_traced_functions_can_be_pickled():
     assert [x.tolist() for x in again] == [x.tolist() for x in ds] == [[1, 3], [5]]
     with pytest.raises((AttributeError, pickle.PicklingError)):  # as of any function that has no name
         pickle.dumps(qc.data.Dataset.range(10).map(lambda x: x + 1))
+
+
+# What is done to rows in memory, many at once where they lie side by side: also with constants of the shape of a row.
+OVER_ROWS = [
+    lambda x: x * 2 + 1,
+    lambda x: (x.astype(np.float64) - 3) / 7,
+    lambda x: (x, x > 100, -x),
+    lambda x: {"sum": x + x, "given": x, "same": x},
+    lambda x: np.where(x % 3 == 0, x, np.array([5], x.dtype)[0]),
+    lambda x: x + np.arange(4, dtype=x.dtype),
+    lambda x: x + np.arange(12, dtype=x.dtype).reshape(3, 4),
+    lambda x: x + np.array([[1], [2], [3]], x.dtype),
+    lambda x: np.sqrt(x.astype(np.float32)) * np.float32(0.5),
+    lambda x: (x[..., ::2], x[..., 1]),
+    lambda x: x[..., :1] + x,
+]
+
+
+@given(
+    st.sampled_from(OVER_ROWS),
+    st.sampled_from(["u1", "i2", "i4", "i8", "f4"]),
+    st.sampled_from([1, 2, 1500]),
+    st.integers(100, 700) | st.integers(1, 7),
+    st.sampled_from([None, 1, 8]),
+)
+@settings(max_examples=60, deadline=None)
+def test_many_rows_at_once(function, dtype, count, batch, workers):
+    rows = (np.arange(count * 12) % 251).astype(dtype).reshape(count, 3, 4)
+    ds = Dataset.from_tensor_slices(rows).with_options(Options(num_threads=workers))
+    some = (np.arange(count) % 7 != 2) & (np.arange(count) % 5 < 4)
+    chosen = Dataset.zip((Dataset.from_tensor_slices(some), ds)).filter(lambda keep, x: keep).map(lambda keep, x: x)
+    plain = [_together([function(row) for row in part]) for part in (rows, rows[some]) if len(part)]
+    for at, made in enumerate((ds, chosen) if some.any() else (ds,)):
+        mapped = made.map(function)
+        assert "traced" in mapped.plan()
+        for way in (mapped.batch(batch), made.shuffle(1).map(function).batch(batch)):
+            got = _together([copy.deepcopy(one) for part in way for one in _rows(part)])
+            assert _same(got, plain[at])
+    whole = [function(rows[at : at + batch]) for at in range(0, count, batch)]
+    for part, expected in zip(ds.batch(batch).map(function), whole, strict=True):
+        assert _same(part, expected)
+
+
+def _rows(batch):
+    if isinstance(batch, dict):
+        return [dict(zip(batch, one, strict=True)) for one in zip(*batch.values(), strict=True)]
+    return list(zip(*batch, strict=True)) if isinstance(batch, tuple) else list(batch)
+
+
+def _together(rows):
+    if isinstance(rows[0], dict):
+        return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    if isinstance(rows[0], tuple):
+        return tuple(np.stack(part) for part in zip(*rows, strict=True))
+    return np.stack(rows)
+
+
+def _same(one, other):
+    if isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in other)
+    if isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return (
+        one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == np.ascontiguousarray(other).tobytes()
+    )

@@ -12,7 +12,7 @@ from queuecore._core.atoms cimport check_layout
 from queuecore._core.elementwise cimport CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault
 from queuecore._core.elementwise cimport step_place
 from queuecore._core.platform cimport Fault, layout_hash
-from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, Step, StageFn, arena_take
+from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, RowsFn, Step, StageFn, arena_take
 
 from queuecore import errors as _errors
 
@@ -254,6 +254,8 @@ cdef class ExprStep(Step):
             one.auxdata = info.auxdata
         self.params = e
         self.run = _run_expression
+        if _lies_alike(e):
+            self.run_rows = _rows_of_expression
 
     cdef int _leaf(self, Leaf* leaf, tuple given) except -1:
         cdef int32_t i = 0
@@ -373,23 +375,74 @@ cdef void _gather(const Reading* reading, bytes_out target, int64_t at, int64_t 
             rows = 1
 
 
+cdef bint _lies_alike(const ExprParams* e) noexcept nogil:
+    # Whether all leaves have the items of the output side by side, in its order: then those of several elements have, too.
+    cdef const Leaf* leaf
+    cdef int64_t n = 1
+    cdef int32_t i, d
+    for d in range(e.ndim):
+        if e.dims[d] <= 0 or __builtin_mul_overflow(n, e.dims[d], &n):
+            return False
+    for i in range(e.leaf_count):
+        leaf = &e.leaves[i]
+        if leaf.period > 0:
+            if n % leaf.period != 0:
+                return False
+            continue
+        if leaf.cell < 0 or leaf.base_ndim != e.ndim:
+            return False
+        for d in range(e.ndim):
+            if leaf.axes[d] != d or leaf.steps[d] != 1 or leaf.starts[d] != 0 or leaf.sides[d] != e.dims[d]:
+                return False
+    return True
+
+
+cdef int _rows_of_expression(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const ExprParams* e = <const ExprParams*>params
+    cdef const Leaf* leaf
+    cdef Reading* readings = <Reading*>arena_take(arena, e.leaf_count * sizeof(Reading))
+    cdef int64_t nbytes = rows * e.made_bytes
+    cdef int32_t i
+    if readings == NULL:
+        return step_fault(fault, 100, e.leaf_count * <int64_t>sizeof(Reading), 0)
+    for i in range(e.leaf_count):
+        leaf = &e.leaves[i]
+        readings[i].room = NULL
+        readings[i].data = leaf.data
+        readings[i].stride = 0 if leaf.period == 1 else 1
+        if leaf.period == 0 and _aligned(&inputs[leaf.cell], leaf, arena, &readings[i], fault) != 0:
+            return -1
+    if e.instruction_count == 0 and e.leaves[0].cell >= 0:
+        outputs[0].data = <bytes_out>readings[0].data
+        outputs[0].nbytes = nbytes
+        return 0
+    if step_place(&outputs[0], nbytes, nbytes, arena, fault) != 0:
+        return -1
+    return _tiles(e, readings, outputs[0].data, nbytes // e.item, arena, fault)
+
+
+cdef int _aligned(const Cell* cell, const Leaf* leaf, Arena* arena, Reading* reading, Fault* fault) noexcept nogil:
+    # Loops take addresses for aligned to an item.
+    cdef bytes_out moved
+    reading.data = cell.data
+    if <uintptr_t>cell.data % leaf.item != 0 and cell.nbytes > 0:
+        moved = <bytes_out>arena_take(arena, cell.nbytes)
+        if moved == NULL:
+            return step_fault(fault, 100, cell.nbytes, 0)
+        memcpy(moved, cell.data, cell.nbytes)
+        reading.data = moved
+    return 0
+
+
 cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
     cdef const ExprParams* e = <const ExprParams*>params
     cdef const Leaf* leaf
     cdef const Cell* cell
-    cdef const Instruction* one
     cdef Cell* out = &outputs[0]
     cdef Reading* readings
     cdef Reading* reading
-    cdef char* data[REGISTERS]
-    cdef intptr_t strides[REGISTERS]
-    cdef char* arguments[MOST_ARGUMENTS]
-    cdef intptr_t steps[MOST_ARGUMENTS]
-    cdef bytes_out scratch = NULL
-    cdef bytes_out moved
-    cdef int64_t n = 1, nbytes, at = 0
-    cdef intptr_t m
-    cdef int32_t i, k, r
+    cdef int64_t n = 1, nbytes
+    cdef int32_t i
     for i in range(e.leaf_count):
         leaf = &e.leaves[i]
         if leaf.cell >= 0 and inputs[leaf.cell].ndim != leaf.base_ndim:
@@ -417,13 +470,8 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
             continue
         if leaf.cell >= 0:
             cell = &inputs[leaf.cell]
-            reading.data = cell.data
-            if <uintptr_t>cell.data % leaf.item != 0 and cell.nbytes > 0:  # loops take addresses for aligned to an item
-                moved = <bytes_out>arena_take(arena, cell.nbytes)
-                if moved == NULL:
-                    return step_fault(fault, 100, cell.nbytes, 0)
-                memcpy(moved, cell.data, cell.nbytes)
-                reading.data = moved
+            if _aligned(cell, leaf, arena, reading, fault) != 0:
+                return -1
             if _read(e, leaf, cell.dims, out.dims, reading.data, reading, fault) != 0:
                 return -1
         elif _read(e, leaf, leaf.sides, out.dims, reading.data, reading, fault) != 0:
@@ -442,6 +490,22 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
         return 0
     if step_place(out, nbytes, e.made_bytes, arena, fault) != 0:
         return -1
+    return _tiles(e, readings, out.data, n, arena, fault)
+
+
+cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, int64_t n, Arena* arena, Fault* fault) noexcept nogil:
+    # n items of the output.
+    cdef const Leaf* leaf
+    cdef const Instruction* one
+    cdef const Reading* reading
+    cdef char* data[REGISTERS]
+    cdef intptr_t strides[REGISTERS]
+    cdef char* arguments[MOST_ARGUMENTS]
+    cdef intptr_t steps[MOST_ARGUMENTS]
+    cdef bytes_out scratch = NULL
+    cdef int64_t at = 0
+    cdef intptr_t m
+    cdef int32_t i, k, r
     if n == 0:
         return 0
     if e.temporaries > 0:
@@ -466,15 +530,15 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
                 data[i] = <char*>reading.data + at * strides[i]
         if e.instruction_count == 0:
             if strides[0] == 0:
-                fill_items(out.data + at * e.item, data[0], m, e.item)
+                fill_items(target + at * e.item, data[0], m, e.item)
             else:
-                memcpy(out.data + at * e.item, data[0], m * e.item)
+                memcpy(target + at * e.item, data[0], m * e.item)
         for i in range(e.instruction_count):
             one = &e.instructions[i]
             for k in range(one.arguments + 1):
                 r = one.registers[k]
                 if r < 0:
-                    arguments[k] = <char*>out.data + at * e.item
+                    arguments[k] = <char*>target + at * e.item
                     steps[k] = e.item
                 else:
                     arguments[k] = data[r]
@@ -495,6 +559,7 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
 
 cdef struct Node:
     StageFn run
+    RowsFn run_rows
     const void* params
     int32_t given
     int32_t made
@@ -584,6 +649,7 @@ cdef class GraphStep(Step):
             if node.registers == NULL or node.places == NULL:
                 raise MemoryError
             node.run = step.run
+            node.run_rows = step.run_rows
             node.params = step.params
             node.first = g.registers
             node.row = True
@@ -600,6 +666,12 @@ cdef class GraphStep(Step):
             g.most = max(g.most, node.given)
         self.params = g
         self.run = _run_graph
+        # A constant is there once, and not for each element.
+        together = not constants
+        for i in range(g.count):
+            together = together and g.nodes[i].run_rows != NULL
+        if together:
+            self.run_rows = _rows_of_graph
 
     def __dealloc__(self):
         cdef int32_t i
@@ -620,6 +692,11 @@ cdef class GraphStep(Step):
 
 
 cdef int _run_graph(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    return _rows_of_graph(params, inputs, outputs, 0, arena, fault)
+
+
+cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil:
+    # With 0 rows: one element, of any shape.
     cdef const GraphParams* g = <const GraphParams*>params
     cdef const Node* node
     cdef const Cell* given
@@ -628,6 +705,7 @@ cdef int _run_graph(const void* params, const Cell* inputs, Cell* outputs, Arena
     cdef Cell* scratch
     cdef Cell* made
     cdef int32_t i, k
+    cdef int rc
     if cells == NULL:
         return step_fault(fault, WHOSE, nbytes, 0)
     scratch = cells + g.registers
@@ -649,7 +727,11 @@ cdef int _run_graph(const void* params, const Cell* inputs, Cell* outputs, Arena
             if node.places[k] >= 0:
                 made[k].data = outputs[node.places[k]].data
                 made[k].nbytes = outputs[node.places[k]].nbytes
-        if node.run(node.params, given, made, arena, fault) != 0:
+        if rows > 0:
+            rc = node.run_rows(node.params, given, made, rows, arena, fault)
+        else:
+            rc = node.run(node.params, given, made, arena, fault)
+        if rc != 0:
             fault.what = fault.what << WHOSE_BITS | i
             return -1
     for i in range(g.made):

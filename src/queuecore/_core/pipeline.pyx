@@ -38,13 +38,13 @@ from queuecore._core.runtime cimport (
     wait_out_exit)
 from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.rows cimport (
-    TAKE_LENGTHS, TAKE_STRINGS, Output, Pad, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, rows_pad, scratch_clear,
+    TAKE_LENGTHS, TAKE_STRINGS, Maker, Output, Pad, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, rows_pad, scratch_clear,
     scratch_init)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, file_skippable, name_of, read_full, table_claim,
     table_close_idle, table_discover, table_drop, table_fault, table_find, table_pinned, table_new, table_pin, table_unpin)
-from queuecore._core.stages cimport Step
+from queuecore._core.stages cimport RowsFn, Step
 from queuecore._core.window cimport (
     window_batch, window_ended, window_finish, window_free, window_has_room, window_init, window_less, window_open,
     window_publish, window_ready, window_take)
@@ -109,6 +109,7 @@ cdef enum:
     CHUNK_BYTES = 64 << 10       # when elements are records
     CHUNK_ROWS = 4096
     UNIT_BATCHES = 64            # of one unit, at most
+    TOGETHER_BYTES = 32 << 10    # of rows that a step makes in one pass, and of what they are made of
     LONE_ROWS = 2048             # of one unit, at most, if each may be a read of its own: or else a stop is heard late
     STORE_BYTES = 256 << 20      # a shuffle store is never larger
     STORE_RECORD_BYTES = 32 << 10  # from here one read a record costs less than a second copy
@@ -1316,6 +1317,22 @@ cdef class _Keeper:
         free(self.columns)
 
 
+cdef void _describe_together(Maker* m, RowsFn run_rows) noexcept nogil:
+    # As many rows at once as stay in the first-level cache.
+    cdef int64_t nbytes = 1
+    cdef int32_t i
+    for i in range(m.column_count):
+        if m.columns[i].item != 0:
+            return
+        nbytes += m.columns[i].row_bytes
+    for i in range(m.count):
+        if m.outputs[i].item != 0:
+            return
+        nbytes += m.outputs[i].row_bytes
+    m.run_rows = run_rows
+    m.together = TOGETHER_BYTES // nbytes
+
+
 cdef int _describe_output(Output* outputs, int32_t at, int32_t cell, str kind, dtype, shape, int32_t* vars) except -1:
     # How a component lies in batches, or in columns: in one output, or two. Returns the number behind.
     cdef Output* out = &outputs[at]
@@ -2266,6 +2283,8 @@ cdef class Stream:
                     if kind == "fixed" or kind == "ragged":
                         for j, side in enumerate(shape, out.ndim - len(shape)):
                             shapes[(plan.maker.column_count - 1) * MAX_DIMS + j] = side
+                if step is not None and step.run_rows != NULL:
+                    _describe_together(&plan.maker, step.run_rows)
         return 0
 
     cdef int _describe_pad(self, Pad* pad, str kind, dtype, tuple shape, tuple sides, bytes fill) except -1:

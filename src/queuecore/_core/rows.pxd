@@ -12,7 +12,7 @@ from queuecore._core.blocks cimport RecordBlock
 from queuecore._core.csv cimport CsvPlan
 from queuecore._core.growing cimport Growing
 from queuecore._core.platform cimport Fault
-from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, StageFn
+from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, RowsFn, StageFn
 
 cdef enum:
     # What of a cell an output takes.
@@ -57,6 +57,8 @@ cdef struct Maker:
     int32_t given                    # components that they are
     const int64_t* shapes            # CELL_DIMS for each column: dimensions of a row that are the same for all rows
     StageFn run          # NULL: the record itself
+    RowsFn run_rows      # FRAME_ROWS, of columns and outputs that don't vary: so many rows at once
+    int64_t together     # or NULL and 0
     const void* params
     int32_t made         # components that it makes
     Output* outputs

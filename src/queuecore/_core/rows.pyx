@@ -383,6 +383,45 @@ cdef bint _row_cells(const Maker* m, Scratch* s, const Column* columns, int64_t 
     return True
 
 
+cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const int64_t* which, int64_t at, int64_t n, bytes_out slot,
+                       int64_t row, Fault* fault) noexcept nogil:
+    # Rows from `at` on, or those of these numbers, in one pass. Returns how many were made: none where something is wrong with one of them.
+    cdef const Output* o
+    cdef Cell* cell
+    cdef Cell* made = s.cells + m.given
+    cdef bytes_out place
+    cdef bytes_in source
+    cdef int64_t i
+    cdef int32_t j
+    n = n if n < m.together else m.together
+    arena_reset(&s.arena)
+    for j in range(m.column_count):
+        o = &m.columns[j]
+        cell = &s.cells[o.cell]
+        cell.nbytes = n * o.row_bytes
+        source = columns[j].data
+        cell.data = <bytes_out>source + at * o.row_bytes
+        if which != NULL:
+            cell.data = <bytes_out>arena_take(&s.arena, cell.nbytes)
+            if cell.data == NULL:
+                return 0
+            for i in range(n):
+                memcpy(cell.data + i * o.row_bytes, source + which[i] * o.row_bytes, o.row_bytes)
+    memset(made, 0, m.made * sizeof(Cell))
+    for j in range(m.count):
+        o = &m.outputs[j]
+        made[o.cell].data = slot + o.slot_offset + row * o.row_bytes
+        made[o.cell].nbytes = n * o.row_bytes
+    if m.run_rows(m.params, s.cells, made, n, &s.arena, fault) != 0:
+        return 0
+    for j in range(m.count):
+        o = &m.outputs[j]
+        place = slot + o.slot_offset + row * o.row_bytes
+        if made[o.cell].data != place:
+            memcpy(place, made[o.cell].data, n * o.row_bytes)
+    return n
+
+
 cdef bint _column_fits(const Output* out, const Column* c, int64_t at, Fault* fault) noexcept nogil:
     return _fits(out, c.dims + at * out.ndim, c.ends[at + 1] - c.ends[at], fault)
 
@@ -390,7 +429,8 @@ cdef bint _column_fits(const Output* out, const Column* c, int64_t at, Fault* fa
 cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
                    Growing* vars, Fault* fault) noexcept nogil:
     cdef const Column* columns = <const Column*>b.index
-    cdef int64_t i, at
+    cdef const int64_t* which
+    cdef int64_t i, at, done
     cdef int32_t j
     if m.run == NULL and m.pad_count > 0:  # they go only as far as all can be padded
         for j in range(m.column_count):
@@ -407,7 +447,16 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
             if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], b.skip + first, n, slot, row, vars, fault):
                 return 0
         return n
-    for i in range(n):
+    done = 0
+    while m.together > 1 and done < n:
+        which = b.rows
+        if which != NULL:
+            which += first + done
+        i = _together(m, s, columns, which, b.skip + first + done, n - done, slot, row + done, fault)
+        if i == 0:  # one of them will tell what is wrong
+            break
+        done += i
+    for i in range(done, n):
         at = b.rows[first + i] if b.rows != NULL else b.skip + first + i
         if m.run == NULL:
             for j in range(m.column_count):

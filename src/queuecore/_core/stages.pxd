@@ -37,9 +37,14 @@ cdef struct Arena:
 # arena or the step. Returns 0, or -1 with `fault`, whose `what` the Step puts in words (explain).
 ctypedef int (*StageFn)(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil
 
+# The same for `rows` elements at once, whose components have fixed shapes: at each cell's `data` they lie one behind the other, and `nbytes`
+# are those of all; dimensions are not looked at. Which element failed, a fault doesn't say.
+ctypedef int (*RowsFn)(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil
+
 
 cdef class Step:
     cdef StageFn run
+    cdef RowsFn run_rows      # or NULL: one at a time
     cdef const void* params   # the step's own
     cdef readonly tuple inputs    # Component of each
     cdef readonly tuple outputs

@@ -217,6 +217,7 @@ cdef struct SequenceParams:
     int32_t count
     int32_t most              # outputs of one step
     StageFn* run
+    RowsFn* run_rows
     const void** params
     int32_t* made
 
@@ -252,12 +253,17 @@ cdef class SequenceStep(Step):
         self.inputs = steps[0].inputs
         self.outputs = steps[count - 1].outputs
         self.sequence.run = <StageFn*>calloc(count, sizeof(StageFn))
+        self.sequence.run_rows = <RowsFn*>calloc(count, sizeof(RowsFn))
         self.sequence.params = <const void**>calloc(count, sizeof(void*))
         self.sequence.made = <int32_t*>calloc(count, sizeof(int32_t))
-        if self.sequence.run == NULL or self.sequence.params == NULL or self.sequence.made == NULL:
+        if self.sequence.run == NULL or self.sequence.run_rows == NULL or self.sequence.params == NULL or self.sequence.made == NULL:
             raise MemoryError
+        self.run_rows = _rows_of_sequence
         for step in steps:
             self.sequence.run[i] = step.run
+            self.sequence.run_rows[i] = step.run_rows
+            if step.run_rows == NULL:
+                self.run_rows = NULL
             self.sequence.params[i] = step.params
             self.sequence.made[i] = <int32_t>len(step.outputs)
             self.sequence.most = max(self.sequence.most, self.sequence.made[i])
@@ -268,6 +274,7 @@ cdef class SequenceStep(Step):
 
     def __dealloc__(self):
         free(self.sequence.run)
+        free(self.sequence.run_rows)
         free(self.sequence.params)
         free(self.sequence.made)
 
@@ -279,10 +286,16 @@ cdef class SequenceStep(Step):
 
 
 cdef int _run_sequence(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    return _rows_of_sequence(params, inputs, outputs, 0, arena, fault)
+
+
+cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil:
+    # With 0 rows: one element, of any shape.
     cdef const SequenceParams* sequence = <const SequenceParams*>params
     cdef Cell* room = NULL
     cdef Cell* made
     cdef int32_t i, k
+    cdef int rc
     if sequence.count > 1:
         room = <Cell*>arena_take(arena, 2 * sequence.most * sizeof(Cell))
         if room == NULL:
@@ -297,7 +310,11 @@ cdef int _run_sequence(const void* params, const Cell* inputs, Cell* outputs, Ar
                 made[k].data = NULL
                 made[k].offsets = NULL
                 made[k].ndim = 0
-        if sequence.run[i](sequence.params[i], inputs, made, arena, fault) != 0:
+        if rows > 0:
+            rc = sequence.run_rows[i](sequence.params[i], inputs, made, rows, arena, fault)
+        else:
+            rc = sequence.run[i](sequence.params[i], inputs, made, arena, fault)
+        if rc != 0:
             fault.what = fault.what << WHOSE_BITS | i
             return -1
         inputs = made
@@ -356,6 +373,7 @@ cdef int _run_part(const void* params, const Cell* inputs, Cell* outputs, Arena*
 
 cdef struct KeepParams:
     StageFn run
+    RowsFn run_rows
     const void* params
     int32_t count
 
@@ -381,8 +399,11 @@ cdef class KeepStep(Step):
         self.keep.run = step.run
         self.keep.params = step.params
         self.keep.count = <int32_t>len(inputs)
+        self.keep.run_rows = step.run_rows
         self.params = &self.keep
         self.run = _run_keep
+        if step.run_rows != NULL:
+            self.run_rows = _rows_of_keep
 
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of the step."""
@@ -393,3 +414,9 @@ cdef int _run_keep(const void* params, const Cell* inputs, Cell* outputs, Arena*
     cdef const KeepParams* keep = <const KeepParams*>params
     memcpy(outputs, inputs, keep.count * sizeof(Cell))
     return keep.run(keep.params, inputs, outputs + keep.count, arena, fault)
+
+
+cdef int _rows_of_keep(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const KeepParams* keep = <const KeepParams*>params
+    memcpy(outputs, inputs, keep.count * sizeof(Cell))
+    return keep.run_rows(keep.params, inputs, outputs + keep.count, rows, arena, fault)
