@@ -16,7 +16,7 @@ from helpers.process import run_python
 import queuecore
 
 # These ask some thousand times, and take long: each dataset in them is a stream of its own.
-MANY = {"windows", "parallel interleave"}
+MANY = {"windows", "windows of elements", "parallel interleave"}
 
 
 @pytest.fixture(scope="module")

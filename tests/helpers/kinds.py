@@ -132,6 +132,7 @@ KINDS: dict[str, Callable[[Dataset], Dataset]] = {
     "unbatch": lambda ds: ds.batch(4).unbatch(),
     "rebatch": lambda ds: ds.batch(4).rebatch(3),
     "windows": lambda ds: ds.window(3, 2).flat_map(lambda window: window.batch(3)),
+    "windows of elements": lambda ds: ds.window(3, 2).flat_map(lambda window: window),
     "flat map": lambda ds: ds.flat_map(_few),
     "interleave": lambda ds: ds.interleave(_few, 3, 2),
     "parallel interleave": lambda ds: ds.interleave(_few_objects, 3, num_parallel_calls=2),
