@@ -334,7 +334,7 @@ class Buckets(Node):
             while True:
                 try:
                     placed = self._next(run, source, made >= start)
-                except Exception:
+                except BaseException:
                     # What came before is delivered first.
                     yield from self._rest(waiting, made, start)
                     raise

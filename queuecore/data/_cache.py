@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 import time
-import warnings
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from queuecore._warnings import warn
 from queuecore.data import _state
 from queuecore.data._container import Packer, framed, read_piece, unpack
 from queuecore.data._nodes import Chunk, Column, Layout, Node, Objects, Pairs, Rows, Run
@@ -113,11 +113,7 @@ class _Store:
         """Keep nothing more: there is no room for it."""
         self.release()
         self._off = True
-        warnings.warn(
-            f"{self}: {str(error) or 'out of memory'}: nothing is cached, and every pass makes its elements anew",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        warn(f"{self}: {str(error) or 'out of memory'}: nothing is cached, and every pass makes its elements anew", 2)
 
     def _writer(self, node: Cache, key: Key) -> Any:
         raise NotImplementedError

@@ -25,13 +25,13 @@ from queuecore._core.pipeline import Scope
 from queuecore._quarantine import Quarantine, is_bad_data
 from queuecore._stages import BYTES, Component, Stage, structure_of
 from queuecore.data._lazy import lazy
-from queuecore.data._nodes import Layout, Node, One, Piece, Run
+from queuecore.data._nodes import Layout, Node, One, Piece, Run, start_thread
 from queuecore.data._ops import Batch, Count
 from queuecore.data._plan import template_of
 from queuecore.data._source import Unknown
-from queuecore.data._values import batched_spec, converted, shown, spec_of, stacked
+from queuecore.data._values import batched_spec, converted, same_structure, shown, spec_of, stacked
 from queuecore.data.options import Options
-from queuecore.errors import InvalidArgumentError, PipelineError, QueueCoreError
+from queuecore.errors import InvalidArgumentError, PipelineError, QueueCoreError, UnavailableError
 from queuecore.ragged import Ragged
 
 if TYPE_CHECKING:
@@ -268,7 +268,11 @@ class _Pool:
 
     def _start(self) -> None:
         self._started += 1
-        threading.Thread(target=self._work, name="qc-map", daemon=True).start()
+        try:
+            start_thread("qc-map", self._work)
+        except BaseException:
+            self._started -= 1
+            raise
 
     def _work(self) -> None:
         before = self._scope.enter()
@@ -300,7 +304,7 @@ class _Pool:
             self._idle.pop()
             if not self._idle and self._started < self._threads:
                 # Too many threads already: then fewer do it.
-                with contextlib.suppress(RuntimeError):
+                with contextlib.suppress(UnavailableError):
                     self._start()
         try:
             result = _Result(number, *self._function(element, self._pass, number), None)
@@ -313,8 +317,8 @@ class _Pool:
         """Yield what was made: of one element after the other; or as it comes, and the end when all before it came."""
         early: dict[int, _Result | _End] = {}
         due = self._first
-        self._start()
         try:
+            self._start()
             while True:
                 item = self._done.get()
                 if not ordered and isinstance(item, _Result):
@@ -458,7 +462,7 @@ class Map(ObjectNode):
         left = start - first
         with contextlib.closing(self._results(run, pass_, first)) as results:
             for number, made, structure, error in results:
-                if error is None and structure != known:
+                if error is None and (known is None or not same_structure(structure, known)):
                     if known is None:
                         known = structure
                     else:
@@ -587,7 +591,8 @@ class _Ignored(Quarantine):
     def skip(self, error: QueueCoreError, *, file: bool = False, nbytes: int | None = None) -> None:
         super().skip(error, file=file, nbytes=nbytes)
         if self._tell:
-            _log.warning("left out: %s", error)
+            with contextlib.suppress(Exception):  # a handler of the log's that fails is no reason to end
+                _log.warning("left out: %s", error)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ from queuecore._record import ArraySpec, DatasetSpec
 from queuecore._stages import Component, structure_of
 from queuecore.data._columns import agreed, side_by_side, sliced, span
 from queuecore.data._elements import flattened
-from queuecore.data._nodes import Chunk, Column, Layout, Node, Rows, Run, rows_of
+from queuecore.data._nodes import Chunk, Column, Layout, Node, One, Piece, Rows, Run, rows_of
 from queuecore.data._ops import Batch, Count, Map, Permute, Prefetch, Repeat, Shuffle
 from queuecore.data._plan import _native
-from queuecore.data._reading import Waiting, components_of, count_of, grouped, known_count, laid_out
+from queuecore.data._reading import Waiting, components_of, count_of, known_count, laid_out
 from queuecore.data._source import Unknown
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged
@@ -57,9 +58,10 @@ class Zip(Node):
     def spec(self) -> Any:
         return structure_of(self.template, [dataset.element_spec for dataset in self.inputs])
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         if self.layout().components is None:
-            yield from grouped(self._elements(run, pass_, start))
+            with contextlib.closing(self._elements(run, pass_, start)) as elements:
+                yield from map(One, elements)
             return
         with contextlib.ExitStack() as stack:
             parts = [
@@ -104,11 +106,11 @@ class Enumerate(Node):
     def spec(self) -> Any:
         return ArraySpec((), np.dtype(np.int64)), self.inputs[0].element_spec
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         number = self.first + start
         if self.layout().components is None:
             with contextlib.closing(run.elements(0, pass_, start)) as elements:
-                yield from grouped((np.int64(at), element) for at, element in enumerate(elements, number))
+                yield from (One((np.int64(at), element)) for at, element in enumerate(elements, number))
             return
         with contextlib.closing(run.rows(0, pass_, start)) as chunks:
             for rows in chunks:
@@ -257,13 +259,15 @@ class Unbatch(Node):
     def spec(self) -> Any:
         return _spec_of_rows(self.inputs[0].element_spec)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         layout = self.layout()
         dataset = self.inputs[0]
+        if layout.components is None:
+            with contextlib.closing(self._elements(run, pass_)) as elements:
+                yield from map(One, itertools.islice(elements, start, None))
+            return
         if self._batched:
             chunks, start = self._records(run, pass_, start)
-        elif layout.components is None:
-            chunks = grouped(self._elements(run, pass_))
         else:
             each = _leading(components_of(Layout.of(dataset))[0])
             whole = start // each if each else 0

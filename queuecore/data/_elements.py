@@ -14,7 +14,7 @@ from queuecore.data._nodes import Column, Layout
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged
 
-__all__ = ["element_of", "flattened", "rows_of_element", "rows_of_slices", "sizes_of_objects"]
+__all__ = ["element_of", "flattened", "rows_of_element", "rows_of_slices"]
 
 _INT64_BYTES = 8
 
@@ -195,9 +195,3 @@ def _string_slices(strings: np.ndarray[Any, Any], where: str) -> tuple[Component
     counts = np.arange(len(strings) + 1, dtype=np.int64) * width
     columns: list[Column] = [(data, ends[counts], None), (lengths.view(np.uint8), counts * _INT64_BYTES, None)]
     return Component(BYTES, (width,)), columns
-
-
-def sizes_of_objects(element: Any) -> int:
-    """Return about how many bytes an element is, that is made of Python's objects."""
-    _, sizes = flattened(element, lambda leaf, where: getattr(leaf, "nbytes", 64))
-    return sum(sizes)

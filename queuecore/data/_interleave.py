@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from queuecore._core.sources import FileList
-from queuecore._quarantine import Quarantine
+from queuecore._quarantine import Quarantine, is_bad_data
 from queuecore._stages import BYTES, structure_of
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource
 from queuecore.data._columns import compacted, joined, typed
 from queuecore.data._combine import general_spec
 from queuecore.data._lazy import lazy
-from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run, chunk_rows, rows_of
+from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run, chunk_rows, rows_of, streams
 from queuecore.data._ops import Batch, Shuffle
 from queuecore.data._plan import NativeComponent, _native
-from queuecore.data._reading import known_count
+from queuecore.data._reading import MOST_OBJECTS, known_count, objects_of
 from queuecore.data._source import FixedLengthSource, Unknown
 from queuecore.data.options import Options
 from queuecore.errors import DtypeError, PipelineError, QueueCoreError
@@ -45,8 +45,6 @@ _MANY = 1 << 20
 # Rows that are put together at once, and turns from which that is worth it.
 _MOST_ROWS = 1 << 16
 _LEAST_TURNS = 32
-# Elements of a dataset that are taken at once where they are Python objects: about as many as may be views.
-_MOST_OBJECTS = 8
 _MOST_TURNS = 256
 _PATIENCE = 0.002
 # Seconds that what is pending may wait for what comes after it.
@@ -112,11 +110,18 @@ class Interleave(Node):
                     for element in elements:
                         return self.child_of(element, number)
                 return None
-            except QueueCoreError:
-                # It comes out where it belongs, when elements are asked for; or is left out then.
+            except QueueCoreError as error:
+                # It comes out where it belongs, when elements are asked for; or is left out then. What is no fault of
+                # the data may be another time.
+                if not is_bad_data(error):
+                    raise
                 if skips is None or number == _MOST_TRIED:
                     return None
             number += 1
+
+    def streams(self) -> int:
+        """Return how many there are of the input and of all datasets that are begun at a time."""
+        return super().streams() + max(self.cycle, self.begun) * (1 if self.first is None else streams(self.first))
 
     def layout(self) -> Layout:
         return Layout(None) if self.first is None else Layout.of(self.first)
@@ -204,9 +209,9 @@ class _Child:
             self._chunks = _at_hand(self._dataset, self._run, self.taken)
             if self._chunks is not None:
                 return
-            batch = chunk_rows(self._dataset) if self._rows else 0
+            batch = chunk_rows(self._dataset, self._run.budget) if self._rows else 0
             self._iterator = self._run.open_other(self._dataset, self._number, self.taken, batch)
-            self._chunks = rows_of(self._iterator) if self._rows else _objects_of(self._iterator)
+            self._chunks = rows_of(self._iterator) if self._rows else objects_of(self._iterator)
             self._iterator._poll(0)
         except BaseException as error:  # noqa: BLE001 - it comes out in its turn
             self.error = error
@@ -314,22 +319,6 @@ def _batches(source: Slices, batch: Batch, kinds: list[NativeComponent], start: 
         yield Objects([structure_of(source.given.template, parts)])
 
 
-def _objects_of(iterator: Iterator) -> Generator[Objects]:
-    with iterator:
-        for element in iterator:
-            group = [element]
-            # What else is there already.
-            try:
-                while len(group) < _MOST_OBJECTS and iterator._poll(0):
-                    group.append(next(iterator))
-            except StopIteration:
-                pass
-            except BaseException:
-                yield Objects(group)
-                raise
-            yield Objects(group)
-
-
 class _Turns:
     """The turns of one pass.
 
@@ -359,7 +348,7 @@ class _Turns:
         # Seconds that the last dataset took to make, as far as it was waited for.
         self._took = math.inf
         rows = self._layout.components is not None
-        self._most_pending = chunk_rows(node.first) if rows and node.first is not None else _MOST_OBJECTS
+        self._most_pending = chunk_rows(node.first, run.budget) if rows and node.first is not None else MOST_OBJECTS
 
     def close(self) -> None:
         """End all datasets."""

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import math
+import os
 import threading
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -27,6 +29,7 @@ from queuecore._stages import Component, Stage, Structure
 from queuecore.data._ops import Batch, Count, Permute, Repeat, Shuffle
 from queuecore.data._plan import Made, made_by
 from queuecore.data.options import Options
+from queuecore.errors import UnavailableError
 
 if TYPE_CHECKING:
     from queuecore._quarantine import Quarantine
@@ -46,6 +49,7 @@ __all__ = [
     "feeder_of",
     "reserved",
     "rows_of",
+    "start_thread",
 ]
 
 # An array of rows; or, of rows that vary in length, their bytes, where each ends (one more than there are rows), and
@@ -505,9 +509,28 @@ def feeder_of(node: Node, run: Run) -> Any:
     """Return what starts a thread that hands in the chunks of a node. It doesn't keep the iterator alive."""
 
     def feeder(feed: Feed) -> None:
-        threading.Thread(target=_hand_in, args=(node, run, feed), name=f"qc-{node.name}", daemon=True).start()
+        start_thread(f"qc-{node.name}", _hand_in, node, run, feed)
 
     return feeder
+
+
+def start_thread(name: str, work: Callable[..., None], *arguments: Any) -> None:
+    """Start a daemon thread of Python's.
+
+    Raises
+    ------
+    UnavailableError
+        If the system has none.
+    """
+    try:
+        threading.Thread(target=work, args=arguments, name=name, daemon=True).start()
+    except RuntimeError as error:
+        raise UnavailableError(
+            f"cannot start the thread {name}: {os.strerror(errno.EAGAIN)}. This process has "
+            f"{threading.active_count()} threads of Python; the system's limits are ulimit -u and memory",
+            errno=errno.EAGAIN,
+            stage="runner",
+        ) from error
 
 
 def _hand_in(node: Node, run: Run, feed: Feed) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,9 +11,10 @@ import numpy as np
 
 from queuecore._record import ArraySpec, DatasetSpec
 from queuecore._stages import BYTES, Component, strings_of, structure_of
+from queuecore.data._calls import leave_out
 from queuecore.data._elements import flattened
 from queuecore.data._lazy import lazy
-from queuecore.data._nodes import Chunk, Layout, Node, Objects, Run
+from queuecore.data._nodes import Layout, Node, One, Piece, Run
 from queuecore.data._ops import Batch, Count
 from queuecore.data._plan import Made
 from queuecore.data._source import FixedLengthSource
@@ -42,8 +42,6 @@ Array = np.ndarray[Any, Any]
 # What the dimensions of a row become; -1: the longest of the batch.
 Sides = tuple[int, ...]
 
-_CHUNK = 64
-_CHUNK_SECONDS = 0.002
 _MOST_SIDE = 2**47
 
 
@@ -341,54 +339,30 @@ class Elements(Node):
     def spec(self) -> Any:
         return self.inputs[0].element_spec
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         if self.fit is None:
             with contextlib.closing(run.rows(0, pass_, start)) as rows:
                 yield from rows
-        elif run.skips is None:
-            with contextlib.closing(run.elements(0, pass_, start)) as elements:
-                yield from chunked(map(self.fit, elements))
         else:
-            with contextlib.closing(run.elements(0, pass_)) as elements:
-                yield from chunked(self._fitting(run, elements, start))
+            # Which have which number shows only when all before it were seen, if some are left out.
+            first = start if run.skips is None else 0
+            with contextlib.closing(run.elements(0, pass_, first)) as elements:
+                yield from map(One, self._fitting(run, enumerate(elements, first), start - first))
 
-    def _fitting(self, run: Run, elements: Iterator[Any], start: int) -> Generator[Any]:
-        # Without those that don't fit: which has which number shows only when all before it were seen.
+    def _fitting(self, run: Run, elements: Iterator[tuple[int, Any]], left: int) -> Generator[Any]:
         assert self.fit is not None
-        assert run.skips is not None
-        number = 0
-        for element in elements:
+        for number, element in elements:
             try:
                 made = self.fit(element)
             except DataLossError as error:
-                if number >= start:
-                    run.skips.skip(error)
+                error.args = (f"{error} (element {number})",)
+                error.stage, error.record = "padded_batch", number
+                leave_out(run.skips, error, left > 0)
                 continue
-            if number >= start:
+            if left:
+                left -= 1
+            else:
                 yield made
-            number += 1
-
-
-def chunked(elements: Iterator[Any]) -> Generator[Objects]:
-    """Yield elements in chunks; those that come slowly in small ones."""
-    ready: list[Any] = []
-    since = 0.0
-    try:
-        for element in elements:
-            since = since or time.monotonic()
-            ready.append(element)
-            if len(ready) == _CHUNK or time.monotonic() - since > _CHUNK_SECONDS:
-                yield Objects(ready)
-                ready = []
-                since = 0.0
-    except GeneratorExit:
-        raise
-    except BaseException:
-        if ready:
-            yield Objects(ready)
-        raise
-    if ready:
-        yield Objects(ready)
 
 
 def _array(value: Any) -> Array:

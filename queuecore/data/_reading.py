@@ -1,27 +1,25 @@
-"""What nodes share that read several datasets: rows that wait for others, and elements that are handed on in groups."""
+"""What nodes share that read several datasets: rows that wait for others, and elements as they come."""
 
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from queuecore._stages import Component
 from queuecore.data._columns import converted
-from queuecore.data._elements import sizes_of_objects
 from queuecore.data._nodes import Chunk, Layout, Objects, Rows, Run
 from queuecore.data._source import Unknown
 from queuecore.errors import DtypeError, PipelineError, QueueCoreError
 
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
+    from queuecore.data.iterator import Iterator as Elements
 
-__all__ = ["Waiting", "called", "components_of", "count_of", "grouped", "known_count", "laid_out"]
+__all__ = ["MOST_OBJECTS", "Waiting", "called", "components_of", "count_of", "known_count", "laid_out", "objects_of"]
 
-_GROUP = 64
-_GROUP_BYTES = 512 << 10
-_GROUP_NS = 1_000_000
+# Elements of a dataset that are taken at once where they are Python objects: about as many as may be views.
+MOST_OBJECTS = 8
 
 
 class Waiting:
@@ -64,27 +62,21 @@ class Waiting:
         return [] if chunk is None else chunk.part(at, at + n).elements
 
 
-def grouped(elements: Iterable[Any]) -> Generator[Objects]:
-    """Yield elements in groups, none of which waits long for its last one. What is raised comes in its place."""
-    group: list[Any] = []
-    most = until = 0
-    try:
-        for element in elements:
-            if not group:
-                most = min(max(_GROUP_BYTES // max(sizes_of_objects(element), 1), 1), _GROUP)
-                until = time.monotonic_ns() + _GROUP_NS
-            group.append(element)
-            if len(group) >= most or time.monotonic_ns() >= until:
+def objects_of(iterator: Elements) -> Generator[Objects]:
+    """Yield the elements of an iterator, those together that are there already, and close it."""
+    with iterator:
+        for element in iterator:
+            group = [element]
+            # What else is there already.
+            try:
+                while len(group) < MOST_OBJECTS and iterator._poll(0):
+                    group.append(next(iterator))
+            except StopIteration:
+                pass
+            except BaseException:
                 yield Objects(group)
-                group = []
-    except GeneratorExit:
-        raise
-    except BaseException:
-        if group:
+                raise
             yield Objects(group)
-        raise
-    if group:
-        yield Objects(group)
 
 
 def called(label: str, element: int, function: Callable[..., Any], argument: Any) -> Any:
@@ -130,8 +122,7 @@ def known_count(dataset: Dataset, needed: int | None = None) -> int | float | No
 def laid_out(run: Run, index: int, pass_: int, start: int, layout: Layout) -> Generator[Chunk]:
     """Yield the elements of an input, from number `start` on, as rows of a layout that its own fits; or as objects."""
     if layout.components is None:
-        with contextlib.closing(run.elements(index, pass_, start)) as elements:
-            yield from grouped(elements)
+        yield from objects_of(run.open(index, pass_, start))
         return
     convert = converted(components_of(Layout.of(run.input(index))), layout.components)
     with contextlib.closing(run.rows(index, pass_, start)) as chunks:

@@ -69,6 +69,21 @@ def converted(value: Any) -> tuple[Any, Any]:
     return _converted_slowly(value)
 
 
+def same_structure(one: Any, other: Any) -> bool:
+    """Return whether two structures of `converted` are equal. To NumPy, a dtype equals some tuples, and some dicts."""
+    if one is other:
+        return True
+    if isinstance(one, tuple):
+        return isinstance(other, tuple) and len(one) == len(other) and all(map(same_structure, one, other))
+    if isinstance(one, dict):
+        return (
+            isinstance(other, dict)
+            and one.keys() == other.keys()
+            and all(same_structure(part, other[name]) for name, part in one.items())
+        )
+    return not isinstance(other, tuple | dict) and bool(one == other)
+
+
 def _converted_slowly(value: Any) -> tuple[Any, Any]:
     from queuecore.data.dataset import Dataset
 

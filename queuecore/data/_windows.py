@@ -18,10 +18,10 @@ from queuecore.data._calls import call
 from queuecore.data._columns import compacted, joined, span, typed
 from queuecore.data._combine import Zip
 from queuecore.data._elements import flattened
-from queuecore.data._nodes import Chunk, Column, Layout, Node, Rows, Run
+from queuecore.data._nodes import Chunk, Column, Layout, Node, One, Piece, Rows, Run
 from queuecore.data._ops import Batch, Count, Permute, Prefetch, Repeat, Shard, Shuffle, Skip, Take
 from queuecore.data._plan import _native
-from queuecore.data._reading import components_of, count_of, grouped
+from queuecore.data._reading import components_of, count_of, objects_of
 from queuecore.data._source import Unknown
 from queuecore.data._structures import mapped
 from queuecore.data.options import Options
@@ -76,15 +76,15 @@ class Window(Node):
         spec = self.inputs[0].element_spec
         return None if spec is None else mapped(DatasetSpec, spec)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         layout = Layout.of(self.inputs[0])
         first = start * self.shift
         if layout.components is None or layout.structure is not None:
-            with contextlib.closing(run.elements(0, pass_, first)) as elements:
-                yield from grouped(self._windows(grouped(elements), layout, start > 0))
-            return
-        with contextlib.closing(run.rows(0, pass_, first)) as chunks:
-            yield from grouped(self._windows(chunks, layout, start > 0))
+            chunks: Generator[Chunk] = objects_of(run.open(0, pass_, first))
+        else:
+            chunks = run.rows(0, pass_, first)
+        with contextlib.closing(chunks):
+            yield from map(One, self._windows(chunks, layout, start > 0))
 
     def _windows(self, chunks: Generator[Any], layout: Layout, follows: bool) -> Generator[Any]:
         # `follows`: there was a window before.

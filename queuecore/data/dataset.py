@@ -585,8 +585,8 @@ class Dataset:
             If a number is out of its range, only one of the two is given, `uneven` is none of these words, or a
             variable is missing, no integer, or doesn't fit the other one.
         UnimplementedError
-            With ``uneven="pad"``, for lines, TFRecords, CSV and compressed files, whose beginning would have to be read
-            again; and when iterating with ``on_error="skip"`` over a shard of batches.
+            With ``uneven="pad"``, for all but uncompressed records of fixed length and native maps of them: the
+            beginning would have to be made again. And when iterating with ``on_error="skip"`` over a shard of batches.
 
         Notes
         -----
@@ -623,7 +623,7 @@ class Dataset:
         if uneven == "pad" and not isinstance(self._source, FixedLengthSource):
             raise UnimplementedError(
                 'uneven="pad" needs records that can be read again by their place, and those of lines, TFRecords, CSV '
-                'and compressed files have none. Use uneven="drop", or repeat() before the shard'
+                'and compressed files, and what other steps make, have none. Use uneven="drop", or repeat() before it'
             )
         return self._with(Shard(*resolve_shard(num_shards, index), uneven))
 

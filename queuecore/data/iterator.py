@@ -57,17 +57,19 @@ class Iterator(Stream, IteratorBase):
     Notes
     -----
     Threads start with the first ``next()``, which waits, without the GIL, until an element is complete;
-    Ctrl-C ends the wait. At the end it raises `StopIteration`, then and ever after; `get_next` raises
-    `OutOfRangeError`, and `get_next_as_optional` returns an empty `Optional`. After an error the iterator is
-    closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here tf.data goes on with
-    the next element.
+    Ctrl-C ends the wait, and nothing is lost: the next call goes on. At the end it raises `StopIteration`, then and
+    ever after; `get_next` raises `OutOfRangeError`, and `get_next_as_optional` returns an empty `Optional`. After an
+    error the iterator is closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. Here
+    tf.data goes on with the next element. So it is, too, if the system has no memory (`ResourceExhaustedError`,
+    `MemoryError`) or no thread (`UnavailableError`) for it.
 
-    One thread may use an iterator at a time. A function of a dataset (of its ``map``, for example) can't use an
-    iterator that it makes elements for: that raises `FailedPreconditionError`. Several iterators, of one dataset or of
-    several, don't disturb each other. In a forked child, every use raises `ForkedPipelineError`; make a new iterator
-    there.
+    One thread may use an iterator at a time; any may close it, and so may a signal handler, which may also use it in
+    other ways while a call waits. A function of a dataset (of its ``map``, for example) can't use an iterator that it
+    makes elements for: that raises `FailedPreconditionError`. Several iterators, of one dataset or of several, don't
+    disturb each other. In a forked child, every use raises `ForkedPipelineError`; make a new iterator there.
 
-    It is a context manager that closes itself. One that is dropped without that stops its threads as well.
+    It is a context manager that closes itself. One that is dropped without that stops its threads as well, unless a
+    function of its dataset refers to it: its threads keep what they run. The end of the program ends them.
 
     Examples
     --------
@@ -258,7 +260,8 @@ class Iterator(Stream, IteratorBase):
         and all others do. It must be a whole number of elements of the dataset at hand, or it is a
         `ResumeMismatchError`.
 
-        No record is read for it: the place is found by going through the order. A shuffle without a seed takes over the
+        Waits until the threads of the place before have ended; Ctrl-C ends that wait, and closes the iterator. No
+        record is read for it: the place is found by going through the order. A shuffle without a seed takes over the
         state's. Later iterators of this dataset begin with the pass after the state's: whole epochs go on as they would
         have.
         """

@@ -1,7 +1,6 @@
 """Functions of the user's that fail, hang, or use what they are part of; and consumers that keep everything."""
 
 import asyncio
-import gc
 import random
 import threading
 import time
@@ -12,7 +11,7 @@ import pytest
 from helpers.chains import THREADS, dataset, threads, write_files
 from helpers.functions import in_python, plain, pulled
 from helpers.nodes import numbers
-from helpers.process import open_descriptors, run_python, soon, thread_count
+from helpers.process import run_python
 
 import queuecore as qc
 from queuecore.data import Dataset, Options
@@ -20,16 +19,7 @@ from queuecore.errors import FailedPreconditionError, PipelineError
 
 CALLS = (None, 1, 3)
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    gc.collect()
-    assert soon(lambda: not any(one.name.startswith("qc-") for one in threading.enumerate()), 20)
-    before, files = thread_count(), open_descriptors()
-    yield
-    gc.collect()
-    assert soon(lambda: thread_count() <= before)
-    assert soon(lambda: open_descriptors() <= files)
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 # ---- row 35: a function that raises ----------------------------------------------------------------------------------

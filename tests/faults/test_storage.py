@@ -194,19 +194,6 @@ def test_appended_to_while_being_read(tmp_path, number):
     assert b"".join(batch.tobytes() for batch in got + rest) == content
 
 
-@pytest.mark.skipif(not hasattr(_testing, "fail_thread"), reason="no such hook in this build")
-@pytest.mark.parametrize("nth", [1, 2, 5])
-def test_a_thread_does_not_start(tmp_path, contents, nth):
-    paths = write_files(tmp_path, contents)
-    ds = threads(dataset(paths, 100).batch(16), 8)
-    _testing.fail_thread(nth, errno.EAGAIN)
-    it = iter(ds)
-    with pytest.raises((qc.errors.PipelineError, qc.errors.ResourceExhaustedError)):
-        next(it)
-    _testing.reset_faults()
-    assert_same(run(ds)[0], list(Model(contents, 100, [("batch", 16, False)])))
-
-
 def test_a_slow_disk_changes_nothing(tmp_path, contents):
     paths = write_files(tmp_path, contents)
     _testing.set_read_delay(0.01)

@@ -1,6 +1,5 @@
 """Plan to batches: the pipeline's native run, and the iterator over it."""
 import os
-import warnings
 from collections import deque
 
 cimport cython
@@ -54,6 +53,7 @@ import numpy as np
 
 from queuecore import errors as _errors
 from queuecore import ragged as _ragged
+from queuecore._warnings import warn
 
 cnp.import_array()
 check_layout(layout_hash())
@@ -716,7 +716,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
         if status == PULL_END or status == PULL_FAULT:
             _finish_order(p, status)
         elif status == PULL_NO_MEMORY:
-            _no_memory(p)
+            _order_without_memory(p)
             break
         elif status != PULL_OK:
             break
@@ -773,6 +773,12 @@ cdef void _no_memory(Pipe* p) noexcept nogil:
     runner_stop(p.runner, &f)
 
 
+cdef void _order_without_memory(Pipe* p) noexcept nogil:
+    # By who has the turn. What the order would say after that is wrong: nobody asks it again.
+    p.end_status = PULL_NO_MEMORY
+    _no_memory(p)
+
+
 cdef bint _plan_load(Pipe* p, Unit* u) noexcept nogil:
     # False: nothing is left to load, or no row of the store is free.
     if p.end_status != PULL_OK:
@@ -793,7 +799,8 @@ cdef void _forward(Pipe* p) noexcept nogil:
     if order.skip_left > 0:
         status = order_forward(order, 65536)
         if status == PULL_NO_MEMORY:
-            _no_memory(p)
+            _order_without_memory(p)
+            return
     if order.skip_left > 0 and status != PULL_END and status != PULL_FAULT:
         return
     if p.cut_at < p.cut_count:
@@ -803,7 +810,7 @@ cdef void _forward(Pipe* p) noexcept nogil:
         p.cut_at += 1
         return
     if not order_begin(order):
-        _no_memory(p)
+        _order_without_memory(p)
     p.begun = True
 
 
@@ -1785,8 +1792,11 @@ cdef class Feed:
         """Say that this was all of the pass; or, with an exception, that this comes instead of the rest."""
         cdef Pipe* p = self.pipe
         cdef Fault f
-        if not self._flush(True):
-            return
+        try:
+            if not self._flush(True):
+                return
+        except MemoryError as failed:  # that comes instead of what it was about to hand in
+            error = failed
         memset(&f, 0, sizeof(Fault))
         f.file = f.offset = f.record = -1
         f.code = CODE_HANDED
@@ -2334,22 +2344,29 @@ cdef class Stream:
     def __next__(self):
         if qc_scope != NULL and self.scope is not None:
             self._check_scope()
-        if self.chunk is not None:
-            return self._next_record()
-        self._until_ready()
-        return self._deliver(self.pipe, self.next_k)
+        try:
+            if self.chunk is not None or not self._until_ready():
+                return self._next_record()
+            return self._deliver(self.pipe, self.next_k)
+        except MemoryError as error:
+            if isinstance(error, _errors.SlotsExhaustedError) or self.state == STATE_FAILED:
+                raise
+            self._fail(error)  # an element may have been lost half-way
 
-    cdef int _until_ready(self) except -1:
-        # Waits for the next batch, and for one that is good. Raises StopIteration at the end.
+    cdef bint _until_ready(self) except -1:
+        # Waits for the next batch, and for one that is good. Raises StopIteration at the end. False: there are elements of a chunk. A signal
+        # handler may use the iterator wherever this waits: it may have closed it, begun at another place, or taken elements.
         cdef uint64_t k
         cdef Pipe* p
-        if self.state != STATE_RUNNING or self.generation != fork_generation():
-            self._refuse()
-        if self.pipe == NULL:
-            self._start()
-            if self.told:  # meanwhile, or before
-                runner_stop(self.pipe.runner, NULL)
         while True:
+            if self.state != STATE_RUNNING or self.generation != fork_generation():
+                self._refuse()
+            if self.chunk is not None:
+                return False
+            if self.pipe == NULL:
+                self._start()
+                if self.told:  # meanwhile, or before
+                    runner_stop(self.pipe.runner, NULL)
             p = self.pipe
             k = self.next_k
             if window_ready(p.window, k):
@@ -2357,7 +2374,7 @@ cdef class Stream:
                     if not self._leave_out():
                         self._recover(k)
                     continue
-                return 0
+                return True
             if window_ended(p.window, k):
                 self._end(p)
             if stop_requested(&p.runner.stop):
@@ -2371,7 +2388,8 @@ cdef class Stream:
             finally:
                 _drop(p)
             PyErr_CheckSignals()
-            self._watch(p)
+            if self.pipe == p:
+                self._watch(p)
 
     def _check_scope(self):
         # Raises if a function that makes elements for this iterator uses it.
@@ -2396,7 +2414,7 @@ cdef class Stream:
             self._fail(self._stalled(p, now))
         elif 0 <= self.stall_warn_ns <= now - self.still_since and not self.warned_still:
             self.warned_still = True
-            warnings.warn(str(self._stalled(p, now)), RuntimeWarning, 3)
+            warn(str(self._stalled(p, now)), 3)
         return 0
 
     cdef object _stalled(self, Pipe* p, int64_t now):
@@ -2468,8 +2486,8 @@ cdef class Stream:
         with nogil:
             p = _pipe_new(&self.plan, self.table, self.cuts, self.cut_count, self.delivered)
         if p == NULL:
-            raise _errors.ResourceExhaustedError(
-                "no memory for the buffers of this pipeline. Use smaller batches, a smaller shuffle buffer or less prefetch")
+            self._fail(_errors.ResourceExhaustedError(
+                "no memory for the buffers of this pipeline. Use smaller batches, a smaller shuffle buffer or less prefetch"))
         self.next_k = 0
         self.files_logged = 0
         self.pipe = p
@@ -2495,7 +2513,10 @@ cdef class Stream:
             self.feed.dying = deque()
             self.feed.errors = []
             self.keeper.kept[2:] = [self.feed.owners]
-            self.feeder(self.feed)
+            try:
+                self.feeder(self.feed)
+            except BaseException as error:  # nobody will hand anything in
+                self._fail(error)
         return 0
 
     cdef bint _join(self, Pipe* p, int64_t deadline) except *:
@@ -2519,19 +2540,25 @@ cdef class Stream:
         cdef Pipe* p = self.pipe
         if p == NULL:
             return 0
-        with nogil:
-            runner_stop(p.runner, NULL)
-        self._join(p, -1)
-        if self.feed is not None:
-            self.feed.owners.clear()
-            self.feed = None
-        self.helped_before += p.shared.helped.load(kRelaxed)  # relaxed: a statistic
-        self.pipe = NULL
-        _drop(p)
+        _hold(p)
+        try:
+            with nogil:
+                runner_stop(p.runner, NULL)
+            self._join(p, -1)
+            if self.pipe != p:  # a signal handler was faster
+                return 0
+            if self.feed is not None:
+                self.feed.owners.clear()
+                self.feed = None
+            self.helped_before += p.shared.helped.load(kRelaxed)  # relaxed: a statistic
+            self.pipe = NULL
+            _drop(p)
+        finally:
+            _drop(p)
         return 0
 
     cdef int _recover(self, uint64_t k) except -1:
-        # Batch k holds a record that can't be read. A new run from this batch on, over the same table, in which the source ends
+        # Batch k holds a record that can't be read. The next run goes from this batch on, over the same table, and in it the source ends
         # before that record: so what came before it is delivered, whole batches and the short one, and then the error.
         cdef Batch* b = window_batch(self.pipe.window, k)
         cdef Cut* grown = <Cut*>realloc(self.cuts, (self.cut_count + 1) * sizeof(Cut))
@@ -2545,12 +2572,11 @@ cdef class Stream:
         self.cut_count += 1
         self._log_files(self.pipe, False)
         self._discard_pipe()
-        self._start()
         return 0
 
     cdef bint _leave_out(self) except -1:
-        # Records that are bad and to be left out: a new run without them. False: there are none. `skips` says when it is enough; then
-        # the first one too many is the end.
+        # Records that are bad and to be left out: the next run goes without them. False: there are none. `skips` says when it is enough;
+        # then the first one too many is the end.
         cdef Pipe* p = self.pipe
         cdef Missing* grown
         cdef Cut* cuts
@@ -2560,7 +2586,13 @@ cdef class Stream:
             return False
         with nogil:
             runner_stop(p.runner, NULL)
-        self._join(p, -1)
+        _hold(p)
+        try:
+            self._join(p, -1)
+        finally:
+            _drop(p)
+        if self.pipe != p:  # a signal handler begins elsewhere
+            return True
         n = p.bad_count
         if n == 0:
             return False
@@ -2597,9 +2629,8 @@ cdef class Stream:
                 i += 1
             memmove(self.missing, self.missing + i, (count - i) * sizeof(Missing))
             self.missing_count = count - i
-        self._log_files(p, False)  # the new run doesn't meet them
+        self._log_files(p, False)  # the next run doesn't meet them
         self._discard_pipe()
-        self._start()
         return True
 
     cdef int _log_files(self, Pipe* p, bint all_) except -1:
@@ -2762,9 +2793,9 @@ cdef class Stream:
                 self.copied += 1
                 if not self.warned:
                     self.warned = True
-                    warnings.warn(
+                    warn(
                         f"more than {p.config.max_leases} batches of this iterator are held; further ones are copies, which costs time. "
-                        "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", RuntimeWarning, 2)
+                        "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
             element = self._whole(arrays) if self.levels else None
         self.records += rows
         self.still_since = 0
@@ -3064,13 +3095,17 @@ cdef class Stream:
         self.chunk = None
         if p == NULL:
             return
-        with nogil:
-            runner_stop(p.runner, NULL)
-            event_notify_all(&p.window.arrived)
-        if not self._join(p, deadline):
-            warnings.warn(
-                f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
-                "behind with the memory they may still write to", RuntimeWarning, 2)
+        _hold(p)
+        try:
+            with nogil:
+                runner_stop(p.runner, NULL)
+                event_notify_all(&p.window.arrived)
+            if not self._join(p, deadline):
+                warn(
+                    f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
+                    "behind with the memory they may still write to", 2)
+        finally:
+            _drop(p)
 
     def _poll(self, double seconds):
         # Begins, and waits up to so many seconds. Whether next() would not wait now.

@@ -249,6 +249,7 @@ def _shutdown():
         registry_visit(_stop_one)
         while live_threads() > 0 and monotonic_ns() < deadline:
             _nap()
+            registry_visit(_stop_one)  # Python's threads still run, and may have started others meanwhile
 
 
 cdef void _nap() noexcept nogil:
