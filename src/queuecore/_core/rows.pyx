@@ -296,7 +296,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
                 _csv_cells(m, s, i)
                 s.arena.element = element + done + i
                 if not _run(m, s, s.cells, s.cells + m.csv.count, slot, row + done + i, vars, fault):
-                    fault.record = b.place.number + first + done + i
+                    fault.record = at.row - block.rows + i  # not by the block's place: rows of the header have negative numbers
                     fault.offset = -1
                     return done + i
             elif some:
