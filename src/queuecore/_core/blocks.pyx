@@ -479,6 +479,8 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
             table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else 1)
             if status == READ_NOT_CACHED:
                 return False
+            b.nbytes = 0
+            b.last = False
             b.nbytes = got
             if status == READ_OK:
                 b.fault.code = 0
