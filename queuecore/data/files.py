@@ -173,8 +173,8 @@ class TextLineDataset(Dataset):
     `Ragged`: the bytes of all lines side by side, and where each begins. Lines of more than `Options.max_record_bytes`
     (64 MiB) are refused with a `RecordTooLargeError`, of which no more than that is ever in memory.
 
-    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
-    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds takes a few times
+    its own size in memory, most if records are short.
 
     The class follows ``tf.data.TextLineDataset``; `skip_header_lines` is ours.
 
@@ -247,8 +247,8 @@ class TFRecordDataset(Dataset):
     that of the length before anything is believed of it: a `ChecksumError`, `TruncatedRecordError` or
     `RecordTooLargeError` (over `Options.max_record_bytes`, 1 GiB) comes in its place in the order.
 
-    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
-    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds takes a few times
+    its own size in memory, most if records are short.
 
     The class follows ``tf.data.TFRecordDataset``.
 
@@ -389,8 +389,8 @@ class CsvDataset(Dataset):
     `CsvError` with `line` and `field` in its place in the order. Rows of more than `Options.max_record_bytes` (64 MiB)
     are refused: so a quote that is never closed doesn't fill the memory.
 
-    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds stays where it was
-    read, 256 KiB at a time: records of a few kilobytes keep several times their own size in memory.
+    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds takes a few times
+    its own size in memory, most if records are short.
 
     The class follows ``tf.data.experimental.CsvDataset``.
 

@@ -407,6 +407,9 @@ def records() -> dict[str, object]:
                 .take(1300)
                 .batch(50, drop_remainder=True)
             ),
+            # What stays in the buffer for long is moved out of its block.
+            "shuffled": lambda: small(data.TFRecordDataset(examples), 2000).shuffle(600, seed=1).repeat(3).batch(30),
+            "rows": lambda: small(data.CsvDataset(csv, [0, 0.0, b""]), 1000).shuffle(900, seed=1).repeat(3).batch(64),
             "skipped": lambda: (
                 small(data.TFRecordDataset([str(folder / "bad")] * 3), 300)
                 .batch(20)

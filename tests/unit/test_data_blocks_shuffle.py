@@ -6,16 +6,32 @@ import random
 import numpy as np
 import pytest
 from helpers import tfrecords
-from helpers.blocks import KINDS, content, expected, flat, plain, pull, run, small, source
+from helpers.blocks import KINDS, content, expected, flat, interleaved, plain, pull, run, small, source
 from helpers.chains import THREADS, apply, chains, threads, values, write_files
 from helpers.compressed import compress
+from helpers.interleaved import of_lists
 from helpers.oracle import Philox, seed_pair
 from helpers.process import run_python
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset, WholeFileDataset
-from queuecore.errors import ChecksumError, NotFoundError, ResumeMismatchError, TruncatedRecordError
+from queuecore.data import (
+    CsvDataset,
+    FixedLengthRecordDataset,
+    Options,
+    TextLineDataset,
+    TFRecordDataset,
+    WholeFileDataset,
+)
+from queuecore.errors import (
+    ChecksumError,
+    CsvError,
+    InvalidArgumentError,
+    NotFoundError,
+    ResumeMismatchError,
+    TruncatedRecordError,
+)
+from queuecore.ops import decode_csv, decode_raw
 
 CHAINS = [
     [("shuffle", 20, 1, True)],
@@ -224,6 +240,19 @@ def test_what_is_held_comes_before_a_fault_of_the_source(tmp_path, ops, how):
             assert got == want
 
 
+def test_an_element_that_a_fault_of_the_source_cuts_short(tmp_path):
+    paths = write_files(tmp_path, [tfrecords.stream(RECORDS[:50]), b""])
+    paths[1].unlink()
+    ops = [("shuffle", 20, 1, True), ("batch", 3, False), ("batch", 5, False)]
+    want = expected(RECORDS[:50], ops)[0]
+    assert len(want[-1].pop()) == 2  # not one of three, so it isn't given
+    for piece in (300, 1 << 18):
+        for workers in THREADS:
+            got, error = run(threads(apply(small(TFRecordDataset(paths), piece), ops), workers))
+            assert type(error) is NotFoundError
+            assert got == want
+
+
 class Window:
     """A shuffle's buffer as a list: the draw of TensorFlow's, and what is drawn is replaced by the oldest."""
 
@@ -278,6 +307,22 @@ def test_records_that_turn_out_bad(tmp_path, size, batch):
             assert got == [[RECORDS[row] for row in rows] for rows in want]
 
 
+@pytest.mark.parametrize("size", [100, 300, 900])
+def test_a_cut_where_records_are_moved(tmp_path, size):
+    # What is cut off is part of a block, of which the rest is moved later.
+    for bad in range(1000, 1100, 9):
+        records = [b"%06d" % n for n in range(1500)]
+        data = bytearray(tfrecords.stream(records))
+        data[22 * bad + 13] ^= 1
+        (tmp_path / "a").write_bytes(data)
+        want = cut_at([bad], size, 10, len(records))
+        ds = small(TFRecordDataset(tmp_path / "a"), 2500).shuffle(size, 1, False).batch(10)
+        got, error = run(threads(ds, THREADS[bad % 3]))
+        assert type(error) is ChecksumError
+        assert error.record == bad
+        assert got == [[records[row] for row in rows] for rows in want]
+
+
 @pytest.mark.parametrize("order", ["shuffle", "shuffle repeat", "repeat shuffle"])
 def test_bad_records_left_out_leave_the_order_of_the_others(tmp_path, order):
     data = bytearray(tfrecords.stream(RECORDS))
@@ -322,6 +367,86 @@ def test_what_a_dropped_iterator_held_is_given_back(tmp_path):
         for _ in range(seed % 7):
             plain(next(it))
         del it
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "fixed"])
+@pytest.mark.parametrize("order", [(1, 1), (4, 3)])
+def test_records_that_are_moved_out_of_their_block(tmp_path, kind, order):
+    # Blocks of dozens of records, and a buffer that keeps some of each for long: those are moved.
+    if kind == "fixed":
+        records = [[bytes([k, n]) for k in range(200)] for n in range(6)]
+        paths = write_files(tmp_path, [compress("GZIP", b"".join(one)) for one in records])
+        ds = FixedLengthRecordDataset(paths, 2, compression_type="GZIP")
+    else:
+        parts = [content(kind, 200, seed) for seed in range(6)]
+        paths, records = write_files(tmp_path, [text for text, _ in parts]), [one for _, one in parts]
+        ds = source(kind, paths)
+    ops = [("shuffle", 300, 1, True), ("repeat", 4)]
+    want, _ = expected(of_lists(records, *order), ops)
+    for piece in (200, 2000, 1 << 18):
+        for workers in THREADS:
+            got, error = run(threads(apply(interleaved(small(ds, piece), *order), ops).batch(7), workers))
+            assert error is None
+            got = flat(got)
+            assert [bytes(row) for row in got] == want if kind == "fixed" else got == want
+
+
+def last_out(seed, among, count=2000):
+    """Which of the first records comes last out of a shuffle's buffer: it is in there when few of its block are."""
+    order, _ = expected(list(range(count)), [("shuffle", 1000, seed, False)])
+    return max(range(among), key=order.index)
+
+
+@pytest.mark.parametrize("workers", THREADS)
+def test_bad_records_that_were_moved_say_where_they_are(tmp_path, workers):
+    for seed in range(4):
+        bad = last_out(seed, 10)
+        lines = [b"%04d,%04d" % (n, n) if n != bad else b"x,y" for n in range(2000)]
+
+        def wrong(ds, call=None, seed=seed):
+            ds = ds.shuffle(1000, seed, False)
+            return run(threads((ds if call is None else ds.map(call)).batch(10), workers))[1]
+
+        (tmp_path / "csv").write_bytes(b'n,m\n"one\n",0\n' + b"".join(line + b"\n" for line in lines))
+        error = wrong(small(CsvDataset(tmp_path / "csv", [b"", 0], header=True), 300).skip(1))
+        assert type(error) is CsvError
+        assert (error.record, error.line) == (bad + 1, bad + 4)
+
+        text = small(CsvDataset(tmp_path / "csv", [b""], header=True, select_cols=[0]), 300).skip(1)
+        error = wrong(text, lambda text: decode_raw(text, np.int32))
+        assert type(error) is InvalidArgumentError
+        assert error.record == bad + 1
+
+        (tmp_path / "lines").write_bytes(b"top\n" + b"".join(line + b"\n" for line in lines))
+        text = small(TextLineDataset(tmp_path / "lines", skip_header_lines=1), 300)
+        error = wrong(text, lambda text: tuple(decode_csv(text, [b"", 0])))
+        assert type(error) is CsvError
+        assert (error.record, error.offset) == (bad + 1, 4 + 10 * bad)
+
+        broken = bytearray(tfrecords.stream(lines))
+        at = (9 + 16) * bad
+        broken[at + 13] ^= 1
+        (tmp_path / "tf").write_bytes(broken)
+        error = wrong(small(TFRecordDataset(tmp_path / "tf"), 300))
+        assert type(error) is ChecksumError
+        assert (error.record, error.offset) == (bad, at)
+
+
+def test_what_is_left_of_a_block_takes_little_memory(tmp_path):
+    # A buffer of B records of which 70 make a block. Whole blocks would take B times the 70th harmonic number, 4.8, and
+    # half as much for where records begin. Moved when an eighth is left: B times ln 8, 2.1, half of that, and a little.
+    size, held = 400, 5000
+    (tmp_path / "tf").write_bytes(tfrecords.stream([b"r" * (size - 16)] * 40_000))
+
+    def most(ds):
+        peak = 0
+        with iter(threads(ds.batch(50), 2)) as it:
+            for _ in it:
+                peak = max(peak, it.stats()["memory_bytes"])
+        return peak
+
+    ds = small(TFRecordDataset(tmp_path / "tf"), 70 * size, 1000)
+    assert held * size < most(ds.shuffle(held, 1)) - most(ds) < 5.5 * held * size
 
 
 def test_a_buffer_larger_than_what_is_read_ahead(tmp_path):

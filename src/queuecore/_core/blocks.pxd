@@ -8,6 +8,8 @@
 #           Rows of columns (FRAME_ROWS) are not read: who has them hands them in (blocks_hand), one chunk after the other, as a block each.
 #   use     The order takes records by number (blocks_at, blocks_give), and gives them away (blocks_out): at once, or, out of a shuffle's
 #           buffer, much later. When all of a block's records are made or left out (blocks_done), its memory is used again.
+#   move    Of a block that has few records left inside a shuffle, these are copied (blocks_claim_moving, blocks_move, blocks_moved), so that
+#           its memory is free for others. The order still names the block; whoever gets a record out of it reads it in `moved`.
 #   I1  At most `most` blocks are ahead of the order: being read, waiting, or published and not given yet. What was given is bounded by the
 #       batches it goes to, and the shuffles it waits in.
 #   I2  A published block doesn't change.
@@ -17,7 +19,7 @@
 #       is said by counts alone: so many of a lane, then of the next one (tf.data's interleave: what a lane lacks at its end is not made
 #       up for, and its slot gets the next file when it is its turn again).
 #   I5  What a handed block's columns lie in stays until its number is among the `freed`.
-# blocks_read, blocks_index: no turn, system calls and long loops. All others: who holds the turn; short, no system call.
+# blocks_read, blocks_index, blocks_move: no turn, system calls and long loops. All others: who holds the turn; short, no system call.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.csv cimport CsvCursor, CsvPlan
 from queuecore._core.platform cimport Atomic, Fault, StopFlag
@@ -56,6 +58,13 @@ cdef struct Place:
     int64_t line             # CSV: from 1
     int64_t base             # records of the pass before it
 
+# A record that was moved out of its block.
+cdef struct Moved:
+    int64_t first            # of that block's records
+    int64_t was              # in its text
+    int64_t at               # in the new one, up to where the next one is
+    int64_t line             # CSV
+
 cdef enum:
     BLOCK_PIECE = 0
     BLOCK_FAULT = 1          # a file that can't be read: no piece of it, but its fault
@@ -93,7 +102,15 @@ cdef struct RecordBlock:
     void* index              # rows: a Column for each. Lines: uint32_t ends, as of lines.pxd. TFRecords: int64_t starts. CSV: a CsvCursor for every CSV_STRIDE rows
     int64_t index_bytes
     const char* name         # of its file
-    int64_t left             # records that are neither made nor left out; the carry counts as one
+    int64_t left             # records that are neither made nor left out; the carry counts as one, and whoever moves records
+    # under a shuffle, of records that aren't too short
+    bint noted               # `here` holds
+    unsigned char* here      # for each record: the order has it
+    int64_t here_room
+    bint few                 # so few are left that they are moved, or were, or there is no memory for it
+    RecordBlock* moved       # where those inside the order are, if not here
+    RecordBlock* source      # of such a block: where they were
+    Moved* records           # of such a block, by `first`; one more than there are
 
 # A file that was given up, and in which pass.
 cdef struct Skipped:
@@ -155,8 +172,10 @@ cdef struct Blocks:
     Lane* lanes              # the first one, or of what is interleaved
     int32_t lane_count
     RecordBlock* made
-    int64_t made_count
-    RecordBlock* free
+    int64_t made_count       # of those, with memory, or to get some
+    RecordBlock* free        # with memory
+    RecordBlock* bare        # without
+    RecordBlock* few         # of which records are to be moved
     int32_t most, ahead
     int32_t reading          # pieces that were claimed and are not published
     int64_t epochs
@@ -211,12 +230,16 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil
 cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* n, int* status) noexcept nogil
 # n of these are given; after its last one the block is the order's no more.
 cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
-# n records of it that were given have left the order: some batch has them, or blocks_done will be told.
-cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
+# n records of it that were given, from `first` on, have left the order: some batch has them, or blocks_done will be told.
+cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noexcept nogil
 # n records of it are made, or left out.
 cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 # Both: n records that were given are left out.
-cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
+cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noexcept nogil
+# What the records left of some block are to be moved to, or NULL: there is none. They are moved (no turn), and read there from then on.
+cdef RecordBlock* blocks_claim_moving(Blocks* s) noexcept nogil
+cdef void blocks_move(Blocks* s, RecordBlock* to) noexcept nogil
+cdef void blocks_moved(Blocks* s, RecordBlock* to) noexcept nogil
 # FRAME_ROWS. The next n rows of a pass, of `count` columns. nbytes: all of them, about.
 cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
                      int64_t nbytes, int64_t owner, void* link) noexcept nogil

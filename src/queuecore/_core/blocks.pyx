@@ -18,6 +18,9 @@ check_layout(layout_hash())
 
 cdef enum:
     LEAST_TFRECORD = 16
+    FEW = 8                  # records are moved once they take one of so many parts of a block. Later, blocks stay longer; earlier, what
+                             # is moved, which stays until the last of it is out, is more
+    MANY = 1024              # records of which a piece has more are too short to be moved: it takes more time than it saves memory
 
 
 cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_, int64_t ordinal,
@@ -212,6 +215,8 @@ cdef void blocks_clear(Blocks* s) noexcept nogil:
         if b.link != NULL:
             s.release(b.link)
         _memory_free(s, b)
+        _moved_free(s, b.moved)
+        free(b.here)
         free(b.saved)
         free(b)
     free(s.skipped)
@@ -230,27 +235,43 @@ cdef void blocks_close(Blocks* s) noexcept nogil:
 
 # Claiming
 
+cdef RecordBlock* _bare_take(Blocks* s) noexcept nogil:
+    cdef RecordBlock* b = s.bare
+    if b != NULL:
+        s.bare = b.next
+        return b
+    b = <RecordBlock*>calloc(1, sizeof(RecordBlock))
+    if b == NULL:
+        return NULL
+    if s.cycle > 1 and s.shuffled:
+        b.saved = <int64_t*>malloc((3 + blocks_saved(s.cycle)) * sizeof(int64_t))
+        if b.saved == NULL:
+            free(b)
+            return NULL
+    b.made_before = s.made
+    s.made = b
+    return b
+
+
+cdef void _bare_give(Blocks* s, RecordBlock* b) noexcept nogil:
+    b.next = s.bare
+    s.bare = b
+
+
 cdef RecordBlock* _block_take(Blocks* s, Lane* l) noexcept nogil:
     cdef RecordBlock* b = s.free
     if b != NULL:
         s.free = b.next
     else:
-        b = <RecordBlock*>calloc(1, sizeof(RecordBlock))
+        b = _bare_take(s)
         if b == NULL:
             return NULL
-        if s.cycle > 1 and s.shuffled:
-            b.saved = <int64_t*>malloc((3 + blocks_saved(s.cycle)) * sizeof(int64_t))
-            if b.saved == NULL:
-                free(b)
-                return NULL
-        b.made_before = s.made
-        s.made = b
         s.made_count += 1
     b.next = NULL
     b.lane = l
     b.kind = BLOCK_PIECE
     b.count = b.given = b.inside = b.left = b.skip = b.nbytes = b.used = 0
-    b.begins = b.opens = b.last = False
+    b.begins = b.opens = b.last = b.noted = b.few = False
     b.fault.code = 0
     b.pass_ = l.pass_
     b.epoch = l.epoch
@@ -277,6 +298,10 @@ cdef void _block_give(Blocks* s, RecordBlock* b) noexcept nogil:
             s.freed[s.freed_count] = b.owner
             s.freed_count += 1
         b.owner = -1
+    if b.memory == NULL:
+        s.made_count -= 1
+        _bare_give(s, b)
+        return
     b.next = s.free
     s.free = b
 
@@ -454,6 +479,8 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
         b.memory = <unsigned char*>buffer_take(b.room)
         if b.memory == NULL:
             _no_memory(b, b.room)
+            b.nbytes = 0
+            b.last = False
             return True
         s.memory.fetch_add(b.room, kRelaxed)
     b.text = b.memory + s.headroom
@@ -724,6 +751,15 @@ cdef void _index_fixed(Blocks* s, RecordBlock* b) noexcept nogil:
     b.fault.b = s.record_bytes
 
 
+cdef bint _none_here(RecordBlock* b) noexcept nogil:
+    # Of a block that was used before, all have left.
+    if b.here_room < b.count:
+        free(b.here)
+        b.here = <unsigned char*>calloc(b.count, 1)
+        b.here_room = b.count if b.here != NULL else 0
+    return b.here != NULL
+
+
 cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef Lane* l = b.lane
     cdef Fault reading = b.fault
@@ -760,6 +796,7 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
         b.fault.stage = STAGE_READ
     elif b.used < b.nbytes and not b.last:
         l.carry = b
+    b.noted = s.shuffled and b.used * MANY >= b.count * s.piece_bytes and _none_here(b)
 
 
 cdef bint _leaves_out(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil:
@@ -984,7 +1021,7 @@ cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* 
     while b != NULL and b.pass_ == pass_ and b.place.base + b.given < ordinal:  # begun in the middle of a block
         n[0] = (ordinal if ordinal < b.place.base + b.count else b.place.base + b.count) - b.place.base - b.given
         blocks_give(s, b, n[0])
-        blocks_leave(s, b, n[0])
+        blocks_leave(s, b, b.given - n[0], n[0])
         b = l.first
     if b != NULL and b.pass_ == pass_:
         n[0] = b.count - b.given
@@ -1015,6 +1052,8 @@ cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
             blocks_save(s, b.saved + 2)
             b.saved[2 + blocks_saved(s.cycle)] = s.skipped_count
     b.inside += n
+    if b.noted:
+        memset(b.here + b.given, True, n)
     _lane_pass(s, l, b, n)
     s.given_place = b.place
     s.given_until = b.place.base + b.given
@@ -1028,9 +1067,18 @@ cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
             _next_slot(s)
 
 
-cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
+cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noexcept nogil:
+    if n == 0:
+        return
     b.inside -= n
-    if b.inside > 0 or n == 0:
+    if b.noted:
+        memset(b.here + first, False, n)
+    if b.inside > 0:
+        if b.noted and not b.few and b.given == b.count and b.inside * b.used <= b.room // FEW * b.count:
+            b.few = True
+            b.left += 1  # until they are moved
+            b.next = s.few
+            s.few = b
         return
     if b.older == NULL:
         s.oldest = b.newer
@@ -1042,18 +1090,158 @@ cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
         b.newer.older = b.older
 
 
-cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
-    blocks_out(s, b, n)
-    blocks_done(s, b, n)
+cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noexcept nogil:
+    blocks_out(s, b, first, n)
+    blocks_done(s, b.moved if b.moved != NULL else b, n)
 
 
 cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
+    cdef RecordBlock* to
     b.left -= n
     if b.left > 0:
         return
+    if b.source != NULL:
+        to = b
+        b = to.source
+        b.moved = NULL
+        _moved_free(s, to)
+        if b.left > 0:  # who got some before they were moved reads them still
+            return
+        if b.memory == NULL:
+            _bare_give(s, b)
+            return
+    elif b.moved != NULL:
+        b = _memory_pass(s, b)
+        if b == NULL:
+            return
     if b.room > s.headroom + s.piece_bytes:  # it was made for one long record
         _memory_free(s, b)
     _block_give(s, b)
+
+
+# Moving
+
+cdef void _moved_free(Blocks* s, RecordBlock* to) noexcept nogil:
+    if to == NULL:
+        return
+    s.memory.fetch_sub(to.room, kRelaxed)
+    free(to.memory)
+    free(to)
+
+
+cdef RecordBlock* _memory_pass(Blocks* s, RecordBlock* b) noexcept nogil:
+    # The memory of a block whose records are all moved, as a block of its own. NULL: no memory for that, it waits for the records.
+    cdef RecordBlock* other = _bare_take(s)
+    if other != NULL:
+        other.memory, b.memory = b.memory, other.memory
+        other.index, b.index = b.index, other.index
+        other.index_bytes, b.index_bytes = b.index_bytes, other.index_bytes
+        other.room = b.room
+    return other
+
+
+cdef RecordBlock* blocks_claim_moving(Blocks* s) noexcept nogil:
+    cdef RecordBlock* b
+    cdef RecordBlock* to
+    cdef int64_t i, k
+    while s.few != NULL:
+        b = s.few
+        s.few = b.next
+        to = NULL
+        if b.inside > 0:
+            to = <RecordBlock*>malloc(sizeof(RecordBlock) + (b.inside + 1) * sizeof(Moved))
+        if to == NULL:
+            blocks_done(s, b, 1)
+            continue
+        memset(to, 0, sizeof(RecordBlock))
+        to.records = <Moved*>(to + 1)
+        to.source = b
+        to.place = b.place
+        to.skip = b.skip
+        to.name = b.name
+        to.pass_ = b.pass_
+        to.count = b.inside
+        i = k = 0
+        while k < to.count:
+            if b.here[i]:
+                to.records[k].first = i
+                k += 1
+            i += 1
+        return to
+    return NULL
+
+
+cdef void _moved_places(Blocks* s, const RecordBlock* b, RecordBlock* to) noexcept nogil:
+    # Where they are in the block, and will be.
+    cdef const uint32_t* ends
+    cdef const int64_t* starts
+    cdef CsvCursor at
+    cdef CsvBlock block
+    cdef Moved* m
+    cdef Fault fault
+    cdef int64_t i, nbytes, row = -1  # that `at` is at
+    to.records.at = 0
+    for i in range(to.count):
+        m = &to.records[i]
+        if s.framing == FRAME_LINES:
+            ends = <const uint32_t*>b.index + b.skip + m.first
+            m.was = 0 if b.skip + m.first == 0 else ends[-1]
+            nbytes = (ends[0] if ends[0] < b.nbytes else b.nbytes) - m.was  # with its newline, if it has one
+        elif s.framing == FRAME_TFRECORD:
+            starts = <const int64_t*>b.index + m.first
+            m.was = starts[0]
+            nbytes = starts[1] - starts[0]
+        elif s.framing == FRAME_CSV:
+            if row < 0 or row // CSV_STRIDE < m.first // CSV_STRIDE:
+                row = m.first - m.first % CSV_STRIDE
+                at = (<const CsvCursor*>b.index)[row // CSV_STRIDE]
+            if row < m.first:
+                _csv_rows(s, b, m.first - row, &at, &block, &fault)
+            m.was = at.offset - b.place.offset
+            m.line = at.line
+            _csv_rows(s, b, 1, &at, &block, &fault)
+            nbytes = block.consumed
+            row = m.first + 1
+        else:
+            m.was = m.first * s.hop_bytes
+            nbytes = s.record_bytes
+        m[1].at = m.at + nbytes
+
+
+cdef void _csv_rows(Blocks* s, const RecordBlock* b, int64_t n, CsvCursor* at, CsvBlock* block, Fault* fault) noexcept nogil:
+    # Goes on by n rows, which are there.
+    block.last = b.last
+    block.text = b.text + (at.offset - b.place.offset)
+    block.nbytes = b.text + b.nbytes - block.text
+    block.most = n
+    csv_cut(s.csv, block, at, fault)
+
+
+cdef void blocks_move(Blocks* s, RecordBlock* to) noexcept nogil:
+    cdef const RecordBlock* b = to.source
+    cdef Moved* m
+    cdef int64_t i
+    _moved_places(s, b, to)
+    to.used = to.records[to.count].at
+    to.memory = to.text = <unsigned char*>malloc(to.used)
+    if to.memory == NULL:
+        return
+    to.room = to.used + (to.count + 1) * <int64_t>sizeof(Moved)
+    s.memory.fetch_add(to.room, kRelaxed)
+    for i in range(to.count):
+        m = &to.records[i]
+        memcpy(to.text + m.at, b.text + m.was, m[1].at - m.at)
+
+
+cdef void blocks_moved(Blocks* s, RecordBlock* to) noexcept nogil:
+    cdef RecordBlock* b = to.source
+    if to.memory == NULL or b.inside == 0:
+        _moved_free(s, to)
+    else:  # those that left meanwhile are read where they were
+        b.moved = to
+        to.left = b.inside
+        b.left -= b.inside
+    blocks_done(s, b, 1)
 
 
 cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil:

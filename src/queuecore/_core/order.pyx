@@ -158,7 +158,7 @@ cdef void _source_go(Order* order, Op* op) noexcept nogil:
                 if block == NULL:  # not there yet
                     return
                 blocks_give(order.blocks, block, 1)
-                blocks_leave(order.blocks, block, 1)
+                blocks_leave(order.blocks, block, block.given - 1, 1)
             op.position += 1
         order.missing_at += 1
 
@@ -277,13 +277,13 @@ cdef inline void _discard_run(Order* order, const Op* op, const Run* run) noexce
         for i in range(run.n):
             _id_give(order.bottom_shuffle.shuffle, run.ordinal + i)
     elif run.block != NULL:
-        blocks_leave(order.blocks, run.block, run.n)
+        blocks_leave(order.blocks, run.block, run.first, run.n)
 
 
 cdef inline void _discard_id(Order* order, Shuffle* s, int64_t id) noexcept nogil:
     # A record out of a shuffle's buffer that nobody will read; of elements, the id alone.
     if s.records != NULL and s.records[id].block != NULL:
-        blocks_leave(order.blocks, s.records[id].block, 1)
+        blocks_leave(order.blocks, s.records[id].block, s.records[id].first, 1)
     _id_give(s, id)
 
 
@@ -448,6 +448,7 @@ cdef void _drop_tail(Order* order, const Op* op, Element* e, int64_t rows) noexc
         last.n -= n
         rows -= n
         tail.ordinal = last.ordinal + last.n
+        tail.first = last.first + last.n
         tail.n = n
         tail.block = last.block
         _discard_run(order, op, &tail)
@@ -1187,7 +1188,7 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
         if a > 0:
             _source_take(order, op, block, a)
             if block != NULL:
-                blocks_leave(order.blocks, block, a)
+                blocks_leave(order.blocks, block, block.given - a, a)
         return a
     if op.kind == OP_TAKE:
         if op.size >= 0 and n > op.size - op.done:
@@ -1415,14 +1416,18 @@ cdef void order_free(Order* order) noexcept nogil:
 cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil:
     cdef int32_t i = out.count - 1 if out.count > 0 else 0
     cdef int64_t had = out.runs[i].n if out.count > 0 else 0  # the last run may grow
+    cdef Run* run
     cdef int status
     # Not even a restart before the survivors are loaded: it would give their rows away while they are on their way in.
     if order.bottom_shuffle != NULL and order.bottom_shuffle.shuffle.survivors_loaded < order.bottom_shuffle.shuffle.survivors_count:
         return PULL_WAIT
     status = _pull(order, order.top, max_rows, out)
     while i < out.count:
-        if out.runs[i].block != NULL and out.runs[i].n > had:
-            blocks_out(order.blocks, out.runs[i].block, out.runs[i].n - had)
+        run = &out.runs[i]
+        if run.block != NULL and run.n > had:
+            blocks_out(order.blocks, run.block, run.first + had, run.n - had)
+            if run.block.moved != NULL:  # never of a run that grew: nothing is moved meanwhile
+                run.block = run.block.moved
         had = 0
         i += 1
     if status == PULL_END and order.ops[0].cut_pass >= 0:
@@ -1459,7 +1464,7 @@ cdef int32_t _trim_runs(Order* order, Run* runs, int32_t first, int32_t count) n
         if not _trim(&run, order.ops[0].cut_pass, order.ops[0].cut_ordinal):
             run.n = 0
         if run.block != NULL and run.n < n:
-            blocks_leave(order.blocks, run.block, n - run.n)
+            blocks_leave(order.blocks, run.block, run.first + run.n, n - run.n)
         if run.n > 0:
             runs[kept] = run
             kept += 1

@@ -14,8 +14,9 @@ from libc.stdlib cimport qsort
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.blocks cimport (
     BLOCK_BYTES, FRAME_CSV, FRAME_ROWS, HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, HEADROOM, Blocks, Column, Lane, Place,
-    RecordBlock, Skipped, blocks_claim, blocks_clear, blocks_close, blocks_done, blocks_full, blocks_hand, blocks_hand_end, blocks_index,
-    blocks_init, blocks_next_to_index, blocks_publish, blocks_read, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
+    RecordBlock, Skipped, blocks_claim, blocks_claim_moving, blocks_clear, blocks_close, blocks_done, blocks_full, blocks_hand,
+    blocks_hand_end, blocks_index, blocks_init, blocks_move, blocks_moved, blocks_next_to_index, blocks_publish, blocks_read,
+    blocks_retire, blocks_save, blocks_saved, blocks_wanted)
 from queuecore._core.csv cimport CsvFormat
 from queuecore._core.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, PLACE_STAGE, WIDE_GAP, Layout, layout_clear, layout_gather, layout_iovecs, layout_mend, layout_plan, layout_split)
@@ -97,6 +98,7 @@ cdef enum:
     UNIT_LOAD = 1
     UNIT_DISCOVER = 2
     UNIT_PIECE = 3
+    UNIT_MOVE = 4
 
 cdef enum:
     CLAIM_UNIT = 0
@@ -564,6 +566,9 @@ cdef bint _execute(Pipe* p, Unit* u, bint nowait) noexcept nogil:
         return _run_load(p, u, nowait)
     if u.kind == UNIT_PIECE:
         return blocks_read(p.blocks, u.piece, nowait)
+    if u.kind == UNIT_MOVE:
+        blocks_move(p.blocks, u.piece)
+        return True
     table_discover(p.table, u.file)
     return True
 
@@ -877,6 +882,11 @@ cdef int _claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
 
 
 cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
+    # Memory comes free first.
+    u.piece = blocks_claim_moving(p.blocks)
+    if u.piece != NULL:
+        u.kind = UNIT_MOVE
+        return CLAIM_UNIT
     # A record, or what a shuffle keeps, may need more blocks than there may be.
     if p.config.budget > 0 and p.fixed_bytes + p.shared.blocks.load(kRelaxed) > p.config.budget:  # relaxed: a statistic
         _over_budget(p, p.fixed_bytes + p.shared.blocks.load(kRelaxed))
@@ -924,7 +934,9 @@ cdef void _retire(Pipe* p, Unit* u) noexcept nogil:
             blocks_publish(p.blocks, block)
             if event_has_waiters(&p.runner.work):
                 event_notify(&p.runner.work, 1)
-    if u.kind == UNIT_LOAD:
+    elif u.kind == UNIT_MOVE:
+        blocks_moved(p.blocks, u.piece)
+    elif u.kind == UNIT_LOAD:
         order_loaded(p.order, u.first, u.rows, u.ids, u.good, &u.fault)
     elif u.kind == UNIT_ROWS and p.store != NULL:
         for i in range(u.segment_count):

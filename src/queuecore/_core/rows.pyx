@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
 from queuecore._core.atoms cimport check_layout
-from queuecore._core.blocks cimport CSV_STRIDE, FRAME_CSV, FRAME_ROWS, Column, RecordBlock
+from queuecore._core.blocks cimport CSV_STRIDE, FRAME_CSV, FRAME_ROWS, Column, Moved, RecordBlock
 from queuecore._core.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
 from queuecore._core.errors cimport (
     CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED)
@@ -296,7 +296,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
                 _csv_cells(m, s, i)
                 s.arena.element = element + done + i
                 if not _run(m, s, s.cells, s.cells + m.csv.count, slot, row + done + i, vars, fault):
-                    fault.record = b.place.number + first + done + i
+                    fault.record = at.row - block.rows + i  # not by the block's place: rows of the header have negative numbers
                     fault.offset = -1
                     return done + i
             elif some:
@@ -473,8 +473,53 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
     return n
 
 
+cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t element, bytes_out slot, int64_t row,
+                     Growing* vars, Fault* fault) noexcept nogil:
+    # A record that was moved, as a block of its own.
+    cdef int64_t low = 0, high = b.count, middle
+    cdef int64_t starts[2]
+    cdef uint32_t end
+    cdef CsvCursor at
+    cdef RecordBlock one
+    cdef const Moved* record
+    while high - low > 1:
+        middle = (low + high) // 2
+        if b.records[middle].first <= first:
+            low = middle
+        else:
+            high = middle
+    record = &b.records[low]
+    memset(&one, 0, sizeof(RecordBlock))
+    one.text = b.text + record.at
+    one.nbytes = record[1].at - record.at
+    one.place = b.place
+    one.place.offset += record.was
+    one.place.number += b.skip + first
+    one.pass_ = b.pass_
+    one.last = True
+    if m.framing == FRAME_LINES:
+        end = <uint32_t>one.nbytes + (one.text[one.nbytes - 1] != 10)
+        one.index = &end
+    elif m.framing == FRAME_TFRECORD:
+        starts[0] = 0
+        starts[1] = one.nbytes
+        one.index = starts
+    elif m.framing == FRAME_CSV:
+        at.offset = one.place.offset
+        at.row = first + (b.place.number if b.place.number > 0 else 0)  # rows of the header have negative numbers
+        at.line = record.line
+        one.index = &at
+    return rows_of_block(m, s, &one, 0, 1, element, slot, row, vars, fault) == 1
+
+
 cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, unsigned char* slot,
                            int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+    cdef int64_t i
+    if b.records != NULL:
+        for i in range(n):
+            if not _moved_row(m, s, b, first + i, element + i, slot, row + i, vars, fault):
+                return i
+        return n
     s.arena.epoch = b.pass_
     if m.framing == FRAME_LINES:
         return _lines(m, s, b, first, n, element, slot, row, vars, fault)
