@@ -35,6 +35,7 @@ class Slices(Node):
     """
 
     name: ClassVar[str] = "from_tensor_slices"
+    by_number: ClassVar[bool] = True
 
     rows: Rows
     given: Layout
@@ -74,6 +75,9 @@ class Slices(Node):
         if start < self.rows.n:
             yield self.rows.part(start, self.rows.n)
 
+    def chosen(self, index: np.ndarray[Any, Any]) -> Rows:
+        return self.rows.chosen(index)
+
 
 @dataclass(frozen=True, eq=False)
 class Items(Node):
@@ -88,6 +92,7 @@ class Items(Node):
     """
 
     name: ClassVar[str] = "from_tensors"
+    by_number: ClassVar[bool] = True
 
     items: list[Any]
     of: Any = None
@@ -110,12 +115,16 @@ class Items(Node):
         for at in range(start, len(self.items), _CHUNK):
             yield Objects(self.items[at : at + _CHUNK])
 
+    def chosen(self, index: np.ndarray[Any, Any]) -> Objects:
+        return Objects([self.items[at] for at in index.tolist()])
+
 
 @dataclass(frozen=True, eq=False)
 class Numbers(Node):
     """The numbers of a range."""
 
     name: ClassVar[str] = "range"
+    by_number: ClassVar[bool] = True
 
     numbers: range
     dtype: np.dtype[Any]
@@ -160,5 +169,7 @@ class Numbers(Node):
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
         del run, pass_
         for at in range(start, len(self.numbers), _CHUNK):
-            part = self.numbers[at : at + _CHUNK]
-            yield Rows(len(part), [(part.start + np.arange(len(part), dtype=np.int64) * part.step).astype(self.dtype)])
+            yield self.chosen(np.arange(at, min(at + _CHUNK, len(self.numbers)), dtype=np.int64))
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Rows:
+        return Rows(len(index), [(self.numbers.start + index * self.numbers.step).astype(self.dtype)])

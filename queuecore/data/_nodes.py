@@ -196,6 +196,8 @@ class Node:
     num_threads: ClassVar[int | None] = None
     # Whether it takes its inputs' first pass for all of its own.
     keeps: ClassVar[bool] = False
+    # Whether it has `chosen`.
+    by_number: ClassVar[bool] = False
 
     def words(self) -> dict[str, Any]:
         """Return what decides its elements, besides the inputs, as plain values."""
@@ -229,6 +231,10 @@ class Node:
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         """Make the elements of a pass, from number `start` on; what went wrong is raised in its place."""
+        raise NotImplementedError
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Chunk:
+        """Return the elements of an array of their numbers, which are the same ones in every pass."""
         raise NotImplementedError
 
     def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:

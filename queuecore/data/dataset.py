@@ -41,6 +41,7 @@ from queuecore.data._ops import (
     Skip,
     Take,
 )
+from queuecore.data._permute import Permuted
 from queuecore.data._ranks import UNEVEN, resolve_shard
 from queuecore.data._reduce import reduced
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_patterns
@@ -499,7 +500,8 @@ class Dataset:
         ------
         InvalidArgumentError
             If the number of elements is unknown, as of lines, TFRecords, CSV and compressed files, or there is no end;
-            or if an argument isn't of its type.
+            if elements can't be had by their numbers, as behind a `filter` or a `cache`; or if an argument isn't of its
+            type.
         UnimplementedError
             After a `batch`, a `shuffle` or another `permute`.
 
@@ -509,6 +511,10 @@ class Dataset:
         computed one number at a time (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002): so it
         needs no memory, and a place in it is found at once, after a `skip` as well as from a saved state. Any element
         may come first, whatever the amount of data, where a `shuffle` draws from the next `buffer_size` alone.
+
+        It works on uncompressed records of fixed length, and on `range`, `from_tensor_slices` and `from_tensors`, with
+        `take`, `skip`, `repeat`, `shard` and `map` in between. A `map` is done behind it, on the elements as they come
+        out: that matters only to a function in Python that does something else besides, or a random operation.
 
         Records are read one by one where they lie. All files are opened and measured before the first element comes,
         in the order of their names. Where one of them ends in an error, the good records before it are permuted, and
@@ -527,6 +533,11 @@ class Dataset:
         (True, False)
         >>> folder.cleanup()
         """
+        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
+        check_bool(reshuffle, "reshuffle_each_iteration")
+        return self._permuted(Permute(reshuffle, ShuffleSeeds(*_seeds.resolve(seed))))
+
+    def _permuted(self, permute: Permute) -> Dataset:
         for op in self._ops:
             if isinstance(op, Batch | Shuffle | Permute):
                 name = type(op).__name__.lower()
@@ -536,15 +547,26 @@ class Dataset:
                     "unknown cardinality where a length is needed: an endless dataset can't be permuted; permute it "
                     "before the repeat"
                 )
-        known = isinstance(self._source, FixedLengthSource)
-        if not known or not all(isinstance(op, Take | Skip | Repeat | Shard | Prefetch | Map) for op in self._ops):
-            raise InvalidArgumentError(
-                "unknown cardinality where a length is needed: permute works on uncompressed records of fixed length. "
-                "Use shuffle"
-            )
-        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
-        check_bool(reshuffle, "reshuffle_each_iteration")
-        return self._with(Permute(reshuffle, ShuffleSeeds(*_seeds.resolve(seed))))
+        source = self._source
+        if all(isinstance(op, Take | Skip | Repeat | Shard | Prefetch | Map) for op in self._ops):
+            if isinstance(source, FixedLengthSource):
+                return self._with(permute)
+            maps = tuple(op for op in self._ops if isinstance(op, Map | Prefetch))
+            others = tuple(op for op in self._ops if not isinstance(op, Map | Prefetch))
+            if isinstance(source, _calls.Map):
+                below = source.inputs[0]
+                below = _Steps(below._source, (*below._ops, *others), below._options)
+                return _Steps(replace(source, inputs=(below._permuted(permute),)), maps, self._options)
+            if isinstance(source, Permuted):
+                raise UnimplementedError("permute goes over records at known places: put it before the permute")
+            if isinstance(source, Node) and source.by_number:
+                seeds = dataset_of(Seeds(()))._with(permute)
+                node = Permuted((_Steps(source, others, Options()), seeds))
+                return _Steps(node, maps, self._options)
+        raise InvalidArgumentError(
+            "unknown cardinality where a length is needed: permute works on uncompressed records of fixed length, and "
+            "on what is in memory. Use shuffle"
+        )
 
     def shard(
         self,

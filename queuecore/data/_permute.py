@@ -1,0 +1,68 @@
+"""Permutations of elements that can be had by their numbers, without a place in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from queuecore._core.order import permute
+from queuecore.data._nodes import Chunk, Layout, Node, Run
+from queuecore.data._ops import Count, Permute, Repeat, Shard, Skip
+from queuecore.data._reading import count_of
+from queuecore.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from queuecore.data.dataset import Dataset
+
+__all__ = ["Permuted", "elements_at"]
+
+_CHUNK = 1 << 13
+# The native core numbers places below this.
+_MOST = 1 << 62
+
+
+def elements_at(dataset: Dataset, index: np.ndarray[Any, Any]) -> Chunk:
+    """Return the elements of an array of numbers, of a node that has them by number and steps that only leave out."""
+    source = dataset._source
+    assert isinstance(source, Node)
+    for depth in range(len(dataset._ops), 0, -1):
+        op = dataset._ops[depth - 1]
+        if isinstance(op, Skip):
+            index = index + op.number
+        elif isinstance(op, Shard):
+            index = (index * op.num_shards + op.index) % dataset._count(depth - 1, None)
+        elif isinstance(op, Repeat):
+            index = index % dataset._count(depth - 1, None)
+    return source.chosen(index)
+
+
+@dataclass(frozen=True, eq=False)
+class Permuted(Node):
+    """All elements of the first input in an order drawn at random. A permutation of the last one has the seeds."""
+
+    name: ClassVar[str] = "permute"
+
+    def count(self, needed: int | None) -> Count:
+        return count_of(self.inputs[0], needed)
+
+    def layout(self) -> Layout:
+        return Layout.of(self.inputs[0])
+
+    def spec(self) -> Any:
+        return self.inputs[0].element_spec
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        (low, high), number = run.seed_of(1, pass_)
+        op = self.inputs[1]._ops[0]
+        # As the native core counts them.
+        iteration = number + 1 if isinstance(op, Permute) and op.reshuffle else 0
+        total = count_of(self.inputs[0], None)
+        if total > _MOST:
+            raise InvalidArgumentError(f"permute: {total} elements are more than is possible, {_MOST}", stage=self.name)
+        for at in range(start, int(total), _CHUNK):
+            index = np.empty(min(_CHUNK, int(total) - at), np.int64)
+            permute(low, high, iteration, int(total), at, index)
+            yield elements_at(self.inputs[0], index)
