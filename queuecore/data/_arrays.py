@@ -35,7 +35,6 @@ class Slices(Node):
     """
 
     name: ClassVar[str] = "from_tensor_slices"
-    by_number: ClassVar[bool] = True
 
     rows: Rows
     given: Layout
@@ -75,6 +74,10 @@ class Slices(Node):
         if start < self.rows.n:
             yield self.rows.part(start, self.rows.n)
 
+    @property
+    def by_number(self) -> bool:
+        return True
+
     def chosen(self, index: np.ndarray[Any, Any]) -> Rows:
         return self.rows.chosen(index)
 
@@ -92,7 +95,6 @@ class Items(Node):
     """
 
     name: ClassVar[str] = "from_tensors"
-    by_number: ClassVar[bool] = True
 
     items: list[Any]
     of: Any = None
@@ -115,6 +117,10 @@ class Items(Node):
         for at in range(start, len(self.items), _CHUNK):
             yield Objects(self.items[at : at + _CHUNK])
 
+    @property
+    def by_number(self) -> bool:
+        return True
+
     def chosen(self, index: np.ndarray[Any, Any]) -> Objects:
         return Objects([self.items[at] for at in index.tolist()])
 
@@ -124,7 +130,6 @@ class Numbers(Node):
     """The numbers of a range."""
 
     name: ClassVar[str] = "range"
-    by_number: ClassVar[bool] = True
 
     numbers: range
     dtype: np.dtype[Any]
@@ -170,6 +175,10 @@ class Numbers(Node):
         del run, pass_
         for at in range(start, len(self.numbers), _CHUNK):
             yield self.chosen(np.arange(at, min(at + _CHUNK, len(self.numbers)), dtype=np.int64))
+
+    @property
+    def by_number(self) -> bool:
+        return True
 
     def chosen(self, index: np.ndarray[Any, Any]) -> Rows:
         return Rows(len(index), [(self.numbers.start + index * self.numbers.step).astype(self.dtype)])

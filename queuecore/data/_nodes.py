@@ -196,8 +196,6 @@ class Node:
     num_threads: ClassVar[int | None] = None
     # Whether it takes its inputs' first pass for all of its own.
     keeps: ClassVar[bool] = False
-    # Whether it has `chosen`.
-    by_number: ClassVar[bool] = False
 
     def words(self) -> dict[str, Any]:
         """Return what decides its elements, besides the inputs, as plain values."""
@@ -232,6 +230,11 @@ class Node:
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         """Make the elements of a pass, from number `start` on; what went wrong is raised in its place."""
         raise NotImplementedError
+
+    @property
+    def by_number(self) -> bool:
+        """Whether it has `chosen`."""
+        return False
 
     def chosen(self, index: np.ndarray[Any, Any]) -> Chunk:
         """Return the elements of an array of their numbers, which are the same ones in every pass."""

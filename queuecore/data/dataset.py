@@ -41,6 +41,7 @@ from queuecore.data._ops import (
     Skip,
     Take,
 )
+from queuecore.data._pad import Padded
 from queuecore.data._permute import Permuted
 from queuecore.data._ranks import UNEVEN, resolve_shard
 from queuecore.data._reduce import reduced
@@ -605,8 +606,8 @@ class Dataset:
             If a number is out of its range, only one of the two is given, `uneven` is none of these words, or a
             variable is missing, no integer, or doesn't fit the other one.
         UnimplementedError
-            With ``uneven="pad"``, for lines, TFRecords, CSV and compressed files, whose beginning would have to be read
-            again; and when iterating with ``on_error="skip"`` over a shard of batches.
+            When iterating with ``on_error="skip"`` over a shard of batches; not with "pad" unless the batches are of
+            uncompressed records of fixed length.
 
         Notes
         -----
@@ -614,6 +615,13 @@ class Dataset:
         no process waits for others that have ended. Errors may still end one earlier: a record that can't be read is
         met by the shard it belongs to. With ``on_error="skip"``, a shard leaves out its own bad records, and has
         so many fewer.
+
+        With "pad", of uncompressed records of fixed length the first ones are read again by their places. Anything else
+        is begun again at the end of each pass, as often as elements are lacking, and read from there: a function or a
+        generator in Python runs again for them. Every shard goes through all elements; only native maps before the step
+        are done by each on its own alone, unless there is a `batch`. So with ``on_error="skip"`` all shards leave out
+        the same elements, and have as many, but for those that such a map can't decode. What is left out is counted and
+        logged once in a pass, and once more for what comes before a saved place.
 
         What belongs to other shards isn't read if records have known places, also after a `shuffle`, but for gaps of a
         few KiB, which the file system reads anyway. The step may stand anywhere: after a seeded `shuffle`, all
@@ -640,12 +648,14 @@ class Dataset:
         """
         if uneven not in UNEVEN:
             raise InvalidArgumentError(f"uneven must be one of {', '.join(map(repr, UNEVEN))}, not {uneven!r}")
-        if uneven == "pad" and not isinstance(self._source, FixedLengthSource):
-            raise UnimplementedError(
-                'uneven="pad" needs records that can be read again by their place, and those of lines, TFRecords, CSV '
-                'and compressed files have none. Use uneven="drop", or repeat() before the shard'
-            )
-        return self._with(Shard(*resolve_shard(num_shards, index), uneven))
+        number, own = resolve_shard(num_shards, index)
+        if uneven != "pad" or isinstance(self._source, FixedLengthSource):
+            return self._with(Shard(number, own, uneven))
+        # No native stream holds the beginning of such a pass until its end.
+        after = () if self._batched() else tuple(op for op in self._ops if isinstance(op, Map))
+        before = tuple(op for op in self._ops if not (after and isinstance(op, Map)))
+        padded = Padded((_Steps(self._source, before, self._options),), number)
+        return _Steps(padded, (Shard(number, own, "keep"), *after), self._options)
 
     def prefetch(self, buffer_size: SupportsIndex) -> Dataset:
         """Make elements ahead of the consumer.
@@ -2063,6 +2073,9 @@ class Dataset:
         if op.batch_size > _MOST_ROWS:
             raise InvalidArgumentError(f"{op.batch_size} records in a batch are more than is possible, {_MOST_ROWS}")
         return (self if node is None else dataset_of(node))._with(op)
+
+    def _batched(self) -> bool:
+        return any(isinstance(op, Batch) for op in self._ops)
 
     def _shaped(self) -> _padded.ShapedBatch | None:
         return next((op for op in self._ops if isinstance(op, _padded.ShapedBatch)), None)

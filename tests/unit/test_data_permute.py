@@ -448,7 +448,7 @@ def test_chains_in_memory(ops, count, where, number):
     assert [np.ravel(one).tolist() for one in elements_of(ds, plain)] == [np.ravel(one).tolist() for one in expected]
     at = int(where * len(expected))
     with iter(apply(Dataset.range(count), ops)) as it:
-        list(itertools.islice(it, at))
+        pull(it, at)
         state = json.loads(json.dumps(it.state_dict()))
     with iter(apply(Dataset.range(count), ops)) as it:
         it.load_state_dict(state)
