@@ -30,7 +30,7 @@ from queuecore.ragged import Ragged
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Filter", "Predicate", "TakeWhile", "masked"]
+__all__ = ["Filter", "Predicate", "TakeWhile", "elements_of", "masked"]
 
 _BOOL = np.dtype(np.bool_)
 
@@ -185,7 +185,7 @@ def _masked_rows(
     made = dataset._source.made(dataset._stages())
     number = 0
     for rows in chunks:
-        element = _elements(made, rows.columns, rows.n)
+        element = elements_of(made, rows.columns, rows.n)
         for row in range(rows.n):
             try:
                 answer = predicate(element(row), pass_, number)
@@ -196,7 +196,7 @@ def _masked_rows(
             number += 1
 
 
-def _elements(made: Made, columns: list[Column], n: int) -> Callable[[int], Any]:
+def elements_of(made: Made, columns: list[Column], n: int) -> Callable[[int], Any]:
     """Return what makes, of a row's number, the element as a user sees it."""
     parts: list[Any] = []
     at = 0

@@ -194,7 +194,7 @@ class Node:
 
     files: ClassVar[FileList] = _NO_FILES
     num_threads: ClassVar[int | None] = None
-    # Whether it takes its inputs' first pass for all of its own.
+    # Whether it takes its first input's first pass for all of its own.
     keeps: ClassVar[bool] = False
 
     def words(self) -> dict[str, Any]:
@@ -482,9 +482,9 @@ def iterations(dataset: Dataset, again: bool = False) -> list[int]:
         elif isinstance(op, Shuffle | Permute):
             needs.insert(0, after)
     if isinstance(dataset._source, Node):
-        if dataset._source.keeps:
-            after = 0 if again else 1
-        needs += [after * need for one in dataset._source.inputs for need in iterations(one, again)]
+        for index, one in enumerate(dataset._source.inputs):
+            times = int(not again) if dataset._source.keeps and index == 0 else after
+            needs += [times * need for need in iterations(one, again)]
     return needs
 
 

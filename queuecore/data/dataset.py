@@ -45,6 +45,7 @@ from queuecore.data._pad import Padded
 from queuecore.data._permute import Permuted
 from queuecore.data._ranks import UNEVEN, resolve_shard
 from queuecore.data._reduce import reduced
+from queuecore.data._snapshot import Snapshot
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_patterns
 from queuecore.data._structures import classes_of, mapped, shape_of, type_of
 from queuecore.data._windows import Window
@@ -1339,8 +1340,8 @@ class Dataset:
         self,
         path: Filename,
         compression: Literal["AUTO", "NONE", "GZIP"] | None = "AUTO",
-        reader_func: None = None,
-        shard_func: None = None,
+        reader_func: Callable[[Dataset], Dataset] | None = None,
+        shard_func: Callable[..., SupportsIndex] | None = None,
     ) -> Dataset:
         """Keep the elements of the first pass in files of a directory, for this pipeline and others.
 
@@ -1350,8 +1351,12 @@ class Dataset:
             The directory, which is made if it is missing. Each pipeline has a directory in it.
         compression : {"AUTO", "NONE", "GZIP"}, optional
             Of the files; ``"AUTO"`` and `None`: none.
-        reader_func, shard_func : None
-            Not there yet.
+        reader_func : callable, optional
+            From a dataset of the shards, which are datasets of their elements, rising by their numbers, to a dataset of
+            elements like these. Default: the shards in turns, an element of each.
+        shard_func : callable, optional
+            From an element to the number of the shard it belongs to, from 0 on; the parts of a tuple are arguments of
+            their own. Default: that of the element, modulo 16.
 
         Returns
         -------
@@ -1360,9 +1365,10 @@ class Dataset:
         Raises
         ------
         InvalidArgumentError
-            If `path` is no file name, `compression` another word; and while iterating, as of `cache`.
-        UnimplementedError
-            If one of the functions is given.
+            If `path` is no file name, `compression` another word, a function is none; and while iterating, as of
+            `cache`, and if `shard_func` returns something else.
+        DtypeError
+            While iterating, if `reader_func` returns something else.
 
         Notes
         -----
@@ -1370,13 +1376,33 @@ class Dataset:
         arrays or names of files have a directory of their own, and where input files have changed, theirs is
         written anew. A second process that comes while files are written reads the input.
 
-        Follows ``tf.data.Dataset.snapshot``.
+        With neither function all passes have the input's order. With one of them, the pass that writes has it, and
+        so has each that comes before there are files; later ones, in other runs too, have that of the dataset that
+        `reader_func` makes of the shards: it is called for each pass. A `shuffle` in it needs a seed where a saved
+        place is to be found again. A pass is complete when all of the input was read, which is ahead of what was asked
+        for. The shards are parts of one file. Another `shard_func`, by its name, has files of its own; it is called in
+        Python, for each element that is written. What either raises is a `PipelineError`, also with
+        ``on_error="skip"``.
+
+        Follows ``tf.data.Dataset.snapshot``, whose default shards are as many as there are CPUs.
+
+        Examples
+        --------
+        >>> import queuecore as qc, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ds = qc.data.Dataset.range(6).snapshot(
+        ...     folder.name, shard_func=lambda x: x % 2, reader_func=lambda shards: shards.flat_map(lambda shard: shard)
+        ... )
+        >>> [int(x) for x in ds], [int(x) for x in ds]
+        ([0, 1, 2, 3, 4, 5], [0, 2, 4, 1, 3, 5])
+        >>> folder.cleanup()
         """
-        if reader_func is not None or shard_func is not None:
-            raise UnimplementedError("snapshot writes and reads in one order: reader_func, shard_func aren't there")
         if compression not in ("AUTO", "NONE", "GZIP", "", None):
             raise InvalidArgumentError(f'compression must be "AUTO", "NONE" or "GZIP", not {compression!r}')
-        store = Files(_name(path, "path"), snapshot=True, compress=compression == "GZIP")
+        compress = compression == "GZIP"
+        if reader_func is not None or shard_func is not None:
+            return dataset_of(Snapshot.of(self, _name(path, "path"), compress, shard_func, reader_func))
+        store = Files(_name(path, "path"), snapshot=True, compress=compress)
         return _Steps(Cache((self,), store), (), self._options)
 
     def filter(self, predicate: Stage | Callable[..., Any]) -> Dataset:
