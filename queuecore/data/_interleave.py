@@ -70,8 +70,8 @@ class Interleave(Node):
         How many datasets take turns, and how many elements each gives in its turn.
     begun : int
         How many are begun at a time, before their turn too; 0: each when its turn comes.
-    sloppy : bool
-        Whether a dataset whose elements aren't ready loses its turn.
+    sloppy : bool or None
+        Whether a dataset whose elements aren't ready loses its turn; `None`: as the options say.
     """
 
     name: ClassVar[str] = "interleave"
@@ -81,7 +81,7 @@ class Interleave(Node):
     cycle: int
     block: int
     begun: int = 0
-    sloppy: bool = False
+    sloppy: bool | None = False
 
     def words(self) -> dict[str, Any]:
         return {"function": _name_of(self.function), "cycle_length": self.cycle, "block_length": self.block}
@@ -340,6 +340,7 @@ class _Turns:
         self._node = node
         self._run = run
         self._pass = pass_
+        self._sloppy = run.options.deterministic is False if node.sloppy is None else node.sloppy
         self._layout = node.layout()
         self._input = run.open(0, pass_)
         self._input_ended = False
@@ -466,7 +467,7 @@ class _Turns:
         at = given = 0
         even = True  # rounds of whole turns may be possible
         while True:
-            if node.sloppy:
+            if self._sloppy:
                 self._look_ahead()
                 if self._pending and self._ready(at) is None:
                     yield from self._flush()

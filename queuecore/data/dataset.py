@@ -1600,7 +1600,8 @@ class Dataset:
             How many datasets are begun at a time, so that they are read ahead of their turn: 1 to `cycle_length`, or
             `AUTOTUNE` (-1): all of the cycle, and the one that comes after. Default: each begins when its turn comes.
         deterministic : bool, optional
-            `False`: a dataset whose next element isn't ready loses its turn. Default: turns are kept.
+            `False`: a dataset whose next element isn't ready loses its turn. Default: turns are kept, unless there is
+            `num_parallel_calls` and `Options.deterministic` is `False`.
 
         Returns
         -------
@@ -1649,7 +1650,9 @@ class Dataset:
                     f"num_parallel_calls must be 1 to cycle_length, which is {cycle}, or AUTOTUNE (-1), not {calls}"
                 )
             begun = calls if 0 < calls < cycle else cycle + 1
-        sloppy = deterministic is not None and not check_bool(deterministic, "deterministic")
+        sloppy = None if num_parallel_calls is not None else False
+        if deterministic is not None:
+            sloppy = not check_bool(deterministic, "deterministic")
         return self._interleaved("interleave", map_func, cycle, block_length, begun, sloppy)
 
     def parallel_interleave(
@@ -1695,7 +1698,7 @@ class Dataset:
         return self._interleaved("parallel_interleave", map_func, cycle, block_length, begun, given)
 
     def _interleaved(
-        self, method: str, map_func: Any, cycle: int, block_length: Any, begun: int, sloppy: bool
+        self, method: str, map_func: Any, cycle: int, block_length: Any, begun: int, sloppy: bool | None
     ) -> Dataset:
         if not callable(map_func):
             raise InvalidArgumentError(f"{method}: map_func must be a function, not {map_func!r:.60}")

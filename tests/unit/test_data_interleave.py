@@ -366,6 +366,7 @@ def test_sloppy_takes_what_is_ready():
     for ds in (
         Dataset.range(2).parallel_interleave(Slow(), 2, sloppy=True),
         Dataset.range(2).interleave(Slow(), 2, num_parallel_calls=2, deterministic=False),
+        Dataset.range(2).interleave(Slow(), 2, num_parallel_calls=2).with_options(Options(deterministic=False)),
     ):
         done.clear()
         got = []
