@@ -17,7 +17,7 @@ from queuecore.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Permuted", "elements_at"]
+__all__ = ["Permuted", "elements_at", "numbers_at"]
 
 _CHUNK = 1 << 13
 # The native core numbers places below this.
@@ -25,9 +25,14 @@ _MOST = 1 << 62
 
 
 def elements_at(dataset: Dataset, index: np.ndarray[Any, Any]) -> Chunk:
-    """Return the elements of an array of numbers, of a node that has them by number and steps that only leave out."""
+    """Return the elements of an array of numbers, of a node that has them by number and steps that only choose."""
     source = dataset._source
     assert isinstance(source, Node)
+    return source.chosen(numbers_at(dataset, index))
+
+
+def numbers_at(dataset: Dataset, index: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return which elements of the source those of an array of numbers are."""
     for depth in range(len(dataset._ops), 0, -1):
         op = dataset._ops[depth - 1]
         if isinstance(op, Skip):
@@ -36,7 +41,7 @@ def elements_at(dataset: Dataset, index: np.ndarray[Any, Any]) -> Chunk:
             index = (index * op.num_shards + op.index) % dataset._count(depth - 1, None)
         elif isinstance(op, Repeat):
             index = index % dataset._count(depth - 1, None)
-    return source.chosen(index)
+    return index
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from queuecore.data._choose import Choose, Sample, Seeds
 from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
 from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
 from queuecore.data._explain import lines_of, source_label, step_labels
-from queuecore.data._interleave import Interleave, uniform
+from queuecore.data._interleave import Interleave, of_names
 from queuecore.data._iterators import InitializableIterator
 from queuecore.data._nodes import Layout, Node, Rows
 from queuecore.data._ops import (
@@ -1623,10 +1623,12 @@ class Dataset:
         the first other one comes. What it raises is a `PipelineError`, which has that as its ``__cause__``. Rows of
         the datasets, each read by native threads of its own, are put together without copying elements one by one.
 
-        Of names of files that are known beforehand and not shuffled (`from_tensor_slices`, `list_files`), `map_func` is
-        called at once, and for each of up to 1,000. If all it makes of each is the same dataset of the lines, TFRecords
-        or rows of that file, all of it is done natively, in one stream with all threads. So it is with any number
-        of names if `map_func` is such a class of datasets itself, or a `functools.partial` of one.
+        Of names of files that are known beforehand (`from_tensor_slices`, `list_files`), `map_func` is called at once,
+        and for each of up to 1,000. If all it makes of each is the same dataset of the lines, TFRecords, rows or
+        records of that file, all of it is done natively, in one stream with all threads. So it is with any number of
+        names if `map_func` is such a class of datasets itself, or a `functools.partial` of one. In between may be
+        `take`, `skip`, `shard` and `repeat`; also `shuffle` and `permute`: then there is a stream for each pass, whose
+        files are read again up to a saved place.
 
         To go on from a saved state, `map_func` is called again for the elements before it. Datasets that know how
         many elements they have are not read again, others are. With ``deterministic=False`` the order is another one
@@ -1704,11 +1706,9 @@ class Dataset:
             raise InvalidArgumentError(f"{method}: map_func must be a function, not {map_func!r:.60}")
         block = check_int(block_length, "block_length", 1, _MOST_ROWS)
         # The files of one kind of dataset: natively, in one stream.
-        source = None if sloppy or self._ops else uniform(self, map_func)
-        if isinstance(source, BlockSource):
-            return _Steps(replace(source, interleave=(cycle, block)), (), self._options)
-        if source is not None and cycle == 1:
-            return _Steps(source, (), self._options)
+        found = None if sloppy else of_names(self, map_func, method, cycle, block)
+        if found is not None:
+            return dataset_of(found) if isinstance(found, Node) else _Steps(found, (), self._options)
         return dataset_of(Interleave((self,), method, map_func, cycle, block, begun, sloppy))
 
     @staticmethod
