@@ -17,6 +17,9 @@ from queuecore.ops import record_stage
 
 __all__ = ["BlockSource", "block_source", "blocks_of_fixed"]
 
+# Far above any file.
+_MOST_BYTES = 2**56
+
 
 @dataclass(frozen=True, eq=False)
 class BlockSource:
@@ -124,7 +127,7 @@ def blocks_of_fixed(source: FixedLengthSource) -> BlockSource:
         template=0,
         words=source.describe(),
         guess=length,
-        max_record_bytes=length,
+        max_record_bytes=_MOST_BYTES,
         fixed=(length, source.header_bytes, source.footer_bytes, source.hop_bytes, source.drop_tail),
         first=record_stage(source.record),
         num_threads=source.num_threads,

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from helpers import tfrecords
+from helpers.blocks import small
 from helpers.chains import THREADS, threads, write_files
 from helpers.interleaved import of_lists
 from helpers.transformed import check, pulled, run, stops_at_once, values
@@ -131,7 +132,8 @@ def test_all_places(tmp_path):
 @pytest.mark.parametrize(
     ("header", "footer", "hop"), [(0, 0, 0), (3, 0, 0), (0, 5, 0), (2, 3, 6), (1, 0, 9), (0, 0, 2)]
 )
-def test_records_of_one_length(tmp_path, header, footer, hop, number):
+@pytest.mark.parametrize("piece", [0, 1, 7, 16])
+def test_records_of_one_length(tmp_path, header, footer, hop, piece, number):
     # With lengths that fit, and bytes that are left over.
     sizes = [0, header + footer, header + footer + 4, header + footer + 40, header + footer + 4 + 3 * (hop or 4)]
     state = np.random.default_rng(1)
@@ -144,6 +146,8 @@ def test_records_of_one_length(tmp_path, header, footer, hop, number):
         each = [pulled(iter(function(path)), None, text) for path in paths]
         ds = threads(Dataset.from_tensor_slices([str(path) for path in paths]).interleave(function, 2, 3), number)
         assert isinstance(ds._source, BlockSource)
+        if piece:
+            ds = small(ds, piece)
         got, error = pulled(iter(ds), None, text)
         if all(one is None for _, one in each):
             assert error is None
