@@ -31,7 +31,7 @@ from queuecore.ragged import Ragged, Sparse
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Cache", "FileWriter", "Files", "Index", "Key", "Lock", "Memory", "Paths"]
+__all__ = ["Cache", "FileWriter", "Files", "Index", "Key", "Lock", "Memory", "Paths", "copied"]
 
 _STAGE = "cache"
 _VERSION = 1
@@ -306,7 +306,7 @@ class _MemoryWriter:
         """Keep a chunk; return the one to hand in."""
         if isinstance(chunk, Rows):
             # The kept rows are handed in: the batch that they came in is used again at once.
-            copy = Rows(chunk.n, [_compact(column) for column in chunk.columns])
+            copy = Rows(chunk.n, [copied(column) for column in chunk.columns])
             self._pieces.append(copy)
             return copy
         last = self._pieces[-1] if self._pieces else None
@@ -323,7 +323,8 @@ class _MemoryWriter:
         self._pieces = []
 
 
-def _compact(column: Column) -> Column:
+def copied(column: Column) -> Column:
+    """Return a column in memory of its own."""
     if isinstance(column, tuple):
         values, ends, dims = column
         return np.array(values), np.array(ends), None if dims is None else np.array(dims)
@@ -620,13 +621,8 @@ class FileWriter:
             self._write(chunk.n, self._packer.skeleton(("rows", (chunk.n, chunk.columns))))
             return chunk
         for element in chunk.elements:
-            try:
-                self._objects.append(self._packer.skeleton(element))
-            except InvalidArgumentError as error:
-                number = sum(piece[0] for piece in self._pieces) + len(self._objects)
-                raise InvalidArgumentError(
-                    f"{self._store}: element {number}: {error}", path=self._paths.data, stage=_STAGE
-                ) from None
+            number = sum(piece[0] for piece in self._pieces) + len(self._objects)
+            self._objects.append(self._skeleton(self._packer, element, number))
         if len(self._objects) >= _MOST_OBJECTS or self._packer.nbytes >= _MOST_BYTES:
             self._flush()
         return chunk
@@ -638,7 +634,18 @@ class FileWriter:
     def _flush(self) -> None:
         objects, self._objects = self._objects, []
         if objects:
-            self._write(len(objects), ["tuple", "objects", ["list", *objects]])
+            self._write_objects(objects)
+
+    def _skeleton(self, packer: Packer, element: Any, number: int) -> Any:
+        try:
+            return packer.skeleton(element)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(
+                f"{self._store}: element {number}: {error}", path=self._paths.data, stage=_STAGE
+            ) from None
+
+    def _write_objects(self, objects: list[Any]) -> None:
+        self._write(len(objects), ["tuple", "objects", ["list", *objects]])
 
     def _write(self, n: int, tree: Any) -> None:
         parts = framed(self._packer.pack(tree), self._store.compress)

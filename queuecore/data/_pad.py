@@ -12,7 +12,7 @@ import numpy as np
 from queuecore._quarantine import Quarantine
 from queuecore.data._nodes import Chunk, Layout, Node, Run
 from queuecore.data._ops import Count
-from queuecore.data._permute import elements_at
+from queuecore.data._permute import by_number, elements_at
 from queuecore.data._reading import count_of, known_count, laid_out
 from queuecore.errors import FailedPreconditionError
 
@@ -47,8 +47,7 @@ class Padded(Node):
 
     @property
     def by_number(self) -> bool:
-        source = self.inputs[0]._source
-        return isinstance(source, Node) and source.by_number
+        return by_number(self.inputs[0])
 
     def chosen(self, index: np.ndarray[Any, Any]) -> Chunk:
         return elements_at(self.inputs[0], index % max(int(count_of(self.inputs[0], None)), 1))

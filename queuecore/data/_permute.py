@@ -10,18 +10,27 @@ import numpy as np
 
 from queuecore._core.order import permute
 from queuecore.data._nodes import Chunk, Layout, Node, Run
-from queuecore.data._ops import Count, Permute, Repeat, Shard, Skip
+from queuecore.data._ops import Count, Permute, Repeat, Shard, Skip, Take
 from queuecore.data._reading import count_of
 from queuecore.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Permuted", "elements_at", "numbers_at"]
+__all__ = ["Permuted", "by_number", "elements_at", "numbers_at"]
 
 _CHUNK = 1 << 13
 # The native core numbers places below this.
 _MOST = 1 << 62
+
+
+def by_number(dataset: Dataset) -> bool:
+    """Return whether `elements_at` knows a dataset's elements."""
+    source = dataset._source
+    steps = all(
+        isinstance(op, Take | Skip | Shard) or (isinstance(op, Repeat) and op.number >= 0) for op in dataset._ops
+    )
+    return steps and isinstance(source, Node) and source.by_number
 
 
 def elements_at(dataset: Dataset, index: np.ndarray[Any, Any]) -> Chunk:

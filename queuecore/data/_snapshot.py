@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from queuecore.data._arrays import Items
-from queuecore.data._cache import Cache, Files, FileWriter, Index, Key, Lock, Paths
+from queuecore.data._cache import Cache, Files, FileWriter, Index, Key, Lock, Paths, copied
 from queuecore.data._calls import call, name_of, raised
 from queuecore.data._choose import Seeds
 from queuecore.data._columns import compacted, converted, joined
 from queuecore.data._combine import general_spec
+from queuecore.data._container import Packer
 from queuecore.data._filters import elements_of
 from queuecore.data._nodes import Chunk, Layout, Node, Pairs, Rows, Run
 from queuecore.data._ops import Count, Shuffle, ShuffleSeeds
@@ -141,7 +142,9 @@ class Snapshot(Cache):
                 yield from grouped(elements)
             return
         given = Layout.of(made)
-        alike = given.structure is layout.structure or repr(_template(given)) == repr(_template(layout)) != "None"
+        alike = repr(_template(given)) == repr(_template(layout)) != "None"
+        if layout.structure is not None:
+            alike = alike or given.structure is layout.structure
         if given.components is None or not alike:
             raise DtypeError(f"snapshot: {name} must return elements like those of its shards", stage=_STAGE)
         convert = converted(components_of(given), layout.components)
@@ -218,6 +221,7 @@ class _Waiting:
         self.nbytes = 0
         self.columns: list[Any] = []
         self.objects: list[Any] = []
+        self.packer = Packer()
 
 
 class _Writer(FileWriter):
@@ -228,7 +232,8 @@ class _Writer(FileWriter):
         self._shard = node.shard
         self._waiting: dict[int, _Waiting] = {}
         self._numbers: list[int] = []
-        self._count = 0
+        # The number of the chunk's first element, and of the next chunk's.
+        self._first = self._next = 0
         dataset = node.inputs[0]
         self._made = dataset._source.made(dataset._stages())
 
@@ -245,10 +250,10 @@ class _Writer(FileWriter):
         return chunk
 
     def _shards_of(self, chunk: Chunk) -> np.ndarray[Any, Any]:
-        first = self._count
-        self._count += chunk.n
+        first = self._first = self._next
+        self._next += chunk.n
         if self._shard is None:
-            return np.arange(first, self._count) % _SHARDS
+            return np.arange(first, self._next) % _SHARDS
         elements: Iterable[Any] = (
             map(elements_of(self._made, chunk.columns, chunk.n), range(chunk.n))
             if isinstance(chunk, Rows)
@@ -266,22 +271,27 @@ class _Writer(FileWriter):
         waiting = self._waiting.setdefault(shard, _Waiting())
         waiting.n += len(group)
         if isinstance(chunk, Rows):
-            columns = compacted(chunk.columns, 0, chunk.n, None if len(group) == chunk.n else group)
+            columns = compacted(chunk.columns, 0, chunk.n, group)
+            if len(group) == 1:  # else it is a copy
+                columns = [copied(column) for column in columns]
             waiting.columns.append((columns, 0, len(group)))
             parts = itertools.chain(*(one if isinstance(one, tuple) else (one,) for one in columns))
             waiting.nbytes += sum(part.nbytes for part in parts if part is not None)
         else:
-            waiting.objects += [chunk.elements[at] for at in group.tolist()]
+            for at in group.tolist():
+                waiting.objects.append(self._skeleton(waiting.packer, chunk.elements[at], self._first + at))
+            waiting.nbytes = waiting.packer.nbytes
         if waiting.nbytes >= _MOST_BYTES or len(waiting.objects) >= _MOST_OBJECTS:
             self._flush_one(shard)
 
     def _flush_one(self, shard: int) -> None:
         waiting = self._waiting.pop(shard)
         self._numbers.append(shard)
+        self._packer = waiting.packer
         if waiting.columns:
             self._write(waiting.n, self._packer.skeleton(("rows", (waiting.n, joined(waiting.columns)))))
         else:
-            self._write(waiting.n, self._packer.skeleton(("objects", waiting.objects)))
+            self._write_objects(waiting.objects)
 
     def _flush(self) -> None:
         for shard in sorted(self._waiting):

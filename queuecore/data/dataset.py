@@ -42,7 +42,7 @@ from queuecore.data._ops import (
     Take,
 )
 from queuecore.data._pad import Padded
-from queuecore.data._permute import Permuted
+from queuecore.data._permute import Permuted, by_number
 from queuecore.data._ranks import UNEVEN, resolve_shard
 from queuecore.data._reduce import reduced
 from queuecore.data._snapshot import Snapshot
@@ -561,9 +561,9 @@ class Dataset:
                 return _Steps(replace(source, inputs=(below._permuted(permute),)), maps, self._options)
             if isinstance(source, Permuted):
                 raise UnimplementedError("permute goes over records at known places: put it before the permute")
-            if isinstance(source, Node) and source.by_number:
-                seeds = dataset_of(Seeds(()))._with(permute)
-                node = Permuted((_Steps(source, others, Options()), seeds))
+            given = _Steps(source, others, Options())
+            if by_number(given):
+                node = Permuted((given, dataset_of(Seeds(()))._with(permute)))
                 return _Steps(node, maps, self._options)
         raise InvalidArgumentError(
             "unknown cardinality where a length is needed: permute works on uncompressed records of fixed length, and "

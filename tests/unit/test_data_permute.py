@@ -504,6 +504,9 @@ def test_what_can_not_be_in_memory():
         numbers.cache(),
         Dataset.from_generator(lambda: iter([1, 2])),
         numbers.repeat().take(3),
+        numbers.shuffle(3).shard(3, 0, uneven="pad"),
+        numbers.batch(2).shard(3, 0, uneven="pad"),
+        numbers.repeat().shard(3, 0, uneven="pad"),
     ):
         with pytest.raises(InvalidArgumentError, match="unknown cardinality"):
             bad.permute()

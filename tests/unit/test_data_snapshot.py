@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from helpers.chains import THREADS, dataset, threads, write_files
+from helpers.nodes import Each, made, numbers
 from helpers.process import run_python, soon
 from helpers.transformed import pulled, run, stops_at_once, values
 from hypothesis import HealthCheck, given, settings
@@ -89,7 +90,7 @@ def sources(folder):
 def first_of(element):
     """A number that is in any of these elements."""
     if isinstance(element, dict):
-        return first_of(element["x"])
+        return first_of(next(iter(element.values())))
     if isinstance(element, (tuple, list)):
         return first_of(element[0])
     if isinstance(element, bytes):
@@ -263,6 +264,28 @@ def test_what_reader_func_may_not(tmp_path):
     for bad in ({"shard_func": 3}, {"reader_func": "x"}):
         with pytest.raises(InvalidArgumentError):
             Dataset.range(6).snapshot(tmp_path, **bad)
+
+
+def test_parts_that_change_places(tmp_path):
+    ds = Dataset.from_tensor_slices({"a": [1, 2], "b": [3, 4]})
+
+    def swapped(shards):
+        return flat(shards).map(lambda e: {"b": e["a"], "a": e["b"]})
+
+    run(ds.snapshot(tmp_path, shard_func=first_of, reader_func=swapped))
+    with iter(ds.snapshot(tmp_path, shard_func=first_of, reader_func=swapped)) as it:
+        got, error = pulled(it, None, values)
+    assert isinstance(error, DtypeError) or got == [{"a": 3, "b": 1}, {"a": 4, "b": 2}]
+
+
+def test_objects_that_can_not_be_written(tmp_path):
+    for index, bad in enumerate((0, 3, 700)):
+        ds = made(Each((numbers(900),), lambda x, bad=bad: object() if x == bad else int(x)))
+        with iter(ds.snapshot(tmp_path / f"{index}", shard_func=lambda x: 0)) as it:
+            got, error = pulled(it, None, values)
+        assert got == list(range(bad))
+        assert isinstance(error, InvalidArgumentError)
+        assert f"element {bad}" in str(error)
 
 
 def test_what_else_reader_func_may(tmp_path):
