@@ -662,7 +662,14 @@ class Named(Node):
         dataset = _Steps(replace(self.source, files=FileList(names)), (), Options())
         guess = self.source.guess if isinstance(self.source, BlockSource) else 1
         batch = max(min(chunk_rows(dataset, run.budget), _CHUNK_BYTES // guess), 1)
-        yield from rows_of(run.open_other(dataset, 0, start, batch))
+        # How many are left out before a record shows only when they are read.
+        first = start if run.skips is None else 0
+        left = start - first
+        with contextlib.closing(rows_of(run.open_other(dataset, 0, first, batch))) as chunks:
+            for chunk in chunks:
+                if left < chunk.n:
+                    yield chunk.part(left, chunk.n) if left else chunk
+                left = max(left - chunk.n, 0)
 
 
 def _shapes(layout: Layout) -> list[Any]:

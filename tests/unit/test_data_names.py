@@ -235,6 +235,15 @@ def test_errors_and_what_is_left_out(tmp_path, number):
     with iter(make().with_options(Options(on_error="skip"))) as it:
         assert sorted(pulled(it, None, text)[0]) == sorted(itertools.chain(*good.values()))
         assert (it.stats()["skipped"], it.stats()["skipped_files"]) == (1, 1)
+    skip = make().with_options(Options(on_error="skip"))
+    whole = run(make().with_options(Options(on_error="skip")), text)
+    for at in range(len(whole) + 1):
+        with iter(make().with_options(Options(on_error="skip"))) as it:
+            pulled(it, at, text)
+            state = it.state_dict()
+        with iter(skip) as it:
+            it.load_state_dict(state)
+            assert pulled(it, None, text) == (whole[at:], None)
 
 
 def test_it_stops_at_once(tmp_path):
