@@ -74,6 +74,13 @@ class Slices(Node):
         if start < self.rows.n:
             yield self.rows.part(start, self.rows.n)
 
+    @property
+    def by_number(self) -> bool:
+        return True
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Rows:
+        return self.rows.chosen(index)
+
 
 @dataclass(frozen=True, eq=False)
 class Items(Node):
@@ -109,6 +116,13 @@ class Items(Node):
         del run, pass_
         for at in range(start, len(self.items), _CHUNK):
             yield Objects(self.items[at : at + _CHUNK])
+
+    @property
+    def by_number(self) -> bool:
+        return True
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Objects:
+        return Objects([self.items[at] for at in index.tolist()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,5 +174,11 @@ class Numbers(Node):
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
         del run, pass_
         for at in range(start, len(self.numbers), _CHUNK):
-            part = self.numbers[at : at + _CHUNK]
-            yield Rows(len(part), [(part.start + np.arange(len(part), dtype=np.int64) * part.step).astype(self.dtype)])
+            yield self.chosen(np.arange(at, min(at + _CHUNK, len(self.numbers)), dtype=np.int64))
+
+    @property
+    def by_number(self) -> bool:
+        return True
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Rows:
+        return Rows(len(index), [(self.numbers.start + index * self.numbers.step).astype(self.dtype)])

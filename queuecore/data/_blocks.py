@@ -9,12 +9,16 @@ from typing import Any
 from queuecore._compression import encoding_number
 from queuecore._core.csv import CsvFormat
 from queuecore._core.sources import FileList
-from queuecore._stages import Component, Stage
+from queuecore._stages import BYTES, Component, Stage
 from queuecore.data._plan import Made, made_by
-from queuecore.data._source import Filename, Unknown, expand_filenames
+from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_filenames
 from queuecore.data.options import check_threads
+from queuecore.ops import record_stage
 
-__all__ = ["BlockSource", "block_source"]
+__all__ = ["BlockSource", "block_source", "blocks_of_fixed"]
+
+# Far above any file.
+_MOST_BYTES = 2**56
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +113,25 @@ class BlockSource:
         }
         csv = None if self.csv is None else self.csv(self.max_record_bytes)
         return {**self.made(stages).of_blocks(blocks), "csv": csv}
+
+
+def blocks_of_fixed(source: FixedLengthSource) -> BlockSource:
+    """Return the source of the same records that is read in blocks, so that files can be interleaved."""
+    length = source.record.record_bytes
+    return BlockSource(
+        name=source.name,
+        files=source.files,
+        framing="fixed",
+        encoding=0,
+        components=(Component(BYTES, (), length),),
+        template=0,
+        words=source.describe(),
+        guess=length,
+        max_record_bytes=_MOST_BYTES,
+        fixed=(length, source.header_bytes, source.footer_bytes, source.hop_bytes, source.drop_tail),
+        first=record_stage(source.record),
+        num_threads=source.num_threads,
+    )
 
 
 def _rebuild(paths: list[bytes], rest: dict[str, Any]) -> BlockSource:

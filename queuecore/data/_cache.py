@@ -31,7 +31,7 @@ from queuecore.ragged import Ragged, Sparse
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
 
-__all__ = ["Cache", "Files", "Memory"]
+__all__ = ["Cache", "FileWriter", "Files", "Index", "Key", "Lock", "Memory", "Paths", "copied"]
 
 _STAGE = "cache"
 _VERSION = 1
@@ -159,17 +159,37 @@ class Cache(Node):
     def begins(self, pairs: Pairs, bases: list[int]) -> None:
         self.store.begins(Key(pairs, bases))
 
+    def key(self, run: Run) -> Key:
+        """Return what decides the order of the pass that is kept."""
+        return Key(*run.seeds())
+
+    def kept(self, run: Run, key: Key, pass_: int, start: int) -> Generator[Chunk] | None:
+        """Return what yields the elements that are kept, from number `start` on; `None`: nothing is."""
+        del pass_
+        found = self.store.find(self, key, run.skips is not None)
+        made: Generator[Chunk] | None = None if found is None else found.chunks(start)
+        return made
+
+    def writes(self, run: Run) -> bool:
+        """Return whether a run may write."""
+        del run
+        return True
+
+    def writer(self, store: Files, paths: Paths, key: Key, lock: Lock) -> FileWriter:
+        """Return what writes files."""
+        return FileWriter(store, self.inputs[0], paths, key, lock)
+
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         # Every pass is the first one of the input: that is kept, and that is what another process would make again.
-        del pass_
-        key = Key(*run.seeds())
-        kept = self.store.find(self, key, run.skips is not None)
+        key = self.key(run)
+        kept = self.kept(run, key, pass_, start)
         if kept is not None:
-            with contextlib.closing(kept.chunks(start)) as chunks:
+            with contextlib.closing(kept) as chunks:
                 yield from chunks
             return
         self.store.begins(key)
-        writer = self.store.write(self, key) if start == 0 and not _endless(self.inputs[0]) else None
+        whole = start == 0 and self.writes(run) and not _endless(self.inputs[0])
+        writer = self.store.write(self, key) if whole else None
         skipped = run.skips.counts() if run.skips is not None else None
         try:
             with contextlib.closing(self._made(run, start)) as chunks:
@@ -184,6 +204,8 @@ class Cache(Node):
                             self.store.failed(error)
                     yield keep
                     del chunk, keep
+                    if writer is not None and writer.error is not None:
+                        raise writer.error
             if writer is not None:
                 try:
                     writer.commit(run.skips is not None and run.skips.counts() != skipped)
@@ -269,6 +291,8 @@ class _Kept:
 
 
 class _MemoryWriter:
+    error: ClassVar[BaseException | None] = None
+
     def __init__(self, store: Memory, key: Key) -> None:
         self._store = store
         self._key = key
@@ -278,7 +302,7 @@ class _MemoryWriter:
         """Keep a chunk; return the one to hand in."""
         if isinstance(chunk, Rows):
             # The kept rows are handed in: the batch that they came in is used again at once.
-            copy = Rows(chunk.n, [_compact(column) for column in chunk.columns])
+            copy = Rows(chunk.n, [copied(column) for column in chunk.columns])
             self._pieces.append(copy)
             return copy
         last = self._pieces[-1] if self._pieces else None
@@ -295,7 +319,8 @@ class _MemoryWriter:
         self._pieces = []
 
 
-def _compact(column: Column) -> Column:
+def copied(column: Column) -> Column:
+    """Return a column in memory of its own."""
     if isinstance(column, tuple):
         values, ends, dims = column
         return np.array(values), np.array(ends), None if dims is None else np.array(dims)
@@ -360,18 +385,21 @@ class Files(_Store):
         Every plan has a directory of its own there, and what is out of date is written anew; else it is refused.
     compress : bool
         Whether pieces are compressed.
+    shards : str, optional
+        What says to which shard an element belongs, if that matters.
     """
 
-    def __init__(self, name: str, snapshot: bool = False, compress: bool = False) -> None:
+    def __init__(self, name: str, snapshot: bool = False, compress: bool = False, shards: str | None = None) -> None:
         super().__init__()
         self.name = name
         self.snapshot = snapshot
         self.compress = compress
-        self._index: _Index | None = None
-        self._paths: _Paths | None = None
+        self.shards = shards
+        self._index: Index | None = None
+        self._paths: Paths | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Files, (self.name, self.snapshot, self.compress)
+        return Files, (self.name, self.snapshot, self.compress, self.shards)
 
     def __str__(self) -> str:
         return f"{'snapshot' if self.snapshot else 'cache'}({self.name!r})"
@@ -380,11 +408,11 @@ class Files(_Store):
         index = self._valid(node)
         return super().first(node, pairs) if index is None else index.key
 
-    def find(self, node: Cache, key: Key, skips: bool) -> _Index | None:
+    def find(self, node: Cache, key: Key, skips: bool) -> Index | None:
         index = self._load(node)
         if index is None:
             return None
-        why = index.difference(node.inputs[0])
+        why = index.difference(node.inputs[0], self.plan(node.inputs[0]))
         if not why and index.skipped and not skips:
             why = 'elements were left out of it by on_error="skip"'
         if not why:
@@ -401,17 +429,21 @@ class Files(_Store):
         index = self._valid(node)
         return None if index is None else index.ends[-1]
 
-    def paths(self, node: Cache) -> _Paths:
+    def plan(self, dataset: Dataset) -> dict[str, Any]:
+        """Return what decides what is kept."""
+        return _plan_of(dataset) | ({} if self.shards is None else {"shards": self.shards})
+
+    def paths(self, node: Cache) -> Paths:
         """Return the names of the files."""
         if self._paths is None:
             name = self.name
             if self.snapshot:
-                plan = json.dumps(_plan_of(node.inputs[0]), sort_keys=True).encode()
+                plan = json.dumps(self.plan(node.inputs[0]), sort_keys=True).encode()
                 name = os.path.join(name, hashlib.sha256(plan).hexdigest()[:32], "snapshot")
-            self._paths = _Paths(f"{name}.index", f"{name}.data-00000-of-00001", f"{name}_0.lockfile")
+            self._paths = Paths(f"{name}.index", f"{name}.data-00000-of-00001", f"{name}_0.lockfile")
         return self._paths
 
-    def _load(self, node: Cache) -> _Index | None:
+    def _load(self, node: Cache) -> Index | None:
         """Return the index; the one that was read before, if it is still that."""
         path = self.paths(node).listing
         try:
@@ -422,25 +454,25 @@ class Files(_Store):
             info = os.fstat(fd)
             known = self._index
             if known is None or known.identity != (info.st_ino, info.st_mtime_ns, info.st_size):
-                self._index = known = _Index(self.paths(node), fd, info)
+                self._index = known = Index(self.paths(node), fd, info)
             return known
         finally:
             os.close(fd)
 
-    def _valid(self, node: Cache) -> _Index | None:
+    def _valid(self, node: Cache) -> Index | None:
         # What is wrong with it is said where elements are asked for.
         with contextlib.suppress(OSError, DataLossError, FailedPreconditionError):
             index = self._load(node)
-            if index is not None and not index.difference(node.inputs[0]):
+            if index is not None and not index.difference(node.inputs[0], self.plan(node.inputs[0])):
                 return index
         return None
 
-    def _writer(self, node: Cache, key: Key) -> _FileWriter | None:
+    def _writer(self, node: Cache, key: Key) -> FileWriter | None:
         paths = self.paths(node)
         if not self.snapshot and os.path.exists(paths.listing):  # of another order
             return None
         os.makedirs(os.path.dirname(paths.listing) or ".", exist_ok=True)
-        lock = _Lock(paths.lock)
+        lock = Lock(paths.lock)
         patience = time.monotonic() + _PATIENCE
         # One of our own may be giving up: its iterator was closed a moment ago.
         while (owner := lock.take()) == _myself() and time.monotonic() < patience:
@@ -448,7 +480,7 @@ class Files(_Store):
         if owner is None:
             try:
                 if self._valid(node) is None:  # nobody completed it since
-                    return _FileWriter(self, node.inputs[0], paths, key, lock)
+                    return node.writer(self, paths, key, lock)
             except BaseException:
                 lock.give()
                 raise
@@ -464,16 +496,18 @@ class Files(_Store):
         )
 
 
-class _Paths(NamedTuple):
+class Paths(NamedTuple):
+    """The names of the files."""
+
     listing: str
     data: str
     lock: str
 
 
-class _Index:
-    # What is said of a complete pass, and how to read it.
+class Index:
+    """What is said of a complete pass, and how to read it."""
 
-    def __init__(self, paths: _Paths, fd: int, info: os.stat_result) -> None:
+    def __init__(self, paths: Paths, fd: int, info: os.stat_result) -> None:
         self.path, self.data = paths.listing, paths.data
         self.identity = (info.st_ino, info.st_mtime_ns, info.st_size)
         if os.pread(fd, len(_MAGIC), 0) != _MAGIC:
@@ -497,14 +531,23 @@ class _Index:
         self._compressed: bool = said["compressed"]
         # Of each piece: elements, where it is, how long with its frame, and its last 4 bytes.
         self._pieces = said["pieces"].tolist()
+        self._shards = said["shards"].tolist() if "shards" in said else []
         self.ends = [0, *itertools.accumulate(piece[0] for piece in self._pieces)]
         self._same: bool = False
 
-    def difference(self, dataset: Dataset) -> str:
+    def count(self, of: int) -> int:
+        """Return how many elements are in a shard."""
+        return sum(piece[0] for piece, shard in zip(self._pieces, self._shards, strict=True) if shard == of)
+
+    def shards(self) -> list[int]:
+        """Return the numbers of the shards, rising."""
+        return sorted(set(self._shards))
+
+    def difference(self, dataset: Dataset, now: dict[str, Any]) -> str:
         """Return what has changed since; nothing: it holds. Once it held, input files aren't looked at again."""
         if self._same:
             return ""
-        then, now = self._plan, _plan_of(dataset)
+        then = self._plan
         if then != now:
             why = _state._first_difference(then["plan"], now["plan"], "").replace(" there ", " in the cache ")
             others = (what for what in ("files", "seeds", "arrays") if then[what] != now[what])
@@ -516,7 +559,12 @@ class _Index:
         self._same = True
         return ""
 
-    def chunks(self, start: int) -> Generator[Chunk]:
+    def chunks(self, start: int, of: int | None = None) -> Generator[Chunk]:
+        """Yield the elements, of a shard or of all, from number `start` on."""
+        pieces, ends = self._pieces, self.ends
+        if of is not None:
+            pieces = [piece for piece, shard in zip(pieces, self._shards, strict=True) if shard == of]
+            ends = [0, *itertools.accumulate(piece[0] for piece in pieces)]
         try:
             fd = os.open(self.data, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -526,8 +574,8 @@ class _Index:
                 stage=_STAGE,
             ) from None
         try:
-            for number, at in _from(self.ends, start):
-                _, offset, size, footer = self._pieces[number]
+            for number, at in _from(ends, start):
+                _, offset, size, footer = pieces[number]
                 piece = read_piece(fd, self.data, offset, size, footer.to_bytes(4, "little"), self._compressed)
                 kind, elements = unpack(piece)
                 chunk = Rows(*elements) if kind == "rows" else Objects(elements)
@@ -537,14 +585,18 @@ class _Index:
             os.close(fd)
 
 
-class _FileWriter:
-    def __init__(self, store: Files, dataset: Dataset, paths: _Paths, key: Key, lock: _Lock) -> None:
+class FileWriter:
+    """Writes a pass to files."""
+
+    error: BaseException | None = None
+
+    def __init__(self, store: Files, dataset: Dataset, paths: Paths, key: Key, lock: Lock) -> None:
         self._store = store
         self._dataset = dataset
         self._paths = paths
         self._key = key
         self._lock = lock
-        self._plan = _plan_of(dataset)
+        self._plan = store.plan(dataset)
         self._files = _stamps(dataset)
         self._pieces: list[list[int]] = []
         self._packer = Packer()
@@ -565,21 +617,31 @@ class _FileWriter:
             self._write(chunk.n, self._packer.skeleton(("rows", (chunk.n, chunk.columns))))
             return chunk
         for element in chunk.elements:
-            try:
-                self._objects.append(self._packer.skeleton(element))
-            except InvalidArgumentError as error:
-                number = sum(piece[0] for piece in self._pieces) + len(self._objects)
-                raise InvalidArgumentError(
-                    f"{self._store}: element {number}: {error}", path=self._paths.data, stage=_STAGE
-                ) from None
+            number = sum(piece[0] for piece in self._pieces) + len(self._objects)
+            self._objects.append(self._skeleton(self._packer, element, number))
         if len(self._objects) >= _MOST_OBJECTS or self._packer.nbytes >= _MOST_BYTES:
             self._flush()
         return chunk
 
+    def more(self) -> dict[str, Any]:
+        """Return what else the index says."""
+        return {}
+
     def _flush(self) -> None:
         objects, self._objects = self._objects, []
         if objects:
-            self._write(len(objects), ["tuple", "objects", ["list", *objects]])
+            self._write_objects(objects)
+
+    def _skeleton(self, packer: Packer, element: Any, number: int) -> Any:
+        try:
+            return packer.skeleton(element)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(
+                f"{self._store}: element {number}: {error}", path=self._paths.data, stage=_STAGE
+            ) from None
+
+    def _write_objects(self, objects: list[Any]) -> None:
+        self._write(len(objects), ["tuple", "objects", ["list", *objects]])
 
     def _write(self, n: int, tree: Any) -> None:
         parts = framed(self._packer.pack(tree), self._store.compress)
@@ -600,6 +662,7 @@ class _FileWriter:
             "skipped": skipped,
             "compressed": self._store.compress,
             "pieces": np.array(self._pieces, np.int64).reshape(-1, 4),
+            **self.more(),
         }
         packer = Packer()
         with open(self._temporary(self._paths.listing), "wb") as file:
@@ -634,7 +697,7 @@ def _synced(file: Any) -> None:
     os.fsync(file.fileno())
 
 
-class _Lock:
+class Lock:
     """A file that says who writes. The system lets go of it when its owner dies, whatever is left of the file."""
 
     def __init__(self, path: str) -> None:

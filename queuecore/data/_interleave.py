@@ -6,6 +6,7 @@ begins. Here only the turns are taken: rows that several streams made are put to
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -21,12 +22,14 @@ from queuecore._core.sources import FileList
 from queuecore._quarantine import Quarantine, is_bad_data
 from queuecore._stages import BYTES, structure_of
 from queuecore.data._arrays import Items, Numbers, Slices
-from queuecore.data._blocks import BlockSource
+from queuecore.data._blocks import BlockSource, blocks_of_fixed
 from queuecore.data._columns import compacted, joined, typed
 from queuecore.data._combine import general_spec
 from queuecore.data._lazy import lazy
 from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run, chunk_rows, rows_of, streams
-from queuecore.data._ops import Batch, Shuffle
+from queuecore.data._ops import Batch, Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from queuecore.data._pad import Padded
+from queuecore.data._permute import Permuted, numbers_at
 from queuecore.data._plan import NativeComponent, _native
 from queuecore.data._reading import MOST_OBJECTS, known_count, objects_of
 from queuecore.data._source import FixedLengthSource, Unknown
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator
 
-__all__ = ["Interleave", "uniform"]
+__all__ = ["Interleave", "of_names", "uniform"]
 
 # Of datasets, where the passes of the shuffles in them are numbered.
 _MANY = 1 << 20
@@ -52,6 +55,10 @@ _MOMENT = 100e-6
 # Rows in memory that are batched without a stream.
 _FEW_ROWS = 4096
 _CHAR = np.dtype("S1")
+# Of a chunk of records.
+_CHUNK_BYTES = 512 << 10
+# Files of which a stream is made: each pass takes their names.
+_MOST_FILES = 1 << 20
 # Names that any function is called with beforehand, to find out whether it makes the same of each.
 _MOST_NAMES = 1000
 # Elements that are left out before nobody knows what the others are.
@@ -72,8 +79,8 @@ class Interleave(Node):
         How many datasets take turns, and how many elements each gives in its turn.
     begun : int
         How many are begun at a time, before their turn too; 0: each when its turn comes.
-    sloppy : bool
-        Whether a dataset whose elements aren't ready loses its turn.
+    sloppy : bool or None
+        Whether a dataset whose elements aren't ready loses its turn; `None`: as the options say.
     """
 
     name: ClassVar[str] = "interleave"
@@ -83,7 +90,7 @@ class Interleave(Node):
     cycle: int
     block: int
     begun: int = 0
-    sloppy: bool = False
+    sloppy: bool | None = False
 
     def words(self) -> dict[str, Any]:
         return {"function": _name_of(self.function), "cycle_length": self.cycle, "block_length": self.block}
@@ -333,6 +340,7 @@ class _Turns:
         self._node = node
         self._run = run
         self._pass = pass_
+        self._sloppy = run.options.deterministic is False if node.sloppy is None else node.sloppy
         self._layout = node.layout()
         self._input = run.open(0, pass_)
         self._input_ended = False
@@ -470,7 +478,7 @@ class _Turns:
         at = given = 0
         even = True  # rounds of whole turns may be possible
         while True:
-            if node.sloppy:
+            if self._sloppy:
                 self._look_ahead()
                 if self._pending and self._ready(at) is None:
                     yield from self._flush()
@@ -619,8 +627,83 @@ class _Turns:
         yield Rows(total, joined([(one, first, stop) for one, first, stop in spans.values()]), 0, order)
 
 
+@dataclass(frozen=True, eq=False)
+class Named(Node):
+    """The records of files whose names the input says, in another order in each pass: one native stream a pass.
+
+    Attributes
+    ----------
+    method : str
+        What the user called.
+    source : BlockSource or FixedLengthSource
+        Of any files.
+    """
+
+    name: ClassVar[str] = "interleave"
+
+    method: str
+    source: BlockSource | FixedLengthSource
+
+    def words(self) -> dict[str, Any]:
+        return {"files": self.source.describe()}
+
+    def label(self) -> str:
+        cycle, block = self.source.interleave if isinstance(self.source, BlockSource) else (1, 1)
+        return f"{self.method}({self.source.name}, {cycle}, {block})"
+
+    def where(self) -> str:
+        return "native: one stream a pass, whose rows Python hands on, a chunk at a time"
+
+    def count(self, needed: int | None) -> int:
+        raise Unknown
+
+    def layout(self) -> Layout:
+        made = self.source.made([])
+        return Layout(made.given, made.template, made.structure)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
+        from queuecore.data.dataset import _Steps
+
+        with contextlib.closing(run.elements(0, pass_)) as elements:
+            names = [bytes(name) for name in elements]
+        if not names:
+            return
+        dataset = _Steps(replace(self.source, files=FileList(names)), (), Options())
+        guess = self.source.guess if isinstance(self.source, BlockSource) else 1
+        batch = max(min(chunk_rows(dataset, run.budget), _CHUNK_BYTES // guess), 1)
+        # How many are left out before a record shows only when they are read.
+        first = start if run.skips is None else 0
+        left = start - first
+        with contextlib.closing(rows_of(run.open_other(dataset, 0, first, batch))) as chunks:
+            for chunk in chunks:
+                if left < chunk.n:
+                    yield chunk.part(left, chunk.n) if left else chunk
+                left = max(left - chunk.n, 0)
+
+
 def _shapes(layout: Layout) -> list[Any]:
     return [(one.dtype, one.shape, one.ragged) for one in layout.components or ()]
+
+
+def of_names(
+    dataset: Dataset, function: Callable[..., Any], method: str, cycle: int, block: int
+) -> Named | BlockSource | FixedLengthSource | None:
+    """Return the source of records of files, interleaved, if a dataset is of their names; `None`: it is not so simple.
+
+    As `uniform`; a node where the names come in an order that is drawn for each pass.
+    """
+    found = uniform(dataset, function)
+    if found is None:
+        return None
+    source, names = found, [found.files[index] for index in range(len(found.files))]
+    if isinstance(source, BlockSource):
+        source = replace(source, interleave=(cycle, block))
+    elif cycle > 1:
+        source = replace(blocks_of_fixed(source), interleave=(cycle, block))
+    if not isinstance(dataset._source, Slices) or any(isinstance(op, Shuffle) for op in dataset._ops):
+        return Named((dataset,), method, source)
+    numbers = numbers_at(dataset, np.arange(known_count(dataset) or 0, dtype=np.int64))
+    return replace(source, files=FileList([names[number] for number in numbers.tolist()])) if len(numbers) else None
 
 
 def uniform(dataset: Dataset, function: Callable[..., Any]) -> BlockSource | FixedLengthSource | None:
@@ -629,17 +712,22 @@ def uniform(dataset: Dataset, function: Callable[..., Any]) -> BlockSource | Fix
     Parameters
     ----------
     dataset : Dataset
-        Of names that are known beforehand, shuffled or not.
+        Of names that are known beforehand, of which some may be left out or come several times, in any order.
     function : callable
         Called with each name; if it is a class of dataset, or a partial call of one, with the first two.
 
     Returns
     -------
     source or None
-        With the files in the order of the names, before any shuffle. `None`: it is not so simple.
+        With all files, in the order of the names before any step. `None`: it is not so simple.
     """
+    total = known_count(dataset)
+    if total is None or total > _MOST_FILES:
+        return None
+    while isinstance(dataset._source, Permuted | Padded) and _chooses(dataset):
+        dataset = dataset._source.inputs[0]
     source = dataset._source
-    if not isinstance(source, Slices) or not all(isinstance(op, Shuffle) for op in dataset._ops):
+    if not isinstance(source, Slices) or not _chooses(dataset):
         return None
     if source.given.template != 0 or _shapes(source.given) != [(BYTES, (), False)]:
         return None
@@ -670,6 +758,10 @@ def uniform(dataset: Dataset, function: Callable[..., Any]) -> BlockSource | Fix
         return None
     source_of_all: BlockSource | FixedLengthSource = replace(made[0], files=FileList(names))
     return source_of_all
+
+
+def _chooses(dataset: Dataset) -> bool:
+    return all(isinstance(op, Take | Skip | Repeat | Shard | Shuffle | Prefetch) for op in dataset._ops)
 
 
 def _facts(source: BlockSource | FixedLengthSource) -> list[Any]:

@@ -198,7 +198,7 @@ class Node:
 
     files: ClassVar[FileList] = _NO_FILES
     num_threads: ClassVar[int | None] = None
-    # Whether it takes its inputs' first pass for all of its own.
+    # Whether it takes its first input's first pass for all of its own.
     keeps: ClassVar[bool] = False
 
     def words(self) -> dict[str, Any]:
@@ -233,6 +233,15 @@ class Node:
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         """Make the elements of a pass, from number `start` on; what went wrong is raised in its place."""
+        raise NotImplementedError
+
+    @property
+    def by_number(self) -> bool:
+        """Whether it has `chosen`."""
+        return False
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Chunk:
+        """Return the elements of an array of their numbers, which are the same ones in every pass."""
         raise NotImplementedError
 
     def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
@@ -477,9 +486,9 @@ def iterations(dataset: Dataset, again: bool = False) -> list[int]:
         elif isinstance(op, Shuffle | Permute):
             needs.insert(0, after)
     if isinstance(dataset._source, Node):
-        if dataset._source.keeps:
-            after = 0 if again else 1
-        needs += [after * need for one in dataset._source.inputs for need in iterations(one, again)]
+        for index, one in enumerate(dataset._source.inputs):
+            times = int(not again) if dataset._source.keeps and index == 0 else after
+            needs += [times * need for need in iterations(one, again)]
     return needs
 
 

@@ -13,6 +13,7 @@ from queuecore.data._source import Unknown
 from queuecore.errors import DtypeError, PipelineError, QueueCoreError
 
 if TYPE_CHECKING:
+    from queuecore._quarantine import Quarantine
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator as Elements
 
@@ -119,12 +120,14 @@ def known_count(dataset: Dataset, needed: int | None = None) -> int | float | No
         return None
 
 
-def laid_out(run: Run, index: int, pass_: int, start: int, layout: Layout) -> Generator[Chunk]:
+def laid_out(
+    run: Run, index: int, pass_: int, start: int, layout: Layout, skips: Quarantine | None = None
+) -> Generator[Chunk]:
     """Yield the elements of an input, from number `start` on, as rows of a layout that its own fits; or as objects."""
     if layout.components is None:
-        yield from objects_of(run.open(index, pass_, start))
+        yield from objects_of(run.open(index, pass_, start, 0, skips))
         return
     convert = converted(components_of(Layout.of(run.input(index))), layout.components)
-    with contextlib.closing(run.rows(index, pass_, start)) as chunks:
+    with contextlib.closing(run.rows(index, pass_, start, skips)) as chunks:
         for rows in chunks:
             yield rows if convert is None else Rows(rows.n, convert(rows.columns, rows.n))

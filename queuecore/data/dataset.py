@@ -24,7 +24,7 @@ from queuecore.data._choose import Choose, Sample, Seeds
 from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
 from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
 from queuecore.data._explain import lines_of, source_label, step_labels
-from queuecore.data._interleave import Interleave, uniform
+from queuecore.data._interleave import Interleave, of_names
 from queuecore.data._iterators import InitializableIterator
 from queuecore.data._nodes import Layout, Node, Rows
 from queuecore.data._ops import (
@@ -41,8 +41,11 @@ from queuecore.data._ops import (
     Skip,
     Take,
 )
+from queuecore.data._pad import Padded
+from queuecore.data._permute import Permuted, by_number
 from queuecore.data._ranks import UNEVEN, resolve_shard
 from queuecore.data._reduce import reduced
+from queuecore.data._snapshot import Snapshot
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_patterns
 from queuecore.data._structures import classes_of, mapped, shape_of, type_of
 from queuecore.data._windows import Window, stacked
@@ -501,7 +504,8 @@ class Dataset:
         ------
         InvalidArgumentError
             If the number of elements is unknown, as of lines, TFRecords, CSV and compressed files, or there is no end;
-            or if an argument isn't of its type.
+            if elements can't be had by their numbers, as behind a `filter` or a `cache`; or if an argument isn't of its
+            type.
         UnimplementedError
             After a `batch`, a `shuffle` or another `permute`.
 
@@ -511,6 +515,10 @@ class Dataset:
         computed one number at a time (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002): so it
         needs no memory, and a place in it is found at once, after a `skip` as well as from a saved state. Any element
         may come first, whatever the amount of data, where a `shuffle` draws from the next `buffer_size` alone.
+
+        It works on uncompressed records of fixed length, and on `range`, `from_tensor_slices` and `from_tensors`, with
+        `take`, `skip`, `repeat`, `shard` and `map` in between. A `map` is done behind it, on the elements as they come
+        out: that matters only to a function in Python that does something else besides, or a random operation.
 
         Records are read one by one where they lie. All files are opened and measured before the first element comes,
         in the order of their names. Where one of them ends in an error, the good records before it are permuted, and
@@ -529,6 +537,11 @@ class Dataset:
         (True, False)
         >>> folder.cleanup()
         """
+        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
+        check_bool(reshuffle, "reshuffle_each_iteration")
+        return self._permuted(Permute(reshuffle, ShuffleSeeds(*_seeds.resolve(seed))))
+
+    def _permuted(self, permute: Permute) -> Dataset:
         for op in self._ops:
             if isinstance(op, Batch | Shuffle | Permute):
                 name = type(op).__name__.lower()
@@ -538,15 +551,26 @@ class Dataset:
                     "unknown cardinality where a length is needed: an endless dataset can't be permuted; permute it "
                     "before the repeat"
                 )
-        known = isinstance(self._source, FixedLengthSource)
-        if not known or not all(isinstance(op, Take | Skip | Repeat | Shard | Prefetch | Map) for op in self._ops):
-            raise InvalidArgumentError(
-                "unknown cardinality where a length is needed: permute works on uncompressed records of fixed length. "
-                "Use shuffle"
-            )
-        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
-        check_bool(reshuffle, "reshuffle_each_iteration")
-        return self._with(Permute(reshuffle, ShuffleSeeds(*_seeds.resolve(seed))))
+        source = self._source
+        if all(isinstance(op, Take | Skip | Repeat | Shard | Prefetch | Map) for op in self._ops):
+            if isinstance(source, FixedLengthSource):
+                return self._with(permute)
+            maps = tuple(op for op in self._ops if isinstance(op, Map | Prefetch))
+            others = tuple(op for op in self._ops if not isinstance(op, Map | Prefetch))
+            if isinstance(source, _calls.Map):
+                below = source.inputs[0]
+                below = _Steps(below._source, (*below._ops, *others), below._options)
+                return _Steps(replace(source, inputs=(below._permuted(permute),)), maps, self._options)
+            if isinstance(source, Permuted):
+                raise UnimplementedError("permute goes over records at known places: put it before the permute")
+            given = _Steps(source, others, Options())
+            if by_number(given):
+                node = Permuted((given, dataset_of(Seeds(()))._with(permute)))
+                return _Steps(node, maps, self._options)
+        raise InvalidArgumentError(
+            "unknown cardinality where a length is needed: permute works on uncompressed records of fixed length, and "
+            "on what is in memory. Use shuffle"
+        )
 
     def shard(
         self,
@@ -585,8 +609,8 @@ class Dataset:
             If a number is out of its range, only one of the two is given, `uneven` is none of these words, or a
             variable is missing, no integer, or doesn't fit the other one.
         UnimplementedError
-            With ``uneven="pad"``, for all but uncompressed records of fixed length and native maps of them: the
-            beginning would have to be made again. And when iterating with ``on_error="skip"`` over a shard of batches.
+            When iterating with ``on_error="skip"`` over a shard of batches; not with "pad" unless the batches are of
+            uncompressed records of fixed length.
 
         Notes
         -----
@@ -594,6 +618,13 @@ class Dataset:
         no process waits for others that have ended. Errors may still end one earlier: a record that can't be read is
         met by the shard it belongs to. With ``on_error="skip"``, a shard leaves out its own bad records, and has
         so many fewer.
+
+        With "pad", of uncompressed records of fixed length the first ones are read again by their places. Anything else
+        is begun again at the end of each pass, as often as elements are lacking, and read from there: a function or a
+        generator in Python runs again for them. Every shard goes through all elements; only native maps before the step
+        are done by each on its own alone, unless there is a `batch`. So with ``on_error="skip"`` all shards leave out
+        the same elements, and have as many, but for those that such a map can't decode. What is left out is counted and
+        logged once in a pass, and once more for what comes before a saved place.
 
         What belongs to other shards isn't read if records have known places, also after a `shuffle`, but for gaps of a
         few KiB, which the file system reads anyway. The step may stand anywhere: after a seeded `shuffle`, all
@@ -620,12 +651,14 @@ class Dataset:
         """
         if uneven not in UNEVEN:
             raise InvalidArgumentError(f"uneven must be one of {', '.join(map(repr, UNEVEN))}, not {uneven!r}")
-        if uneven == "pad" and not isinstance(self._source, FixedLengthSource):
-            raise UnimplementedError(
-                'uneven="pad" needs records that can be read again by their place, and those of lines, TFRecords, CSV '
-                'and compressed files, and what other steps make, have none. Use uneven="drop", or repeat() before it'
-            )
-        return self._with(Shard(*resolve_shard(num_shards, index), uneven))
+        number, own = resolve_shard(num_shards, index)
+        if uneven != "pad" or isinstance(self._source, FixedLengthSource):
+            return self._with(Shard(number, own, uneven))
+        # No native stream holds the beginning of such a pass until its end.
+        after = () if self._batched() else tuple(op for op in self._ops if isinstance(op, Map))
+        before = tuple(op for op in self._ops if not (after and isinstance(op, Map)))
+        padded = Padded((_Steps(self._source, before, self._options),), number)
+        return _Steps(padded, (Shard(number, own, "keep"), *after), self._options)
 
     def prefetch(self, buffer_size: SupportsIndex) -> Dataset:
         """Make elements ahead of the consumer.
@@ -1313,8 +1346,8 @@ class Dataset:
         self,
         path: Filename,
         compression: Literal["AUTO", "NONE", "GZIP"] | None = "AUTO",
-        reader_func: None = None,
-        shard_func: None = None,
+        reader_func: Callable[[Dataset], Dataset] | None = None,
+        shard_func: Callable[..., SupportsIndex] | None = None,
     ) -> Dataset:
         """Keep the elements of the first pass in files of a directory, for this pipeline and others.
 
@@ -1324,8 +1357,12 @@ class Dataset:
             The directory, which is made if it is missing. Each pipeline has a directory in it.
         compression : {"AUTO", "NONE", "GZIP"}, optional
             Of the files; ``"AUTO"`` and `None`: none.
-        reader_func, shard_func : None
-            Not there yet.
+        reader_func : callable, optional
+            From a dataset of the shards, which are datasets of their elements, rising by their numbers, to a dataset of
+            elements like these. Default: the shards in turns, an element of each.
+        shard_func : callable, optional
+            From an element to the number of the shard it belongs to, from 0 on; the parts of a tuple are arguments of
+            their own. Default: that of the element, modulo 16.
 
         Returns
         -------
@@ -1334,9 +1371,10 @@ class Dataset:
         Raises
         ------
         InvalidArgumentError
-            If `path` is no file name, `compression` another word; and while iterating, as of `cache`.
-        UnimplementedError
-            If one of the functions is given.
+            If `path` is no file name, `compression` another word, a function is none; and while iterating, as of
+            `cache`, and if `shard_func` returns something else.
+        DtypeError
+            While iterating, if `reader_func` returns something else.
 
         Notes
         -----
@@ -1344,13 +1382,33 @@ class Dataset:
         arrays or names of files have a directory of their own, and where input files have changed, theirs is
         written anew. A second process that comes while files are written reads the input.
 
-        Follows ``tf.data.Dataset.snapshot``.
+        With neither function all passes have the input's order. With one of them, the pass that writes has it, and
+        so has each that comes before there are files; later ones, in other runs too, have that of the dataset that
+        `reader_func` makes of the shards: it is called for each pass. A `shuffle` in it needs a seed where a saved
+        place is to be found again. A pass is complete when all of the input was read, which is ahead of what was asked
+        for. The shards are parts of one file. Another `shard_func`, by its name, has files of its own; it is called in
+        Python, for each element that is written. What either raises is a `PipelineError`, also with
+        ``on_error="skip"``.
+
+        Follows ``tf.data.Dataset.snapshot``, whose default shards are as many as there are CPUs.
+
+        Examples
+        --------
+        >>> import queuecore as qc, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ds = qc.data.Dataset.range(6).snapshot(
+        ...     folder.name, shard_func=lambda x: x % 2, reader_func=lambda shards: shards.flat_map(lambda shard: shard)
+        ... )
+        >>> [int(x) for x in ds], [int(x) for x in ds]
+        ([0, 1, 2, 3, 4, 5], [0, 2, 4, 1, 3, 5])
+        >>> folder.cleanup()
         """
-        if reader_func is not None or shard_func is not None:
-            raise UnimplementedError("snapshot writes and reads in one order: reader_func, shard_func aren't there")
         if compression not in ("AUTO", "NONE", "GZIP", "", None):
             raise InvalidArgumentError(f'compression must be "AUTO", "NONE" or "GZIP", not {compression!r}')
-        store = Files(_name(path, "path"), snapshot=True, compress=compression == "GZIP")
+        compress = compression == "GZIP"
+        if reader_func is not None or shard_func is not None:
+            return dataset_of(Snapshot.of(self, _name(path, "path"), compress, shard_func, reader_func))
+        store = Files(_name(path, "path"), snapshot=True, compress=compress)
         return _Steps(Cache((self,), store), (), self._options)
 
     def filter(self, predicate: Stage | Callable[..., Any]) -> Dataset:
@@ -1555,7 +1613,8 @@ class Dataset:
             How many datasets are begun at a time, so that they are read ahead of their turn: 1 to `cycle_length`, or
             `AUTOTUNE` (-1): all of the cycle, and the one that comes after. Default: each begins when its turn comes.
         deterministic : bool, optional
-            `False`: a dataset whose next element isn't ready loses its turn. Default: turns are kept.
+            `False`: a dataset whose next element isn't ready loses its turn. Default: turns are kept, unless there is
+            `num_parallel_calls` and `Options.deterministic` is `False`.
 
         Returns
         -------
@@ -1577,10 +1636,12 @@ class Dataset:
         the first other one comes. What it raises is a `PipelineError`, which has that as its ``__cause__``. Rows of
         the datasets, each read by native threads of its own, are put together without copying elements one by one.
 
-        Of names of files that are known beforehand and not shuffled (`from_tensor_slices`, `list_files`), `map_func` is
-        called at once, and for each of up to 1,000. If all it makes of each is the same dataset of the lines, TFRecords
-        or rows of that file, all of it is done natively, in one stream with all threads. So it is with any number
-        of names if `map_func` is such a class of datasets itself, or a `functools.partial` of one.
+        Of names of files that are known beforehand (`from_tensor_slices`, `list_files`), `map_func` is called at once,
+        and for each of up to 1,000. If all it makes of each is the same dataset of the lines, TFRecords, rows or
+        records of that file, all of it is done natively, in one stream with all threads. So it is with any number of
+        names if `map_func` is such a class of datasets itself, or a `functools.partial` of one. In between may be
+        `take`, `skip`, `shard` and `repeat`; also `shuffle` and `permute`: then there is a stream for each pass, whose
+        files are read again up to a saved place.
 
         To go on from a saved state, `map_func` is called again for the elements before it. Datasets that know how
         many elements they have are not read again, others are. With ``deterministic=False`` the order is another one
@@ -1604,7 +1665,9 @@ class Dataset:
                     f"num_parallel_calls must be 1 to cycle_length, which is {cycle}, or AUTOTUNE (-1), not {calls}"
                 )
             begun = calls if 0 < calls < cycle else cycle + 1
-        sloppy = deterministic is not None and not check_bool(deterministic, "deterministic")
+        sloppy = None if num_parallel_calls is not None else False
+        if deterministic is not None:
+            sloppy = not check_bool(deterministic, "deterministic")
         return self._interleaved("interleave", map_func, cycle, block_length, begun, sloppy)
 
     def parallel_interleave(
@@ -1650,17 +1713,15 @@ class Dataset:
         return self._interleaved("parallel_interleave", map_func, cycle, block_length, begun, given)
 
     def _interleaved(
-        self, method: str, map_func: Any, cycle: int, block_length: Any, begun: int, sloppy: bool
+        self, method: str, map_func: Any, cycle: int, block_length: Any, begun: int, sloppy: bool | None
     ) -> Dataset:
         if not callable(map_func):
             raise InvalidArgumentError(f"{method}: map_func must be a function, not {map_func!r:.60}")
         block = check_int(block_length, "block_length", 1, _MOST_ROWS)
         # The files of one kind of dataset: natively, in one stream.
-        source = None if sloppy or self._ops else uniform(self, map_func)
-        if isinstance(source, BlockSource):
-            return _Steps(replace(source, interleave=(cycle, block)), (), self._options)
-        if source is not None and cycle == 1:
-            return _Steps(source, (), self._options)
+        found = None if sloppy else of_names(self, map_func, method, cycle, block)
+        if found is not None:
+            return dataset_of(found) if isinstance(found, Node) else _Steps(found, (), self._options)
         return dataset_of(Interleave((self,), method, map_func, cycle, block, begun, sloppy))
 
     @staticmethod
@@ -2065,6 +2126,9 @@ class Dataset:
         if op.batch_size > _MOST_ROWS:
             raise InvalidArgumentError(f"{op.batch_size} records in a batch are more than is possible, {_MOST_ROWS}")
         return (self if node is None else dataset_of(node))._with(op)
+
+    def _batched(self) -> bool:
+        return any(isinstance(op, Batch) for op in self._ops)
 
     def _shaped(self) -> _padded.ShapedBatch | None:
         return next((op for op in self._ops if isinstance(op, _padded.ShapedBatch)), None)

@@ -119,7 +119,7 @@ def test_no_memory(tmp_path, path, monkeypatch):
     def refuse(column):
         raise MemoryError
 
-    monkeypatch.setattr(_cache, "_compact", refuse)
+    monkeypatch.setattr(_cache, "copied", refuse)
     with pytest.warns(RuntimeWarning, match="out of memory"):
         assert values(ds) == list(BYTES)
     assert values(ds) == list(BYTES)

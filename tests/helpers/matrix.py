@@ -71,6 +71,21 @@ def _generate() -> Iterator[int]:
     yield from range(COUNT)
 
 
+def _rest(x: Any) -> int:
+    return int(x) % 5
+
+
+def _chained(shards: Dataset) -> Dataset:
+    return shards.shuffle(9, seed=1).flat_map(lambda shard: shard)
+
+
+def _shards(ds: Dataset, folder: pathlib.Path) -> Dataset:
+    kept = ds.snapshot(folder / "shards", shard_func=_rest, reader_func=_chained)
+    for _ in kept:  # the pass that writes has another order
+        pass
+    return kept
+
+
 Make = Callable[[pathlib.Path], Dataset]
 
 PIPELINES: dict[str, Make] = {
@@ -88,6 +103,9 @@ PIPELINES: dict[str, Make] = {
     "cached, shuffled": lambda folder: _fixed(folder).cache().shuffle(50, seed=3).repeat(2).batch(7),
     "batches cached": lambda folder: _lines(folder).batch(7).cache().repeat(3),
     "snapshot": lambda folder: _fixed(folder).batch(7).snapshot(folder / "kept").repeat(3),
+    "snapshot in shards": lambda folder: _shards(_fixed(folder), folder).repeat(3).batch(7),
+    "permuted numbers": lambda folder: Dataset.range(COUNT).permute(seed=3).map(_doubled).repeat(2).batch(7),
+    "padded shard": lambda folder: _lines(folder).shuffle(50, seed=3).shard(7, 6, uneven="pad").repeat(2).batch(7),
     "filtered": lambda folder: _lines(folder).shuffle(50, seed=3).filter(lambda x: x % 3 > 0).repeat(2).batch(7),
     "filtered in Python": lambda folder: _fixed(folder).filter(_odd).shuffle(50, seed=3).repeat(2).batch(7),
     "mapped in Python": lambda folder: _fixed(folder).shuffle(50, seed=3).map(_doubled).repeat(2).batch(7),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -46,6 +47,12 @@ def build(dataset: Any, steps: Steps) -> Any:
             ds = ds.take_while(lambda x, most=arguments[0]: x < most)
         elif name == "ranges":
             ds = ds.interleave(lambda x: dataset.range(4), cycle_length=arguments[0], block_length=arguments[1])
+        elif name == "kept":
+            ds = ds.snapshot(
+                tempfile.mkdtemp(),
+                shard_func=lambda x, by=arguments[0]: x % by,
+                reader_func=lambda shards: shards.shuffle(3, seed=5).interleave(lambda shard: shard, cycle_length=2),
+            )
         elif name == "windows":
             ds = ds.window(*arguments).flat_map(lambda window: window.batch(100))
         elif name == "choose":

@@ -24,7 +24,7 @@ from hypothesis.extra import numpy as of_numpy
 import queuecore as qc
 from queuecore.data import UNKNOWN_CARDINALITY, Dataset, Options, TextLineDataset
 from queuecore.data._container import Packer, framed, read_piece, unpack
-from queuecore.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
+from queuecore.errors import FailedPreconditionError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
 
 STORES = ("memory", "file", "snapshot", "gzip")
@@ -365,9 +365,6 @@ def test_the_words_are_tensorflows(paths, tmp_path):
     for bad in ("SNAPPY", 3):
         with pytest.raises(InvalidArgumentError):
             ds.snapshot(name, compression=bad)
-    for functions in ({"reader_func": len}, {"shard_func": len}):
-        with pytest.raises(UnimplementedError):
-            ds.snapshot(name, **functions)
     assert "cache()" in repr(ds.cache())
     assert "cache('x')" in str(ds.cache("x").plan())
 

@@ -366,6 +366,7 @@ def test_sloppy_takes_what_is_ready():
     for ds in (
         Dataset.range(2).parallel_interleave(Slow(), 2, sloppy=True),
         Dataset.range(2).interleave(Slow(), 2, num_parallel_calls=2, deterministic=False),
+        Dataset.range(2).interleave(Slow(), 2, num_parallel_calls=2).with_options(Options(deterministic=False)),
     ):
         done.clear()
         got = []
@@ -405,7 +406,13 @@ def test_uniform_functions(tmp_path):
         functools.partial(qc.data.CsvDataset, record_defaults=[0.0, b"x"]),
         functools.partial(FixedLengthRecordDataset, record="u4"),
     ):
-        for inputs in (ds, ds.shuffle(3, seed=1), Dataset.list_files(str(tmp_path / "*"), shuffle=False)):
+        for inputs in (
+            ds,
+            ds.shuffle(3, seed=1),
+            ds.skip(1).repeat(3).take(2).shard(2, 1, uneven="pad"),
+            ds.permute(1).shuffle(2, 3),
+            Dataset.list_files(str(tmp_path / "*"), shuffle=False),
+        ):
             source = uniform(inputs, function)
             assert source is not None
             assert [source.files[index] for index in range(3)] == names
@@ -445,9 +452,10 @@ def test_functions_that_are_not_uniform(tmp_path):
     ):
         assert uniform(ds, function) is None
     for other in (
-        ds.skip(1),
-        ds.take(2),
         ds.repeat(),
+        ds.repeat(2**40),
+        ds.filter(lambda name: name != first),
+        ds.shard(2, 0, uneven="raise"),
         ds.batch(2),
         Dataset.zip((ds,)),
         Dataset.from_tensor_slices((names,)),

@@ -8,16 +8,22 @@ import math
 import numpy as np
 import pytest
 from helpers.chains import THREADS, apply, dataset, own, pull, run, threads, values, write_files
+from helpers.nodes import made
 from helpers.oracle import Model, assert_same, philox_block, seed_pair
+from helpers.transformed import check, stops_at_once
+from helpers.transformed import run as elements_of
+from helpers.transformed import values as plain
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import queuecore as qc
-from queuecore._core.order import permutation
-from queuecore.data import Options
+from queuecore._core.order import permutation, permute
+from queuecore.data import Dataset, Options
+from queuecore.data._arrays import Items
 from queuecore.errors import (
     InvalidArgumentError,
     NotFoundError,
+    PipelineError,
     ResumeMismatchError,
     SourceChangedError,
     UnimplementedError,
@@ -86,6 +92,22 @@ def test_it_is_the_documented_one(pair, iteration, count, where):
     start = int(where * count)
     stop = min(count, start + 5)
     assert permutation(*pair, iteration, count, start, stop) == enciphered(pair, iteration, count, start, stop)
+
+
+@given(
+    pair=st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)),
+    iteration=st.integers(0, 2**40),
+    count=st.integers(0, 2**62) | st.integers(0, 5000),
+    where=st.floats(0, 1),
+)
+@settings(max_examples=50, deadline=None)
+def test_the_same_into_an_array(pair, iteration, count, where):
+    start = int(where * count)
+    order = np.empty(min(count - start, 7), np.int64)
+    permute(*pair, iteration, count, start, order)
+    assert order.tolist() == permutation(*pair, iteration, count, start, start + len(order))
+    with pytest.raises(ValueError, match=r"2\*\*62"):
+        permute(*pair, iteration, count, count - len(order) + 1, order)
 
 
 def test_of_every_small_count():
@@ -361,3 +383,137 @@ def test_what_can_not_be(tmp_path):
     for seed, reshuffle in (("1", True), (1.0, True), (1, 2), (1, "yes")):
         with pytest.raises(InvalidArgumentError):
             ds.permute(seed, reshuffle)
+
+
+# -- of what is in memory
+
+
+def permuted(elements, seed, iterations):
+    """Elements in the documented orders of some iterations, behind each other."""
+    pair = seed_pair(None, seed)
+    return [elements[at] for iteration in iterations for at in enciphered(pair, iteration, len(elements))]
+
+
+ROWS = {"x": np.arange(130, dtype=np.int16).reshape(65, 2), "name": [b"n" * (i % 7) for i in range(65)]}
+SOURCES = {
+    "range": lambda: (Dataset.range(-5, 200, 3), list(range(-5, 200, 3))),
+    "other range": lambda: (
+        Dataset.range(2**63 - 1, -(2**63), -(2**57), output_type=np.float64),
+        [float(x) for x in range(2**63 - 1, -(2**63), -(2**57))],
+    ),
+    "slices": lambda: (
+        Dataset.from_tensor_slices(ROWS),
+        [{"x": row.tolist(), "name": name} for row, name in zip(ROWS["x"], ROWS["name"], strict=True)],
+    ),
+    "tensors": lambda: (Dataset.from_tensors((1, b"a")), [(1, b"a")]),
+    "objects": lambda: (
+        made(Items((), [qc.Ragged.from_list([[i], [i, 2]]) for i in range(30)])),
+        [[[i], [i, 2]] for i in range(30)],
+    ),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_in_memory(source):
+    def make():
+        return SOURCES[source]()[0].permute(3, False)
+
+    check(make, permuted(SOURCES[source]()[1], 3, [0]), plain)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_in_memory_every_pass_has_its_order(source):
+    ds, elements = SOURCES[source]()
+    ds = ds.permute(4)
+    for first in (1, 4):
+        assert elements_of(ds.repeat(3) if first == 1 else ds, plain) == permuted(
+            elements, 4, range(first, first + 3 if first == 1 else first + 1)
+        )
+
+
+@pytest.mark.parametrize("count", [0, 1, 8191, 8192, 8193, 40_000])
+def test_the_order_is_that_of_files(tmp_path, count):
+    np.arange(count, dtype="<i8").tofile(tmp_path / "a")
+    steps = [("skip", 3), ("repeat", 2), ("permute", 9, True), ("repeat", 2), ("batch", 100, False)]
+    got = run(apply(Dataset.range(count), steps))
+    assert_same(got[0], run(apply(dataset(tmp_path / "a", np.dtype("<i8")), steps))[0])
+    assert got[1] is None
+
+
+@given(ops=permuted_chains(), count=st.integers(0, 60), where=st.floats(0, 1), number=st.sampled_from(THREADS))
+@settings(max_examples=100, deadline=None)
+def test_chains_in_memory(ops, count, where, number):
+    expected = list(PermuteModel([bytes(count)], 1, ops).ordinals())
+    ds = threads(apply(Dataset.range(count), ops), number)
+    assert [np.ravel(one).tolist() for one in elements_of(ds, plain)] == [np.ravel(one).tolist() for one in expected]
+    at = int(where * len(expected))
+    with iter(apply(Dataset.range(count), ops)) as it:
+        pull(it, at)
+        state = json.loads(json.dumps(it.state_dict()))
+    with iter(apply(Dataset.range(count), ops)) as it:
+        it.load_state_dict(state)
+        assert [np.ravel(one).tolist() for one in it] == [np.ravel(one).tolist() for one in expected[at:]]
+
+
+def by_three(x):
+    if int(x) == 7:
+        raise ValueError(x)
+    return 3 * int(x)
+
+
+@pytest.mark.parametrize("number", THREADS)
+def test_maps_before_it(tmp_path, number):
+    def make(parallel=None):
+        return Dataset.range(40).map(lambda x: x - 2).skip(10).map(by_three, parallel).take(25).permute(6)
+
+    assert elements_of(threads(make(2), number), plain) == permuted([3 * (x - 2) for x in range(10, 35)], 6, [1])
+    (tmp_path / "a").write_bytes(bytes(range(20)))
+    ds = threads(dataset(tmp_path / "a", 1).map(lambda x: x[0] + 0).map(by_three).permute(6), number)
+    order = permuted(range(20), 6, [1])
+    got, error = pull(iter(ds))
+    assert values(got) == [3 * x for x in order[: order.index(7)]]
+    assert isinstance(error, PipelineError)
+    got = elements_of(ds.with_options(Options(on_error="skip")), plain)
+    assert got == [3 * x for x in permuted(range(20), 6, [2]) if x != 7]
+    with pytest.raises(UnimplementedError):
+        Dataset.range(9).batch(2).map(by_three).permute()
+
+
+def test_unseeded_in_memory():
+    first, second = (Dataset.range(100).permute() for _ in range(2))
+    with iter(first) as it:
+        got = [int(next(it)) for _ in range(30)]
+        state = it.state_dict()
+    with iter(second) as it:
+        it.load_state_dict(state)
+        got += [int(x) for x in it]
+    assert sorted(got) == list(range(100))
+    with iter(Dataset.range(100).permute(5)) as it, pytest.raises(ResumeMismatchError):
+        it.load_state_dict(state)
+
+
+def test_it_stops_at_once_in_memory():
+    stops_at_once(Dataset.range(10**9).permute(1).map(by_three), 3)
+    assert Dataset.range(10**9).permute(1).repeat(2).cardinality() == 2 * 10**9
+
+
+def test_what_can_not_be_in_memory():
+    numbers = Dataset.range(10)
+    for bad in (
+        numbers.filter(lambda x: x > 2),
+        numbers.cache(),
+        Dataset.from_generator(lambda: iter([1, 2])),
+        numbers.repeat().take(3),
+        numbers.shuffle(3).shard(3, 0, uneven="pad"),
+        numbers.batch(2).shard(3, 0, uneven="pad"),
+        numbers.repeat().shard(3, 0, uneven="pad"),
+    ):
+        with pytest.raises(InvalidArgumentError, match="unknown cardinality"):
+            bad.permute()
+    for bad in (numbers.batch(2), numbers.shuffle(2), numbers.permute(), numbers.permute().take(3)):
+        with pytest.raises(UnimplementedError):
+            bad.permute()
+    with pytest.raises(InvalidArgumentError):
+        next(iter(numbers.repeat(2**60).permute()))
+    with pytest.raises(InvalidArgumentError):
+        list(numbers.shard(3, 0, uneven="raise").permute())

@@ -416,8 +416,6 @@ def test_bad_numbers(arguments):
 def test_bad_words():
     with pytest.raises(InvalidArgumentError):
         dataset("x", 1).shard(2, 0, uneven="ceil")
-    with pytest.raises(UnimplementedError, match="drop"):
-        qc.data.TextLineDataset("x").shard(2, 0, uneven="pad")
 
 
 def test_the_environment(tmp_path, monkeypatch):

@@ -51,6 +51,8 @@ def chain(state: random.Random) -> list[list[object]]:
                 ]
             )
         )
+        if steps[-1] == ["repeat", 0] and steps[-2][0] == "shuffle":
+            steps.pop()  # TensorFlow makes one step of the two, and refuses it
         if steps[-1][0] == "windows":
             steps.append(["unbatch"])
     last = state.random()
@@ -67,9 +69,34 @@ def chain(state: random.Random) -> list[list[object]]:
     return steps
 
 
+def snapshots(state: random.Random) -> list[list[object]]:
+    """A pipeline with a snapshot, all of which is read: else it depends on how far ahead that happens."""
+    steps: list[list[object]] = [["range", state.randint(0, 40)]]
+    for most in (state.randint(0, 2), state.randint(0, 3)):
+        for _ in range(most):
+            steps.append(
+                state.choice(
+                    [
+                        ["skip", state.randint(0, 12)],
+                        ["repeat", state.randint(1, 3)],
+                        ["shuffle", state.randint(1, 50), state.randint(1, 5)],
+                        ["affine", state.randint(-2, 3), state.randint(0, 9)],
+                        ["divisible", state.randint(1, 4)],
+                        ["ranges", state.randint(1, 4), state.randint(1, 3)],
+                        ["concatenate", {"of": [["range", state.randint(0, 9)], ["repeat", 2]]}],
+                        ["prefetch", 2],
+                    ]
+                )
+            )
+        if not any(step[0] == "kept" for step in steps):
+            steps.append(["kept", state.randint(1, 4)])
+    return [*steps, ["batch", state.randint(1, 7)]]
+
+
 def test_random_pipelines():
     state = random.Random(1)
     calls = [{"seed": state.randint(1, 3), "steps": chain(state)} for _ in range(400)]
+    calls += [{"seed": state.randint(1, 3), "steps": snapshots(state)} for _ in range(100)]
     command = [PYTHON, "-P", tensorflow_data.__file__]
     done = subprocess.run(command, input=json.dumps(calls), capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout
 from queuecore._core.csv cimport CsvBlock, CsvCursor, csv_cut
 from queuecore._core.errors cimport (
-    CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_LINE, WHAT_MEMORY, WHAT_REPLACED, WHAT_TAIL, WHAT_WHOLE)
+    CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_HEADER, WHAT_LINE, WHAT_MEMORY, WHAT_REPLACED, WHAT_TAIL, WHAT_WHOLE)
 from queuecore._core.lines cimport lines_kernels
 from queuecore._core.platform cimport Fault, FileEntry, StopFlag, iovec, kAcquire, kRelaxed, layout_hash
 from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
@@ -733,9 +733,16 @@ cdef void _index_fixed(Blocks* s, RecordBlock* b) noexcept nogil:
     l.at.number += b.count
     l.at.offset += b.used
     l.need = s.record_bytes + s.footer_bytes
-    if not b.last or l.lead > 0:
+    if not b.last or (l.lead > 0 and l.at.number > 0) or (l.at.number == 0 and l.at.offset + b.nbytes == 0):
         return
     rest = b.nbytes - s.footer_bytes
+    if l.at.number == 0 and (l.lead > 0 or rest < 0):
+        memset(&b.fault, 0, sizeof(Fault))
+        b.fault.code = CODE_TRUNCATED
+        b.fault.what = WHAT_HEADER
+        b.fault.a = l.at.offset + b.nbytes
+        b.fault.b = s.header_bytes + s.footer_bytes
+        return
     if b.count > 0:
         rest -= (b.count - 1) * s.hop_bytes + s.record_bytes
     if rest == 0 or (l.at.number > 0 and s.hop_bytes > s.record_bytes and rest <= s.hop_bytes - s.record_bytes):

@@ -1687,3 +1687,18 @@ def permutation(uint64_t seed_lo, uint64_t seed_hi, int64_t iteration, int64_t c
     op.count = count
     _key(&op, seed_lo, seed_hi, iteration)
     return [_permuted(&op, k) for k in range(start, stop)]
+
+
+def permute(uint64_t seed_lo, uint64_t seed_hi, int64_t iteration, int64_t count, int64_t start, int64_t[::1] out not None):
+    """Fill `out` with places from `start` on of the permutation of `count` numbers that these seeds give, without the GIL."""
+    cdef Op op
+    cdef int64_t k, n = out.shape[0]
+    cdef int64_t* places = &out[0] if n > 0 else NULL
+    memset(&op, 0, sizeof(Op))
+    if not 0 <= start <= count <= <int64_t>1 << 62 or n > count - start:
+        raise ValueError("0 <= start <= start + len(out) <= count <= 2**62")
+    op.count = count
+    with nogil:
+        _key(&op, seed_lo, seed_hi, iteration)
+        for k in range(n):
+            places[k] = _permuted(&op, start + k)
