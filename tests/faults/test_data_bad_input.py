@@ -46,7 +46,7 @@ PLACES = {
     "flat map": lambda ds, f: ds.flat_map(lambda x: (f(x), Dataset.from_tensors(x))[1]),
     "interleave": lambda ds, f: ds.interleave(lambda x: (f(x), Dataset.from_tensors(x))[1], 2),
     "parallel interleave": lambda ds, f: ds.parallel_interleave(lambda x: (f(x), Dataset.from_tensors(x))[1], 3),
-    "buckets": lambda ds, f: ds.bucket_by_sequence_length(lambda x: (f(x), 1)[1], [2], [1, 1]),
+    "buckets": lambda ds, f: ds.bucket_by_sequence_length(in_python(lambda x: (f(x), 1)[1]), [2], [1, 1]),
     "generator": lambda ds, f: generated(f),
 }
 

@@ -1,5 +1,6 @@
 """Part D for pipelines of every kind: signals, the end of the process, ranks, logs."""
 
+import itertools
 import logging
 import textwrap
 
@@ -9,7 +10,7 @@ from helpers.kinds import COUNT, KINDS, SOURCES, all_of
 from helpers.matrix import numbers_in
 from helpers.process import run_python
 
-from queuecore.errors import InvalidArgumentError, UnimplementedError
+from queuecore.errors import InvalidArgumentError
 
 # ---- row 51: Ctrl-C --------------------------------------------------------------------------------------------------
 
@@ -312,8 +313,10 @@ def test_fewer_elements_than_ranks(name):
                 except InvalidArgumentError:
                     assert count % 4
                 assert got == ranks[rank] or (got == [] and whole.cardinality() == count)  # then it was told at once
-            with pytest.raises(UnimplementedError):
-                whole.shard(4, 0, uneven="pad")
+            padded = [*expected, *itertools.islice(itertools.cycle(expected), -len(expected) % 4)]
+            assert [all_of(whole.shard(4, rank, uneven="pad")) for rank in range(4)] == [
+                padded[rank::4] for rank in range(4)
+            ]
 
 
 # ---- row 63: logs and streams ----------------------------------------------------------------------------------------
