@@ -192,7 +192,7 @@ class Concatenate(Node):
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         layout = self.layout()
-        before = known_count(self.inputs[0]) if start else math.inf
+        before = math.inf if not start else None if run.skips is not None else known_count(self.inputs[0])
         if before is None or start < before:
             # Where nobody knows the first one's end, its elements are counted.
             skip = 0 if before is None else start

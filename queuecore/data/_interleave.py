@@ -225,7 +225,7 @@ class _Child:
 
     def count_only(self) -> None:
         """Find out how many elements there are, without reading them, if anybody knows."""
-        self.total = known_count(self._dataset)
+        self.total = None if self._run.skips is not None else known_count(self._dataset)
         if self.total is not None:
             self.left = int(min(self.total, 1 << 62)) - self.taken
             self.ended = not self.left
