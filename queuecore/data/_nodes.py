@@ -323,7 +323,10 @@ class _Again(Quarantine):
         self._told = skips
 
     def skip(self, error: QueueCoreError, *, file: bool = False, nbytes: int | None = None) -> None:
-        (self._told if self.over else super()).skip(error, file=file, nbytes=nbytes)
+        if self.over:
+            self._told.skip(error, file=file, nbytes=nbytes)
+        else:
+            super().skip(error, file=file, nbytes=nbytes)
 
     def rest(self, chunks: Generator[Rows], start: int, size: int) -> Generator[Rows]:
         """Yield the rows from number `start` on, of chunks of this size."""
