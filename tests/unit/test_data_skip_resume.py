@@ -23,7 +23,9 @@ def records(tmp_path):
     data = bytearray(tfrecords.stream([bytes([number]) for number in range(COUNT)]))
     for number in BAD:
         data[(number + 1) * 17 - 1] ^= 1
-    return TFRecordDataset(write_files(tmp_path, [bytes(data)])).map(qc.ops.decode_raw(out_type=np.uint8, fixed_length=1))
+    return TFRecordDataset(write_files(tmp_path, [bytes(data)])).map(
+        qc.ops.decode_raw(out_type=np.uint8, fixed_length=1)
+    )
 
 
 PIPELINES = {
