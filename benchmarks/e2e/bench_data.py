@@ -386,7 +386,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             import tensorflow as tf
         except ImportError as error:
             absent["tf.data"] = str(error)
-    rounds, count, files, jpegs = (3, 100_000, 2, 100) if options.quick else (7, 200_000, 10, 500)
+    rounds, count, files, jpegs = (3, 100_000, 2, 100) if options.quick else (7, 200_000, 10, 3_000)
     with harness.scratch(options) as folder:
         pipelines = numbers(count) + records(folder, files)
         try:
