@@ -157,6 +157,12 @@ def pairs(side: Any, count: int) -> list[Pair]:
             1.6,
         ),
         (
+            "interleave before a map that makes elements larger",
+            lambda: consume(files.interleave(lambda n: larger(large.shard(8, n)), **parallel).batch(128)),
+            lambda: consume(larger(files.interleave(lambda n: large.shard(8, n), **parallel)).batch(128)),
+            0.9,
+        ),
+        (
             "shuffle before a map that makes elements larger",
             lambda: consume(larger(large).shuffle(count).batch(128)),
             lambda: consume(larger(large.shuffle(count)).batch(128)),

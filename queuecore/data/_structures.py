@@ -213,6 +213,13 @@ def classes_of(made: Made, batched: bool) -> Any:
     return mapped(type, element)
 
 
+def class_of(spec: ArraySpec) -> type[Any]:
+    """Return the class of a component of an element that is a Python object, given its specification."""
+    if spec.dtype == BYTES:
+        return Ragged if spec.shape else bytes
+    return np.ndarray if spec.shape or spec.shape is None else spec.dtype.type
+
+
 def _nothing(component: NativeComponent) -> np.ndarray[Any, Any] | Ragged:
     """Return a batch of one row of a component."""
     kind, dtype, shape = component

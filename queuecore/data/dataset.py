@@ -13,6 +13,7 @@ import numpy as np
 from queuecore import _seeds
 from queuecore._core.pipeline import ShuffleCounter
 from queuecore._ops_calls import is_native
+from queuecore._record import DatasetSpec
 from queuecore._stages import Stage
 from queuecore._trace import Untraced, trace
 from queuecore.data import _buckets, _calls, _filters, _generators, _padded
@@ -47,7 +48,7 @@ from queuecore.data._ranks import UNEVEN, resolve_shard
 from queuecore.data._reduce import reduced
 from queuecore.data._snapshot import Snapshot
 from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_patterns
-from queuecore.data._structures import classes_of, mapped, shape_of, type_of
+from queuecore.data._structures import class_of, classes_of, mapped, shape_of, type_of
 from queuecore.data._windows import Window, stacked
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
@@ -1870,11 +1871,17 @@ class Dataset:
     def output_classes(self) -> Any:
         """The classes of an element, in its structure.
 
-        `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`.
+        `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`;
+        `Dataset`. `object` where nobody knows.
         """
         shaped = self._shaped()
         if shaped is not None:
             return mapped(shaped.class_of, shaped.specs(()))
+        if _calls.has_objects(self._source):
+            spec = self.element_spec
+            if spec is None:
+                return object
+            return mapped(lambda one: Dataset if isinstance(one, DatasetSpec) else class_of(one), spec)
         return classes_of(self._source.made(self._stages()), any(isinstance(op, Batch) for op in self._ops))
 
     def cardinality(self) -> int:

@@ -654,3 +654,27 @@ def test_two_iterators_of_one_dataset():
     ds = numbers(50).map(squared, 2)
     for a, b in itertools.zip_longest(ds, ds):
         assert a == b
+
+
+def test_classes():
+    """Of whatever Python makes: as the elements are."""
+    numbers = Dataset.range(4)
+    objects = {
+        "words": numbers.map(in_python(lambda x: b"x")),
+        "parts": numbers.map(in_python(lambda x: {"a": (x, np.zeros(2)), "b": b"x"})),
+        "batches": numbers.map(in_python(lambda x: (b"x", x))).batch(2),
+        "zipped": Dataset.zip((numbers.map(in_python(lambda x: x)), numbers)),
+        "windows": Dataset.zip((numbers.window(2), numbers)),
+    }
+    for ds in objects.values():
+        element = next(iter(ds))
+        for made, told in zip(_flat(element), _flat(ds.output_classes), strict=True):
+            assert isinstance(made, told)
+            assert told in (bytes, np.int64, np.ndarray, Ragged, Dataset)
+    assert numbers.take(0).map(in_python(lambda x: x)).output_classes is object  # nobody knows
+
+
+def _flat(nest):
+    if isinstance(nest, dict):
+        nest = tuple(nest.values())
+    return [leaf for part in nest for leaf in _flat(part)] if isinstance(nest, tuple) else [nest]
