@@ -668,8 +668,8 @@ def test_classes():
     }
     for ds in objects.values():
         element = next(iter(ds))
-        for made, told in zip(_flat(element), _flat(ds.output_classes), strict=True):
-            assert isinstance(made, told)
+        for part, told in zip(_flat(element), _flat(ds.output_classes), strict=True):
+            assert isinstance(part, told)
             assert told in (bytes, np.int64, np.ndarray, Ragged, Dataset)
     assert numbers.take(0).map(in_python(lambda x: x)).output_classes is object  # nobody knows
 
