@@ -26,14 +26,14 @@ import numpy as np
 
 from queuecore._core.pipeline import Feed, Scope, ShuffleCounter
 from queuecore._core.sources import FileList
-from queuecore._quarantine import Quarantine
 from queuecore._stages import Component, Stage, Structure
 from queuecore.data._ops import Batch, Count, Permute, Repeat, Shuffle
 from queuecore.data._plan import Made, made_by
 from queuecore.data.options import Options
-from queuecore.errors import QueueCoreError, UnavailableError
+from queuecore.errors import UnavailableError
 
 if TYPE_CHECKING:
+    from queuecore._quarantine import Quarantine
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator
 
@@ -303,45 +303,6 @@ def row_bytes_of(component: tuple[str, np.dtype[Any], tuple[Any, ...]]) -> int:
     return dtype.itemsize * math.prod(shape) if kind == "fixed" else 64
 
 
-class _Again(Quarantine):
-    """Gets what is left out where elements are made again that were handed in before: that was told then.
-
-    Parameters
-    ----------
-    skips : Quarantine
-        Gets what is left out later.
-
-    Attributes
-    ----------
-    over : bool
-        Whether what comes now is new.
-    """
-
-    def __init__(self, skips: Quarantine) -> None:
-        super().__init__()
-        self.over = False
-        self._told = skips
-
-    def skip(self, error: QueueCoreError, *, file: bool = False, nbytes: int | None = None) -> None:
-        if self.over:
-            self._told.skip(error, file=file, nbytes=nbytes)
-        else:
-            super().skip(error, file=file, nbytes=nbytes)
-
-    def rest(self, chunks: Generator[Rows], start: int, size: int) -> Generator[Rows]:
-        """Yield the rows from number `start` on, of chunks of this size."""
-        with contextlib.closing(chunks):
-            while True:
-                # Of a chunk with old and new rows all is told, rather than too little.
-                self.over = start < size
-                rows = next(chunks, None)
-                if rows is None:
-                    return
-                if start < rows.n:
-                    yield rows.part(start, rows.n) if start else rows
-                start = max(start - rows.n, 0)
-
-
 class Run:
     """What the chunks of one iterator are made with: its options, its seeds, and the iterators over a node's inputs.
 
@@ -406,12 +367,10 @@ class Run:
         bases = [base + pass_ * need for base, need in zip(self._bases[at:upto], needs, strict=True)]
         return self._open(dataset, self._pairs[at:upto], bases, start, batch, skips)
 
-    def open_other(
-        self, dataset: Dataset, number: int, start: int = 0, batch: int = 0, skips: Quarantine | None = None
-    ) -> Iterator:
+    def open_other(self, dataset: Dataset, number: int, start: int = 0, batch: int = 0) -> Iterator:
         """Return an iterator over a dataset that a function made, the `number`-th of its iterators. To be closed."""
         shuffles = dataset._shuffles()
-        return self._open(dataset, [one.seeds.pair for one in shuffles], [number] * len(shuffles), start, batch, skips)
+        return self._open(dataset, [one.seeds.pair for one in shuffles], [number] * len(shuffles), start, batch)
 
     def _open(
         self,
@@ -425,44 +384,40 @@ class Run:
         from queuecore.data.iterator import Iterator, Seeded
 
         skips = skips or self.skips
-        # How many are left out before an element shows only when they are made.
-        again = _Again(skips) if start and skips is not None else None
-        if start and again is None:
+        # How many are left out before an element shows only when they are made: they are made again, and told again.
+        again = start if skips is not None else 0
+        if start and not again:
             dataset = dataset.skip(start)
         if batch:
             dataset = dataset._with(Batch(batch, False))
         budget = self.budget * streams(dataset)
-        child = Iterator(dataset, Seeded(pairs, bases, self.options, again or skips, budget))
+        child = Iterator(dataset, Seeded(pairs, bases, self.options, skips, budget))
         self._children.add(child)
         # Whoever ends it does so first, and then looks for children.
         if self._children.ended or (self._feed is not None and self._feed.stopped):
             child._stop()
-        if again is not None:
+        if again:
             try:
-                for _ in itertools.islice(child, start):
+                for _ in itertools.islice(child, again):
                     pass
             except BaseException:
                 child.close()
                 raise
-            again.over = True
         return child
 
     def rows(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Rows]:
         """Yield the elements of an input in chunks of rows, from element `start` on."""
         size = chunk_rows(self._node.inputs[index], self.budget)
-        skips = skips or self.skips
-        if not start or skips is None:
-            return rows_of(self.open(index, pass_, start, size, skips))
-        again = _Again(skips)
-        return again.rest(rows_of(self.open(index, pass_, 0, size, again)), start, size)
+        if skips is None and self.skips is None:
+            return rows_of(self.open(index, pass_, start, size))
+        return _rest(rows_of(self.open(index, pass_, 0, size, skips)), start)
 
     def rows_of(self, dataset: Dataset, number: int, start: int = 0) -> Generator[Rows]:
         """Yield the elements of a dataset that a function made in chunks of rows, from element `start` on."""
         size = chunk_rows(dataset, self.budget)
-        if not start or self.skips is None:
+        if self.skips is None:
             return rows_of(self.open_other(dataset, number, start, size))
-        again = _Again(self.skips)
-        return again.rest(rows_of(self.open_other(dataset, number, 0, size, again)), start, size)
+        return _rest(rows_of(self.open_other(dataset, number, 0, size)), start)
 
     def elements(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Any]:
         """Yield the elements of an input, from number `start` on."""
@@ -509,6 +464,15 @@ class _Children:
             child = one()
             if child is not None:
                 child._stop()
+
+
+def _rest(chunks: Generator[Rows], start: int) -> Generator[Rows]:
+    """Yield the rows from number `start` on."""
+    with contextlib.closing(chunks):
+        for rows in chunks:
+            if start < rows.n:
+                yield rows.part(start, rows.n) if start else rows
+            start = max(start - rows.n, 0)
 
 
 def rows_of(child: Iterator) -> Generator[Rows]:

@@ -264,6 +264,9 @@ class Iterator(Stream, IteratorBase):
         record is read for it: the place is found by going through the order. A shuffle without a seed takes over the
         state's. Later iterators of this dataset begin with the pass after the state's: whole epochs go on as they would
         have.
+
+        With ``on_error="skip"``, what was left out before the place may be read, counted and logged again where
+        elements change streams (`zip`, `unbatch` and so on): how many they were shows only then.
         """
         self._check_scope()
         if self.closed:
