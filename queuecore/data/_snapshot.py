@@ -40,6 +40,7 @@ _SHARDS = 16
 _MOST_BYTES = 1 << 20
 _MOST_WAITING = 32 << 20
 _MOST_OBJECTS = 256
+_MOST_ASKED = 1024
 # Which pass of the last input an iterator begins with: there were no files when it began, or there were. Streams that
 # only find out what elements are begin with 0, and those of a function's datasets with small numbers.
 _FRESH = 1 << 40
@@ -115,6 +116,18 @@ class Snapshot(Cache):
 
     def writes(self, run: Run) -> bool:
         return run.seeds()[1][-1] != 0
+
+    def _made(self, run: Run, start: int) -> Generator[Chunk]:
+        with contextlib.closing(super()._made(run, start)) as chunks:
+            for chunk in chunks:
+                # A function is called with each element, in small parts, so that an end of the run is heard soon.
+                size = chunk.n if self.shard is None else _MOST_ASKED
+                for at in range(0, chunk.n, size):
+                    n = min(size, chunk.n - at)
+                    if isinstance(chunk, Rows):
+                        yield Rows(n, compacted(chunk.columns, chunk.first + at, n, None))
+                    else:
+                        yield chunk.part(at, at + n)
 
     def writer(self, store: Files, paths: Paths, key: Key, lock: Lock) -> FileWriter:
         return _Writer(self, store, paths, key, lock)
