@@ -456,8 +456,8 @@ class _Children:
         self._alive.append(weakref.ref(child))
 
     def memory_bytes(self) -> int:
-        alive = [child for one in self._alive if (child := one()) is not None]
-        return sum(child.stats()["memory_bytes"] for child in alive)
+        # One at a time: those that end meanwhile are not kept from it.
+        return sum(child.stats()["memory_bytes"] for one in self._alive if (child := one()) is not None)
 
     def stop(self) -> None:
         for one in self._alive:
