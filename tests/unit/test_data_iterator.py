@@ -72,7 +72,7 @@ def test_close_gives_the_files_back(ds):
     batch = next(it)
     assert open_descriptors() > descriptors
     it.close()
-    assert open_descriptors() <= descriptors
+    assert soon(lambda: open_descriptors() <= descriptors)  # threads of an earlier test may still open some
     assert batch.shape == (8, 4096)
 
 
