@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import queuecore
 
-# How long something may take that should happen at once; under a sanitizer all is many times slower. Only a failing test
-# waits that long.
+# How long something may take that should happen at once; under a sanitizer all is many times slower. Only a failing
+# test waits that long.
 AT_ONCE = 10.0 if "LD_PRELOAD" in os.environ else 1.0
 PATIENCE = 20.0
 
