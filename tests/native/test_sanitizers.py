@@ -182,10 +182,7 @@ def test_bad_input_and_every_order(tmp_path):
     assert_tests_pass(
         tmp_path,
         # The sanitizer's allocator may be locked by another thread at a fork, and stays so in the child.
-        *("--deselect", "tests/faults/test_process.py::test_fork["),
-        *("--deselect", "tests/faults/test_data_iterators.py::test_a_forked_child_has_to_begin_again"),
-        *("--deselect", "tests/faults/test_data_process.py::test_a_forked_child_is_told_and_may_begin_anew"),
-        *("--deselect", "tests/unit/test_data_nodes.py::test_a_forked_child_is_told"),
+        *("-k", "not fork"),
         # A hundred processes, killed before a sanitizer says anything.
         *("--ignore", "tests/faults/test_data_kill.py"),
         *(str(tests / name) for name in ("faults", "unit/test_order.py", "unit/test_record.py")),
