@@ -486,9 +486,12 @@ class Map(ObjectNode):
             first = yield from self._alone(child, pass_, first, tuned)
             if first < 0:
                 return
-        count = max(len(os.sched_getaffinity(0)), _FIRST_TUNED) if tuned else min(self.threads or 1, _MOST_THREADS)
+        if tuned:
+            count = min(max(len(os.sched_getaffinity(0)), _FIRST_TUNED), _MOST_TUNED)
+        else:
+            count = min(self.threads or 1, _MOST_THREADS)
         ordered = run.options.deterministic is not False if self.ordered is None else self.ordered
-        pool = _Pool(self.function, child, pass_, first, min(count, _MOST_TUNED), tuned)
+        pool = _Pool(self.function, child, pass_, first, count, tuned)
         yield from pool.results(ordered)
 
     def _alone(self, child: Iterator, pass_: int, first: int, tuned: bool) -> Generator[_Result, None, int]:

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from helpers.functions import in_python
 from helpers.process import PATIENCE, soon
 
 from queuecore.data import AUTOTUNE, Dataset, _calls
@@ -106,3 +107,15 @@ def test_quick_calls_need_no_thread(monkeypatch):
 
     assert len(list(Dataset.range(1000).map(function, num_parallel_calls=AUTOTUNE))) == 1000
     assert len(set(callers[-1000:])) == 1  # the first call was for the trace
+
+
+def test_a_number_of_calls_that_is_given_is_taken():
+    """Also one that AUTOTUNE would never choose: so many calls wait for each other."""
+    together = threading.Barrier(100)
+
+    def function(x):
+        together.wait(PATIENCE)
+        return {"x": int(x)}
+
+    ds = Dataset.range(100).map(in_python(function), num_parallel_calls=100)
+    assert [one["x"] for one in ds] == list(range(100))
