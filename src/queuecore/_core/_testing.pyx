@@ -2031,6 +2031,15 @@ cdef int32_t _first_digit(const unsigned char* text, int32_t* digit) noexcept no
     return 0 if 0 <= digit[0] < 10 else -<int32_t>text[0]
 
 
+cdef int32_t _hold(const int64_t* address, int32_t* told) noexcept nogil:
+    # Comes back when there is a number at the address.
+    cdef Atomic[int32_t]* number = <Atomic[int32_t]*>address[0]
+    while number.load(kAcquire) == 0:  # acquire: pairs with the store of the test
+        sched_yield()
+    told[0] = number.load(kRelaxed)  # relaxed: the same thread
+    return 0
+
+
 cdef void _mirror(const int32_t* a, const int32_t* b, const int32_t* c, const int32_t* d, const int32_t* e, const int32_t* f,
                   const int32_t* g, const int32_t* h, int32_t* p, int32_t* q, int32_t* r, int32_t* s, int32_t* t, int32_t* u,
                   int32_t* v, int32_t* w) noexcept nogil:
@@ -2047,7 +2056,7 @@ cdef void _mirror(const int32_t* a, const int32_t* b, const int32_t* c, const in
 
 def functions():
     """Return the addresses of functions in machine code, by name."""
-    return {"sums": <size_t>&_sums, "first_digit": <size_t>&_first_digit, "mirror": <size_t>&_mirror}
+    return {"sums": <size_t>&_sums, "first_digit": <size_t>&_first_digit, "hold": <size_t>&_hold, "mirror": <size_t>&_mirror}
 
 
 # Pictures: a step over and over, and libjpeg alone.

@@ -1312,6 +1312,7 @@ cdef list _keepers = []
 
 
 @cython.final
+@cython.no_gc  # a collection must not empty it while threads work: to them nothing refers that Python knows
 cdef class _Keeper:
     # Workers use what Python objects own (steps, formats), and may outlive the iterator, which does not wait for them when it goes.
     # So it leaves its keeper behind, and later ones look which of those are still needed.
@@ -1530,7 +1531,7 @@ cdef class Feed:
         rows : array of int64, optional
             Which rows they are, instead.
         """
-        return self._hand(pass_, columns, n, owner, first, rows, True) == HANDED
+        return self._flush(True) and self._hand(pass_, columns, n, owner, first, rows, True) == HANDED
 
     cdef int _hand(self, int64_t pass_, list columns, int64_t n, owner, int64_t first, rows, bint wait) except -1:
         cdef Pipe* p = self.pipe
