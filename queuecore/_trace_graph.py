@@ -440,9 +440,7 @@ class _Expression:
         program = [self._final(one, first) for one in self._program]
         dims = [(side, -1, -1) if isinstance(side, int) else (-1, *self._sources[side]) for side in self._dims]
         components = tuple(value.component() for value in self._inputs)
-        step = ExprStep(
-            components, self._root.component(), self._leaves, items, [-1] * first + places, program, dims
-        )
+        step = ExprStep(components, self._root.component(), self._leaves, items, [-1] * first + places, program, dims)
         return step, self._inputs
 
     def _register(self, value: Value, made: dict[int, int]) -> int:
@@ -452,9 +450,7 @@ class _Expression:
         self._temporaries.append(dtype.itemsize)
         return -1 - len(self._temporaries)
 
-    def _cast(
-        self, register: int, given: np.dtype[Any], dtype: np.dtype[Any], out: int, numpys: bool = True
-    ) -> int:
+    def _cast(self, register: int, given: np.dtype[Any], dtype: np.dtype[Any], out: int, numpys: bool = True) -> int:
         codes = {_code(given), _code(dtype)}
         if "f2" in codes and not codes & {"f4", "f8"}:
             middle = np.dtype(np.float32)

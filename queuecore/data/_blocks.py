@@ -15,10 +15,10 @@ from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_
 from queuecore.data.options import check_threads
 from queuecore.ops import record_stage
 
-__all__ = ["BlockSource", "block_source", "blocks_of_fixed"]
+__all__ = ["MOST_BYTES", "BlockSource", "block_source", "blocks_of_fixed"]
 
-# Far above any file.
-_MOST_BYTES = 2**56
+MOST_BYTES = 2**56
+"""Far above any file, and low enough that sums of a few of these fit an int64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def blocks_of_fixed(source: FixedLengthSource) -> BlockSource:
         template=0,
         words=source.describe(),
         guess=length,
-        max_record_bytes=_MOST_BYTES,
+        max_record_bytes=MOST_BYTES,
         fixed=(length, source.header_bytes, source.footer_bytes, source.hop_bytes, source.drop_tail),
         first=record_stage(source.record),
         num_threads=source.num_threads,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import functools
 import operator
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from queuecore._stages import Stage
 from queuecore._trace import Untraced, trace
 from queuecore.data._args import check_bool, check_int
 from queuecore.data._bucket_rows import Shelves, dims_of, rows_can_be_stacked
+from queuecore.data._calls import name_of
 from queuecore.data._filters import elements_of, keeping
 from queuecore.data._nodes import Chunk, Column, Layout, Node, Objects, Run, chunk_rows, rows_of
 from queuecore.data._ops import Count, Map
@@ -34,13 +34,6 @@ _NAME = "bucket_by_sequence_length"
 _LEAST_ROWS = 32
 
 
-def _name_of(function: Any) -> str:
-    if isinstance(function, functools.partial):
-        return _name_of(function.func)
-    kind = type(function)
-    return str(getattr(function, "__qualname__", kind.__qualname__))
-
-
 @dataclass(frozen=True)
 class Length:
     """A function of the user's, called with an element; the parts of a tuple are arguments of their own."""
@@ -53,7 +46,7 @@ class Length:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            name = _name_of(self.function)
+            name = name_of(self.function)
             raise PipelineError(
                 f"{_NAME}: {name} raised {type(error).__name__}: {error} (element {number})", stage=_NAME, record=number
             ) from error
@@ -65,7 +58,7 @@ class Length:
             )
         except TypeError:
             raise InvalidArgumentError(
-                f"{_NAME}: {_name_of(self.function)} must return an integer, not {made!r:.80} (element {number})",
+                f"{_NAME}: {name_of(self.function)} must return an integer, not {made!r:.80} (element {number})",
                 stage=_NAME,
                 record=number,
             ) from None
@@ -202,7 +195,7 @@ class Buckets(Node):
 
     def words(self) -> dict[str, Any]:
         native = None if self.sorted is None else self.sorted.native
-        name = _name_of(self.length.function)
+        name = name_of(self.length.function)
         return {
             "length": name if native is None else f"{name}: {native!r}",
             "boundaries": self.boundaries,
@@ -213,11 +206,11 @@ class Buckets(Node):
 
     def label(self) -> str:
         sizes = [bucket.size for bucket in self.each]
-        return f"{_NAME}({_name_of(self.length.function)}, {self.boundaries}, {sizes})"
+        return f"{_NAME}({name_of(self.length.function)}, {self.boundaries}, {sizes})"
 
     def where(self) -> str:
         if self.sorted is None:
-            return f"Python: {_name_of(self.length.function)} for each element, stacks batches"
+            return f"Python: {name_of(self.length.function)} for each element, stacks batches"
         how = f"Python, for each element: {self.sorted.why}" if self.sorted.why else "native: lengths"
         return f"{how}; Python stacks batches, of many rows at a time"
 

@@ -18,7 +18,7 @@ import numpy as np
 from queuecore.data._arrays import Numbers, Slices
 from queuecore.data._columns import compacted, joined, typed
 from queuecore.data._combine import alike, general_spec
-from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run
+from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run, rest
 from queuecore.data._ops import Count, Repeat
 from queuecore.data._reading import Waiting, components_of, count_of, laid_out
 from queuecore.data._source import Unknown
@@ -122,10 +122,7 @@ class Choose(Node):
             for index in range(self.number):
                 given = laid_out(run, index, pass_, int(skipped[index]), layout)
                 parts.append(Waiting(stack.enter_context(contextlib.closing(given))))
-            for chunk in self._chosen(run, pass_, int(skipped.sum()), parts):
-                if start < chunk.n:
-                    yield chunk.part(start, chunk.n) if start else chunk
-                start = max(start - chunk.n, 0)
+            yield from rest(self._chosen(run, pass_, int(skipped.sum()), parts), start)
 
     def _checked(self, run: Run, pass_: int, start: int) -> Generator[Array]:
         with contextlib.closing(self.choices(run, pass_, start)) as parts:

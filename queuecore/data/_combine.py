@@ -15,7 +15,7 @@ from queuecore._record import ArraySpec, DatasetSpec
 from queuecore._stages import Component, structure_of
 from queuecore.data._columns import agreed, side_by_side, sliced, span
 from queuecore.data._elements import flattened
-from queuecore.data._nodes import Chunk, Column, Layout, Node, One, Piece, Rows, Run, rows_of
+from queuecore.data._nodes import Chunk, Column, Layout, Node, One, Piece, Rows, Run, rest, rows_of
 from queuecore.data._ops import Batch, Count, Map, Permute, Prefetch, Repeat, Shuffle
 from queuecore.data._plan import _native
 from queuecore.data._reading import Waiting, components_of, count_of, known_count, laid_out
@@ -273,11 +273,7 @@ class Unbatch(Node):
             whole = start // each if each else 0
             start -= whole * (each or 0)
             chunks = self._rows(run, pass_, whole)
-        with contextlib.closing(chunks):
-            for chunk in chunks:
-                if start < chunk.n:
-                    yield chunk.part(start, chunk.n) if start else chunk
-                start = max(start - chunk.n, 0)
+        yield from rest(chunks, start)
 
     def _records(self, run: Run, pass_: int, start: int) -> tuple[Generator[Chunk], int]:
         # Batches lie as the records that they are made of.

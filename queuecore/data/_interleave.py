@@ -23,6 +23,7 @@ from queuecore._quarantine import Quarantine, is_bad_data
 from queuecore._stages import BYTES, structure_of
 from queuecore.data._arrays import Items, Numbers, Slices
 from queuecore.data._blocks import BlockSource, blocks_of_fixed
+from queuecore.data._calls import name_of
 from queuecore.data._columns import compacted, joined, typed
 from queuecore.data._combine import general_spec
 from queuecore.data._lazy import lazy
@@ -93,10 +94,10 @@ class Interleave(Node):
     sloppy: bool | None = False
 
     def words(self) -> dict[str, Any]:
-        return {"function": _name_of(self.function), "cycle_length": self.cycle, "block_length": self.block}
+        return {"function": name_of(self.function), "cycle_length": self.cycle, "block_length": self.block}
 
     def label(self) -> str:
-        return f"{self.method}({_name_of(self.function)}, {self.cycle}, {self.block})"
+        return f"{self.method}({name_of(self.function)}, {self.cycle}, {self.block})"
 
     def count(self, needed: int | None) -> int:
         raise Unknown
@@ -149,7 +150,7 @@ class Interleave(Node):
         """
         from queuecore.data.dataset import Dataset
 
-        name = _name_of(self.function)
+        name = name_of(self.function)
         try:
             made = self.function(*element) if type(element) is tuple else self.function(element)
         except (KeyboardInterrupt, SystemExit):
@@ -174,12 +175,6 @@ class Interleave(Node):
             yield from turns.chunks()
         finally:
             turns.close()
-
-
-def _name_of(function: Any) -> str:
-    if isinstance(function, functools.partial):
-        return _name_of(function.func)
-    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 class _Child:
@@ -670,15 +665,8 @@ class Named(Node):
             return
         dataset = _Steps(replace(self.source, files=FileList(names)), (), Options())
         guess = self.source.guess if isinstance(self.source, BlockSource) else 1
-        batch = max(min(chunk_rows(dataset, run.budget), _CHUNK_BYTES // guess), 1)
-        # How many are left out before a record shows only when they are read.
-        first = start if run.skips is None else 0
-        left = start - first
-        with contextlib.closing(rows_of(run.open_other(dataset, 0, first, batch))) as chunks:
-            for chunk in chunks:
-                if left < chunk.n:
-                    yield chunk.part(left, chunk.n) if left else chunk
-                left = max(left - chunk.n, 0)
+        most = max(_CHUNK_BYTES // guess, 1)
+        yield from run.rows_of(dataset, 0, start, most)
 
 
 def _shapes(layout: Layout) -> list[Any]:

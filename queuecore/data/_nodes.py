@@ -16,11 +16,12 @@ import errno
 import itertools
 import math
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from queuecore.data.iterator import Iterator
 
 __all__ = [
+    "AnyChunk",
     "Chunk",
     "Layout",
     "Node",
@@ -49,6 +51,7 @@ __all__ = [
     "Run",
     "feeder_of",
     "reserved",
+    "rest",
     "rows_of",
     "start_thread",
 ]
@@ -151,6 +154,7 @@ class Row(NamedTuple):
 
 
 Chunk = Rows | Objects
+AnyChunk = TypeVar("AnyChunk", Rows, Objects, Chunk)
 # What is handed in: chunks, or elements that become chunks on the way.
 Piece = Chunk | One | Row
 
@@ -410,14 +414,14 @@ class Run:
         size = chunk_rows(self._node.inputs[index], self.budget)
         if skips is None and self.skips is None:
             return rows_of(self.open(index, pass_, start, size))
-        return _rest(rows_of(self.open(index, pass_, 0, size, skips)), start)
+        return rest(rows_of(self.open(index, pass_, 0, size, skips)), start)
 
-    def rows_of(self, dataset: Dataset, number: int, start: int = 0) -> Generator[Rows]:
-        """Yield the elements of a dataset that a function made in chunks of rows, from element `start` on."""
-        size = chunk_rows(dataset, self.budget)
+    def rows_of(self, dataset: Dataset, number: int, start: int = 0, most: int = sys.maxsize) -> Generator[Rows]:
+        """Yield the elements of a dataset that a function made, from element `start` on, in chunks of rows."""
+        size = min(chunk_rows(dataset, self.budget), most)
         if self.skips is None:
             return rows_of(self.open_other(dataset, number, start, size))
-        return _rest(rows_of(self.open_other(dataset, number, 0, size)), start)
+        return rest(rows_of(self.open_other(dataset, number, 0, size)), start)
 
     def elements(self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None) -> Generator[Any]:
         """Yield the elements of an input, from number `start` on."""
@@ -466,13 +470,13 @@ class _Children:
                 child._stop()
 
 
-def _rest(chunks: Generator[Rows], start: int) -> Generator[Rows]:
-    """Yield the rows from number `start` on."""
+def rest(chunks: Generator[AnyChunk], start: int) -> Generator[AnyChunk]:
+    """Yield the elements from number `start` on."""
     with contextlib.closing(chunks):
-        for rows in chunks:
-            if start < rows.n:
-                yield rows.part(start, rows.n) if start else rows
-            start = max(start - rows.n, 0)
+        for chunk in chunks:
+            if start < chunk.n:
+                yield chunk.part(start, chunk.n) if start else chunk
+            start = max(start - chunk.n, 0)
 
 
 def rows_of(child: Iterator) -> Generator[Rows]:

@@ -81,13 +81,7 @@ class Padded(Node):
                 )
 
     def _from(self, run: Run, pass_: int, start: int, skips: Quarantine | None) -> Generator[Chunk]:
-        first = start if run.skips is None else 0
-        left = start - first
-        with contextlib.closing(laid_out(run, 0, pass_, first, self.layout(), skips)) as chunks:
-            for chunk in chunks:
-                if left < chunk.n:
-                    yield chunk.part(left, chunk.n) if left else chunk
-                left = max(left - chunk.n, 0)
+        return laid_out(run, 0, pass_, start, self.layout(), skips)
 
 
 def _quiet(run: Run) -> Quarantine | None:

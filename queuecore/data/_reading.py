@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.data.iterator import Iterator as Elements
 
-__all__ = ["MOST_OBJECTS", "Waiting", "called", "components_of", "count_of", "known_count", "laid_out", "objects_of"]
+__all__ = [
+    "MOST_OBJECTS",
+    "Waiting",
+    "called",
+    "components_of",
+    "count_of",
+    "known_count",
+    "laid_out",
+    "objects_of",
+    "relaid",
+]
 
 # Elements of a dataset that are taken at once where they are Python objects: about as many as may be views.
 MOST_OBJECTS = 8
@@ -127,7 +137,12 @@ def laid_out(
     if layout.components is None:
         yield from objects_of(run.open(index, pass_, start, 0, skips))
         return
-    convert = converted(components_of(Layout.of(run.input(index))), layout.components)
-    with contextlib.closing(run.rows(index, pass_, start, skips)) as chunks:
+    yield from relaid(run.rows(index, pass_, start, skips), Layout.of(run.input(index)), layout)
+
+
+def relaid(chunks: Generator[Rows], given: Layout, layout: Layout) -> Generator[Rows]:
+    """Yield rows of one layout as those of a more general one."""
+    convert = converted(components_of(given), components_of(layout))
+    with contextlib.closing(chunks):
         for rows in chunks:
-            yield rows if convert is None else Rows(rows.n, convert(rows.columns, rows.n))
+            yield rows if convert is None else rows._replace(columns=convert(rows.columns, rows.first + rows.n))

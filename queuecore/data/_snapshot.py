@@ -18,13 +18,13 @@ from queuecore.data._arrays import Items
 from queuecore.data._cache import Cache, Files, FileWriter, Index, Key, Lock, Paths, copied
 from queuecore.data._calls import call, name_of, raised
 from queuecore.data._choose import Seeds
-from queuecore.data._columns import compacted, converted, joined
+from queuecore.data._columns import compacted, joined
 from queuecore.data._combine import general_spec
 from queuecore.data._container import Packer
 from queuecore.data._filters import elements_of
 from queuecore.data._nodes import Chunk, Layout, Node, Pairs, Rows, Run
 from queuecore.data._ops import Count, Shuffle, ShuffleSeeds
-from queuecore.data._reading import components_of, objects_of
+from queuecore.data._reading import objects_of, relaid
 from queuecore.data._source import Unknown
 from queuecore.errors import DtypeError, FailedPreconditionError, InvalidArgumentError
 
@@ -159,10 +159,7 @@ class Snapshot(Cache):
             alike = alike or given.structure is layout.structure
         if given.components is None or not alike:
             raise DtypeError(f"snapshot: {name} must return elements like those of its shards", stage=_STAGE)
-        convert = converted(components_of(given), layout.components)
-        with contextlib.closing(run.rows_of(made, 0, start)) as chunks:
-            for rows in chunks:
-                yield rows if convert is None else Rows(rows.n, convert(rows.columns, rows.n))
+        yield from relaid(run.rows_of(made, 0, start), given, layout)
 
 
 class _Mode(ShuffleSeeds):

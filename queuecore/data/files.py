@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, SupportsIndex
 
 from queuecore._compression import encoding_number
@@ -10,17 +11,15 @@ from queuecore._core.sources import FileList
 from queuecore._record import compile_bytes, compile_record
 from queuecore._stages import BYTES, Component
 from queuecore.data._args import check_bool, check_int
-from queuecore.data._blocks import block_source
+from queuecore.data._blocks import MOST_BYTES, block_source, blocks_of_fixed
 from queuecore.data._source import Filename, FixedLengthSource, expand_filenames
 from queuecore.data.dataset import Dataset
 from queuecore.data.options import check_threads
 from queuecore.errors import InvalidArgumentError
-from queuecore.ops import csv_columns, csv_format, record_stage
+from queuecore.ops import csv_columns, csv_format
 
 __all__ = ["CsvDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset", "WholeFileDataset"]
 
-# Far above any file, and low enough that sums of a few of these fit an int64.
-_MOST_BYTES = 2**56
 _LINE_BYTES = 64 << 20
 _TFRECORD_BYTES = 1 << 30
 
@@ -113,12 +112,12 @@ class FixedLengthRecordDataset(Dataset):
         plan = (
             compile_record(record)
             if record is not None
-            else compile_bytes(check_int(record_bytes, "record_bytes", 1, _MOST_BYTES))
+            else compile_bytes(check_int(record_bytes, "record_bytes", 1, MOST_BYTES))
         )
         # tf.data's defaults for these two are None.
-        header = check_int(0 if header_bytes is None else header_bytes, "header_bytes", 0, _MOST_BYTES)
-        footer = check_int(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0, _MOST_BYTES)
-        hop = check_int(hop_bytes, "hop_bytes", 0, _MOST_BYTES)
+        header = check_int(0 if header_bytes is None else header_bytes, "header_bytes", 0, MOST_BYTES)
+        footer = check_int(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0, MOST_BYTES)
+        hop = check_int(hop_bytes, "hop_bytes", 0, MOST_BYTES)
         if tail not in ("error", "drop"):
             raise InvalidArgumentError(f'tail must be "error" or "drop", not {tail!r}')
         files = FileList(expand_filenames(filenames))
@@ -128,20 +127,8 @@ class FixedLengthRecordDataset(Dataset):
         source = FixedLengthSource(files, plan, header, footer, hop, tail == "drop", threads)
         self._source = source
         if encoding:
-            self._source = block_source(
-                source.name,
-                filenames,
-                "fixed",
-                compression_type,
-                num_parallel_reads,
-                components=(Component(BYTES, (), plan.record_bytes),),
-                template=0,
-                words=source.describe(),
-                guess=plan.record_bytes,
-                max_record_bytes=_MOST_BYTES,
-                fixed=(plan.record_bytes, header, footer, hop, tail == "drop"),
-                first=record_stage(plan),
-            )
+            words = {"compression": compression_type, **source.describe()}
+            self._source = replace(blocks_of_fixed(source), encoding=encoding, words=words)
 
 
 class TextLineDataset(Dataset):
@@ -204,7 +191,7 @@ class TextLineDataset(Dataset):
         skip_header_lines: SupportsIndex = 0,
     ) -> None:
         del buffer_size
-        header = check_int(skip_header_lines, "skip_header_lines", 0, _MOST_BYTES)
+        header = check_int(skip_header_lines, "skip_header_lines", 0, MOST_BYTES)
         self._source = block_source(
             "TextLineDataset",
             filenames,
@@ -344,7 +331,7 @@ class WholeFileDataset(Dataset):
             components=(Component(BYTES, ()), Component(BYTES, ())),
             template=(0, 1),
             guess=64 << 10,
-            max_record_bytes=_MOST_BYTES,
+            max_record_bytes=MOST_BYTES,
         )
 
 

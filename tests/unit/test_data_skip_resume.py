@@ -34,6 +34,8 @@ PIPELINES = {
     "enumerate": lambda ds: ds.enumerate(),
     "concatenate": lambda ds: ds.concatenate(ds.take(20)),
     "concatenate of batches": lambda ds: ds.batch(1).concatenate(Dataset.range(3).map(np.uint8).batch(1).batch(1)),
+    # The elements are laid out anew.
+    "concatenate of other shapes": lambda ds: Dataset.from_tensor_slices(np.zeros((3, 2), np.uint8)).concatenate(ds),
     "window": lambda ds: ds.window(3, 2),
     "windows stacked": lambda ds: ds.window(3, 2).flat_map(lambda w: w.batch(3)),
     "unbatch": lambda ds: ds.batch(1).unbatch(),
