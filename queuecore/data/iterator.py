@@ -17,6 +17,7 @@ from queuecore.data._ops import Permute, Shuffle
 from queuecore.data.options import Options
 
 if TYPE_CHECKING:
+    from queuecore.data._device import Target
     from queuecore.data.dataset import Dataset
 
 __all__ = ["Iterator", "Seeded"]
@@ -101,7 +102,7 @@ class Iterator(Stream, IteratorBase):
     _bases: list[int]
     _run: Run | None
 
-    def __init__(self, dataset: Dataset, seeded: Seeded | None = None) -> None:
+    def __init__(self, dataset: Dataset, seeded: Seeded | None = None, target: Target | None = None) -> None:
         self._dataset = dataset
         shuffles = dataset._shuffles()
         own = self._own = sum(isinstance(op, Shuffle | Permute) for op in dataset._ops)
@@ -147,6 +148,7 @@ class Iterator(Stream, IteratorBase):
             scope=None if self._run is None else self._run.scope,
             inner=seeded is not None,
             memory_budget=budget,
+            device=target,
         )
 
     @property

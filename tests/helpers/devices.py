@@ -1,0 +1,124 @@
+"""Arrays of a device that there isn't: where they lie in the fake driver's memory, and what their consumer must read."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from helpers.fake_cuda import LEGACY, Fake, check
+from helpers.process import PATIENCE, soon
+from queuecore._core import device as native
+from queuecore._core.atoms import thread_count
+from queuecore.data._device import DeviceDataset, Target
+
+
+class FakeArray:
+    """An array in a device's memory, or a part of one."""
+
+    def __init__(self, arrays: FakeArrays, memory: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> None:
+        self.arrays, self.memory, self.offset = arrays, memory, offset
+        self.shape, self.dtype = tuple(int(side) for side in shape), np.dtype(dtype)
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def __getitem__(self, index: int) -> FakeArray:
+        part = FakeArray(self.arrays, self.memory, 0, self.shape[1:], self.dtype)
+        part.offset = self.offset + index * part.nbytes
+        return part
+
+    def consume(self, expected: np.ndarray[Any, Any], delay: int = -1) -> None:
+        """Let a kernel on the consumer's stream read it; the fake counts it if that reads anything else."""
+        assert self.shape == expected.shape
+        assert self.dtype == expected.dtype
+        fake = self.arrays.fake
+        if self.nbytes:
+            data = np.ascontiguousarray(expected)
+            fake.consume(self.arrays.current or LEGACY, self.address, self.nbytes, fake.hash(data), delay)
+
+    @property
+    def address(self) -> int:
+        return self.arrays.address(self.memory) + self.offset
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return what is there once all that streams have to do is done."""
+        self.arrays.fake.drain()
+        return np.frombuffer(self.arrays.fake.read(self.address, self.nbytes), self.dtype).reshape(self.shape)
+
+
+class FakeArrays:
+    """As `queuecore.device.CuPyArrays`. `current`: the handle of the consumer's stream; 0 is the legacy default stream."""
+
+    def __init__(self, fake: Fake) -> None:
+        self.fake = fake
+        self.current = 0
+        self.allocated: list[int] = []
+
+    def stream(self) -> tuple[Any, int]:
+        return None, self.current
+
+    def memory(self, lease: Any) -> Any:
+        return lease.address, lease
+
+    def allocate(self, nbytes: int) -> Any:
+        address = ctypes.c_uint64()
+        check(self.fake.driver.cuMemAlloc_v2(ctypes.byref(address), max(nbytes, 1)))
+        self.allocated.append(address.value)
+        return address.value, None
+
+    def address(self, memory: Any) -> int:
+        return memory[0]
+
+    def array(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> FakeArray:
+        return FakeArray(self, memory, offset, shape, dtype)
+
+
+class Plane:
+    """The device plane on the fake driver."""
+
+    def __init__(self, fake: Fake) -> None:
+        self.fake = fake
+        self.device = native.device(0)
+        self.arrays = FakeArrays(fake)
+
+    def of(self, dataset: Any, buffers: int = 3, ring: bool = False, prefer: bool = False) -> DeviceDataset:
+        """As `Dataset.prefetch_to_device`."""
+        return DeviceDataset(dataset, Target(self.device, self.arrays, buffers, ring, prefer), buffers)
+
+    def stream(self) -> int:
+        """Return a new stream, which the consumer uses from now on."""
+        made = ctypes.c_void_p()
+        context = ctypes.c_void_p()
+        driver = self.fake.driver
+        check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+        check(driver.cuCtxSetCurrent(context))
+        check(driver.cuStreamCreateWithPriority(ctypes.byref(made), 1, 0))
+        check(driver.cuCtxSetCurrent(None))
+        check(driver.cuDevicePrimaryCtxRelease_v2(0))
+        self.arrays.current = made.value or 0
+        return self.arrays.current
+
+
+def plane(path: Path) -> Iterator[Plane]:
+    """Yield the plane, and see to it that nothing is left of it: for a fixture."""
+    fake = Fake(path)
+    native.close_driver()
+    fake.reset()
+    native.open_driver(str(path))
+    made = Plane(fake)
+    try:
+        yield made
+        gc.collect()
+        assert soon(lambda: thread_count() == 0, within=PATIENCE)
+        fake.drain()
+        faults, story = fake.faults(), fake.story()
+        assert not faults, f"{faults}\n{story}"
+    finally:
+        native.close_driver()
+        fake.reset()
