@@ -7,8 +7,8 @@ The driver is `tests/native/fake_cuda/fake_cuda.cpp`, whose head says what it do
     fake = Fake(path)                       # all Fakes of one path in one process are the same driver
 
 Fixtures (tests/conftest.py): `fake_cuda_library` is the path of a plain build, one a session; `fake_cuda` is a Fake of
-it that is reset before and after the test. What runs in a process of its own, because it ends badly or because queuecore
-looks for its driver only once, gets the path in QUEUECORE_LIBCUDA.
+it that is reset before and after the test. queuecore takes the path from QUEUECORE_LIBCUDA. Host memory must outlive
+the copies from it, as with a device: what is freed too early is a SIGSEGV in a thread called fake-cuda.
 
     fake.set(devices=2, total_memory=1 << 20)          # what is left out stays
     fake.schedule("slow_copy", seed=3)                 # or one of SCHEDULES
@@ -17,7 +17,7 @@ looks for its driver only once, gets the path in QUEUECORE_LIBCUDA.
     fake.alive()                                       # contexts, streams, events, ...: how many there are
     fake.happened()                                    # copies, overlaps, ...
     fake.story()                                       # the first faults in words
-    fake.consume(stream, address, n, hash, delay=-1)   # a consumer's kernel, put on a stream
+    fake.consume(stream, address, n, hash)             # a consumer's kernel, put on a stream
     fake.hash(array), fake.read(address, n)            # of host memory; the bytes at a device address
     fake.hold(stream); fake.go_on(stream)              # nothing on it goes on in between
     fake.drain()                                       # waits until all streams have nothing to do
@@ -52,6 +52,8 @@ SCHEDULES = ("equal", "slow_copy", "slow_consumer", "jitter")
 ONCE, ALWAYS, LATER = range(3)
 NON_BLOCKING, DISABLE_TIMING, PORTABLE = 1, 2, 1
 LEGACY, PER_THREAD = 1, 2
+# As the delay of a consumer.
+SCHEDULED, UNTIL_GO_ON = -1, -2
 
 INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED = 1, 2, 3
 STUB_LIBRARY, NO_DEVICE, INVALID_DEVICE = 34, 100, 101
@@ -141,7 +143,7 @@ def compiled(folder: Path, sources: list[Path | str], *flags: str, shared: bool 
 
     Several processes may do so at the same time.
     """
-    command = [*compiler(), "-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *flags]
+    command = [*compiler(), "-std=c++17", "-O1", "-g1", "-Wall", "-Wextra", "-Werror", "-pthread", *flags]
     if shared:
         command += ["-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete"]
     texts = [Path(one).read_bytes() for one in sources]
@@ -243,8 +245,11 @@ class Fake:
         self.driver.fake_story(text, len(text))
         return text.value.decode()
 
-    def consume(self, stream: object, address: int, nbytes: int, expected: int = 0, delay: int = -1) -> None:
-        """Put a consumer on a stream, which is a handle. `expected`: what fake.hash gives for the right bytes."""
+    def consume(self, stream: object, address: int, nbytes: int, expected: int = 0, delay: int = SCHEDULED) -> None:
+        """Put a consumer on a stream, which is a handle. `expected`: what fake.hash gives for the right bytes.
+
+        `delay`: how long it reads, in microseconds, or UNTIL_GO_ON: from when `consumers` counts it until go_on(stream).
+        """
         check(self.driver.fake_consume(stream, address, nbytes, expected, delay))
 
     def hash(self, source: object) -> int:

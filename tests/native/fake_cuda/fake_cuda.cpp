@@ -57,8 +57,9 @@
 // -------------------
 //   int fake_consume(stream, devptr, nbytes, expected, delay)   puts a "kernel" on a stream that reads the memory when
 //       it begins and when it ends. Not `expected` (fake_hash; 0: don't compare) at the beginning: `consumed_wrong`;
-//       another at the end: `changed_while_read`. delay: in microseconds, < 0: as the schedule says. Any stream handle,
-//       also 0, 1, 2; needs no current context. Gives 0 or the driver's error.
+//       another at the end: `changed_while_read`. delay: between the two, in microseconds; -1: as the schedule says; -2:
+//       until fake_go_on. It is counted (`consumers`) when it has read once. Any stream handle, also 0, 1, 2; needs no
+//       current context. Gives 0 or the driver's error.
 //   uint64_t fake_hash(pointer, nbytes)   of host memory
 //   void* fake_translate(devptr)          where the bytes at that device address are; null: at none, or freed (counted)
 //   void* fake_kernel(function, count, sizes)   makes a handle for cuLaunchKernel out of a host function
@@ -1696,15 +1697,22 @@ int on_stream(Stream* handle, Body body) {
 
 }  // namespace
 
+namespace {
+
+// In an operation: until fake_go_on is called for this one.
+void wait_to_go_on(Stream* s, long mine) {
+  Hidden hidden;
+  std::unique_lock<std::mutex> lock(driver.mutex);
+  driver.changed.wait(lock, [&] { return s->let_go >= mine || stopped(s->context); });
+}
+
+}  // namespace
+
 EXPORT int fake_hold(Stream* stream) {
   return on_stream(stream, [](Call& c, Stream* s) -> int {
     long mine = ++s->held;
     auto op = std::make_shared<Operation>();
-    op->work = [s, mine](const Operation&) {
-      Hidden hidden;
-      std::unique_lock<std::mutex> lock(driver.mutex);
-      driver.changed.wait(lock, [&] { return s->let_go >= mine || stopped(s->context); });
-    };
+    op->work = [s, mine](const Operation&) { wait_to_go_on(s, mine); };
     c.put(s, op);
     return kSuccess;
   });
@@ -1728,16 +1736,18 @@ EXPORT int fake_consume(Stream* stream, CUdeviceptr address, size_t nbytes, uint
     op->blocks.push_back(block);
     auto bytes = block->bytes;
     size_t offset = size_t(address - block->address);
-    op->work = [s, bytes, offset, nbytes, expected, delay](const Operation& self) {
+    long mine = delay == -2 ? ++s->held : 0;
+    op->work = [s, bytes, offset, nbytes, expected, delay, mine](const Operation& self) {
       // Read as a device reads, which the sanitizer sees; the hash is of what was read.
       std::vector<char> read(nbytes);
       std::memcpy(read.data(), bytes.get() + offset, nbytes);
       uint64_t first = fake_hash(read.data(), nbytes);
-      nap(delay < 0 ? self.during : delay);
+      count(c_consumers);
+      if (mine > 0) wait_to_go_on(s, mine);
+      nap(delay == -1 ? self.during : delay);
       std::memcpy(read.data(), bytes.get() + offset, nbytes);
       uint64_t second = fake_hash(read.data(), nbytes);
       Hidden hidden;
-      count(c_consumers);
       if (expected != 0 && first != expected)
         fault(c_consumed_wrong, "%zu bytes, on stream %lu", nbytes, (unsigned long)s->number);
       if (second != first) fault(c_changed_while_read, "%zu bytes, on stream %lu", nbytes, (unsigned long)s->number);
