@@ -248,7 +248,7 @@ class Fake:
     def consume(self, stream: object, address: int, nbytes: int, expected: int = 0, delay: int = SCHEDULED) -> None:
         """Put a consumer on a stream, which is a handle. `expected`: what fake.hash gives for the right bytes.
 
-        `delay`: how long it reads, in microseconds, or UNTIL_GO_ON: from when `consumers` counts it until go_on(stream).
+        `delay`: how long it reads, in microseconds, or UNTIL_GO_ON: since `consumers` counts it until go_on(stream).
         """
         check(self.driver.fake_consume(stream, address, nbytes, expected, delay))
 

@@ -12,8 +12,9 @@
 //   - Nothing that was destroyed is ever reused: a handle or an address used too late is found, always.
 // Under the thread sanitizer (-fsanitize=thread) all that the fake does for itself is hidden from the sanitizer, and it
 // is told of just those orders that the driver promises: from a call to its operation, from one operation of a stream
-// to the next, from the operation before a record to whoever waits for that event or finds it complete. So it reports a
-// host that writes what a copy may still read, and a kernel that reads what a copy may still write, also in runs where
+// to the next, from the operation before a record to whoever waits for that event or finds it complete, from all of a
+// context to its end (and from fake_go_on to what was held, from what was done to the end of fake_drain). So it reports
+// a host that writes what a copy may still read, and a kernel that reads what a copy may still write, also in runs where
 // every byte happened to be right. With -DFAKE_CUDA_VISIBLE nothing is hidden: that build checks the fake itself.
 // With -DNO_BATCH there is no cuMemcpyBatchAsync_v2, as in drivers before 13.0.
 //
@@ -632,6 +633,10 @@ void run(Stream* s) {
     s->queue.pop_front();
     finish(op);
   }
+  {
+    Shown shown;
+    order_before(s);
+  }
   s->last.reset();
   s->running = false;
   count(c_threads, -1);
@@ -869,6 +874,10 @@ void stop_streams(Context* context, std::unique_lock<std::mutex>& lock) {
     }
     return true;
   });
+  Shown shown;
+  for (Stream* s : driver.streams) {
+    if (s->context == context) order_after(s);
+  }
 }
 
 void free_block(Block* block) {
@@ -1704,6 +1713,8 @@ void wait_to_go_on(Stream* s, long mine) {
   Hidden hidden;
   std::unique_lock<std::mutex> lock(driver.mutex);
   driver.changed.wait(lock, [&] { return s->let_go >= mine || stopped(s->context); });
+  Shown shown;
+  order_after(&s->let_go);
 }
 
 }  // namespace
@@ -1721,6 +1732,10 @@ EXPORT int fake_hold(Stream* stream) {
 EXPORT int fake_go_on(Stream* stream) {
   return on_stream(stream, [](Call&, Stream* s) -> int {
     s->let_go = s->held;
+    {
+      Shown shown;
+      order_before(&s->let_go);
+    }
     driver.changed.notify_all();
     return kSuccess;
   });
@@ -1787,12 +1802,17 @@ EXPORT int fake_drain(long milliseconds) {
   Hidden hidden;
   std::unique_lock<std::mutex> lock(driver.mutex);
   auto until = std::chrono::system_clock::now() + std::chrono::milliseconds(milliseconds);
-  return driver.changed.wait_until(lock, until, [] {
+  bool idle = driver.changed.wait_until(lock, until, [] {
     for (Stream* s : driver.streams) {
       if (!s->queue.empty()) return false;
     }
     return true;
   });
+  Shown shown;
+  for (Stream* s : driver.streams) {
+    if (s->last && s->last->done) order_after(s->last.get());
+  }
+  return idle;
 }
 
 EXPORT long fake_count(const char* name) {
