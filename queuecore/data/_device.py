@@ -231,9 +231,9 @@ class StagedIterator(IteratorBase):
                 f"{held} batches of this iterator are still held on the device, and on_hold='raise' allows no more. "
                 "Drop or copy them, use more buffers, or on_hold='copy'"
             )
+        memory = target.arrays.allocate(staged.next_bytes()) if copy else None
         lease = staged.take(*target.arrays.stream())
         if copy:
-            memory = target.arrays.allocate(lease.nbytes)
             lease.copy_to(target.device, target.arrays.address(memory))
             self._copied += 1
             if not self._warned:
@@ -352,6 +352,7 @@ def _stage(
     finally:
         staged.end()
         idle.set()
+        del elements, staged, errors  # which the error's traceback would keep, and they it
 
 
 def _part(arrays: list[np.ndarray[Any, Any]], value: Any) -> Any:

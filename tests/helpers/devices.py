@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 from collections.abc import Iterator
@@ -10,11 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from helpers.fake_cuda import LEGACY, Fake, check
+from helpers.fake_cuda import LEGACY, NON_BLOCKING, Fake, check
 from helpers.process import PATIENCE, soon
 from queuecore._core import device as native
 from queuecore._core.atoms import thread_count
 from queuecore.data._device import DeviceDataset, Target
+
+
+@contextlib.contextmanager
+def entered(fake: Fake) -> Iterator[None]:
+    """Make the first device's context current in this thread."""
+    context, before = ctypes.c_void_p(), ctypes.c_void_p()
+    check(fake.driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    check(fake.driver.cuCtxGetCurrent(ctypes.byref(before)))
+    check(fake.driver.cuCtxSetCurrent(context))
+    try:
+        yield
+    finally:
+        check(fake.driver.cuCtxSetCurrent(before))
+        check(fake.driver.cuDevicePrimaryCtxRelease_v2(0))
 
 
 class FakeArray:
@@ -68,7 +83,8 @@ class FakeArrays:
 
     def allocate(self, nbytes: int) -> Any:
         address = ctypes.c_uint64()
-        check(self.fake.driver.cuMemAlloc_v2(ctypes.byref(address), max(nbytes, 1)))
+        with entered(self.fake):
+            check(self.fake.driver.cuMemAlloc_v2(ctypes.byref(address), max(nbytes, 1)))
         self.allocated.append(address.value)
         return address.value, None
 
@@ -86,6 +102,7 @@ class Plane:
         self.fake = fake
         self.device = native.device(0)
         self.arrays = FakeArrays(fake)
+        self.streams: list[int] = []
 
     def of(self, dataset: Any, buffers: int = 3, ring: bool = False, prefer: bool = False) -> DeviceDataset:
         """As `Dataset.prefetch_to_device`."""
@@ -94,15 +111,19 @@ class Plane:
     def stream(self) -> int:
         """Return a new stream, which the consumer uses from now on."""
         made = ctypes.c_void_p()
-        context = ctypes.c_void_p()
-        driver = self.fake.driver
-        check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
-        check(driver.cuCtxSetCurrent(context))
-        check(driver.cuStreamCreateWithPriority(ctypes.byref(made), 1, 0))
-        check(driver.cuCtxSetCurrent(None))
-        check(driver.cuDevicePrimaryCtxRelease_v2(0))
+        with entered(self.fake):
+            check(self.fake.driver.cuStreamCreateWithPriority(ctypes.byref(made), NON_BLOCKING, 0))
         self.arrays.current = made.value or 0
+        self.streams.append(self.arrays.current)
         return self.arrays.current
+
+    def close(self) -> None:
+        """Give back what was made here."""
+        with entered(self.fake):
+            for stream in self.streams:
+                check(self.fake.driver.cuStreamDestroy_v2(stream))
+            for address in self.arrays.allocated:
+                check(self.fake.driver.cuMemFree_v2(address))
 
 
 def plane(path: Path) -> Iterator[Plane]:
@@ -111,14 +132,18 @@ def plane(path: Path) -> Iterator[Plane]:
     native.close_driver()
     fake.reset()
     native.open_driver(str(path))
+    check(fake.driver.cuCtxSetCurrent(None))  # a test may have left this thread in a context that is gone
     made = Plane(fake)
     try:
         yield made
         gc.collect()
         assert soon(lambda: thread_count() == 0, within=PATIENCE)
         fake.drain()
+        made.close()
+        native.close_driver()
         faults, story = fake.faults(), fake.story()
         assert not faults, f"{faults}\n{story}"
+        assert not fake.alive()
     finally:
         native.close_driver()
         fake.reset()

@@ -76,6 +76,7 @@ cdef extern from *:
       alignas(kLine) Atomic<int64_t> nbytes;   // statistics
       Atomic<int64_t> pageable;
       Atomic<int32_t> held;                    // device slots that are leased
+      Atomic<int32_t> lost;                    // what the driver said where a lease could not end
     };
     }  // namespace queuecore
     """
@@ -88,6 +89,7 @@ cdef extern from *:
         Atomic[int64_t] nbytes
         Atomic[int64_t] pageable
         Atomic[int32_t] held
+        Atomic[int32_t] lost
 
 cdef struct Failure:
     int result

@@ -157,11 +157,11 @@ cdef struct Entered:
 
 cdef int _enter(DeviceCore* core, Entered* e) noexcept nogil:
     # The device's context, in this thread, which may be anybody's.
-    cdef int rc
     e.switched = False
-    rc = cuda.context_get(&e.before)
-    if rc != 0 or e.before == core.context:
-        return rc
+    if cuda.context_get(&e.before) != 0:
+        e.before = NULL
+    if e.before == core.context:
+        return 0
     e.switched = True
     return cuda.context_set(core.context)
 
@@ -397,8 +397,8 @@ cdef void _transfer_free(Transfer* t) noexcept nogil:
     cdef int32_t i
     if t.runner != NULL:
         registry_remove(t.runner)
-    if _ours(t.core) and t.slots != NULL and t.flights != NULL:
-        _enter(t.core, &e)
+    # Where there is no way into the context, all that is in it has gone with it.
+    if _ours(t.core) and t.slots != NULL and t.flights != NULL and _enter(t.core, &e) == 0:
         for i in range(t.buffers):
             s = &t.slots[i]
             if s.ready != NULL:
@@ -556,6 +556,7 @@ cdef int _step(void* context, int32_t worker) noexcept nogil:
         if stop_requested(&t.runner.stop):
             return _over(t)
         _reap(t, False)
+        _failed(t, t.shared.lost.load(kAcquire), "cuEventRecord", 0)  # acquire: pairs with end_
         if t.failure.result != 0:
             return _over(t)
         deadline = monotonic_ns() + (REAP_NS if t.flight_count > 0 else SLICE_NS)
@@ -635,9 +636,11 @@ cdef class DeviceLease:
             rc = cuda.event_record(s.consumed, <void*>self.handle)
             _leave(&e)
         t.shared.held.fetch_sub(1, kRelaxed)  # relaxed: as in transfer_hand
-        if rc == 0:  # else nobody knows when it may be written again, and it never is
+        if rc == 0:
             slots_push(&t.free, self.slot)
-            event_notify_all(&t.shared.freed)
+        else:  # nobody knows when it may be written again
+            t.shared.lost.store(rc, kRelease)  # release: pairs with _step
+        event_notify_all(&t.shared.freed)
         transfer_drop(t)
         return rc
 
@@ -991,6 +994,10 @@ cdef class Staged:
                 transfer_wait(t, self.taken, monotonic_ns() + SLICE_NS)
             PyErr_CheckSignals()
         return True
+
+    def next_bytes(self):
+        """How many bytes the batch has that `wait` waited for."""
+        return self.transfer.slots[self.transfer.where[self.taken % <uint64_t>self.transfer.buffers]].nbytes
 
     def take(self, stream, uintptr_t handle):
         """Return the lease of the batch that `wait` waited for.

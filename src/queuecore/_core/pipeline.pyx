@@ -3002,9 +3002,10 @@ cdef class Stream:
             raise _errors.SlotsExhaustedError(
                 f"{t.buffers - 1} batches of this iterator are still held on the device, and on_hold='raise' allows no more. "
                 "Drop or copy them, use more buffers, or on_hold='copy'")
+        if copy:  # before the batch is taken: it may come again
+            memory = self.arrays.allocate(t.slots[t.where[k % <uint64_t>t.buffers]].nbytes)
         lease = transfer_hand(t, self.device, k, stream, handle)
         if copy:
-            memory = self.arrays.allocate(lease.nbytes)
             lease.copy_to(self.device, self.arrays.address(memory))
             self.copied += 1
             if not self.warned:
