@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from helpers.fake_cuda import LEGACY, NON_BLOCKING, Fake, check
 from helpers.process import PATIENCE, soon
+
 from queuecore._core import device as native
 from queuecore._core.atoms import thread_count
 from queuecore.data._device import DeviceDataset, Target
