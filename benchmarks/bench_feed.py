@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# The model's products, on NumPy: two threads of BLAS would leave no core for the other side. Before NumPy is imported.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Read when NumPy is imported: with two threads its products would leave no core to the other side.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "examples")]
@@ -78,7 +78,7 @@ def experiment(options: harness.Options, folder: Path) -> Part:
         "rounds": rounds,
         "plane": plane.name,
         "gpu": plane.on_gpu,
-        "openblas_threads": os.environ["OPENBLAS_NUM_THREADS"],
+        "omp_num_threads": os.environ["OMP_NUM_THREADS"],
     }
     notes = []
     if not plane.on_gpu:

@@ -387,6 +387,8 @@ def test_a_quick_run_prints_everything(tmp_path):
             out
         )
         assert re.search(rf"^{arm} +[\d.]+ +[\d.]+ +\d+%   [\d.]+$", out, re.MULTILINE), out
+    ratio = re.search(r"^feed to queue: [\d.]+ s -> [\d.]+ s, ([\d.]+) times as fast", out, re.MULTILINE)
+    assert re.search(rf"^queue .* {re.escape(ratio[1])}$", out, re.MULTILINE), out
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size == (800, 450)
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -455,12 +457,13 @@ def test_a_gpu_that_isn_t_there_is_an_error(monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("error: cuda can't be used: ")
 
 
+@pytest.mark.parametrize("moment", ["ReLU", "loss"])
 @pytest.mark.parametrize("arm", example.ARMS)
-def test_ctrl_c_ends_it_cleanly(arm, tmp_path):
+def test_ctrl_c_ends_it_cleanly(arm, moment, tmp_path):
     args = ["--quick", "--device", "cpu", "--steps", 10**9, "--file-batches", 10, "--dir", tmp_path, "--arms", arm]
     with start(*args) as process:
         for line in process.stdout:
-            if "step" in line:
+            if moment in line:
                 break
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE)
