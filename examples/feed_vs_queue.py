@@ -274,9 +274,10 @@ def queue(settings: Settings, plane: Plane, result: Result, folder: Path) -> Ite
 
     coord = qc.Coordinator()
     threads = qc.QueueRunner(q, [make_and_enqueue]).create_threads(coord, start=True)
+    to_device = getattr(q, "to_device", None) if plane.on_gpu else None
     try:
-        if plane.on_gpu and hasattr(q, "to_device"):
-            with contextlib.closing(iter(q.to_device(plane.device))) as batches:
+        if to_device is not None:
+            with contextlib.closing(iter(to_device(plane.device))) as batches:
                 yield batches.__next__
         else:
             yield lambda: plane.xp.asarray(q.dequeue())
@@ -413,6 +414,7 @@ def run_arm(
     before = network.accuracy(held_out)
 
     consumer = result.spans["consumer"]
+    x = None
     begun = clock()
     with ARMS[arm](settings, plane, result, folder) as take:
         for step in range(1, settings.steps + 1):
@@ -427,7 +429,7 @@ def run_arm(
                 result.losses[step] = float(loss)
                 report(f"  step {step:6,}   loss {result.losses[step]:.4f}")
         result.seconds = clock() - begun
-        del x  # nothing may hold a batch when its way ends
+        x = None  # nothing holds a batch when its way ends
     result.accuracy = before, network.accuracy(held_out)
     report(f"  accuracy {100 * before:.1f}% before, {100 * result.accuracy[1]:.1f}% after")
     return result
@@ -578,8 +580,8 @@ _positive.__name__ = _seed.__name__ = "whole number"
 
 
 def _device(text: str) -> str:
-    kind, colon, number = text.partition(":")
-    if text in ("auto", "cpu", "cuda") or (kind == "cuda" and colon and number.isdecimal()):
+    kind, _, number = text.partition(":")
+    if text in ("auto", "cpu", "cuda") or (kind == "cuda" and number.isascii() and number.isdecimal()):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is none of auto, cpu, cuda, cuda:0, cuda:1, ...")
 
