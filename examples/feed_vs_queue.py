@@ -103,7 +103,7 @@ class Result:
         On rows that are in no batch, before and after.
     spans : dict of str to list
         What each side did and when, on one clock: ``(what, begin, end)`` in seconds. The consumer waits and steps; the
-        producer makes and waits, and has no spans where it is made of native threads.
+        producer makes (and, fed by the loop, sends) and waits; where it is native threads, it has no spans.
     """
 
     arm: str

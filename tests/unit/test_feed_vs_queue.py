@@ -221,9 +221,9 @@ def test_the_runner_stays_at_most_a_queue_ahead(tmp_path):
         take()
         made = result.spans["producer"]
         # One is taken and five lie in the queue; the next is made but not in.
-        assert soon(lambda: len(made) == 2 * 6)
+        assert soon(lambda: len(made) == 2 * 6, PATIENCE)
         take()
-        assert soon(lambda: len(made) == 2 * 7)
+        assert soon(lambda: len(made) == 2 * 7, PATIENCE)
 
 
 def test_what_fails_in_the_runner_is_what_the_run_raises(tmp_path, monkeypatch):
