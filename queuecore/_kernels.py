@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -144,8 +145,7 @@ def compile_for(kernel: Kernel, device: int) -> Compiled:
     ImportError
         If there is no CuPy.
     """
-    import cupy
-
+    cupy = importlib.import_module("cupy")
     with cupy.cuda.Device(device):
         module = cupy.RawModule(code=kernel.source, options=OPTIONS)
         return Compiled(module, module.get_function(kernel.entry).kernel.ptr)
@@ -474,16 +474,15 @@ class _Body:
     def __init__(self, tables: dict[tuple[str, bytes], np.ndarray[Any, Any]]) -> None:
         self.lines: list[str] = []
         self.known: dict[tuple[int, str], str] = {}
-        self._names: dict[tuple[str, str], str] = {}
+        self._names: dict[str, str] = {}
         self._tables = tables
 
     def let(self, kind: str, expression: str) -> str:
         """Return the variable that has this value."""
-        key = (kind, expression)
-        if key not in self._names:
-            self._names[key] = f"v{len(self._names)}"
-            self.lines.append(f"{kind} {self._names[key]} = {expression};")
-        return self._names[key]
+        if expression not in self._names:
+            self._names[expression] = f"v{len(self._names)}"
+            self.lines.append(f"{kind} {self._names[expression]} = {expression};")
+        return self._names[expression]
 
     def index(self, expression: str) -> str:
         """Return the variable that has this index."""

@@ -218,7 +218,7 @@ class _Scale(NamedTuple):
     def of(self, tensor: Any) -> Any:
         between, a, b = self._between(tensor.dtype)
         loop = (between,) * 3
-        product = tensor.cast(between).call("multiply", loop, [tensor.cast(between), a])
+        product = tensor.call("multiply", loop, [tensor, a])
         return product.call("add", loop, [product, b]).cast(self.dtype)
 
 
@@ -439,11 +439,7 @@ def on(component: str | int, *stages: Stage) -> Stage:
 
     def tensors(given: list[Any]) -> list[Any]:
         index = place(given)
-        name = given[index].name
-        made = stage.on_device(given[index : index + 1])
-        if len(made) == 1:
-            made = [made[0].named(name)]
-        return [*given[:index], *made, *given[index + 1 :]]
+        return [*given[:index], *stage.on_device(given[index : index + 1]), *given[index + 1 :]]
 
     text = f"on({component!r}, {', '.join(map(repr, stages))})"
     return Stage(text, bind, rowwise=stage.rowwise, device=tensors)

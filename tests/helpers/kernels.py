@@ -41,13 +41,13 @@ class Host:
             self._library = ctypes.CDLL(str(made))
 
     def __call__(self, kernel, area, rows):
-        """Return the outputs; nothing else of the output area may be touched."""
+        """Return the outputs for a slot, or one at an address; nothing else of the output area may be touched."""
         function = self._library[kernel.entry]
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_longlong]
         function.restype = None
         room = aligned(kernel.nbytes(rows) + ALIGNMENT)
         room[:] = POISON
-        function(area.ctypes.data, room.ctypes.data, rows)
+        function(area if isinstance(area, int) else area.ctypes.data, room.ctypes.data, rows)
         made = []
         pairs = itertools.pairwise(kernel.offsets(rows))
         for (begin, end), one, nbytes in zip(pairs, kernel.outputs, kernel.row_bytes(), strict=True):

@@ -98,12 +98,21 @@ def check(cases):
 # Single items
 
 
+def near_middles():
+    """Doubles so close to the middle between two halves that a float is not."""
+    halves = np.random.default_rng(4).integers(0, 0x7BFF, 2000, np.uint16)
+    low, high = halves.view(np.float16).astype(float), (halves + 1).astype(np.uint16).view(np.float16).astype(float)
+    return (low + high) / 2 * (1 + np.array([2.0**-40, -(2.0**-40), 0, 0]))[np.arange(2000) % 4]
+
+
 def test_casts():
     """From each dtype to each other one."""
     dtypes = [*map(np.dtype, CODES), BRAIN]
     arrays = [values(dtype, 4096, index) for index, dtype in enumerate(dtypes)]
     arrays[CODES.index("f2")] = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     arrays[-1] = np.arange(1 << 16, dtype=np.uint16).view(BRAIN)
+    # Where a float would lie in the middle between two halves.
+    arrays[CODES.index("f8")][2::6] = near_middles()[: len(arrays[CODES.index("f8")][2::6])]
     stages = [traced(lambda x: tuple(qc.ops.cast(x, to) for to in dtypes), array) for array in arrays]
     kernels = [
         kernel_for(stage, array, entry=f"cast{index}")
@@ -418,6 +427,66 @@ def test_bytes_of_which_each_row_has_several():
     same(host(kernels[0], area, 5)[0], raw.view(">i4").astype(np.int32))
     same(host(kernels[1], area, 5)[0], raw.view(np.uint16)[..., :4])
     same(host(kernels[2], area, 5)[0], np.ascontiguousarray(raw[..., :8]).view(np.float64))
+
+
+def test_rows_of_more_than_four_gigabytes():
+    few, many = np.arange(16, dtype=np.uint8).reshape(2, 1, 8)
+    columns = [Column(Component(few.dtype, (None, 8)), 2**32), Column(Component(many.dtype, (None, 2**32 + 8)), 64)]
+    made = trace(
+        lambda x, y: (x + y[:, 2**32 :], y[:, 2**32 :]),
+        [Component(few.dtype, (8,)), Component(many.dtype, (2**32 + 8,))],
+        (0, 1),
+        batch=(None,),
+    )
+    assert isinstance(made, Traced)
+    kernels = [
+        kernel_of(columns[1:], [qc.ops.slice(begin=(0, 2**32), size=(-1, 8))], entry="part"),
+        kernel_of(columns, [made.stage], entry="sum"),
+    ]
+    host = Host(kernels)
+    # All that is read lies at the end.
+    area = area_of([Column(component(few)), Column(component(many), 64)], [few, many])
+    first = area.ctypes.data - 2**32
+    for results, expected in zip([host(one, first, 1) for one in kernels], [[many], [few + many, many]], strict=True):
+        for got, one in zip(results, expected, strict=True):
+            same(got, one)
+
+
+def test_any_byte_but_zero_is_true():
+    raw = np.arange(256, dtype=np.uint8)
+    record = compile_record([("flag", "?")])
+    column = Column(Component(BYTES, (None,), 1))
+    kernel = kernel_of([column], [record_stage(record)])
+    same(Host([kernel])(kernel, area_of([column], [raw]), 256)[0], raw != 0)
+
+
+def test_names():
+    """They stay with what is made of a component, and a function gives new ones."""
+    dtype = np.dtype([("a", "u1"), ("b", "<i2", 2), ("c", [("d", ">f4")])])
+    raw = np.frombuffer(np.random.default_rng(8).bytes(dtype.itemsize * 3), dtype)
+    column = Column(Component(BYTES, (None,), dtype.itemsize))
+    stages = [
+        qc.ops.decode_raw(out_type=dtype),
+        qc.ops.compose(qc.ops.on("b", qc.ops.cast(dtype="f4"), qc.ops.scale(a=2)), qc.ops.on("b", qc.ops.scale(b=1))),
+        qc.ops.on("a", qc.ops.cast(dtype="u1")),
+    ]
+    kernel = kernel_of([column], stages, entry="staged")
+    assert [one.name for one in kernel.outputs] == ["a", "b", "c.d"]
+
+    def function(x):
+        given_ = qc.ops.decode_raw(x, dtype)
+        return {"same": given_["a"], "again": given_["a"], "d": given_["c"]["d"] * 2, "b": given_["b"] + 1}
+
+    made = trace(function, [Component(BYTES, (), dtype.itemsize)], 0, batch=(None,))
+    assert isinstance(made, Traced), made
+    traced_ = kernel_of([column], [made.stage, qc.ops.on("again", qc.ops.cast(dtype="i4"))], entry="traced")
+    assert [one.name for one in traced_.outputs] == ["same", "again", "d", "b"]
+    host, area = Host([kernel, traced_]), area_of([column], [raw])
+    a, b, d = raw["a"], raw["b"], raw["c"]["d"].astype(np.float32)
+    for got, expected in zip(host(kernel, area, 3), [a, b.astype("f4") * 2 + 1, d], strict=True):
+        same(got, expected)
+    for got, expected in zip(host(traced_, area, 3), [a, a.astype("i4"), d * 2, b + np.int16(1)], strict=True):
+        same(got, expected)
 
 
 # What no kernel can do
