@@ -11,7 +11,6 @@ of every kernel. What is written here compiles as C++ for the host unchanged, wh
 from __future__ import annotations
 
 import copy
-import functools
 import importlib
 import math
 from collections.abc import Callable, Sequence
@@ -571,12 +570,8 @@ def _literal(value: Any) -> str:
     return f"{kind}({bits}{'ull' if dtype.itemsize == 8 else ''})"
 
 
-@functools.cache
-def _header() -> str:
-    return Path(__file__).with_name("_core").joinpath("device.hpp").read_text(encoding="utf-8")
-
-
 def _written(tensors: Sequence[Tensor], entry: str) -> Kernel:
+    header = Path(__file__).with_name("_core").joinpath("device.hpp").read_text(encoding="utf-8")
     tables: dict[tuple[str, bytes], np.ndarray[Any, Any]] = {}
     functions: list[str] = []
     calls: list[str] = []
@@ -590,7 +585,7 @@ def _written(tensors: Sequence[Tensor], entry: str) -> Kernel:
     for number, ((kind, _), items) in enumerate(tables.items()):
         arrays.append(f"QC_TABLE {kind} table{number}[] = {{{', '.join(map(_literal, items))}}};")
     body = "\n".join(calls[:-1])
-    source = f"""{_header()}
+    source = f"""{header}
 namespace queuecore {{
 namespace {entry}_parts {{
 
