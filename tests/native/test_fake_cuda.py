@@ -21,11 +21,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.fake_cuda import (
-    _FUNCTIONS,
     ALREADY_REGISTERED,
     ALWAYS,
     CONTEXT_IS_DESTROYED,
     DISABLE_TIMING,
+    FAULTS,
+    FUNCTIONS,
     ILLEGAL_ADDRESS,
     INVALID_CONTEXT,
     INVALID_DEVICE,
@@ -95,7 +96,7 @@ def transfer(fake_cuda_folder, fake_cuda_library) -> Path:
 @pytest.fixture(scope="module")
 def kinds(fake_cuda_library) -> dict[str, set[str]]:
     """The names of faults."""
-    return set(Fake(fake_cuda_library)._names(1))
+    return set(Fake(fake_cuda_library).names(FAULTS))
 
 
 @pytest.mark.parametrize("bug", FOUND)
@@ -254,9 +255,9 @@ def device(fake) -> Device:
 
 
 def test_all_functions_are_there_and_no_older_form(fake, fake_cuda_folder):
-    for name in _FUNCTIONS:
+    for name in FUNCTIONS:
         assert hasattr(fake.driver, name)
-    older = [name.removesuffix("_v2") for name in _FUNCTIONS if name.endswith("_v2")]
+    older = [name.removesuffix("_v2") for name in FUNCTIONS if name.endswith("_v2")]
     for name in (*older, "cuMemcpyHtoDAsync_v2_ptsz", "cuStreamQuery"):
         assert not hasattr(fake.driver, name)
     old = Fake(build(fake_cuda_folder, "-DNO_BATCH"))
@@ -638,6 +639,26 @@ def test_pageable_memory_is_copied_at_once(device):
     assert fake.read(to, PAGE) == expected
     check(driver.cuStreamSynchronize(stream))
     assert fake.read(to, PAGE) == expected
+    assert fake.faults() == {"pageable_copies": 1}
+
+
+def test_a_pageable_copy_waits_for_what_is_on_the_stream(device):
+    fake = device.fake
+    stream, to, source = device.stream(), device.memory(PAGE), numbers(PAGE)
+    fake.hold(stream)
+
+    def elsewhere():
+        device.enter()
+        check(device.copy(to, source, stream))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    assert until(lambda: fake.count("pageable_copies") == 1)
+    assert fake.read(to, PAGE) == b"\xcd" * PAGE  # takes the driver's lock: that call has come to where it waits
+    source[:] = 5
+    fake.go_on(stream)
+    thread.join()
+    assert fake.read(to, PAGE) == b"\x05" * PAGE
     assert fake.faults() == {"pageable_copies": 1}
 
 
