@@ -3,7 +3,8 @@
 The driver is `tests/native/fake_cuda/fake_cuda.cpp`, whose head says what it does, what can be set and what is counted.
 
     path = build(folder)                    # libfake_cuda.so; skips the test when there is no C++ compiler
-    build(folder, "-fsanitize=thread")      # one more, of another name; "-DNO_BATCH": a driver before 13.0
+    build(folder, *sanitized(folder, "thread"))   # one more, of another name; skips where there is no such sanitizer
+    build(folder, "-DNO_BATCH")             # a driver before 13.0
     fake = Fake(path)                       # all Fakes of one path in one process are the same driver
 
 Fixtures (tests/conftest.py): `fake_cuda_library` is the path of a plain build, one a session; `fake_cuda` is a Fake of

@@ -852,6 +852,12 @@ def test_a_kernel_runs_in_order_with_the_parameters_of_its_launch(device):
     assert np.array_equal(np.frombuffer(fake.read(wide, 4 * n), np.float32), source.astype(np.float32))
     assert seen == [[4, 1, 1, 256, 1, 1, 16]]
     assert fake.happened()["kernels"] == 1
+    # A function's address is a handle too, whose parameters stay where they are.
+    for one, value in zip(values, (wide, narrow + n // 2, 2), strict=True):
+        one.value = value
+    check(driver.cuLaunchKernel(ctypes.cast(widen, c_void_p), 1, 1, 1, 1, 1, 1, 0, stream, params, None))
+    check(driver.cuStreamSynchronize(stream))
+    assert np.frombuffer(fake.read(wide, 8), np.float32).tolist() == source[n // 2 :][:2].tolist()
     assert driver.cuLaunchKernel(kernel, 0, 1, 1, 256, 1, 1, 0, stream, params, None) == INVALID_VALUE
     assert driver.cuLaunchKernel(kernel, 1, 1, 1, 1025, 1, 1, 0, stream, params, None) == INVALID_VALUE
     assert driver.cuLaunchKernel(None, 1, 1, 1, 1, 1, 1, 0, stream, params, None) == INVALID_HANDLE
