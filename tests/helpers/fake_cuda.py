@@ -3,7 +3,8 @@
 The driver is `tests/native/fake_cuda/fake_cuda.cpp`, whose head says what it does, what can be set and what is counted.
 
     path = build(folder)                    # libfake_cuda.so; skips the test when there is no C++ compiler
-    build(folder, "-fsanitize=thread")      # one more, of another name; "-DNO_BATCH": a driver before 13.0
+    build(folder, *sanitized(folder, "thread"))   # one more, of another name; skips where there is no such sanitizer
+    build(folder, "-DNO_BATCH")             # a driver before 13.0
     fake = Fake(path)                       # all Fakes of one path in one process are the same driver
 
 Fixtures (tests/conftest.py): `fake_cuda_library` is the path of a plain build, one a session; `fake_cuda` is a Fake of
@@ -61,7 +62,7 @@ INVALID_CONTEXT, INVALID_HANDLE, NOT_READY, ILLEGAL_ADDRESS = 201, 400, 600, 700
 CONTEXT_IS_DESTROYED, ALREADY_REGISTERED, NOT_REGISTERED, LAUNCH_FAILED = 709, 712, 713, 719
 
 _DEVICE = c_uint64  # a device address
-_FUNCTIONS: dict[str, list[type]] = {
+FUNCTIONS: dict[str, list[type]] = {
     "cuInit": [c_uint],
     "cuDriverGetVersion": [POINTER(c_int)],
     "cuDeviceGet": [POINTER(c_int), c_int],
@@ -113,7 +114,7 @@ _CONTROLS: dict[str, tuple[type | None, list[type]]] = {
     "fake_counter": (c_char_p, [c_int, POINTER(c_int)]),
     "fake_story": (c_long, [c_char_p, c_long]),
 }
-_FAULTS, _HAPPENED, _ALIVE = 1, 2, 3
+FAULTS, HAPPENED, ALIVE = 1, 2, 3
 
 
 class CudaError(Exception):
@@ -184,7 +185,7 @@ class Fake:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.driver = ctypes.CDLL(str(path))
-        for name, arguments in _FUNCTIONS.items():
+        for name, arguments in FUNCTIONS.items():
             with contextlib.suppress(AttributeError):  # an old driver has not all of them
                 getattr(self.driver, name).argtypes = arguments
         for name, (result, arguments) in _CONTROLS.items():
@@ -222,16 +223,16 @@ class Fake:
 
     def faults(self) -> dict[str, int]:
         """Return what went wrong, and how often."""
-        return {name: n for name in self._names(_FAULTS) if (n := self.count(name))}
+        return {name: n for name in self.names(FAULTS) if (n := self.count(name))}
 
     def happened(self) -> dict[str, int]:
-        return {name: self.count(name) for name in self._names(_HAPPENED)}
+        return {name: self.count(name) for name in self.names(HAPPENED)}
 
     def alive(self) -> dict[str, int]:
         """Return how many contexts, streams and so on there are; what there is none of is left out."""
-        return {name: n for name in self._names(_ALIVE) if (n := self.count(name))}
+        return {name: n for name in self.names(ALIVE) if (n := self.count(name))}
 
-    def _names(self, kind: int) -> Iterator[str]:
+    def names(self, kind: int) -> Iterator[str]:
         is_kind = c_int()
         i = 0
         while (name := self.driver.fake_counter(i, ctypes.byref(is_kind))) is not None:

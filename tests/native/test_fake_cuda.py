@@ -21,11 +21,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.fake_cuda import (
-    _FUNCTIONS,
     ALREADY_REGISTERED,
     ALWAYS,
     CONTEXT_IS_DESTROYED,
     DISABLE_TIMING,
+    FAULTS,
+    FUNCTIONS,
     ILLEGAL_ADDRESS,
     INVALID_CONTEXT,
     INVALID_DEVICE,
@@ -95,7 +96,7 @@ def transfer(fake_cuda_folder, fake_cuda_library) -> Path:
 @pytest.fixture(scope="module")
 def kinds(fake_cuda_library) -> dict[str, set[str]]:
     """The names of faults."""
-    return set(Fake(fake_cuda_library)._names(1))
+    return set(Fake(fake_cuda_library).names(FAULTS))
 
 
 @pytest.mark.parametrize("bug", FOUND)
@@ -239,6 +240,19 @@ def until(condition, seconds: float = 20) -> bool:
     return True
 
 
+def never(device: Device, condition) -> bool:
+    """Whether a condition stays false while a stream of its own does this and that."""
+    stream, event = device.stream(), device.event()
+    for _ in range(50):
+        if condition():
+            return False
+        device.record(event, stream)
+        check(device.driver.cuEventSynchronize(event))
+    check(device.driver.cuEventDestroy_v2(event))
+    check(device.driver.cuStreamDestroy_v2(stream))
+    return not condition()
+
+
 def numbers(nbytes: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, nbytes, dtype=np.uint8)
 
@@ -254,9 +268,9 @@ def device(fake) -> Device:
 
 
 def test_all_functions_are_there_and_no_older_form(fake, fake_cuda_folder):
-    for name in _FUNCTIONS:
+    for name in FUNCTIONS:
         assert hasattr(fake.driver, name)
-    older = [name.removesuffix("_v2") for name in _FUNCTIONS if name.endswith("_v2")]
+    older = [name.removesuffix("_v2") for name in FUNCTIONS if name.endswith("_v2")]
     for name in (*older, "cuMemcpyHtoDAsync_v2_ptsz", "cuStreamQuery"):
         assert not hasattr(fake.driver, name)
     old = Fake(build(fake_cuda_folder, "-DNO_BATCH"))
@@ -416,7 +430,7 @@ def test_an_event_is_what_was_recorded_last_at_the_call(device):
     check(driver.cuStreamWaitEvent(second, event, 0))
     device.record(event, stream)
     check(driver.cuStreamSynchronize(second))
-    assert driver.cuEventQuery(event) == NOT_READY
+    assert never(device, lambda: driver.cuEventQuery(event) != NOT_READY)
     # A wait is for the record before it, whatever is recorded afterwards.
     third, fourth = device.stream(), device.stream()
     fake.hold(fourth)
@@ -424,7 +438,7 @@ def test_an_event_is_what_was_recorded_last_at_the_call(device):
     device.record(event, fourth)
     fake.go_on(stream)
     check(driver.cuStreamSynchronize(third))
-    assert driver.cuEventQuery(event) == NOT_READY
+    assert never(device, lambda: driver.cuEventQuery(event) != NOT_READY)
     fake.go_on(fourth)
     check(driver.cuEventSynchronize(event))
     assert driver.cuEventQuery(event) == 0
@@ -443,7 +457,7 @@ def test_a_stream_waits_for_an_event_of_another(device):
     check(driver.cuEventDestroy_v2(event))  # who waits already goes on waiting
     fake.consume(second, to, 100, fake.hash(source))
     device.record(after, second)
-    assert driver.cuEventQuery(after) == NOT_READY
+    assert never(device, lambda: driver.cuEventQuery(after) != NOT_READY)
     assert fake.read(to, 100) == b"\xcd" * 100
     fake.go_on(first)
     check(driver.cuEventSynchronize(after))
@@ -482,18 +496,19 @@ def test_the_legacy_default_stream_is_in_order_with_blocking_streams(device):
     fake, driver = device.fake, device.driver
     blocking, other, event = device.stream(flags=0), device.stream(), device.event()
     assert fake.happened()["blocking_streams"] == 1
-    fake.hold(blocking)
-    device.record(event, LEGACY)
-    assert driver.cuEventQuery(event) == NOT_READY
-    check(driver.cuStreamSynchronize(other))
-    fake.go_on(blocking)
-    check(driver.cuEventSynchronize(event))
-    fake.hold(LEGACY)
-    device.record(event, blocking)
-    check(driver.cuStreamSynchronize(other))
-    assert driver.cuEventQuery(event) == NOT_READY
-    fake.go_on(LEGACY)
-    check(driver.cuEventSynchronize(event))
+    for first, second in ((blocking, LEGACY), (LEGACY, blocking)):
+        fake.hold(first)
+        device.record(event, second)
+        assert never(device, lambda: driver.cuEventQuery(event) == 0)
+        fake.go_on(first)
+        check(driver.cuEventSynchronize(event))
+    # A stream that doesn't block waits for neither, nor they for it.
+    for first, second in ((LEGACY, other), (other, LEGACY), (blocking, other), (other, blocking)):
+        fake.hold(first)
+        device.record(event, second)
+        check(driver.cuEventSynchronize(event))
+        fake.go_on(first)
+        fake.drain()
     assert fake.faults() == {}
     # The same stream by the handle that we never pass.
     device.record(event, None)
@@ -638,6 +653,26 @@ def test_pageable_memory_is_copied_at_once(device):
     assert fake.read(to, PAGE) == expected
     check(driver.cuStreamSynchronize(stream))
     assert fake.read(to, PAGE) == expected
+    assert fake.faults() == {"pageable_copies": 1}
+
+
+def test_a_pageable_copy_waits_for_what_is_on_the_stream(device):
+    fake = device.fake
+    stream, to, source = device.stream(), device.memory(PAGE), numbers(PAGE)
+    fake.hold(stream)
+
+    def elsewhere():
+        device.enter()
+        check(device.copy(to, source, stream))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    assert until(lambda: fake.count("pageable_copies") == 1)
+    assert fake.read(to, PAGE) == b"\xcd" * PAGE  # takes the driver's lock: that call has come to where it waits
+    source[:] = 5
+    fake.go_on(stream)
+    thread.join()
+    assert fake.read(to, PAGE) == b"\x05" * PAGE
     assert fake.faults() == {"pageable_copies": 1}
 
 
@@ -817,6 +852,12 @@ def test_a_kernel_runs_in_order_with_the_parameters_of_its_launch(device):
     assert np.array_equal(np.frombuffer(fake.read(wide, 4 * n), np.float32), source.astype(np.float32))
     assert seen == [[4, 1, 1, 256, 1, 1, 16]]
     assert fake.happened()["kernels"] == 1
+    # A function's address is a handle too, whose parameters stay where they are.
+    for one, value in zip(values, (wide, narrow + n // 2, 2), strict=True):
+        one.value = value
+    check(driver.cuLaunchKernel(ctypes.cast(widen, c_void_p), 1, 1, 1, 1, 1, 1, 0, stream, params, None))
+    check(driver.cuStreamSynchronize(stream))
+    assert np.frombuffer(fake.read(wide, 8), np.float32).tolist() == source[n // 2 :][:2].tolist()
     assert driver.cuLaunchKernel(kernel, 0, 1, 1, 256, 1, 1, 0, stream, params, None) == INVALID_VALUE
     assert driver.cuLaunchKernel(kernel, 1, 1, 1, 1025, 1, 1, 0, stream, params, None) == INVALID_VALUE
     assert driver.cuLaunchKernel(None, 1, 1, 1, 1, 1, 1, 0, stream, params, None) == INVALID_HANDLE

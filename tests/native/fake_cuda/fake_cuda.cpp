@@ -1859,6 +1859,7 @@ EXPORT void fake_reset() {
     }
     for (auto& one : driver.blocks) munmap(one.second->mapping, one.second->mapped);
     driver.blocks.clear();
+    driver.stream_number = 0;  // the same seed, the same delays
     driver.initialized = false;
   }
   fake_clear();
