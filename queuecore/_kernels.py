@@ -26,14 +26,25 @@ from queuecore._record import Leaf
 from queuecore._stages import BYTES, Component, Stage
 from queuecore.errors import UnimplementedError
 
-__all__ = ["ALIGNMENT", "OPTIONS", "THREADS", "Column", "Compiled", "Kernel", "Tensor", "compile_for", "kernel_of"]
+__all__ = [
+    "ALIGNMENT",
+    "MOST_BLOCKS",
+    "OPTIONS",
+    "THREADS",
+    "Column",
+    "Compiled",
+    "Kernel",
+    "Tensor",
+    "compile_for",
+    "kernel_of",
+]
 
 ALIGNMENT = 256  # bytes: of the input, the output, and of each component in the output
 THREADS = 256  # in a block
 OPTIONS = ("--std=c++17", "-fmad=false")
 
 # Blocks that run at once on 132 multiprocessors; more of them would only wait.
-_MOST_BLOCKS = 132 * 8
+MOST_BLOCKS = 132 * 8
 _MOST_CONSTANT = 1 << 16  # items of a constant, which stand in the source
 
 _TYPES = {
@@ -115,10 +126,14 @@ class Kernel:
         """Return how long the output area is for a batch of so many rows. More rows never take less."""
         return self.offsets(rows)[-1]
 
+    @property
+    def items(self) -> int:
+        """How many items a row of the largest output has."""
+        return max(_items(one.shape) for one in self.outputs)
+
     def blocks(self, rows: int) -> int:
         """Return how many blocks to launch for a batch of so many rows."""
-        most = max(_items(one.shape) for one in self.outputs) * rows
-        return min(max(-(-most // THREADS), 1), _MOST_BLOCKS)
+        return min(max(-(-self.items * rows // THREADS), 1), MOST_BLOCKS)
 
 
 class Compiled(NamedTuple):

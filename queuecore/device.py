@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from queuecore._core.device import device as open_device
+from queuecore._kernels import Compiled, Kernel, compile_for
 from queuecore.errors import DeviceUnavailableError, InvalidArgumentError, ResourceExhaustedError
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class Arrays(Protocol):
 
     def array(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Return an array that lies in memory and keeps it."""
+        ...
+
+    def compiled(self, kernel: Kernel) -> Compiled:
+        """Return a kernel that can be launched."""
         ...
 
 
@@ -85,6 +90,10 @@ class CuPyArrays:
     def array(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Return a `cupy.ndarray` that lies in memory and keeps it."""
         return self._cupy.ndarray(shape, dtype, memptr=memory + offset)
+
+    def compiled(self, kernel: Kernel) -> Compiled:
+        """Return a kernel that CuPy has compiled, and keeps."""
+        return compile_for(kernel, self._device.ordinal)
 
 
 def chosen(word: str) -> tuple[Device, Arrays] | None:

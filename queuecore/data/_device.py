@@ -12,21 +12,25 @@ import functools
 import queue
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
 from queuecore._core.device import Device, Staged
+from queuecore._kernels import MOST_BLOCKS, THREADS, Column, Compiled, Kernel, kernel_of
+from queuecore._stages import Component, Stage
 from queuecore.data._args import check_int
+from queuecore.data._explain import lines_of
 from queuecore.data._iterators import IteratorBase
 from queuecore.data._nodes import start_thread
+from queuecore.data._ops import Batch
 from queuecore.data._structures import mapped
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import Options
 from queuecore.device import Arrays, chosen
-from queuecore.errors import FailedPreconditionError, InvalidArgumentError, SlotsExhaustedError
+from queuecore.errors import FailedPreconditionError, InvalidArgumentError, SlotsExhaustedError, UnimplementedError
 
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
@@ -52,6 +56,8 @@ class Target(NamedTuple):
         A batch is good until the next one is taken, and not as long as its arrays are.
     prefer : bool
         Host memory that can't be page-locked will do.
+    widening : Widening, optional
+        What is made of a batch there.
     """
 
     device: Device
@@ -59,22 +65,158 @@ class Target(NamedTuple):
     buffers: int
     ring: bool
     prefer: bool
+    widening: Widening | None = None
+
+
+@dataclass(frozen=True)
+class Widening:
+    """The stages behind the copy, as one kernel.
+
+    Attributes
+    ----------
+    given : sequence of Component
+        A raw batch's.
+    stages : list of Stage
+    template : nested
+        Of an element, over the outputs.
+    arrays : Arrays
+        Compiles it.
+    """
+
+    given: Sequence[Component]
+    stages: list[Stage]
+    template: Any
+    arrays: Arrays
+
+    def kernel(self, offsets: Sequence[int]) -> Kernel:
+        """Return the kernel for batches whose components begin at these bytes."""
+        batches = [one._replace(shape=(None, *(one.shape or ()))) for one in self.given]
+        return kernel_of([Column(one, offset) for one, offset in zip(batches, offsets, strict=True)], self.stages)
+
+    def compiled(self, offsets: Sequence[int], rows: int) -> Launch:
+        """Return it ready to be launched."""
+        del rows
+        kernel = self.kernel(offsets)
+        return Launch(kernel, self.arrays.compiled(kernel))
+
+
+class Launch(NamedTuple):
+    """A kernel that can be launched, as the native stream takes it."""
+
+    kernel: Kernel
+    made: Compiled
+
+    @property
+    def handle(self) -> int:
+        """The driver's handle of the function."""
+        return self.made.handle
+
+    @property
+    def items(self) -> int:
+        """Of the largest output, a row."""
+        return self.kernel.items
+
+    @property
+    def threads(self) -> int:
+        """In a block."""
+        return THREADS
+
+    @property
+    def blocks(self) -> int:
+        """At most."""
+        return MOST_BLOCKS
+
+    @property
+    def outputs(self) -> tuple[Component, ...]:
+        """What each row becomes."""
+        return self.kernel.outputs
+
+    def offsets(self, rows: int) -> list[int]:
+        """Return where each output begins."""
+        return self.kernel.offsets(rows)
+
+    def nbytes(self, rows: int) -> int:
+        """Return how long the outputs are."""
+        return self.kernel.nbytes(rows)
 
 
 class DeviceDataset:
-    """Elements of a dataset, on a device. Made by `Dataset.prefetch_to_device`."""
+    """Elements of a dataset, on a device. Made by `Dataset.prefetch_to_device`.
 
-    def __init__(self, dataset: Dataset, target: Target | None, buffers: int) -> None:
+    It can be iterated over as often as you like, as the dataset. Its elements have the structure of the dataset's; their
+    arrays are CuPy's, or NumPy's where the device is the host. What is no array of numbers (strings, `Ragged`, `Sparse`,
+    objects) stays on the host.
+
+    An array is good as long as anything refers to it, or to a view of it: the batch's memory on the device is used again
+    after that, behind what the consumer's stream had got until then. The stream is CuPy's current one, of the thread
+    that calls ``next()``; it is ordered after the copy before ``next()`` returns, so `__dlpack__` and all that uses the
+    same stream needs nothing else. Work on other streams must be ordered after this one, and be done before the array
+    goes. With ``mode="ring"``, a batch is only good until the next one is taken, whatever refers to it.
+
+    Who holds ``buffers`` batches or more gets copies on the device from then on, and one `RuntimeWarning`; with
+    ``Options(on_hold="raise")`` `SlotsExhaustedError`.
+
+    Its iterators do what `Iterator` does, `state_dict` included: a place saved on a device can be loaded on the host, and
+    the other way round.
+    """
+
+    def __init__(self, dataset: Dataset, target: Target | None, buffers: int, there: int = 0, why: str = "") -> None:
         self._dataset = dataset
         self._target = target
         self._buffers = buffers
+        # So many of the last steps are done on the device; why the others aren't.
+        self._there = there
+        self._why = why
 
     def __iter__(self) -> IteratorBase:
-        if self._target is None:
+        target = self._target
+        if target is None:
             return iter(self._dataset.prefetch(self._buffers))
-        if goes_as_it_lies(self._dataset):
-            return Iterator(self._dataset, None, self._target)
-        return StagedIterator(Iterator(self._dataset), self._target, self._dataset._options.on_hold == "raise")
+        host = self._host()
+        if not goes_as_it_lies(host):
+            return StagedIterator(Iterator(host), target, host._options.on_hold == "raise")
+        if self._there:
+            target = target._replace(widening=_widening(self._dataset, host, target))
+        return Iterator(host, None, target, self._dataset)
+
+    def _host(self) -> Dataset:
+        """Return the dataset of what is copied."""
+        from queuecore.data.dataset import _Steps
+
+        whole = self._dataset
+        return _Steps(whole._source, whole._ops[: len(whole._ops) - self._there], whole._options)
+
+    def map(self, map_func: Stage | Callable[..., Any]) -> DeviceDataset:
+        """Make something else of each element, on the device if that is possible.
+
+        Parameters
+        ----------
+        map_func : callable or Stage
+            As `Dataset.map` takes it.
+
+        Returns
+        -------
+        DeviceDataset
+
+        Notes
+        -----
+        All maps behind each other are one kernel, launched in the copy's stream: so little data goes to the device, and
+        becomes more there. A kernel can be made of functions that are traced, and of native operations, on batches of
+        one size: casts, arithmetic, comparison, `scale`, `one_hot`, `reshape`, `transpose`, `decode_raw` and fields of
+        records. The results are those of the host, bit for bit. All others are done on the host, before the copy;
+        `plan` says which, and why.
+        """
+        whole = self._dataset.map(map_func)
+        if self._target is None:
+            return DeviceDataset(whole, None, self._buffers)
+        try:
+            widened = DeviceDataset(whole, self._target, self._buffers, self._there + 1)
+            if whole._source is not self._dataset._source or whole._ops[:-1] != self._dataset._ops:
+                raise UnimplementedError("it runs in Python")
+            _widening(whole, widened._host(), self._target)
+        except UnimplementedError as error:
+            return DeviceDataset(whole, self._target, self._buffers, 0, str(error))
+        return widened
 
     @property
     def element_spec(self) -> Any:
@@ -87,18 +229,40 @@ class DeviceDataset:
 
     def with_options(self, options: Options) -> DeviceDataset:
         """Set how the dataset runs, as `Dataset.with_options` does."""
-        return DeviceDataset(self._dataset.with_options(options), self._target, self._buffers)
+        return DeviceDataset(self._dataset.with_options(options), self._target, self._buffers, self._there, self._why)
 
     def plan(self) -> str:
         """Say what is done, and where, as `Dataset.plan` does."""
+        lines = []
+        host = self._host()
+        for op in reversed(self._dataset._ops[len(host._ops) :]):
+            lines.append((f"map({op.describe()[1]})", "device: one kernel, in the stream of the copies"))
         if self._target is None:
-            what, where = "cpu", "native: the batches stay on the host"
+            lines.append((f"prefetch_to_device('cpu', {self._buffers})", "native: batches stay on the host"))
         else:
-            what = f"cuda:{self._target.device.ordinal}"
-            where = "native: one thread copies the batches as they lie"
-            if not goes_as_it_lies(self._dataset):
+            where = "native: one thread copies batches as they lie"
+            if not goes_as_it_lies(host):
                 where = "Python copies an element's arrays together, one native thread copies those"
-        return f"prefetch_to_device({what!r}, {self._buffers})  {where}\n{self._dataset.plan()}"
+            if self._why:
+                where += f"; maps are done on the host: {self._why}"
+            lines.append((f"prefetch_to_device('cuda:{self._target.device.ordinal}', {self._buffers})", where))
+        lines += lines_of(host)
+        width = max(len(what) for what, _ in lines)
+        return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
+
+
+def _widening(whole: Dataset, host: Dataset, target: Target) -> Widening:
+    """Return what the last steps of a dataset, which the host's lacks, are on a device; `UnimplementedError`: nothing."""
+    if sum(isinstance(op, Batch) for op in host._ops) != 1 or not goes_as_it_lies(host):
+        raise UnimplementedError("elements are no batches of one size")
+    made = whole._source.made(whole._stages())
+    if made.assemble is not None:
+        raise UnimplementedError("it makes something else than arrays")
+    given = host._source.made(host._stages()).given
+    stages = whole._stages()[len(host._stages()) :]
+    widening = Widening(given, stages, made.template, target.arrays)
+    widening.kernel([0] * len(given))
+    return widening
 
 
 def device_dataset(dataset: Dataset, device: str, buffers: SupportsIndex, mode: str, pinned: str) -> DeviceDataset:

@@ -1,20 +1,23 @@
-"""Arrays of a device that there isn't: where they lie in the fake driver's memory, and what their consumer must read."""
+"""Arrays of a device that there isn't: where they lie in the fake driver's memory, and what consumers must read."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import gc
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from helpers.fake_cuda import compiled as build_shared
 from helpers.fake_cuda import LEGACY, NON_BLOCKING, Fake, check
 from helpers.process import PATIENCE, soon
 
 from queuecore._core import device as native
 from queuecore._core.atoms import thread_count
+from queuecore._kernels import Compiled, Kernel
 from queuecore.data._device import DeviceDataset, Target
 
 
@@ -68,10 +71,12 @@ class FakeArray:
 
 
 class FakeArrays:
-    """As `queuecore.device.CuPyArrays`. `current`: the handle of the consumer's stream; 0 is the legacy default stream."""
+    """As `queuecore.device.CuPyArrays`. `current`: the handle of the consumer's stream; 0: the legacy default one."""
 
     def __init__(self, fake: Fake) -> None:
         self.fake = fake
+        self.folder = fake.path.parent
+        self.kernels: list[Kernel] = []
         self.current = 0
         self.allocated: list[int] = []
 
@@ -90,6 +95,25 @@ class FakeArrays:
 
     def address(self, memory: Any) -> int:
         return memory[0]
+
+    def compiled(self, kernel: Kernel) -> Compiled:
+        """Return a kernel of the host, as the fake launches it."""
+        text = f"""
+            {kernel.source}
+            extern "C" {{ void* (*translate)(unsigned long long); }}
+            extern "C" void launched(void** given) {{
+                auto at = [&](int i) {{ return (unsigned char*)translate(*(unsigned long long*)given[i]); }};
+                {kernel.entry}(at(0), at(1), *(long long*)given[2]);
+            }}"""
+        source = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+        source.write_text(text)
+        library = ctypes.CDLL(
+            str(build_shared(self.folder, [source], "-w", "-fvisibility=default", "-ffp-contract=off", shared=True))
+        )
+        here = ctypes.cast(self.fake.driver.fake_translate, ctypes.c_void_p)
+        ctypes.c_void_p.in_dll(library, "translate").value = here.value
+        self.kernels.append(kernel)
+        return Compiled(library, self.fake.kernel(library.launched, 8, 8, 8))
 
     def array(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> FakeArray:
         return FakeArray(self, memory, offset, shape, dtype)

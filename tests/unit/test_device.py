@@ -94,6 +94,79 @@ def test_what_is_no_array_of_numbers_stays_on_the_host(cuda, tmp_path):
     assert text == [b"one", b"two", b"three"]
 
 
+MAPS = {
+    "cast and scale": (lambda r: {"x": qc.ops.cast(r["image"], np.float32) / 255 - 0.5}, lambda r: {"x": r["image"]}),
+    "all at once": (
+        lambda r: (
+            qc.ops.transpose(qc.ops.cast(r["image"], np.float32), (0, 2, 1)),
+            qc.ops.one_hot(r["label"] % 7, 7),
+            r["weight"] * np.float32(3),
+        ),
+        None,
+    ),
+    "one array": (lambda r: r["image"] > 100, None),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", MAPS)
+def test_maps_on_the_device(cuda, tmp_path, name, schedule):
+    """Are one kernel a batch, and give what they give on the host, bit for bit."""
+    rng = np.random.default_rng(4)
+    records = np.frombuffer(rng.bytes(RECORD.itemsize * 203), RECORD).copy()
+    records["weight"] = rng.random(203)
+    (tmp_path / "a").write_bytes(records.tobytes())
+    host = FixedLengthRecordDataset(tmp_path / "a", record=RECORD).shuffle(50, seed=2).batch(32)
+    cuda.fake.schedule(schedule, 2)
+    cuda.stream()
+    ds = cuda.of(host).map(MAPS[name][0])
+    assert ds.plan().count("device: one kernel") == 1
+    expected = list(host.map(MAPS[name][0]))
+    with iter(ds) as it:
+        for got, wanted in zip(it, expected, strict=True):
+            parts = zip(leaves(got), leaves(wanted), strict=True)
+            for array, part in parts:
+                array.consume(part)
+            del got, parts, array
+    assert len(cuda.arrays.kernels) == 1
+    assert cuda.fake.count("cuLaunchKernel") == len(expected)
+
+
+def leaves(element):
+    if isinstance(element, dict):
+        return [leaf for one in element.values() for leaf in leaves(one)]
+    return [leaf for one in element for leaf in leaves(one)] if isinstance(element, tuple) else [element]
+
+
+def test_two_maps_are_one_kernel(cuda, numbers):
+    host = Dataset.from_tensor_slices(numbers).batch(10)
+    ds = cuda.of(host).map(lambda x: x * 2).map(lambda x: (x + 1, qc.ops.cast(x, np.int32)))
+    state = None
+    with iter(ds) as it:
+        for at, (a, b) in enumerate(it):
+            part = numbers[10 * at : 10 * at + 10] * 2
+            a.consume(part + 1)
+            b.consume(part.astype(np.int32))
+            if at == 4:
+                state = it.state_dict()
+    assert cuda.fake.count("cuLaunchKernel") == 101
+    # The same place on the host.
+    with iter(host.map(lambda x: x * 2).map(lambda x: (x + 1, qc.ops.cast(x, np.int32)))) as it:
+        it.load_state_dict(state)
+        assert np.array_equal(next(it)[0], numbers[50:60] * 2 + 1)
+
+
+def test_maps_that_no_kernel_can_do_are_done_before(cuda, numbers):
+    host = Dataset.from_tensor_slices(numbers).batch(10)
+    for function in (in_python(lambda x: x * 2), lambda x: np.exp(x)):
+        ds = cuda.of(host).map(lambda x: x + 1).map(function)
+        assert "maps are done on the host" in ds.plan()
+        expected = list(host.map(lambda x: x + 1).map(function))
+        for got, wanted in zip(ds, expected, strict=True):
+            got.consume(wanted)
+    assert not cuda.arrays.kernels
+
+
 KINDS = {
     "as it lies": lambda a: Dataset.from_tensor_slices(a),
     "staged": lambda a: (

@@ -28,8 +28,17 @@ cdef enum:
 cdef struct HostBatch:
     const unsigned char* data
     int64_t nbytes
+    int64_t rows
     uint32_t slot
     bint pinned
+
+# A kernel between the copy and the device slot: `function(in, out, rows)`.
+cdef struct Widen:
+    void* function           # NULL: none
+    int64_t nbytes           # of the input, at most
+    int64_t items            # of the largest output, a row
+    int64_t threads          # in a block
+    int64_t blocks           # at most
 
 # Where batches come from. All but `drop` are called by the transfer's thread.
 cdef struct HostSource:
@@ -106,6 +115,8 @@ cdef struct Transfer:
     uint32_t* where
     int32_t buffers
     void* stream
+    Widen widen
+    CuPointer raw            # what the kernel reads; only the copy stream uses it
     Failure failure          # published by `over`
     # the transfer's thread alone
     bint entered
@@ -113,8 +124,9 @@ cdef struct Transfer:
     Flight* flights
     int32_t flight_first, flight_count, flight_most
 
-# NULL: *failure says why. Takes the source over either way.
-cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, Failure* failure) noexcept nogil
+# nbytes: of a device slot at first. NULL: *failure says why. Takes the source over either way.
+cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
+                            Failure* failure) noexcept nogil
 cdef int transfer_start(Transfer* t) noexcept nogil
 cdef void transfer_stop(Transfer* t) noexcept nogil
 cdef void transfer_hold(Transfer* t) noexcept nogil

@@ -285,7 +285,8 @@ cdef bint _slot_init(Transfer* t, DeviceSlot* s, int64_t nbytes) noexcept nogil:
     return True
 
 
-cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, Failure* failure) noexcept nogil:
+cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
+                            Failure* failure) noexcept nogil:
     cdef Transfer* t = <Transfer*>calloc(1, sizeof(Transfer))
     cdef Entered e
     cdef int32_t i
@@ -297,6 +298,8 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
     t.core = core
     t.source = source[0]
     t.buffers = buffers
+    if widen != NULL:
+        t.widen = widen[0]
     t.flight_most = 2 * buffers
     t.shared = <TransferAtomics*>alloc_lines(sizeof(TransferAtomics))
     t.runner = <Runner*>alloc_lines(sizeof(Runner))
@@ -320,6 +323,8 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
         while well and i < t.flight_most:
             well = not _failed(t, cuda.event_create(&t.flights[i].copied, kCuEventDisableTiming), "cuEventCreate", 0)
             i += 1
+        if well and t.widen.function != NULL and t.widen.nbytes > 0:
+            well = not _failed(t, cuda.memory_new(&t.raw, t.widen.nbytes), "cuMemAlloc", t.widen.nbytes)
         i = 0
         while well and i < buffers:
             well = _slot_init(t, &t.slots[i], nbytes)
@@ -410,6 +415,9 @@ cdef void _transfer_free(Transfer* t) noexcept nogil:
         for i in range(t.flight_most):
             if t.flights[i].copied != NULL:
                 cuda.event_destroy(t.flights[i].copied)
+        if t.raw != 0:
+            cuda.stream_synchronize(t.stream)
+            cuda.memory_free(t.raw)
         if t.stream != NULL:
             cuda.stream_destroy(t.stream)
         _leave(&e)
@@ -486,13 +494,26 @@ cdef bint _grow(Transfer* t, DeviceSlot* s, int64_t nbytes) noexcept nogil:
     return True
 
 
-cdef int _copy(Transfer* t, DeviceSlot* s, const HostBatch* batch) noexcept nogil:
+cdef int _launch(Transfer* t, DeviceSlot* s, int64_t rows) noexcept nogil:
+    cdef long long count = rows
+    cdef int64_t blocks = (t.widen.items * rows + t.widen.threads - 1) // t.widen.threads
+    cdef void* arguments[3]
+    if rows == 0:
+        return 0
+    blocks = 1 if blocks < 1 else (blocks if blocks < t.widen.blocks else t.widen.blocks)
+    arguments[0] = &t.raw
+    arguments[1] = &s.memory
+    arguments[2] = &count
+    return cuda.launch(t.widen.function, <unsigned>blocks, 1, 1, <unsigned>t.widen.threads, 1, 1, 0, t.stream, arguments, NULL)
+
+
+cdef int _copy(Transfer* t, CuPointer to, const HostBatch* batch) noexcept nogil:
     # By the call for several copies where there is one: the other one takes a lock of the whole driver.
     cdef CuCopyAttributes attributes
-    cdef CuPointer to = s.memory, from_ = <CuPointer><uintptr_t>batch.data
+    cdef CuPointer from_ = <CuPointer><uintptr_t>batch.data
     cdef size_t n = batch.nbytes, first = 0
     if cuda.copy_batch == NULL:
-        return cuda.copy_to_device(s.memory, batch.data, n, t.stream)
+        return cuda.copy_to_device(to, batch.data, n, t.stream)
     memset(&attributes, 0, sizeof(attributes))
     attributes.source_order = kCuSourceOrderStream
     return cuda.copy_batch(&to, &from_, &n, 1, &attributes, &first, 1, t.stream)
@@ -507,21 +528,27 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
         if _failed(t, cuda.event_synchronize(f.copied), "cuEventSynchronize", 0):
             return False
         _reap(t, False)
-    if batch.nbytes > s.capacity and not _grow(t, s, batch.nbytes):
-        return False
-    if _failed(t, cuda.stream_wait(t.stream, s.consumed, 0), "cuStreamWaitEvent", 0):
-        return False
-    if batch.nbytes > 0 and _failed(t, _copy(t, s, batch), "cuMemcpyHtoDAsync", batch.nbytes):
-        return False
     at = t.flight_first + t.flight_count
     f = &t.flights[at if at < t.flight_most else at - t.flight_most]
-    if (_failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)
-            or _failed(t, cuda.event_record(s.ready, t.stream), "cuEventRecord", 0)):
-        cuda.stream_synchronize(t.stream)
+    if t.widen.function == NULL:
+        if batch.nbytes > s.capacity and not _grow(t, s, batch.nbytes):
+            return False
+        s.nbytes = batch.nbytes
+        if (_failed(t, cuda.stream_wait(t.stream, s.consumed, 0), "cuStreamWaitEvent", 0)
+                or (batch.nbytes > 0 and _failed(t, _copy(t, s.memory, batch), "cuMemcpyHtoDAsync", batch.nbytes))
+                or _failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)):
+            return False
+    else:  # the copy need not wait for who reads the slot, the kernel does
+        s.nbytes = s.capacity
+        if ((batch.nbytes > 0 and _failed(t, _copy(t, t.raw, batch), "cuMemcpyHtoDAsync", batch.nbytes))
+                or _failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)
+                or _failed(t, cuda.stream_wait(t.stream, s.consumed, 0), "cuStreamWaitEvent", 0)
+                or _failed(t, _launch(t, s, batch.rows), "cuLaunchKernel", 0)):
+            return False
+    if _failed(t, cuda.event_record(s.ready, t.stream), "cuEventRecord", 0):
         return False
     f.host = batch.slot
     t.flight_count += 1
-    s.nbytes = batch.nbytes
     t.shared.nbytes.fetch_add(batch.nbytes, kRelaxed)  # relaxed: statistics
     if batch.nbytes > 0 and not batch.pinned:
         t.shared.pageable.fetch_add(1, kRelaxed)
@@ -774,6 +801,7 @@ cdef int _staging_look(void* context, uint64_t k, HostBatch* batch) noexcept nog
     batch.slot = slot
     batch.data = <const unsigned char*>s.slots[slot].memory
     batch.nbytes = s.slots[slot].nbytes
+    batch.rows = 0
     batch.pinned = s.slots[slot].pinned
     return HOST_READY
 
@@ -832,7 +860,7 @@ cdef class Staged:
         source.wait = _staging_wait
         source.drop = _staging_drop
         with nogil:
-            self.transfer = transfer_new(device.core, &source, buffers, 0, &failure)
+            self.transfer = transfer_new(device.core, &source, buffers, 0, NULL, &failure)
         if self.transfer == NULL:
             device.fail(&failure)
         rc = transfer_start(self.transfer)

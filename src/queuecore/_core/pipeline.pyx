@@ -7,7 +7,7 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
@@ -42,7 +42,7 @@ from queuecore._core.rows cimport (
     TAKE_LENGTHS, TAKE_STRINGS, Maker, Output, Pad, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, rows_pad, scratch_clear,
     scratch_init)
 from queuecore._core.device cimport (
-    HOST_END, HOST_READY, HOST_WAIT, Device, DeviceLease, Failure, HostBatch, HostSource, Transfer, pinned_give, pinned_take,
+    HOST_END, HOST_READY, HOST_WAIT, Device, DeviceLease, Failure, HostBatch, HostSource, Transfer, Widen, pinned_give, pinned_take,
     transfer_drop, transfer_hand, transfer_hold, transfer_new, transfer_ready, transfer_start, transfer_stop, transfer_wait)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
@@ -1348,6 +1348,7 @@ cdef int _host_look(void* context, uint64_t k, HostBatch* batch) noexcept nogil:
         return HOST_END if stop_requested(&p.runner.stop) else HOST_WAIT
     batch.data = slab_slot(p.slab, b.slot)
     batch.slot = b.slot
+    batch.rows = b.rows
     batch.pinned = p.pinned
     batch.nbytes = 0
     for i in range(p.maker.count if p.maker.count > 0 else p.layout.leaf_count):
@@ -2008,6 +2009,8 @@ cdef class Stream:
     cdef Device device        # where batches go, or None
     cdef object arrays        # makes arrays of what lies there
     cdef bint ring            # a batch is good until the next one
+    cdef object widen         # makes something else of it there (queuecore.data._device.Widening), or None
+    cdef object kernel        # of the pipe
     cdef DeviceLease last_lease
     cdef Transfer* transfer   # of the pipe
     cdef int64_t sent_before, pageable_before
@@ -2165,7 +2168,7 @@ cdef class Stream:
         c.help = help
         c.max_leases = max_leases
         if device is not None:
-            self.device, self.arrays, c.buffers, self.ring, c.prefer = device
+            self.device, self.arrays, c.buffers, self.ring, c.prefer, self.widen = device
             c.core = self.device.core
             c.max_leases = 2 * c.buffers  # slots whose copies are on their way
         c.prefetch = prefetch
@@ -2866,7 +2869,10 @@ cdef class Stream:
         cdef object element
         if self.transfer != NULL:
             arrays = self._on_device(b, k)
-            element = self._whole(arrays) if self.levels else None
+            if self.widen is not None:
+                element = self._assemble(self.widen.template, arrays)
+            else:
+                element = self._whole(arrays) if self.levels else None
             return self._delivered(p, b, k, arrays, element)
         if copy and self.on_hold_raise:
             raise _errors.SlotsExhaustedError(
@@ -2930,7 +2936,16 @@ cdef class Stream:
     cdef int _start_transfer(self, Pipe* p) except -1:
         cdef HostSource source
         cdef Failure failure
+        cdef Widen widen
+        cdef int64_t nbytes = p.slab.slot_bytes
         cdef int rc
+        memset(&widen, 0, sizeof(widen))
+        if self.widen is not None:
+            self.kernel = self.widen.compiled([self._slot_offset(p, i) for i in range(self._component_count())], p.config.batch_rows)
+            widen.function = <void*><uintptr_t>self.kernel.handle
+            widen.nbytes = nbytes
+            widen.items, widen.threads, widen.blocks = self.kernel.items, self.kernel.threads, self.kernel.blocks
+            nbytes = max(self.kernel.nbytes(p.config.batch_rows), 1)
         source.context = p
         source.look = _host_look
         source.give = _host_give
@@ -2942,7 +2957,7 @@ cdef class Stream:
                  "Raise the limit (ulimit -l), or use smaller batches or fewer of them ahead", 2)
         _hold(p)
         with nogil:
-            self.transfer = transfer_new(self.device.core, &source, <int32_t>p.config.buffers, p.slab.slot_bytes, &failure)
+            self.transfer = transfer_new(self.device.core, &source, <int32_t>p.config.buffers, nbytes, &widen, &failure)
         if self.transfer == NULL:
             self._fail_on_device(&failure)
         rc = transfer_start(self.transfer)
@@ -3016,16 +3031,25 @@ cdef class Stream:
         else:
             memory = self.arrays.memory(lease)
             self.last_lease = lease if self.ring else None
-        n = self.plan.layout.leaf_count if self.components is None else len(self.components)
+        if self.widen is not None:
+            return [self.arrays.array(memory, offset, (b.rows, *one.shape), one.dtype)
+                    for offset, one in zip(self.kernel.offsets(b.rows), self.kernel.outputs)]
+        n = self._component_count()
         for i in range(n):
             if self.components is None:
-                dtype, offset = self.dtypes[i], self.pipe.leaves[i].slot_offset
+                dtype = self.dtypes[i]
                 shape = [self.dims_store[i * MAX_DIMS + j] for j in range(self.ndims[i])]
             else:
-                dtype, offset = self.components[i][1], self.pipe.maker.outputs[<int>self.components[i][3]].slot_offset
+                dtype = self.components[i][1]
                 shape = list(self.components[i][2])
-            made.append(self.arrays.array(memory, offset, (*[dims[j] for j in range(lead)], *shape), dtype))
+            made.append(self.arrays.array(memory, self._slot_offset(self.pipe, i), (*[dims[j] for j in range(lead)], *shape), dtype))
         return made
+
+    cdef int _component_count(self):
+        return self.plan.layout.leaf_count if self.components is None else len(self.components)
+
+    cdef int64_t _slot_offset(self, Pipe* p, int i):
+        return p.leaves[i].slot_offset if self.components is None else p.maker.outputs[<int>self.components[i][3]].slot_offset
 
     cdef void _note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil:
         # As _deliver does for an inner stream, whose shuffles' counters are its own.
