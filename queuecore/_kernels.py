@@ -2,7 +2,8 @@
 
 A stage says what it is on a device by what it does to a `Tensor`: a component whose items can be computed, each from
 its place alone. Nothing is stored between stages. Threads take the items of an output in the order in which these lie
-there: writes are coalesced, also those of a transposition, which finds most of what it reads in the cache.
+there: writes are coalesced, also those of a transposition. What that reads is the narrow side, and most of it is in the
+cache already, so there are no tiles in shared memory.
 
 The arithmetic is that of ``kernels/device.hpp``, which native steps of the host use too, and whose text stands in front
 of every kernel. What is written here compiles as C++ for the host unchanged, which is how tests run it.
@@ -422,7 +423,7 @@ class Tensor:
         made, size = _type(leaf.dtype), leaf.dtype.itemsize
         many, piece = _items(leaf.shape), leaf.piece_bytes // size
         unit = size // 2 if leaf.dtype.kind == "c" else size
-        aligned = not any(offset % unit for offset in (self.alignment, *leaf.offsets, *([size] * (many > 1))))
+        aligned = not any(offset % unit for offset in (self.alignment, *leaf.offsets))
         load = f"Load<{made}, {_word(leaf.swap > 1)}, {_word(aligned)}>::at"
 
         def item(body: _Body, k: str) -> str:
@@ -578,10 +579,6 @@ def _literal(value: Any) -> str:
         return f"{float(value).hex()}{'f' if kind == 'float' else ''}"
     if kind in ("Bool", "Half", "Brain"):
         return f"{kind}{{{bits}}}"
-    if kind.startswith("Complex"):
-        part = kind[len("Complex<") : -1]
-        halves = np.array([value]).view(np.float32 if part == "float" else np.float64)
-        return f"{kind}{{{_literal(halves[0])}, {_literal(halves[1])}}}"
     return f"{kind}({bits}{'ull' if dtype.itemsize == 8 else ''})"
 
 
