@@ -6,6 +6,7 @@ CUDA to be built or imported. CuPy makes the arrays; it is imported when the fir
 
 from __future__ import annotations
 
+import importlib
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -56,9 +57,7 @@ class CuPyArrays:
     """CuPy's arrays on one device; its current stream, of the calling thread, is the consumer's."""
 
     def __init__(self, device: Device) -> None:
-        import cupy
-
-        self._cupy = cupy
+        self._cupy = importlib.import_module("cupy")
         self._device = device
 
     def stream(self) -> tuple[Any, int]:

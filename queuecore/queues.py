@@ -6,7 +6,7 @@ import operator
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError
 
 if TYPE_CHECKING:
     from queuecore._core.queues import Lease, Reservation
+    from queuecore.data._device import Dequeued
 
 __all__ = ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue"]
 
@@ -397,6 +398,52 @@ class QueueBase:
             return self._native.dequeue(timeout)
         self._native.dequeue(timeout, self._check_out(out, None))
         return out
+
+    def to_device(
+        self,
+        device: str = "auto",
+        buffers: SupportsIndex = 3,
+        *,
+        mode: Literal["lease", "ring"] = "lease",
+        pinned: Literal["require", "prefer"] = "require",
+    ) -> Dequeued:
+        """Bring elements to a device as they come, ahead of the consumer.
+
+        Parameters
+        ----------
+        device, buffers, mode, pinned
+            As those of `queuecore.data.Dataset.prefetch_to_device`.
+
+        Returns
+        -------
+        Dequeued
+            An iterator over the elements, one by one, until the queue is closed and empty. Let each be a whole batch.
+
+        Raises
+        ------
+        DeviceUnavailableError
+            If a GPU is asked for and there is no driver, no such device, or no CuPy.
+        InvalidArgumentError
+            If an argument is none of these.
+
+        Notes
+        -----
+        A thread of Python's dequeues and copies into page-locked memory, the latter without the GIL; a native one
+        copies to the device. Up to ``buffers + 2`` elements are taken out of the queue ahead of the consumer.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import queuecore as qc
+        >>> q = qc.FIFOQueue(5, [np.float32], [(3,)])
+        >>> q.enqueue([1, 2, 3])
+        >>> q.close()
+        >>> [batch.tolist() for batch in q.to_device("cpu")]
+        [[1.0, 2.0, 3.0]]
+        """
+        from queuecore.data._device import device_queue
+
+        return device_queue(self, device, buffers, mode, pinned)
 
     def dequeue_many(self, n: SupportsIndex, *, timeout: float | None = None, out: Any = None) -> Any:
         """Take `n` elements, waiting for all of them, stacked along a new first dimension.

@@ -8,6 +8,7 @@ from queuecore._core.csv import CsvFormat
 from queuecore._core.sources import FileList
 from queuecore._core.stages import Step
 from queuecore._quarantine import Quarantine
+from queuecore.data._device import Target
 
 @disjoint_base
 class ShuffleCounter:
@@ -75,6 +76,7 @@ class Stream:
         scope: Scope | None = None,
         inner: bool = False,
         memory_budget: int = 0,
+        device: Target | None = None,
     ) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...

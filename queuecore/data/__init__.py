@@ -4,6 +4,7 @@ Start with `FixedLengthRecordDataset`.
 """
 
 from queuecore._record import ArraySpec, DatasetSpec
+from queuecore.data._device import DeviceDataset
 from queuecore.data._functions import map_and_batch, parallel_interleave, shuffle_and_repeat
 from queuecore.data._iterators import (
     FeedableIterator,
@@ -31,6 +32,7 @@ __all__ = [
     "CsvDataset",
     "Dataset",
     "DatasetSpec",
+    "DeviceDataset",
     "FeedableIterator",
     "FixedLengthRecordDataset",
     "InitializableIterator",

@@ -25,19 +25,29 @@ from queuecore.data._args import check_int
 from queuecore.data._explain import lines_of
 from queuecore.data._iterators import IteratorBase
 from queuecore.data._nodes import start_thread
-from queuecore.data._ops import Batch
+from queuecore.data._ops import Batch, Map
 from queuecore.data._structures import mapped
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import Options
 from queuecore.device import Arrays, chosen
-from queuecore.errors import FailedPreconditionError, InvalidArgumentError, SlotsExhaustedError, UnimplementedError
+from queuecore.errors import (
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    SlotsExhaustedError,
+    UnimplementedError,
+)
 
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
+    from queuecore.queues import QueueBase
 
-__all__ = ["DeviceDataset", "StagedIterator", "Target"]
+__all__ = ["Dequeued", "DeviceDataset", "StagedIterator", "Target", "device_dataset", "device_queue"]
 
 _MOST_BUFFERS = 64
+# Seconds that a wait for a queue's element lasts, before it is looked whether anybody still wants it.
+_SLICE = 0.1
 # What a device's arrays can be made of.
 _KINDS = "biufc"
 
@@ -143,21 +153,21 @@ class Launch(NamedTuple):
 class DeviceDataset:
     """Elements of a dataset, on a device. Made by `Dataset.prefetch_to_device`.
 
-    It can be iterated over as often as you like, as the dataset. Its elements have the structure of the dataset's; their
-    arrays are CuPy's, or NumPy's where the device is the host. What is no array of numbers (strings, `Ragged`, `Sparse`,
-    objects) stays on the host.
+    It can be iterated over as often as you like, as the dataset. Its elements have the structure of the dataset's;
+    their arrays are CuPy's, or NumPy's where the device is the host. What is no array of numbers (strings, `Ragged`,
+    `Sparse`, objects) stays on the host.
 
-    An array is good as long as anything refers to it, or to a view of it: the batch's memory on the device is used again
-    after that, behind what the consumer's stream had got until then. The stream is CuPy's current one, of the thread
-    that calls ``next()``; it is ordered after the copy before ``next()`` returns, so `__dlpack__` and all that uses the
-    same stream needs nothing else. Work on other streams must be ordered after this one, and be done before the array
-    goes. With ``mode="ring"``, a batch is only good until the next one is taken, whatever refers to it.
+    An array is good as long as anything refers to it, or to a view of it: the batch's memory on the device is used
+    again after that, behind what the consumer's stream had got until then. The stream is CuPy's current one, of the
+    thread that calls ``next()``; it is ordered after the copy before ``next()`` returns, so `__dlpack__` and all that
+    uses the same stream needs nothing else. Work on other streams must be ordered after this one, and be done before
+    the array goes. With ``mode="ring"``, a batch is only good until the next one is taken, whatever refers to it.
 
     Who holds ``buffers`` batches or more gets copies on the device from then on, and one `RuntimeWarning`; with
     ``Options(on_hold="raise")`` `SlotsExhaustedError`.
 
-    Its iterators do what `Iterator` does, `state_dict` included: a place saved on a device can be loaded on the host, and
-    the other way round.
+    Its iterators do what `Iterator` does, `state_dict` included: a place saved on a device can be loaded on the host,
+    and the other way round.
     """
 
     def __init__(self, dataset: Dataset, target: Target | None, buffers: int, there: int = 0, why: str = "") -> None:
@@ -236,7 +246,8 @@ class DeviceDataset:
         lines = []
         host = self._host()
         for op in reversed(self._dataset._ops[len(host._ops) :]):
-            lines.append((f"map({op.describe()[1]})", "device: one kernel, in the stream of the copies"))
+            assert isinstance(op, Map)
+            lines.append((f"map({op.stage!r})", "device: one kernel, in the stream of the copies"))
         if self._target is None:
             lines.append((f"prefetch_to_device('cpu', {self._buffers})", "native: batches stay on the host"))
         else:
@@ -252,7 +263,7 @@ class DeviceDataset:
 
 
 def _widening(whole: Dataset, host: Dataset, target: Target) -> Widening:
-    """Return what the last steps of a dataset, which the host's lacks, are on a device; `UnimplementedError`: nothing."""
+    """Return what the last steps of a dataset, which the host's lacks, are on a device, or raise UnimplementedError."""
     if sum(isinstance(op, Batch) for op in host._ops) != 1 or not goes_as_it_lies(host):
         raise UnimplementedError("elements are no batches of one size")
     made = whole._source.made(whole._stages())
@@ -267,14 +278,24 @@ def _widening(whole: Dataset, host: Dataset, target: Target) -> Widening:
 
 def device_dataset(dataset: Dataset, device: str, buffers: SupportsIndex, mode: str, pinned: str) -> DeviceDataset:
     """Return the dataset of a user's arguments."""
+    target, count = _target(device, buffers, mode, pinned)
+    return DeviceDataset(dataset, target, count)
+
+
+def device_queue(elements: QueueBase, device: str, buffers: SupportsIndex, mode: str, pinned: str) -> Dequeued:
+    """Return the iterator of a user's arguments."""
+    target, _ = _target(device, buffers, mode, pinned)
+    return Dequeued(elements, target)
+
+
+def _target(device: str, buffers: SupportsIndex, mode: str, pinned: str) -> tuple[Target | None, int]:
     count = check_int(buffers, "buffers", 2, _MOST_BUFFERS)
     if mode not in ("lease", "ring"):
         raise InvalidArgumentError(f'mode must be "lease" or "ring", not {mode!r}')
     if pinned not in ("require", "prefer"):
         raise InvalidArgumentError(f'pinned must be "require" or "prefer", not {pinned!r}')
     found = chosen(device)
-    target = None if found is None else Target(*found, count, mode == "ring", pinned == "prefer")
-    return DeviceDataset(dataset, target, count)
+    return None if found is None else Target(*found, count, mode == "ring", pinned == "prefer"), count
 
 
 def held_too_many(target: Target) -> str:
@@ -525,3 +546,84 @@ def _part(arrays: list[np.ndarray[Any, Any]], value: Any) -> Any:
         arrays.append(array)
         return _Part(len(arrays) - 1, value.shape, array.dtype)
     return value.copy() if isinstance(value, np.ndarray) else value
+
+
+class _Elements:
+    """What a queue gives, as an iterator gives it."""
+
+    def __init__(self, given: QueueBase) -> None:
+        self._queue = given
+        self._stopped = False
+
+    def __iter__(self) -> _Elements:
+        return self
+
+    def __next__(self) -> Any:
+        while not self._stopped:
+            try:
+                element = self._queue.dequeue(timeout=_SLICE)
+            except DeadlineExceededError:
+                continue
+            except OutOfRangeError as error:
+                if error.__cause__ is not None:
+                    raise
+                break
+            return tuple(element) if isinstance(element, list) else element
+        raise StopIteration
+
+    def _stop(self) -> None:
+        self._stopped = True
+
+    def close(self, timeout: float | None = None) -> None:
+        del timeout
+        self._stopped = True
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def stats(self) -> dict[str, int]:
+        return {"copied_batches": 0}
+
+
+class Dequeued:
+    """The elements of a queue, on a device, until it is closed and empty. Made by `QueueBase.to_device`.
+
+    An iterator, and a context manager that closes itself, not the queue. Elements are as `QueueBase.dequeue` returns
+    them, with arrays as those of a `DeviceDataset`.
+    """
+
+    def __init__(self, given: QueueBase, target: Target | None) -> None:
+        elements: Any = _Elements(given)
+        self._iterator: Any = elements if target is None else StagedIterator(elements, target, False)
+
+    def __iter__(self) -> Dequeued:
+        """Return this iterator."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next element, behind whose copy the consumer's stream is ordered.
+
+        Raises
+        ------
+        OutOfRangeError
+            If what filled the queue failed, with its error as the ``__cause__``.
+        """
+        element = next(self._iterator)
+        return list(element) if isinstance(element, tuple) else element
+
+    def stats(self) -> dict[str, int]:
+        """Return counters; see `Iterator.stats`."""
+        made: dict[str, int] = self._iterator.stats()
+        return made
+
+    def close(self) -> None:
+        """Stop what works for this iterator. Elements that it took out of the queue already are gone."""
+        self._iterator.close()
+
+    def __enter__(self) -> Dequeued:
+        """Return this iterator."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()

@@ -699,11 +699,11 @@ class Dataset:
         Parameters
         ----------
         device : {"auto", "cpu", "cuda", "cuda:N"}, default "auto"
-            ``"auto"``: the first GPU; where there is none that can be used, the host, and why is logged once. ``"cpu"``:
-            the host. The same API everywhere.
+            ``"auto"``: the first GPU; where there is none that can be used, the host, and why is logged once.
+            ``"cpu"``: the host. The same API everywhere.
         buffers : int, default 3
-            How many elements may be on the device at a time, 2 to 64: one that the consumer works on, the others on their
-            way.
+            How many elements may be on the device at a time, 2 to 64: one that the consumer works on, the others on
+            their way.
         mode : {"lease", "ring"}, default "lease"
             An element is good as long as its arrays are referred to, or only until the next one is taken.
         pinned : {"require", "prefer"}, default "require"

@@ -6,19 +6,21 @@ import contextlib
 import ctypes
 import gc
 import hashlib
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.fake_cuda import compiled as build_shared
 from helpers.fake_cuda import LEGACY, NON_BLOCKING, Fake, check
+from helpers.fake_cuda import compiled as build_shared
 from helpers.process import PATIENCE, soon
 
 from queuecore._core import device as native
 from queuecore._core.atoms import thread_count
 from queuecore._kernels import Compiled, Kernel
-from queuecore.data._device import DeviceDataset, Target
+from queuecore.data._device import Dequeued, DeviceDataset, Target
 
 
 @contextlib.contextmanager
@@ -100,13 +102,16 @@ class FakeArrays:
         """Return a kernel of the host, as the fake launches it."""
         text = f"""
             {kernel.source}
-            extern "C" {{ void* (*translate)(unsigned long long); }}
-            extern "C" void launched(void** given) {{
+            #define EXPORTED extern "C" __attribute__((visibility("default")))
+            EXPORTED void* (*volatile translate)(unsigned long long) = nullptr;
+            EXPORTED void launched(void** given) {{
                 auto at = [&](int i) {{ return (unsigned char*)translate(*(unsigned long long*)given[i]); }};
                 {kernel.entry}(at(0), at(1), *(long long*)given[2]);
             }}"""
         source = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
-        source.write_text(text)
+        part = source.with_suffix(f".{os.getpid()}")
+        part.write_text(text)
+        part.rename(source)  # others may do the same
         library = ctypes.CDLL(
             str(build_shared(self.folder, [source], "-w", "-fvisibility=default", "-ffp-contract=off", shared=True))
         )
@@ -132,6 +137,10 @@ class Plane:
         """As `Dataset.prefetch_to_device`."""
         return DeviceDataset(dataset, Target(self.device, self.arrays, buffers, ring, prefer), buffers)
 
+    def dequeued(self, queue: Any, buffers: int = 3) -> Dequeued:
+        """As `QueueBase.to_device`."""
+        return Dequeued(queue, Target(self.device, self.arrays, buffers, False, False))
+
     def stream(self) -> int:
         """Return a new stream, which the consumer uses from now on."""
         made = ctypes.c_void_p()
@@ -150,6 +159,11 @@ class Plane:
                 check(self.fake.driver.cuMemFree_v2(address))
 
 
+def _nobody_works() -> bool:
+    gc.collect()
+    return thread_count() == 0 and not any(one.name.startswith("qc-") for one in threading.enumerate())
+
+
 def plane(path: Path) -> Iterator[Plane]:
     """Yield the plane, and see to it that nothing is left of it: for a fixture."""
     fake = Fake(path)
@@ -160,8 +174,8 @@ def plane(path: Path) -> Iterator[Plane]:
     made = Plane(fake)
     try:
         yield made
+        assert soon(_nobody_works, within=PATIENCE)
         gc.collect()
-        assert soon(lambda: thread_count() == 0, within=PATIENCE)
         fake.drain()
         made.close()
         native.close_driver()

@@ -95,16 +95,13 @@ def test_what_is_no_array_of_numbers_stays_on_the_host(cuda, tmp_path):
 
 
 MAPS = {
-    "cast and scale": (lambda r: {"x": qc.ops.cast(r["image"], np.float32) / 255 - 0.5}, lambda r: {"x": r["image"]}),
-    "all at once": (
-        lambda r: (
-            qc.ops.transpose(qc.ops.cast(r["image"], np.float32), (0, 2, 1)),
-            qc.ops.one_hot(r["label"] % 7, 7),
-            r["weight"] * np.float32(3),
-        ),
-        None,
+    "cast and scale": lambda r: {"x": qc.ops.cast(r["image"], np.float32) / 255 - 0.5},
+    "all at once": lambda r: (
+        qc.ops.transpose(qc.ops.cast(r["image"], np.float32), (0, 2, 1)),
+        qc.ops.one_hot(r["label"], 7),
+        r["weight"] * np.float32(3),
     ),
-    "one array": (lambda r: r["image"] > 100, None),
+    "one array": lambda r: r["image"] > 100,
 }
 
 
@@ -116,12 +113,13 @@ def test_maps_on_the_device(cuda, tmp_path, name, schedule):
     records = np.frombuffer(rng.bytes(RECORD.itemsize * 203), RECORD).copy()
     records["weight"] = rng.random(203)
     (tmp_path / "a").write_bytes(records.tobytes())
-    host = FixedLengthRecordDataset(tmp_path / "a", record=RECORD).shuffle(50, seed=2).batch(32)
+    source = FixedLengthRecordDataset(tmp_path / "a", record=RECORD)
+    host = source.shuffle(50, seed=2, reshuffle_each_iteration=False).batch(32)
     cuda.fake.schedule(schedule, 2)
     cuda.stream()
-    ds = cuda.of(host).map(MAPS[name][0])
+    ds = cuda.of(host).map(MAPS[name])
     assert ds.plan().count("device: one kernel") == 1
-    expected = list(host.map(MAPS[name][0]))
+    expected = on_host(host.map(MAPS[name]))
     with iter(ds) as it:
         for got, wanted in zip(it, expected, strict=True):
             parts = zip(leaves(got), leaves(wanted), strict=True)
@@ -130,6 +128,10 @@ def test_maps_on_the_device(cuda, tmp_path, name, schedule):
             del got, parts, array
     assert len(cuda.arrays.kernels) == 1
     assert cuda.fake.count("cuLaunchKernel") == len(expected)
+
+
+def on_host(ds):
+    return list(ds.with_options(Options(max_leases=1000)))
 
 
 def leaves(element):
@@ -161,7 +163,7 @@ def test_maps_that_no_kernel_can_do_are_done_before(cuda, numbers):
     for function in (in_python(lambda x: x * 2), lambda x: np.exp(x)):
         ds = cuda.of(host).map(lambda x: x + 1).map(function)
         assert "maps are done on the host" in ds.plan()
-        expected = list(host.map(lambda x: x + 1).map(function))
+        expected = on_host(host.map(lambda x: x + 1).map(function))
         for got, wanted in zip(ds, expected, strict=True):
             got.consume(wanted)
     assert not cuda.arrays.kernels
@@ -381,3 +383,51 @@ def test_a_call_that_fails(cuda, kind, call, nth, how):
 
     assert soon(nothing_left, within=PATIENCE)
     cuda.fake.clear()  # also of a broken context
+
+
+# Queues
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_queue(cuda, numbers, schedule):
+    cuda.fake.schedule(schedule, 4)
+    cuda.stream()
+    queue = qc.FIFOQueue(5, [np.float32, np.int32], [(16, 33), ()])
+    expected = [(numbers[at : at + 16], at) for at in range(0, 320, 16)]
+
+    def fill():
+        for x, at in expected:
+            queue.enqueue([x, at])
+        queue.close()
+
+    threading.Thread(target=fill).start()
+    with cuda.dequeued(queue) as it:
+        for (x, at), (wanted, number) in zip(it, expected, strict=True):
+            x.consume(wanted)
+            at.consume(np.array(number, np.int32))
+            del x, at
+        assert it.stats()["pageable_copies"] == 0
+
+
+def test_a_queue_that_nobody_fills_can_be_left(cuda):
+    it = cuda.dequeued(qc.FIFOQueue(5, [np.float32], [()]))
+    other = threading.Timer(0.2, it.close)
+    other.start()
+    with pytest.raises(StopIteration):
+        next(it)
+    other.join()
+
+
+def test_a_queue_whose_filler_failed(cuda):
+    queue = qc.FIFOQueue(5, [np.float32], [()])
+    coord = qc.Coordinator()
+
+    def fail():
+        raise KeyError("no")
+
+    threads = qc.QueueRunner(queue, [fail]).create_threads(coord, start=True)
+    with pytest.raises(qc.errors.OutOfRangeError) as caught:
+        next(cuda.dequeued(queue))
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(KeyError):
+        coord.join(threads)
