@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from queuecore._core.device import device as open_device
 from queuecore._kernels import Compiled, Kernel, compile_for
-from queuecore.errors import DeviceUnavailableError, InvalidArgumentError, ResourceExhaustedError
+from queuecore.errors import DeviceUnavailableError, ForkedPipelineError, InvalidArgumentError, ResourceExhaustedError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,7 +126,7 @@ def chosen(word: str) -> tuple[Device, Arrays] | None:
             raise DeviceUnavailableError(
                 f"{device!r} is there, and CuPy isn't, which makes the arrays: pip install cupy-cuda12x or cupy-cuda13x"
             ) from error
-    except DeviceUnavailableError as error:
+    except (DeviceUnavailableError, ForkedPipelineError) as error:
         if word != "auto":
             raise
         if not _told:

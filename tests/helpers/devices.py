@@ -127,9 +127,9 @@ class FakeArrays:
 class Plane:
     """The device plane on the fake driver."""
 
-    def __init__(self, fake: Fake) -> None:
+    def __init__(self, fake: Fake, ordinal: int = 0) -> None:
         self.fake = fake
-        self.device = native.device(0)
+        self.device = native.device(ordinal)
         self.arrays = FakeArrays(fake)
         self.streams: list[int] = []
 

@@ -5,16 +5,22 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.devices import plane
-from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, CudaError
+from helpers.devices import Plane, plane
+from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, CudaError, build
 from helpers.functions import in_python
 from helpers.process import PATIENCE, soon
 
 import queuecore as qc
+from queuecore._core import device as native
 from queuecore._core.atoms import thread_count as native_thread_count
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options
 from queuecore.data._device import goes_as_it_lies
-from queuecore.errors import SlotsExhaustedError
+from queuecore.errors import (
+    DeviceUnavailableError,
+    FailedPreconditionError,
+    ResourceExhaustedError,
+    SlotsExhaustedError,
+)
 
 RECORD = np.dtype([("label", ">u2"), ("image", "u1", (3, 5)), ("weight", "<f4")])
 
@@ -351,16 +357,18 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("how", [ONCE, ALWAYS, LATER])
 @pytest.mark.parametrize("nth", [1, 2, 7])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("call", "how"),
+    [
+        *((call, ONCE) for call in CALLS),
+        *((call, ALWAYS) for call in CALLS if call != "cuCtxSetCurrent"),  # without it nothing can be given back
+        *((call, LATER) for call in ("cuStreamWaitEvent", "cuMemcpyBatchAsync_v2", "cuEventRecord")),
+    ],
+)
 def test_a_call_that_fails(cuda, kind, call, nth, how):
     """Is an error that names it, or nothing: and then all goes back."""
     ds, expected = kind
-    if how == LATER and not call.startswith(("cuMemcpy", "cuEventRecord", "cuStreamWait")):
-        pytest.skip("nothing that is done later")
-    if how == ALWAYS and call == "cuCtxSetCurrent":
-        pytest.skip("then there is no way to give anything back")
     cuda.stream()
     iter(cuda.of(ds)).close()
     cuda.fake.fail(call, nth, 719, how)
@@ -383,6 +391,74 @@ def test_a_call_that_fails(cuda, kind, call, nth, how):
 
     assert soon(nothing_left, within=PATIENCE)
     cuda.fake.clear()  # also of a broken context
+
+
+# What the driver and the machine refuse
+
+
+def test_no_memory_on_the_device(cuda, kind):
+    ds, _ = kind
+    cuda.fake.set(total_memory=1500)
+    with iter(cuda.of(ds)) as it:
+        with pytest.raises(ResourceExhaustedError, match=r"no memory for \d+ bytes on cuda:0"):
+            list(it)
+        with pytest.raises(FailedPreconditionError):
+            next(it)
+
+
+def test_memory_that_cant_be_page_locked(cuda, kind):
+    ds, expected = kind
+    cuda.fake.set(register_limit=0)
+    with (
+        iter(cuda.of(ds)) as it,
+        pytest.raises(ResourceExhaustedError, match=r"\d+ bytes .*ulimit -l.* pinned='prefer'"),
+    ):
+        next(it)
+    cuda.stream()
+    with iter(cuda.of(ds, prefer=True)) as it:
+        with pytest.warns(RuntimeWarning, match="can't be page-locked") as caught:
+            for got, wanted in zip(it, expected, strict=True):
+                got.consume(wanted)
+                del got
+        assert len(caught) == 1
+        assert it.stats()["pageable_copies"] == len(expected)
+    cuda.fake.drain()
+    assert set(cuda.fake.faults()) == {"pageable_copies"}
+    cuda.fake.clear()
+
+
+@pytest.fixture
+def old_cuda(fake_cuda_folder):
+    yield from plane(build(fake_cuda_folder, "-DNO_BATCH"))
+
+
+def test_copies_one_at_a_time_on_an_old_driver(old_cuda, numbers):
+    with iter(old_cuda.of(Dataset.from_tensor_slices(numbers).batch(100))) as it:
+        for got, wanted in zip(it, batches(numbers, 100), strict=True):
+            got.consume(wanted)
+            del got
+    assert old_cuda.fake.count("cuMemcpyHtoDAsync_v2") == 11
+
+
+def test_two_devices(cuda, numbers):
+    cuda.fake.set(devices=2)
+    other = Plane(cuda.fake, 1)
+    ds = Dataset.from_tensor_slices(numbers).batch(100)
+    with iter(cuda.of(ds)) as one, iter(other.of(ds)) as two:
+        for a, b, wanted in zip(one, two, batches(numbers, 100), strict=True):
+            assert np.array_equal(a.numpy(), wanted)
+            assert np.array_equal(b.numpy(), wanted)
+    with pytest.raises(DeviceUnavailableError, match="no device cuda:2"):
+        native.device(2)
+
+
+def test_threads_end_with_the_iterator(cuda, kind):
+    ds, _ = kind
+    it = iter(cuda.of(ds.repeat()))
+    next(it)
+    del it
+    gc.collect()
+    assert soon(lambda: native_thread_count() == 0)
 
 
 # Queues

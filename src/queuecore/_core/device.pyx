@@ -216,7 +216,7 @@ cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept no
     result[0] = 0
     turn_take(&_idle_turn)
     for i in range(_idle_count - 1, -1, -1):
-        if _idle[i].nbytes == nbytes:
+        if _idle[i].core == core and _idle[i].nbytes == nbytes:
             p = _idle_remove(i).p
             break
     turn_give(&_idle_turn)
@@ -938,7 +938,7 @@ cdef class Staged:
         if not slot.pinned and not self.warned:
             self.warned = True
             warn(f"{nbytes} bytes of host memory can't be page-locked for cuda:{self.device.ordinal}: copies from there are slower. "
-                 "Raise the limit (ulimit -l), or use smaller batches")
+                 "Raise the limit (ulimit -l), or use smaller batches", RuntimeWarning)
         return 0
 
     def put(self, list arrays):
@@ -1017,6 +1017,7 @@ cdef class Staged:
                     break
                 if over == 2:
                     self.device.fail(&t.failure)
+                wait_out_exit()
                 return False
             with nogil:
                 transfer_wait(t, self.taken, monotonic_ns() + SLICE_NS)

@@ -1267,6 +1267,7 @@ cdef Pipe* _pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_
         well = p.vars != NULL and p.rooms != NULL and p.whole != NULL
     if not well:
         plan.pin_result = p.pin_result
+        plan.fixed_bytes = p.fixed_bytes
         _pipe_free(p)
         return NULL
     for k in range(slots):
@@ -3026,7 +3027,7 @@ cdef class Stream:
             if not self.warned:
                 self.warned = True
                 warn(
-                    f"more than {t.buffers - 1} batches of this iterator are held on {self.device.name}; further ones are copies of their own, "
+                    f"more than {t.buffers - 1} batches of this iterator are held on cuda:{self.device.ordinal}; further ones are copies of their own, "
                     "which costs time and memory. prefetch_to_device(buffers=...) allows more, Options(on_hold='raise') forbids copies", 2)
         else:
             memory = self.arrays.memory(lease)
