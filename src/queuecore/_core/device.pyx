@@ -1008,9 +1008,9 @@ cdef class Staged:
         """Wait until the next batch is on its way to the device. False: there is none."""
         cdef Transfer* t = self.transfer
         cdef uint32_t over
+        if not _ours(t.core):
+            raise _errors.ForkedPipelineError("this was made before os.fork(), and exists only in the parent process")
         while not transfer_ready(t, self.taken):
-            if not _ours(t.core):
-                raise _errors.ForkedPipelineError("this was made before os.fork(), and exists only in the parent process")
             over = t.shared.over.load(kAcquire)  # acquire: pairs with _over
             if over != 0:
                 if transfer_ready(t, self.taken):
