@@ -137,7 +137,7 @@ def tensors(element: Any) -> Any:
         kind: Any = type(element)
         return kind(*parts) if hasattr(element, "_fields") else tuple(parts)
     if isinstance(element, np.generic):
-        return element.item() if element.dtype.kind in "SU" else _tensor(np.array(element))
+        return element if element.dtype.kind in "SU" else _tensor(np.array(element))
     if isinstance(element, Ragged):
         if element.dtype.kind == "S":
             return element.to_list()
