@@ -15,6 +15,7 @@ Examples
 
 from __future__ import annotations
 
+import importlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
@@ -27,7 +28,8 @@ from queuecore.errors import DtypeError
 from queuecore.ragged import Ragged, Sparse
 
 try:
-    import jax
+    # Not by a statement: type checkers take this file for that module.
+    jax: Any = importlib.import_module("jax")
 except ModuleNotFoundError as _error:
     if _error.name != "jax":
         raise
@@ -83,10 +85,10 @@ def arrays(element: Any, sharding: Any = None) -> Any:
 
     Notes
     -----
-    JAX takes arrays for constant and may go on using a NumPy array's memory as its own, on a CPU for good, also where it
-    is asked not to. The memory of a batch is used again for another one. So what JAX gets is always a copy: of a NumPy
-    array one in memory of its own, which then goes to the device while Python goes on; of an array of a device one on
-    that device, for which this waits, without the GIL. The element may be dropped as soon as this returns.
+    JAX takes arrays for constant and may go on using a NumPy array's memory as its own, on a CPU for good, also where
+    it is asked not to. The memory of a batch is used again for another one. So what JAX gets is always a copy: of a
+    NumPy array one in memory of its own, which then goes to the device while Python goes on; of an array of a device
+    one on that device, for which this waits. The element may be dropped as soon as this returns.
 
     Unless ``jax_enable_x64`` is set, 64-bit numbers become 32-bit ones, as everywhere in JAX.
 
@@ -112,8 +114,7 @@ def arrays(element: Any, sharding: Any = None) -> Any:
     if isinstance(element, Sparse):
         if isinstance(element.values, Ragged):
             raise DtypeError("a Sparse of strings has no JAX array: take its values and indices one by one")
-        from jax.experimental import sparse
-
+        sparse = importlib.import_module("jax.experimental.sparse")
         parts = [_array(element.values, sharding), _array(element.indices, sharding)]
         return sparse.BCOO(tuple(parts), shape=tuple(element.dense_shape.tolist()))
     if hasattr(element, "__dlpack__") and not isinstance(element, jax.Array):
@@ -162,9 +163,9 @@ class DeviceIterator:
                 self._error = error
             self._taken = None
         if not self._ahead:
-            error, self._error = self._error, None
-            assert error is not None
-            raise error
+            ended, self._error = self._error, None
+            assert ended is not None
+            raise ended
         element, self._place = self._ahead.popleft()
         return element
 

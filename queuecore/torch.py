@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import importlib
 import itertools
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -46,8 +48,8 @@ from queuecore.errors import (
 from queuecore.ragged import Ragged, Sparse
 
 try:
-    import torch
-    import torch.utils.data
+    # Not by a statement: type checkers take this file for that module.
+    torch: Any = importlib.import_module("torch")
 except ModuleNotFoundError as _error:
     if _error.name != "torch":
         raise
@@ -68,8 +70,8 @@ _MOST_EPOCHS = 1 << 20
 class RaggedTensors(NamedTuple):
     """Rows of different lengths, as tensors: row ``i`` is ``values[row_splits[i]:row_splits[i + 1]]``.
 
-    What `queuecore.Ragged` becomes. ``torch.nested.nested_tensor_from_jagged(*rows)`` makes a nested tensor of it, where
-    rows are of numbers; that part of PyTorch is a prototype, so it is left to you.
+    What `queuecore.Ragged` becomes. ``torch.nested.nested_tensor_from_jagged(*rows)`` makes a nested tensor of it; that
+    part of PyTorch is a prototype, so it is left to you.
 
     Attributes
     ----------
@@ -187,6 +189,17 @@ class _Elements:
         if name == "_iterator":
             raise AttributeError(name)
         return getattr(self._iterator, name)
+
+
+class _DeviceElements(_Elements):
+    """Those on a device. They are handed over in PyTorch's current stream: CuPy's, which counts, may be another one."""
+
+    def __next__(self) -> Any:
+        cupy = sys.modules.get("cupy")  # imported by who makes its arrays; there are none on the host plane
+        if cupy is None or not torch.cuda.is_available():
+            return super().__next__()
+        with cupy.cuda.Stream.from_external(torch.cuda.current_stream()):
+            return super().__next__()
 
 
 # -- for PyTorch's own loaders -----------------------------------------------------------------------------------------
@@ -579,16 +592,16 @@ class _Streamed:
 
     def __init__(self, loader: DataLoader, state: Mapping[str, Any] | None) -> None:
         _draw(loader.generator)
-        made = loader._native
         dataset = loader.dataset
         self._size, self._collate = loader.batch_size, loader.collate_fn
-        if made is not None and loader._collates:
+        if loader._opened is not None and loader._collates:  # it makes batches itself
             self._size = self._collate = None
         self._drop, self._timeout = loader.drop_last, loader.timeout
         self._samples = 0
         self._data: list[Any] = []
         self.over = False
-        self._elements = elements = _Elements(iter(made)) if made is not None else iter(dataset)
+        opened = loader._opened
+        self._elements = elements = iter(dataset) if opened is None else opened()
         self._stateful = next((one for one in (elements, dataset) if _is_stateful(one)), None)
         if state is None:
             return
@@ -599,7 +612,7 @@ class _Streamed:
                 self._elements = iter(dataset)
             elif state["over"]:  # the next one begins with the next pass
                 elements.close()
-                self._elements = self._stateful = _Elements(iter(made)) if made is not None else iter(dataset)
+                self._elements = self._stateful = iter(dataset) if opened is None else opened()
         else:
             for _ in itertools.islice(elements, self._samples):
                 pass
@@ -750,7 +763,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         device: str | None = None,
         buffers: int = 3,
     ) -> None:
-        self._native: Any = None
+        self._opened: Callable[[], _Elements] | None = None  # an iterator of a dataset of ours
         self._collates = collate_fn is None
         self._state: Mapping[str, Any] | None = None
         self._ready: Any = None  # an iterator that was made for its state, and is the next one
@@ -792,13 +805,20 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             dataset = dataset.batch(batch_size, drop_last)
         if prefetch_factor:
             dataset = dataset.prefetch(prefetch_factor * num_workers)
-        self._native = dataset.with_options(
-            Options(num_threads=num_workers or None, stall_timeout=timeout or None, deterministic=None if in_order else False)
+        made: Any = dataset.with_options(
+            Options(
+                num_threads=num_workers or None,
+                stall_timeout=timeout or None,
+                deterministic=None if in_order else False,
+            )
         )
         if device is None and pin_memory and self._collates and torch.cuda.is_available():
             device = "cuda"
-        if device is not None:
-            self._native = _on_device(self._native, device, buffers)
+        if device is None:
+            self._opened = lambda: _Elements(iter(made))
+        else:
+            placed = _on_device(made, device, buffers)
+            self._opened = lambda: _DeviceElements(iter(placed))
 
     def check_worker_number_rationality(self) -> None:
         """Warn of nothing: more threads than CPUs are right where they wait."""
@@ -892,8 +912,7 @@ def _size(loader: DataLoader) -> dict[str, Any]:
 
 
 def _generators(loader: DataLoader) -> tuple[list[Any], bool, Any]:
-    """Return a loader's generators; whether its sampler may draw from the global one, too; and where that has a state.
-    """
+    """Return a loader's generators, whether its sampler may draw from the global one, and where that has a state."""
     sampler = loader._index_sampler
     source = getattr(sampler, "sampler", sampler)
     found = [loader.generator, getattr(sampler, "generator", None), getattr(source, "generator", None)]

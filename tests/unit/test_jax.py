@@ -1,4 +1,4 @@
-"""`queuecore.jax`: arrays that are copies, whatever JAX does with what it is given, and iterators that go on elsewhere."""
+"""`queuecore.jax`: arrays that are copies, whatever JAX does with what it is given, and an iterator over them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def test_jax_itself_would_not_copy():
 
 def test_numbers_of_64_bits_and_other_orders_of_bytes():
     assert arrays(np.arange(3)).dtype == jax.numpy.arange(3).dtype
-    made = arrays((np.arange(3, dtype=">i2"), np.arange(6, dtype="f4")[::-2], np.arange(6.0, dtype="f4").reshape(2, 3).T))
+    made = arrays(
+        (np.arange(3, dtype=">i2"), np.arange(6, dtype="f4")[::-2], np.arange(6.0, dtype="f4").reshape(2, 3).T)
+    )
     assert [one.tolist() for one in made] == [[0, 1, 2], [5, 3, 1], [[0, 3], [1, 4], [2, 5]]]
     assert [str(one.dtype) for one in made] == ["int16", "float32", "float32"]
 

@@ -1,4 +1,4 @@
-"""`queuecore.torch`: tensors without copies, and a loader whose batches, order and errors are those of PyTorch's own."""
+"""`queuecore.torch`: tensors without copies, and a loader whose batches, order and errors are those of PyTorch's."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import gc
 import itertools
 import json
 import os
-import subprocess
-import sys
 import threading
-import types
 import warnings
 import weakref
 from typing import Any
@@ -92,7 +89,10 @@ def test_views_with_strides_are_shared():
 def test_what_tensors_can_not_be_is_copied(make):
     array = make()
     made = tensors(array)
-    assert made.tolist() == array.tolist() and made.dtype == torch.as_tensor(array.astype(array.dtype.newbyteorder("=")).copy()).dtype
+    assert (
+        made.tolist() == array.tolist()
+        and made.dtype == torch.as_tensor(array.astype(array.dtype.newbyteorder("=")).copy()).dtype
+    )
 
 
 def test_an_array_that_can_not_be_written_to_is_copied():
@@ -127,7 +127,9 @@ def test_dtypes_of_ml_dtypes(name):
 def test_scalars_are_as_of_pytorch(word):
     value = np.ones(2, word)[0]
     # It has no way of its own for uint64's.
-    assert same(tensors(value), torch.tensor(1, dtype=torch.uint64) if word == "u8" else torch.utils.data.default_convert(value))
+    assert same(
+        tensors(value), torch.tensor(1, dtype=torch.uint64) if word == "u8" else torch.utils.data.default_convert(value)
+    )
 
 
 def test_structures_strings_and_the_rest():
@@ -205,7 +207,7 @@ def test_memory_is_used_again_when_the_last_tensor_is_gone():
     assert len(addresses) == 1000 and len(set(addresses)) < 500
 
 
-# -- the loader against PyTorch's ---------------------------------------------------------------------------------------
+# -- the loader against PyTorch's --------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -218,7 +220,11 @@ def arguments(draw, replayed=False):
     kind = draw(st.sampled_from(samples.KINDS))
     cls = draw(st.sampled_from([samples.Squares, samples.AtOnce]))
     seed = draw(st.one_of(st.none(), st.integers(0, 9)))
-    how = draw(st.sampled_from(["plain", "shuffle", "random", "replaced", "subset", "weighted", "lazy", "list", "batches", "lists"]))
+    how = draw(
+        st.sampled_from(
+            ["plain", "shuffle", "random", "replaced", "subset", "weighted", "lazy", "list", "batches", "lists"]
+        )
+    )
     size_of = draw(st.one_of(st.none(), st.integers(1, 7)))
     drop = draw(st.booleans()) and size_of is not None
     own = draw(st.booleans()) or (replayed and seed is None and how in ("lazy", "batches"))
@@ -348,7 +354,12 @@ def test_wrong_arguments_of_ours():
 
 
 def test_it_is_a_loader_of_pytorch_and_arguments_about_processes_have_no_effect():
-    given_ = {"num_workers": 2, "multiprocessing_context": "spawn", "persistent_workers": True, "pin_memory_device": "cuda"}
+    given_ = {
+        "num_workers": 2,
+        "multiprocessing_context": "spawn",
+        "persistent_workers": True,
+        "pin_memory_device": "cuda",
+    }
     loader = DataLoader(samples.Squares(5, "int"), 2, **given_)
     assert isinstance(loader, Oracle)
     for _ in range(2):
@@ -441,7 +452,7 @@ def test_out_of_order_a_slow_batch_holds_up_nobody():
     assert [int(batch) for batch in again] == [0, 5, 6, 7]
 
 
-# -- errors and ends ----------------------------------------------------------------------------------------------------
+# -- errors and ends ---------------------------------------------------------------------------------------------------
 
 
 class Broken(samples.Squares):
@@ -469,7 +480,9 @@ def outcomes(loader: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
-@pytest.mark.parametrize("error", [ValueError("bad"), KeyError("x"), OSError(2, "gone"), samples.torch.OutOfMemoryError("x")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [ValueError("bad"), KeyError("x"), OSError(2, "gone"), samples.torch.OutOfMemoryError("x")], ids=repr
+)
 def test_an_error_comes_in_its_place_as_it_is_and_the_loop_may_go_on(workers, error):
     dataset = Broken(11, {4, 5, 10}, error)
     assert outcomes(DataLoader(dataset, 2, num_workers=workers)) == outcomes(Oracle(dataset, 2))
@@ -492,7 +505,9 @@ def test_errors_of_collation_and_of_samplers(workers):
             raise LookupError
         return torch.tensor(batch)
 
-    made = outcomes(DataLoader(samples.Squares(9, "int"), 1, sampler=sampler(), collate_fn=collate, num_workers=workers))
+    made = outcomes(
+        DataLoader(samples.Squares(9, "int"), 1, sampler=sampler(), collate_fn=collate, num_workers=workers)
+    )
     assert made == [[0], LookupError, [4], ZeroDivisionError]
     assert made == outcomes(Oracle(samples.Squares(9, "int"), 1, sampler=sampler(), collate_fn=collate))
 
@@ -608,11 +623,13 @@ def test_a_forked_child_says_so():
     assert len(list(it)) == 49
 
 
-# -- state --------------------------------------------------------------------------------------------------------------
+# -- state -------------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=150, deadline=None)
-@given(arguments(replayed=True), st.sampled_from([0, 2]), st.sampled_from([0, 1, 3]), st.integers(0, 30), st.integers(0, 1))
+@given(
+    arguments(replayed=True), st.sampled_from([0, 2]), st.sampled_from([0, 1, 3]), st.integers(0, 30), st.integers(0, 1)
+)
 def test_a_loader_goes_on_where_another_was(make, workers, others, place, epoch):
     torch.manual_seed(11)
     dataset, given_ = make()
@@ -699,7 +716,7 @@ def test_states_that_do_not_fit_are_refused():
     assert [batch.tolist() for batch in loader] == [[0, 1], [4, 9], [16, 25], [36, 49], [64, 81]]
 
 
-# -- datasets of ours, and those that are gone through --------------------------------------------------------------------
+# -- datasets of ours, and those that are gone through -----------------------------------------------------------------
 
 
 @settings(max_examples=100, deadline=None)
@@ -832,7 +849,7 @@ def test_nobody_knows_a_length():
     assert len(IterableDataset(Dataset.range(7).batch(2))) == 4
 
 
-# -- in worker processes -------------------------------------------------------------------------------------------------
+# -- in worker processes -----------------------------------------------------------------------------------------------
 
 
 CONTEXTS = pytest.mark.parametrize("context", ["fork", "spawn"])
@@ -911,7 +928,9 @@ def test_torchdata_saves_and_restores_it(workers, place):
 
     def make():
         ds = IterableDataset(Dataset.range(50).shuffle(11, seed=2).batch(7))
-        return stateful.StatefulDataLoader(ds, batch_size=None, num_workers=workers, generator=torch.Generator().manual_seed(1))
+        return stateful.StatefulDataLoader(
+            ds, batch_size=None, num_workers=workers, generator=torch.Generator().manual_seed(1)
+        )
 
     loader = make()
     it = iter(loader)
