@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import importlib
 import itertools
 import os
@@ -160,10 +161,10 @@ def _tensor(array: np.ndarray[Any, Any]) -> Any:
     dtype = array.dtype
     if dtype.kind in "SUO":
         return array.tolist()
-    if not array.flags.writeable:
-        array = array.copy()
     if not dtype.isnative:
         array = array.astype(dtype.newbyteorder("="))
+    if not array.flags.writeable:
+        array = array.copy()
     if dtype.name.startswith(_NAMED) and hasattr(torch, dtype.name):
         return _tensor(array.view(_RAW[dtype.itemsize])).view(getattr(torch, dtype.name))
     try:
@@ -310,7 +311,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
                 drawn = (info.seed - info.id) % _MOST_EPOCHS
                 _count_from(dataset, drawn if self._epoch is None else self._epoch)
         elements = self._elements
-        if self._begun or elements is None:
+        if self._begun or elements is None or info is not None:
             elements = _Elements(iter(dataset))
         self._begun = True
         if self._state is not None:
@@ -407,43 +408,33 @@ class _Calls:
         """Do nothing: nothing was opened."""
 
 
-@dataclass(frozen=True, eq=False)
 class _Fetch:
-    """Makes a batch, as PyTorch's workers do.
-
-    Attributes
-    ----------
-    dataset : object
-        With ``__getitem__``.
-    batched : bool
-        Whether several indices come at a time.
-    collate, pin, begin : callable
-        Of the loader's arguments; `begin` is called with the number of the thread, in each.
-    """
-
-    dataset: Any
-    batched: bool
-    collate: Callable[[Any], Any]
-    pin: Callable[[Any], Any] | None
-    begin: Callable[[int], object] | None
+    """Makes batches, as PyTorch's workers do. It refers to what the loader was given, and not to the loader."""
 
     name: ClassVar[str] = "DataLoader"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_local", threading.local())
-        object.__setattr__(self, "_ids", itertools.count())
+    def __init__(self, loader: DataLoader) -> None:
+        self._dataset = loader.dataset
+        self._batched = loader._auto_collation
+        self._collate = loader.collate_fn
+        self._pin = None
+        if loader.pin_memory and torch.cuda.is_available():
+            self._pin = torch.utils.data._utils.pin_memory.pin_memory
+        self._begin = loader.worker_init_fn
+        self._local = threading.local()
+        self._ids = itertools.count()
 
     def batch(self, index: Any) -> Any:
         """Return what is at indices, collated."""
-        dataset = self.dataset
-        if not self.batched:
+        dataset = self._dataset
+        if not self._batched:
             data = dataset[index]
         elif getattr(dataset, "__getitems__", None):
             data = dataset.__getitems__(index)
         else:
             data = [dataset[one] for one in index]
-        made = self.collate(data)
-        return made if self.pin is None else self.pin(made)
+        made = self._collate(data)
+        return made if self._pin is None else self._pin(made)
 
     def __call__(self, call: _Call, pass_: int, number: int) -> tuple[_Result, None]:
         """Return what was made, or what went wrong, in a thread of a pool."""
@@ -452,10 +443,9 @@ class _Fetch:
         made = None
         if error is None:
             try:
-                local: Any = self._local  # type: ignore[attr-defined]
-                if self.begin is not None and not hasattr(local, "begun"):
-                    local.begun = True
-                    self.begin(next(self._ids))  # type: ignore[attr-defined]
+                if self._begin is not None and not hasattr(self._local, "begun"):
+                    self._local.begun = True
+                    self._begin(next(self._ids))
                 made = self.batch(call.index)
             except BaseException as failed:
                 error = failed
@@ -507,12 +497,8 @@ class _Mapped:
             # What is drawn at random is drawn for the first one.
             first = [] if state is None else list(itertools.islice(numbered, 1))
         self._numbered: Iterator[_Call] = itertools.chain(first, numbered)
-        pin = None
-        if loader.pin_memory and torch.cuda.is_available():
-            pin = torch.utils.data._utils.pin_memory.pin_memory
         threads = loader.num_workers
-        fetch = _Fetch(loader.dataset, loader._auto_collation, loader.collate_fn, pin, loader.worker_init_fn)
-        self._fetch = fetch
+        fetch = self._fetch = _Fetch(loader)
         self._waiting: _Call | None = None
         self._iterator: Any = None
         if threads:
@@ -599,6 +585,7 @@ class _Streamed:
         self._drop, self._timeout = loader.drop_last, loader.timeout
         self._samples = 0
         self._data: list[Any] = []
+        self._before: Any = None  # the place before those
         self.over = False
         opened = loader._opened
         self._elements = elements = iter(dataset) if opened is None else opened()
@@ -624,6 +611,8 @@ class _Streamed:
         # In a list of its own: Ctrl-C loses nothing.
         data = self._data
         wanted = self._size or 1
+        if wanted > 1 and not data and self._stateful is not None:
+            self._before = self._stateful.state_dict()
         try:
             while len(data) < wanted:
                 data.append(next(self._elements))
@@ -641,12 +630,10 @@ class _Streamed:
         return batch if self._collate is None else self._collate(batch)
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "version": _VERSION,
-            "samples": self._samples,
-            "place": None if self._stateful is None else self._stateful.state_dict(),
-            "over": self.over,
-        }
+        place = None if self._stateful is None else self._stateful.state_dict()
+        if self._data and not self.over:
+            place = self._before
+        return {"version": _VERSION, "samples": self._samples, "place": place, "over": self.over}
 
     def close(self, timeout: float | None = 1.0) -> None:
         if isinstance(self._elements, _Elements):
@@ -722,6 +709,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     draws from it; the sampler's batches up to the place are drawn again, and no data is fetched for them. A sampler
     that draws from elsewhere must have a ``state_dict``, or give the same order again. Of an ``IterableDataset``, the
     place is that of its iterator's or its own ``state_dict``; if there is none, elements are skipped one by one.
+
+    **Memory.** Batches of a queuecore dataset are views of memory that is used again. Who keeps more of them than
+    `queuecore.data.Options.max_leases` (4) gets copies from then on, and one `RuntimeWarning`.
 
     Iterators are independent of each other, but `state_dict` knows the newest one alone.
 
@@ -814,11 +804,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         )
         if device is None and pin_memory and self._collates and torch.cuda.is_available():
             device = "cuda"
-        if device is None:
-            self._opened = lambda: _Elements(iter(made))
-        else:
-            placed = _on_device(made, device, buffers)
-            self._opened = lambda: _DeviceElements(iter(placed))
+        kind = _Elements
+        if device is not None:
+            kind, made = _DeviceElements, _on_device(made, device, buffers)
+        self._opened = functools.partial(_opened, kind, made)
 
     def check_worker_number_rationality(self) -> None:
         """Warn of nothing: more threads than CPUs are right where they wait."""
@@ -887,6 +876,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             raise ResumeMismatchError("the state is of a loader with another generator or sampler", stage="resume")
         self._state = dict(state)
         self._ready = self._iterator = None
+
+
+def _opened(kind: type[_Elements], dataset: Any) -> _Elements:
+    return kind(iter(dataset))
 
 
 def _on_device(dataset: Any, device: str, buffers: int) -> Any:

@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import documents
 
 import queuecore as qc
 from queuecore.data import Dataset
@@ -233,3 +234,7 @@ def test_each_of_several_processes_gives_its_part():
     for rank, (printed, _) in enumerate(answers):
         own = list(range(rank, 16, 2))
         assert printed.split("\n")[:2] == [str([own[:2], own[2:4]]), str([own[4:6], own[6:]])]
+
+
+def test_the_examples_in_the_document():
+    assert documents.failures("frameworks.md", "JAX") == ""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import json
 import os
+import pickle
+import sys
 import threading
+import types
 import warnings
 import weakref
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -841,6 +846,65 @@ def test_a_device_is_handed_on(monkeypatch):
     assert asked[1:] == [("cuda", 3)]
 
 
+def test_a_device_hands_over_in_the_stream_of_pytorch(monkeypatch):
+    entered = []
+
+    class Stream(contextlib.nullcontext):
+        """Stands for CuPy's."""
+
+        @classmethod
+        def from_external(cls, stream):
+            entered.append(stream)
+            return cls()
+
+    cupy = types.ModuleType("cupy")
+    cupy.cuda = types.SimpleNamespace(Stream=Stream)
+    monkeypatch.setattr(Dataset, "prefetch_to_device", lambda self, device, buffers: self, raising=False)
+    loader = DataLoader(Dataset.range(3), device="auto")
+    assert [int(batch) for batch in loader] == [0, 1, 2] and not entered
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "the stream")
+    assert [int(batch) for batch in loader] == [0, 1, 2] and entered == ["the stream"] * 4
+
+
+def test_a_loader_can_be_pickled():
+    for dataset in (samples.Squares(5, "int"), Dataset.range(5)):
+        loader = DataLoader(dataset, 2, num_workers=1)
+        again = pickle.loads(pickle.dumps(loader))
+        assert all(itertools.starmap(same, itertools.zip_longest(again, loader)))
+
+
+def test_ctrl_c_in_the_middle_of_a_batch_loses_nothing():
+    class Interrupted(IterableDataset):
+        def __iter__(self):
+            made = super().__iter__()
+
+            class Once(type(made)):
+                def __next__(self):
+                    if self.state_dict() == stop:
+                        stop.clear()
+                        raise KeyboardInterrupt
+                    return super().__next__()
+
+            made.__class__ = Once
+            return made
+
+    it = iter(Dataset.range(10))
+    for _ in range(5):
+        next(it)
+    stop = it.state_dict()
+    loader = DataLoader(Interrupted(Dataset.range(10)), 3)
+    it = iter(loader)
+    assert next(it).tolist() == [0, 1, 2]
+    with pytest.raises(KeyboardInterrupt):
+        next(it)
+    again = DataLoader(IterableDataset(Dataset.range(10)), 3)
+    again.load_state_dict(loader.state_dict())
+    expected = [[3, 4, 5], [6, 7, 8], [9]]
+    assert [batch.tolist() for batch in it] == expected == [batch.tolist() for batch in again]
+
+
 def test_nobody_knows_a_length():
     for ds in (Dataset.range(3).repeat(), Dataset.range(3).filter(lambda x: x > 1)):
         for one in (IterableDataset(ds), DataLoader(ds)):
@@ -918,6 +982,9 @@ def test_a_state_for_worker_processes_is_theirs():
     ds.load_state_dict(ds.state_dict())
     with pytest.raises(FailedPreconditionError):
         list(Oracle(ds, num_workers=1))
+    ds = IterableDataset(Dataset.range(6))
+    ds.state_dict()
+    assert [int(x) for x in Oracle(ds, num_workers=2)] == list(range(6))
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
@@ -941,3 +1008,7 @@ def test_torchdata_saves_and_restores_it(workers, place):
     again = make()
     again.load_state_dict(state)
     assert [b.tolist() for b in again] == rest and len(rest) == 8 - place
+
+
+def test_the_examples_in_the_document():
+    assert documents.failures("frameworks.md", "PyTorch") == ""
