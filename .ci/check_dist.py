@@ -42,7 +42,7 @@ def check_wheel(path: Path) -> list[str]:
     package = {name for name in names if name.startswith("queuecore/")}
     wrong = []
 
-    needed = {"queuecore/py.typed"}
+    needed = {"queuecore/py.typed", "queuecore/_core/device.hpp"}
     needed |= {
         one.relative_to(ROOT).as_posix() for one in (ROOT / "queuecore").rglob("*.py*") if one.suffix in {".py", ".pyi"}
     }

@@ -27,6 +27,7 @@ BENCHMARKS = (
     "bench_queues.py",
     "bench_compressed.py",
     "bench_images.py",
+    "bench_feed.py",
     "e2e/bench_fixed.py",
     "e2e/bench_records.py",
     "e2e/bench_data.py",

@@ -178,6 +178,9 @@ class _Cast(NamedTuple):
         chain.cast(self.dtype)
         return True
 
+    def of(self, tensor: Any) -> Any:
+        return tensor.cast(self.dtype)
+
 
 class _Scale(NamedTuple):
     a: np.ndarray
@@ -199,14 +202,24 @@ class _Scale(NamedTuple):
                 )
             if chain.channels is not None:
                 chain.channels.add(channels)
-        wide = any(dtype.str[1:] in _WIDE for dtype in (chain.dtype, self.dtype))
-        between = np.dtype(np.float64 if wide else np.float32)
+        between, a, b = self._between(chain.dtype)
         chain.cast(between, "scale")
-        with np.errstate(over="ignore"):
-            a, b = self.a.astype(between), self.b.astype(between)
-        chain.links.append(("scale", wide, a.tobytes(), b.tobytes(), channels))
+        chain.links.append(("scale", between.itemsize == 8, a.tobytes(), b.tobytes(), channels))
         chain.cast(self.dtype, "scale")
         return True
+
+    def _between(self, given: np.dtype[Any]) -> tuple[np.dtype[Any], np.ndarray, np.ndarray]:
+        """Return the dtype that it is computed in, and `a` and `b` in it."""
+        wide = any(dtype.str[1:] in _WIDE for dtype in (given, self.dtype))
+        between = np.dtype(np.float64 if wide else np.float32)
+        with np.errstate(over="ignore"):
+            return between, self.a.astype(between), self.b.astype(between)
+
+    def of(self, tensor: Any) -> Any:
+        between, a, b = self._between(tensor.dtype)
+        loop = (between,) * 3
+        product = tensor.call("multiply", loop, [tensor, a])
+        return product.call("add", loop, [product, b]).cast(self.dtype)
 
 
 class _Reshape(NamedTuple):
@@ -231,6 +244,9 @@ class _Reshape(NamedTuple):
         chain.links.append(("reshape", self.shape))
         return True
 
+    def of(self, tensor: Any) -> Any:
+        return tensor.reshape(self.shape)
+
 
 class _Transpose(NamedTuple):
     perm: tuple[int, ...]
@@ -251,6 +267,9 @@ class _Transpose(NamedTuple):
         chain.links.append(("transpose", self.perm))
         return True
 
+    def of(self, tensor: Any) -> Any:
+        return tensor.transpose(self.perm)
+
 
 _Link = _Cast | _Scale | _Reshape | _Transpose
 
@@ -263,7 +282,7 @@ class _Chain(Stage):
     def __init__(self, *links: _Link) -> None:
         self.links = links
         rowwise = all(isinstance(link, (_Cast, _Scale)) for link in links)
-        super().__init__(", ".join(map(str, links)), self._steps, rowwise=rowwise)
+        super().__init__(", ".join(map(str, links)), self._steps, rowwise=rowwise, device=self._tensors)
 
     def _steps(self, components: tuple[Component, ...]) -> Step:
         chain = _Pass(_lone(str(self.links[0]).partition("(")[0], components))
@@ -277,6 +296,12 @@ class _Chain(Stage):
         steps = [one.step() for one in passes]
         return steps[0] if len(steps) == 1 else SequenceStep(steps)
 
+    def _tensors(self, given: list[Any]) -> list[Any]:
+        (tensor,) = given
+        for link in self.links:
+            tensor = link.of(tensor)
+        return [tensor]
+
 
 class _Composed(Stage):
     __slots__ = ("stages",)
@@ -288,6 +313,7 @@ class _Composed(Stage):
             self._steps,
             self.stages[-1].structure,
             all(stage.rowwise for stage in stages),
+            device=self._tensors,
         )
 
     def _steps(self, components: tuple[Component, ...]) -> Step:
@@ -295,6 +321,11 @@ class _Composed(Stage):
         for stage in merged(self.stages):
             steps.append(stage.bind(steps[-1].outputs if steps else components))
         return joined(steps)
+
+    def _tensors(self, given: list[Any]) -> list[Any]:
+        for stage in self.stages:
+            given = stage.on_device(given)
+        return given
 
 
 def merged(stages: Sequence[Stage]) -> list[Stage]:
@@ -378,22 +409,25 @@ def on(component: str | int, *stages: Stage) -> Stage:
     """
     stage = compose(*stages)
 
-    def bind(components: tuple[Component, ...]) -> Step:
+    def place(components: Sequence[Any]) -> int:
         names = [one.name for one in components]
         if isinstance(component, str):
             if component not in names:
                 raise InvalidArgumentError(f"on: expected one of the components {names}, got {component!r}")
-            index = names.index(component)
-        else:
-            index = _whole("on", "component", component)
-            if not 0 <= index < len(components):
-                raise InvalidArgumentError(f"on: expected a place below {len(components)}, got {index}")
+            return names.index(component)
+        index = _whole("on", "component", component)
+        if not 0 <= index < len(components):
+            raise InvalidArgumentError(f"on: expected a place below {len(components)}, got {index}")
+        return index
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        index = place(components)
         step = stage.bind(components[index : index + 1])
         made = step.outputs
         if made is None:
             raise InvalidArgumentError(f"on: what {stage!r} makes is not known: give queuecore.ops.python its outputs")
         if len(made) == 1:
-            made = (made[0]._replace(name=names[index]),)
+            made = (made[0]._replace(name=components[index].name),)
         outputs = (*components[:index], *made, *components[index + 1 :])
         if not isinstance(step, PythonStep):
             return PartStep(components, index, step, outputs)
@@ -403,7 +437,12 @@ def on(component: str | int, *stages: Stage) -> Stage:
 
         return PythonStep(components, outputs, call, step.why)
 
-    return Stage(f"on({component!r}, {', '.join(map(repr, stages))})", bind, rowwise=stage.rowwise)
+    def tensors(given: list[Any]) -> list[Any]:
+        index = place(given)
+        return [*given[:index], *stage.on_device(given[index : index + 1]), *given[index + 1 :]]
+
+    text = f"on({component!r}, {', '.join(map(repr, stages))})"
+    return Stage(text, bind, rowwise=stage.rowwise, device=tensors)
 
 
 @overload
@@ -740,7 +779,7 @@ def slice(x: Any = None, begin: Any = None, size: Any = None) -> Any:
             made.append(side if side >= 0 else None if there is None else there - at)
         return SliceStep((given,), (Component(given.dtype, tuple(made), name=given.name),), first, sides)
 
-    stage = Stage(f"slice({list(first)}, {list(sides)})", bind)
+    stage = Stage(f"slice({list(first)}, {list(sides)})", bind, device=lambda given: [given[0].slice(first, sides)])
     return stage if x is None else _eager("slice", stage, x)
 
 
@@ -804,5 +843,7 @@ def one_hot(x: Any = None, depth: Any = None, on_value: Any = 1, off_value: Any 
         component = Component(made, shape, name=given.name)
         return OneHotStep((given,), (component,), _number("one_hot", given.dtype), length, on, off)
 
-    stage = Stage(f"one_hot({length}, {made})", bind)
+    stage = Stage(
+        f"one_hot({length}, {made})", bind, rowwise=True, device=lambda given: [given[0].one_hot(length, on, off, made)]
+    )
     return stage if x is None else _eager("one_hot", stage, x)

@@ -72,9 +72,11 @@ class Stage:
         where there is no native way: where ``bind`` finds out that a library is missing (`UnimplementedError`).
     outputs : tuple of Component, or None
         What `python` returns, as far as that is known.
+    device : callable or None
+        Does the same in a kernel on a device: from tensors to tensors, as `queuecore._kernels` has them.
     """
 
-    __slots__ = ("_bind", "_text", "outputs", "python", "rowwise", "structure")
+    __slots__ = ("_bind", "_text", "device", "outputs", "python", "rowwise", "structure")
 
     def __init__(
         self,
@@ -84,6 +86,7 @@ class Stage:
         rowwise: bool = False,
         python: Callable[..., Any] | None = None,
         outputs: tuple[Component, ...] | None = None,
+        device: Callable[[list[Any]], list[Any]] | None = None,
     ) -> None:
         self._text = text
         self._bind = bind
@@ -92,6 +95,7 @@ class Stage:
         self.rowwise = rowwise
         self.python = python
         self.outputs = outputs
+        self.device = device
 
     def __repr__(self) -> str:
         """Return the operation and what it makes."""
@@ -119,6 +123,18 @@ class Stage:
             from queuecore._ops_calls import python_step  # which builds upon this
 
             return python_step(self._text, given, self.python, self.outputs, str(error), True)
+
+    def on_device(self, tensors: list[Any]) -> list[Any]:
+        """Return what becomes of tensors to whose components it could be bound.
+
+        Raises
+        ------
+        UnimplementedError
+            If no kernel can do it.
+        """
+        if self.device is None:
+            raise UnimplementedError(f"{self!r} is nothing for a kernel")
+        return self.device(tensors)
 
 
 def structure_of(template: Any, parts: Sequence[Any]) -> Any:

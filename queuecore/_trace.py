@@ -26,7 +26,7 @@ from queuecore._core.stages import PythonStep, Step
 from queuecore._dtypes import as_dtype, is_bfloat16
 from queuecore._ops_numbers import _Cast, _Chain, _Reshape, _Scale, _Transpose, merged
 from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure, structure_of
-from queuecore._trace_graph import Dims, Graph, Side, Unknown, Value, lowered, shape_of
+from queuecore._trace_graph import Dims, Graph, Side, Unknown, Value, computed, lowered, shape_of
 from queuecore._trace_purity import Watch
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 
@@ -929,6 +929,7 @@ def _traced(
     structure = Structure(functools.partial(_assembled, shape), functools.partial(_specified, shape, outputs), shape)
     text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
     stage = _TracedStage(f"traced({text})", bind, structure, rowwise)
+    stage.device = lambda tensors: computed(tracer.graph, values, tensors)
     stage.again = again
     return Traced(stage, outputs, shape)
 

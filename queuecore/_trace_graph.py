@@ -12,8 +12,9 @@ from queuecore._core.expressions import MOST_REGISTERS, MOST_STEPS, ExprStep, Gr
 from queuecore._core.stages import Step
 from queuecore._ops_numbers import _NUMBERS, _Chain, _code, _Reshape
 from queuecore._stages import BYTES, MAX_DIMS, Component, Stage
+from queuecore.errors import UnimplementedError
 
-__all__ = ["Dims", "Graph", "Node", "Side", "Unknown", "Value", "lowered", "shape_of"]
+__all__ = ["Dims", "Graph", "Node", "Side", "Unknown", "Value", "computed", "lowered", "shape_of"]
 
 _LONGEST_PERIOD = 1 << 14  # items of a constant that are written out beforehand
 
@@ -295,6 +296,43 @@ def _reachable(graph: Graph, values: Sequence[Value]) -> list[Node]:
         if node.number in seen:
             seen.update(value.node.number for value in node.values())
     return [node for node in graph.nodes if node.number in seen]
+
+
+def computed(graph: Graph, values: Sequence[Value], tensors: Sequence[Any]) -> list[Any]:
+    """Return what computes these values on a device, from the tensors of `queuecore._kernels` for the graph's inputs.
+
+    Raises
+    ------
+    UnimplementedError
+        If no kernel does it.
+    """
+    made = {id(value): tensors[value.node.what] for value in graph.inputs}
+    for node in _reachable(graph, values):
+        given = [made[id(one)] if isinstance(one, Value) else one for one in node.given]
+        if node.kind == "input":
+            continue
+        if node.kind == "constant":
+            if isinstance(node.what, bytes):
+                raise UnimplementedError("a constant string of bytes")
+            results = [tensors[0].constant(node.what)]
+        elif node.kind == "stage":
+            results = node.what[0].on_device(given)
+        elif node.kind == "reshape":
+            sides = node.made[0].dims or ()
+            results = [given[0].reshape([side if isinstance(side, int) else -1 for side in sides])]
+        elif node.kind == "view":
+            sides = node.made[0].dims or ()
+            shape = [side if isinstance(side, int) else None for side in sides]
+            results = [given[0].view(*node.what, shape)]
+        elif node.kind == "cast":
+            results = [given[0].cast(node.made[0].dtype)]
+        else:
+            function, loop = node.what
+            first = next(one for one in given if not isinstance(one, np.ndarray))
+            results = [first.call(function.__name__, loop, given)]
+        for value, tensor in zip(node.made, results, strict=True):
+            made[id(value)] = tensor
+    return [made[id(value)] for value in values]
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------

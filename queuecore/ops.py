@@ -51,10 +51,10 @@ from queuecore._ops_pictures import (
     random_saturation,
     resize,
 )
-from queuecore._record import RecordPlan, compile_record
+from queuecore._record import Leaf, RecordPlan, compile_record
 from queuecore._stages import BYTES, MAX_DIMS, Component, Stage, Structure, lone_strings, strings_of, structure_of
 from queuecore._trace import traceable
-from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
+from queuecore.errors import CsvError, DtypeError, InvalidArgumentError, UnimplementedError
 from queuecore.ragged import Ragged
 
 __all__ = [
@@ -282,7 +282,20 @@ def _decode_numbers(dtype: np.dtype[Any], fixed_length: int | None) -> Stage:
         made = Component(dtype.newbyteorder("="), shape)
         return RawStep((given,), (made,), dtype.itemsize, swap, fixed_length or 0, [])
 
-    return Stage(f"decode_raw({dtype})", bind, rowwise=True)
+    def tensors(given: list[Any]) -> list[Any]:
+        count, left = divmod(_known_length(given[0].nbytes, fixed_length), dtype.itemsize)
+        if dtype.kind == "b" or left:
+            raise UnimplementedError("it refuses some bytes, and a kernel can't")
+        leaf = Leaf(dtype.newbyteorder("="), (count,), swap, (0,), count * dtype.itemsize)
+        return list(given[0].fields([leaf]))
+
+    return Stage(f"decode_raw({dtype})", bind, rowwise=True, device=tensors)
+
+
+def _known_length(nbytes: int | None, fixed_length: int | None) -> int:
+    if nbytes is None or nbytes < (fixed_length or 0):
+        raise UnimplementedError("it gets strings that are shorter than the fixed length, or may be")
+    return fixed_length or nbytes
 
 
 def _decode_record(dtype: np.dtype[Any], fixed_length: int | None) -> Stage:
@@ -315,8 +328,12 @@ def record_stage(record: RecordPlan, fixed_length: int | None = None, text: str 
     def leaves_of(fill: Callable[[np.dtype[Any], tuple[Any, ...]], Any]) -> Any:
         return structure_of(record.template, [fill(leaf.dtype, leaf.shape) for leaf in record.leaves])
 
+    def tensors(given: list[Any]) -> list[Any]:
+        _known_length(given[0].nbytes, record.record_bytes)
+        return [tensor.named(names[index]) for index, tensor in enumerate(given[0].fields(record.leaves))]
+
     structure = Structure(lambda arrays, _: structure_of(record.template, arrays), leaves_of, record.template)
-    return Stage(text, bind, structure, True)
+    return Stage(text, bind, structure, True, device=tensors)
 
 
 def _check_dims(shape: tuple[int | None, ...] | None) -> None:

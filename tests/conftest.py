@@ -75,3 +75,29 @@ def pytest_runtest_protocol(item: pytest.Item):
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope="session")
+def fake_cuda_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where what belongs to the fake CUDA driver is compiled, once for all processes of this run."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "fake_cuda"
+
+
+@pytest.fixture(scope="session")
+def fake_cuda_library(fake_cuda_folder: Path) -> Path:
+    """The path of the fake CUDA driver (helpers.fake_cuda)."""
+    from helpers.fake_cuda import build
+
+    return build(fake_cuda_folder)
+
+
+@pytest.fixture
+def fake_cuda(fake_cuda_library: Path):
+    """The fake CUDA driver in this process, as just loaded."""
+    from helpers.fake_cuda import Fake
+
+    fake = Fake(fake_cuda_library)
+    fake.reset()
+    yield fake
+    fake.reset()

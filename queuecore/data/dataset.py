@@ -23,6 +23,7 @@ from queuecore.data._blocks import BlockSource
 from queuecore.data._cache import Cache, Files, Memory
 from queuecore.data._choose import Choose, Sample, Seeds
 from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
+from queuecore.data._device import DeviceDataset, device_dataset
 from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
 from queuecore.data._explain import lines_of, source_label, step_labels
 from queuecore.data._interleave import Interleave, of_names
@@ -684,6 +685,58 @@ class Dataset:
         what comes, nor in which order. Of several, the one that asks for most memory counts.
         """
         return self._with(Prefetch(check_int(buffer_size, "buffer_size", AUTOTUNE)))
+
+    def prefetch_to_device(
+        self,
+        device: str = "auto",
+        buffers: SupportsIndex = 3,
+        *,
+        mode: Literal["lease", "ring"] = "lease",
+        pinned: Literal["require", "prefer"] = "require",
+    ) -> DeviceDataset:
+        """Bring elements to a device ahead of the consumer: the last step of a pipeline, apart from maps on the device.
+
+        Parameters
+        ----------
+        device : {"auto", "cpu", "cuda", "cuda:N"}, default "auto"
+            ``"auto"``: the first GPU; where there is none that can be used, the host, and why is logged once. ``"cpu"``:
+            the host. The same API everywhere.
+        buffers : int, default 3
+            How many elements may be on the device at a time, 2 to 64: one that the consumer works on, the others on their
+            way.
+        mode : {"lease", "ring"}, default "lease"
+            An element is good as long as its arrays are referred to, or only until the next one is taken.
+        pinned : {"require", "prefer"}, default "require"
+            Whether host memory that can't be page-locked is an error, or is used with one warning, more slowly; counted
+            by ``stats()["pageable_copies"]``.
+
+        Returns
+        -------
+        DeviceDataset
+            Of CuPy arrays; on the host of NumPy arrays.
+
+        Raises
+        ------
+        DeviceUnavailableError
+            If a GPU is asked for and there is no driver, no such device, or no CuPy.
+        InvalidArgumentError
+            If an argument is none of these.
+
+        Notes
+        -----
+        One native thread copies; neither it nor what fills the batches needs the GIL, if all steps are native (`plan`).
+        Batches of one size go to the device as they lie in the page-locked memory that they were made in. When an
+        iterator is made, the driver is asked for page-locked memory (`ResourceExhaustedError` if it has none) and for
+        the device's (likewise).
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> ds = qc.data.Dataset.range(6).batch(3).prefetch_to_device("cpu").map(lambda x: x * 2)
+        >>> [batch.tolist() for batch in ds]
+        [[0, 2, 4], [6, 8, 10]]
+        """
+        return device_dataset(self, device, buffers, mode, pinned)
 
     def with_options(self, options: Options) -> Dataset:
         """Set how the dataset runs.

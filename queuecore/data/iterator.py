@@ -17,6 +17,7 @@ from queuecore.data._ops import Permute, Shuffle
 from queuecore.data.options import Options
 
 if TYPE_CHECKING:
+    from queuecore.data._device import Target
     from queuecore.data.dataset import Dataset
 
 __all__ = ["Iterator", "Seeded"]
@@ -101,8 +102,15 @@ class Iterator(Stream, IteratorBase):
     _bases: list[int]
     _run: Run | None
 
-    def __init__(self, dataset: Dataset, seeded: Seeded | None = None) -> None:
-        self._dataset = dataset
+    def __init__(
+        self,
+        dataset: Dataset,
+        seeded: Seeded | None = None,
+        target: Target | None = None,
+        whole: Dataset | None = None,
+    ) -> None:
+        # With the steps that are done on a device, which are no less steps.
+        self._dataset = whole or dataset
         shuffles = dataset._shuffles()
         own = self._own = sum(isinstance(op, Shuffle | Permute) for op in dataset._ops)
         source, options = dataset._source, dataset._options
@@ -147,6 +155,7 @@ class Iterator(Stream, IteratorBase):
             scope=None if self._run is None else self._run.scope,
             inner=seeded is not None,
             memory_budget=budget,
+            device=target,
         )
 
     @property

@@ -271,7 +271,7 @@ cdef Job* _job_new(StepFn step, int64_t width, int64_t rows) noexcept nogil:
     job.filled = <EventCount*>alloc_lines(sizeof(EventCount))
     job.drained = <EventCount*>alloc_lines(sizeof(EventCount))
     window_init(job.window, width, 1)
-    slab_init(job.slab, <uint32_t>width + 2, rows * sizeof(int64_t))
+    slab_init(job.slab, <uint32_t>width + 2, rows * sizeof(int64_t), NULL)
     job.rows = rows
     job.runner.step = step
     job.runner.release = _no_reference

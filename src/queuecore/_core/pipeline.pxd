@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from queuecore._core.platform cimport Atomic, Batch, EventCount, Fault, Leaf, Runner, Slab, Turn, Window, iovec
 from queuecore._core.blocks cimport Blocks, Place, RecordBlock
 from queuecore._core.decode cimport Layout
+from queuecore._core.device cimport DeviceCore
 from queuecore._core.order cimport Missing, OpSpec, Order, RunList, Start
 from queuecore._core.growing cimport Growing
 from queuecore._core.rows cimport Maker, Output, Scratch
@@ -74,6 +75,9 @@ cdef struct Config:
     int64_t unit_bytes     # of records in blocks, of one unit
     int64_t stage_most     # records that one unit stages
     int32_t helpers        # units kept for consumers that help
+    DeviceCore* core       # where batches go, or NULL
+    int64_t buffers        # of them there
+    bint prefer            # memory that can't be page-locked will do
 
 cdef extern from *:
     """
@@ -109,6 +113,8 @@ cdef struct Pipe:
     Runner* runner
     Window* window
     Slab* slab
+    bint pinned            # the slab is
+    int pin_result         # why it could not be, by the driver's number
     FileTable* table
     Order* order
     Blocks* blocks         # or NULL

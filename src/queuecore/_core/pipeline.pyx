@@ -7,7 +7,7 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset
 from libc.stdlib cimport qsort
@@ -41,6 +41,9 @@ from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, F
 from queuecore._core.rows cimport (
     TAKE_LENGTHS, TAKE_STRINGS, Maker, Output, Pad, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, rows_pad, scratch_clear,
     scratch_init)
+from queuecore._core.device cimport (
+    HOST_END, HOST_READY, HOST_WAIT, Device, DeviceLease, Failure, HostBatch, HostSource, Transfer, Widen, pinned_give, pinned_take,
+    transfer_drop, transfer_hand, transfer_hold, transfer_new, transfer_ready, transfer_start, transfer_stop, transfer_wait)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, TAIL_SHORT, TAIL_STREAM, FileList, FileTable, file_skippable, name_of, read_full, table_claim,
@@ -766,7 +769,7 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
     if ahead < p.config.prefetch + 1:
         ahead = p.config.prefetch + 1
     # relaxed: one batch more or less
-    return <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed)) < ahead
+    return <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed)) < ahead + p.config.buffers
 
 
 cdef void _no_memory(Pipe* p) noexcept nogil:
@@ -1065,6 +1068,9 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     free(p.whole)
     free(p.bad)
     if p.slab != NULL:
+        if p.pinned:
+            pinned_give(p.config.core, p.slab.base, p.slab.mapped_bytes)
+            p.slab.base = NULL
         slab_free(p.slab)
     if p.window != NULL:
         window_free(p.window)
@@ -1142,7 +1148,23 @@ cdef int64_t _lay_out(Pipe* p) noexcept nogil:
     return (slot_bytes + (slot_bytes == 0) + 4095) // 4096 * 4096  # rows may have no bytes at all
 
 
-cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip) noexcept nogil:
+cdef bint _slab_init(Pipe* p, int64_t slots, int64_t slot_bytes) noexcept nogil:
+    cdef void* memory = NULL
+    if p.config.core != NULL and slots <= (<int64_t>1 << 62) // slot_bytes:
+        memory = pinned_take(p.config.core, slots * slot_bytes, &p.pin_result)
+        if memory == NULL and p.pin_result != 0 and not p.config.prefer:
+            return False
+    p.pinned = memory != NULL
+    if slab_init(p.slab, <uint32_t>slots, slot_bytes, memory):
+        return True
+    p.pinned = False
+    if memory != NULL:
+        pinned_give(p.config.core, memory, slots * slot_bytes)
+        p.slab.base = NULL
+    return False
+
+
+cdef Pipe* _pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip) noexcept nogil:
     # A run of the same plan (whose leaves, specs and config are copied). Takes over the reference on the table. NULL: no memory.
     cdef Pipe* p = <Pipe*>calloc(1, sizeof(Pipe))
     cdef Config* c
@@ -1232,7 +1254,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
     well = p.order != NULL and (p.blocks != NULL or layout_plan(&p.layout))
     if well and c.budget > 0 and p.layout.stage_records > c.stage_most:
         p.layout.stage_records = c.stage_most
-    well = (well and window_init(p.window, c.width, p.order.count) and slab_init(p.slab, <uint32_t>slots, slot_bytes) and _units_init(p))
+    well = well and window_init(p.window, c.width, p.order.count) and _slab_init(p, slots, slot_bytes) and _units_init(p)
     if well and p.maker.run != NULL:
         p.layout.place = PLACE_STAGE
     if well and p.blocks != NULL and p.blocks.cycle > 1:
@@ -1244,6 +1266,7 @@ cdef Pipe* _pipe_new(const Pipe* plan, FileTable* table, const Cut* cuts, int32_
         p.whole = <uint64_t*>malloc((p.window.mask + 1) * sizeof(uint64_t))
         well = p.vars != NULL and p.rooms != NULL and p.whole != NULL
     if not well:
+        plan.pin_result = p.pin_result
         _pipe_free(p)
         return NULL
     for k in range(slots):
@@ -1309,6 +1332,47 @@ cdef enum:
 
 
 cdef list _keepers = []
+
+
+# Batches for a device
+
+cdef int _host_look(void* context, uint64_t k, HostBatch* batch) noexcept nogil:
+    cdef Pipe* p = <Pipe*>context
+    cdef Batch* b
+    cdef int32_t i
+    cdef int64_t end
+    if not window_ready(p.window, k):
+        return HOST_END if stop_requested(&p.runner.stop) or window_ended(p.window, k) else HOST_WAIT
+    b = window_batch(p.window, k)
+    if b.failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd. The consumer begins another run
+        return HOST_END if stop_requested(&p.runner.stop) else HOST_WAIT
+    batch.data = slab_slot(p.slab, b.slot)
+    batch.slot = b.slot
+    batch.rows = b.rows
+    batch.pinned = p.pinned
+    batch.nbytes = 0
+    for i in range(p.maker.count if p.maker.count > 0 else p.layout.leaf_count):
+        if p.maker.count > 0:
+            end = p.maker.outputs[i].slot_offset + p.maker.outputs[i].row_bytes * b.rows
+        else:
+            end = p.leaves[i].slot_offset + p.leaves[i].row_bytes * b.rows
+        if end > batch.nbytes:
+            batch.nbytes = end
+    return HOST_READY
+
+
+cdef void _host_give(void* context, uint32_t slot) noexcept nogil:
+    slots_push(&(<Pipe*>context).slab.stack, slot)
+
+
+cdef void _host_wait(void* context, uint64_t k, int64_t deadline_ns) noexcept nogil:
+    cdef Window* w = (<Pipe*>context).window
+    cdef uint32_t epoch = event_prepare(&w.arrived)
+    cdef HostBatch batch
+    if _host_look(context, k, &batch) == HOST_WAIT:
+        event_wait(&w.arrived, epoch, deadline_ns)
+    else:
+        event_cancel(&w.arrived, epoch)
 
 
 @cython.final
@@ -1944,6 +2008,15 @@ cdef class Stream:
     cdef int64_t missing_count
     cdef int64_t* dims_store  # per leaf: number of dimensions and the dimensions of a row
     cdef int* ndims
+    cdef Device device        # where batches go, or None
+    cdef object arrays        # makes arrays of what lies there
+    cdef bint ring            # a batch is good until the next one
+    cdef object widen         # makes something else of it there (queuecore.data._device.Widening), or None
+    cdef object kernel        # of the pipe
+    cdef DeviceLease last_lease
+    cdef Transfer* transfer   # of the pipe
+    cdef int64_t sent_before, pageable_before
+    cdef bint warned_pageable
 
     def __cinit__(self, *_, **__):
         self.generation = fork_generation()
@@ -1953,7 +2026,7 @@ cdef class Stream:
                  int64_t hop_bytes, bint drop_tail, list leaves, template, list ops, int num_threads, bint help, int64_t prefetch,
                  int64_t max_leases=4, bint on_hold_raise=False, dict blocks=None, Step step=None, CsvFormat csv=None, list components=None,
                  assemble=None, list pads=None, skips=None, int retries=0, double stall_warn=-1, double stall_timeout=-1, feeder=None, Scope scope=None,
-                 bint inner=False, int64_t memory_budget=0):
+                 bint inner=False, int64_t memory_budget=0, device=None):
         """Describe a stream.
 
         Parameters
@@ -1978,6 +2051,10 @@ cdef class Stream:
             Bytes that its buffers may take, about; 0: any.
         inner : bool
             Whether it works for another stream: then it never says that batches are held.
+        device : tuple, optional
+            Where its batches go, of components that are all "fixed" (queuecore.data._device.Target): the `Device`, what makes arrays there,
+            how many may be there at a time, whether a batch is only good until the next one, and whether memory that can't be page-locked
+            will do.
         """
         cdef int32_t i, j, n = len(leaves)
         cdef Pipe* plan = &self.plan
@@ -2092,6 +2169,10 @@ cdef class Stream:
         c.threads = num_threads
         c.help = help
         c.max_leases = max_leases
+        if device is not None:
+            self.device, self.arrays, c.buffers, self.ring, c.prefer, self.widen = device
+            c.core = self.device.core
+            c.max_leases = 2 * c.buffers  # slots whose copies are on their way
         c.prefetch = prefetch
         c.helpers = HELPERS
         c.unit_bytes = UNIT_BYTES
@@ -2142,6 +2223,7 @@ cdef class Stream:
         c.width = ((num_threads + 2) * c.unit_rows + c.batch_rows - 1) // c.batch_rows + 1
         if c.width < prefetch + 1:
             c.width = prefetch + 1
+        c.width += c.buffers  # those on the device are the consumer's only when it takes them
         c.load_rows = UNIT_BYTES // 2 // record_bytes
         c.load_rows = 16 if c.load_rows < 16 else (1024 if c.load_rows > 1024 else c.load_rows)
         if stored:
@@ -2328,6 +2410,7 @@ cdef class Stream:
     def __dealloc__(self):
         cdef int32_t i
         if self.generation == fork_generation():
+            self._end_transfer()
             if self.pipe != NULL:
                 runner_stop(self.pipe.runner, NULL)
                 _drop(self.pipe)
@@ -2389,7 +2472,9 @@ cdef class Stream:
                     if not self._leave_out():
                         self._recover(k)
                     continue
-                return True
+                if self.transfer == NULL or self._sent(k):
+                    return True
+                continue
             if window_ended(p.window, k):
                 self._end(p)
             if stop_requested(&p.runner.stop):
@@ -2489,6 +2574,7 @@ cdef class Stream:
         cdef int32_t started = 0
         cdef int rc
         cdef Fault f
+        cdef Failure failure
         cdef Pipe* p
         self.table.refs.fetch_add(1, kRelaxed)  # relaxed: this object holds a reference
         self.plan.start = self.mark
@@ -2500,12 +2586,20 @@ cdef class Stream:
         self.plan.missing_count = self.missing_count
         with nogil:
             p = _pipe_new(&self.plan, self.table, self.cuts, self.cut_count, self.delivered)
+        if p == NULL and self.plan.pin_result != 0:
+            memset(&failure, 0, sizeof(Failure))
+            failure.result = self.plan.pin_result
+            failure.call = "cuMemHostRegister"
+            failure.nbytes = self.plan.fixed_bytes
+            self._fail_on_device(&failure)
         if p == NULL:
             self._fail(_errors.ResourceExhaustedError(
                 "no memory for the buffers of this pipeline. Use smaller batches, a smaller shuffle buffer or less prefetch"))
         self.next_k = 0
         self.files_logged = 0
         self.pipe = p
+        if self.device is not None:
+            self._start_transfer(p)
         with nogil:
             rc = runner_start(p.runner, p.config.threads, "qc-reader", _hold, &started)
         if rc != 0:
@@ -2566,6 +2660,7 @@ cdef class Stream:
                 self.feed.owners.clear()
                 self.feed = None
             self.helped_before += p.shared.helped.load(kRelaxed)  # relaxed: a statistic
+            self._end_transfer()
             self.pipe = NULL
             _drop(p)
         finally:
@@ -2774,6 +2869,13 @@ cdef class Stream:
         cdef bint copy = held >= p.config.max_leases
         cdef list arrays
         cdef object element
+        if self.transfer != NULL:
+            arrays = self._on_device(b, k)
+            if self.widen is not None:
+                element = self._assemble(self.widen.template, arrays)
+            else:
+                element = self._whole(arrays) if self.levels else None
+            return self._delivered(p, b, k, arrays, element)
         if copy and self.on_hold_raise:
             raise _errors.SlotsExhaustedError(
                 f"{held} batches of this iterator are still held, and on_hold='raise' allows {p.config.max_leases}. "
@@ -2812,11 +2914,16 @@ cdef class Stream:
                         f"more than {p.config.max_leases} batches of this iterator are held; further ones are copies, which costs time. "
                         "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
             element = self._whole(arrays) if self.levels else None
+        return self._delivered(p, b, k, arrays, element)
+
+    cdef object _delivered(self, Pipe* p, Batch* b, uint64_t k, list arrays, object element):
+        # The batch is the consumer's: as an element, or as the chunk that the next ones come out of.
+        cdef int64_t rows = b.rows
+        cdef int i
         self.records += rows
         self.still_since = 0
         if self.skips is not None:
             self._log_files(p, False)
-        i = 0
         if self.shuffles:
             for i in range(self.shuffles):
                 self._count_iterations(i, p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i])
@@ -2827,6 +2934,124 @@ cdef class Stream:
         self.chunk_at = 0
         self.chunk_rows = rows
         return self._next_record()
+
+    cdef int _start_transfer(self, Pipe* p) except -1:
+        cdef HostSource source
+        cdef Failure failure
+        cdef Widen widen
+        cdef int64_t nbytes = p.slab.slot_bytes
+        cdef int rc
+        memset(&widen, 0, sizeof(widen))
+        if self.widen is not None:
+            self.kernel = self.widen.compiled([self._slot_offset(p, i) for i in range(self._component_count())], p.config.batch_rows)
+            widen.function = <void*><uintptr_t>self.kernel.handle
+            widen.nbytes = nbytes
+            widen.items, widen.threads, widen.blocks = self.kernel.items, self.kernel.threads, self.kernel.blocks
+            nbytes = max(self.kernel.nbytes(p.config.batch_rows), 1)
+        source.context = p
+        source.look = _host_look
+        source.give = _host_give
+        source.wait = _host_wait
+        source.drop = _drop
+        if not p.pinned and not self.warned_pageable:
+            self.warned_pageable = True
+            warn(f"{p.slab.mapped_bytes} bytes of host memory can't be page-locked for cuda:{self.device.ordinal}: copies from there are slower. "
+                 "Raise the limit (ulimit -l), or use smaller batches or fewer of them ahead", 2)
+        _hold(p)
+        with nogil:
+            self.transfer = transfer_new(self.device.core, &source, <int32_t>p.config.buffers, nbytes, &widen, &failure)
+        if self.transfer == NULL:
+            self._fail_on_device(&failure)
+        rc = transfer_start(self.transfer)
+        if rc != 0:
+            self._fail(_errors.UnavailableError("cannot start the thread qc-device", errno=rc, stage="device"))
+        return 0
+
+    cdef void _end_transfer(self) noexcept:
+        cdef Transfer* t = self.transfer
+        self.transfer = NULL
+        if t != NULL:
+            self.sent_before += t.shared.nbytes.load(kRelaxed)  # relaxed: statistics
+            self.pageable_before += t.shared.pageable.load(kRelaxed)
+            transfer_stop(t)
+            transfer_drop(t)
+
+    cdef int _fail_on_device(self, const Failure* failure) except -1:
+        try:
+            self.device.fail(failure)
+        except Exception as error:
+            self._fail(error)
+        return 0
+
+    cdef bint _sent(self, uint64_t k) except -1:
+        # Waits until the batch, which is ready, is on its way to the device. False: look again, things have changed.
+        cdef Transfer* t = self.transfer
+        if transfer_ready(t, k):
+            return True
+        if t.shared.over.load(kAcquire) == 2:  # acquire: pairs with _over in device.pyx
+            self._fail_on_device(&t.failure)
+        transfer_hold(t)
+        try:
+            with nogil:
+                transfer_wait(t, k, monotonic_ns() + SLICE_NS)
+        finally:
+            transfer_drop(t)
+        PyErr_CheckSignals()
+        if self.pipe != NULL and stop_requested(&self.pipe.runner.stop):
+            self._stopped(self.pipe)
+        return False
+
+    cdef list _on_device(self, Batch* b, uint64_t k):
+        # The components of a batch there. Its consumer may hold all slots but one; behind these, batches are copies of their own.
+        cdef Transfer* t = self.transfer
+        cdef DeviceLease lease
+        cdef int64_t dims[MAX_DIMS]
+        cdef int lead = 1, i, j, n
+        cdef list made = [], shape
+        if self.ring and self.last_lease is not None:
+            self.last_lease.end_()
+        dims[0] = b.rows
+        if self.levels:
+            lead = self._lead_dims(b, dims)
+        stream, handle = self.arrays.stream()
+        copy = t.shared.held.load(kRelaxed) >= t.buffers - 1  # relaxed: leases are taken under the GIL
+        if copy and self.on_hold_raise:
+            raise _errors.SlotsExhaustedError(
+                f"{t.buffers - 1} batches of this iterator are still held on the device, and on_hold='raise' allows no more. "
+                "Drop or copy them, use more buffers, or on_hold='copy'")
+        if copy:  # before the batch is taken: it may come again
+            memory = self.arrays.allocate(t.slots[t.where[k % <uint64_t>t.buffers]].nbytes)
+        lease = transfer_hand(t, self.device, k, stream, handle)
+        if copy:
+            lease.copy_to(self.device, self.arrays.address(memory))
+            self.copied += 1
+            if not self.warned:
+                self.warned = True
+                warn(
+                    f"more than {t.buffers - 1} batches of this iterator are held on {self.device.name}; further ones are copies of their own, "
+                    "which costs time and memory. prefetch_to_device(buffers=...) allows more, Options(on_hold='raise') forbids copies", 2)
+        else:
+            memory = self.arrays.memory(lease)
+            self.last_lease = lease if self.ring else None
+        if self.widen is not None:
+            return [self.arrays.array(memory, offset, (b.rows, *one.shape), one.dtype)
+                    for offset, one in zip(self.kernel.offsets(b.rows), self.kernel.outputs)]
+        n = self._component_count()
+        for i in range(n):
+            if self.components is None:
+                dtype = self.dtypes[i]
+                shape = [self.dims_store[i * MAX_DIMS + j] for j in range(self.ndims[i])]
+            else:
+                dtype = self.components[i][1]
+                shape = list(self.components[i][2])
+            made.append(self.arrays.array(memory, self._slot_offset(self.pipe, i), (*[dims[j] for j in range(lead)], *shape), dtype))
+        return made
+
+    cdef int _component_count(self):
+        return self.plan.layout.leaf_count if self.components is None else len(self.components)
+
+    cdef int64_t _slot_offset(self, Pipe* p, int i):
+        return p.leaves[i].slot_offset if self.components is None else p.maker.outputs[<int>self.components[i][3]].slot_offset
 
     cdef void _note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil:
         # As _deliver does for an inner stream, whose shuffles' counters are its own.
@@ -3112,6 +3337,8 @@ cdef class Stream:
             return
         _hold(p)
         try:
+            if self.transfer != NULL:
+                transfer_stop(self.transfer)
             with nogil:
                 runner_stop(p.runner, NULL)
                 event_notify_all(&p.window.arrived)
@@ -3189,8 +3416,18 @@ cdef class Stream:
             "leases": 0 if p == NULL else p.shared.leases.load(kRelaxed),
             "threads": 0 if p == NULL else p.runner.live.load(kRelaxed),
             "memory_bytes": 0 if p == NULL else _memory(p),
+            **({} if self.device is None else self._device_stats()),
             **({"skipped": 0, "skipped_files": 0, "skipped_bytes": 0} if self.skips is None else self.skips.counts()),
         }
+
+    cdef dict _device_stats(self):
+        cdef int64_t nbytes = self.sent_before, pageable = self.pageable_before
+        cdef Transfer* t = self.transfer
+        # relaxed: statistics
+        if t != NULL:
+            nbytes += t.shared.nbytes.load(kRelaxed)
+            pageable += t.shared.pageable.load(kRelaxed)
+        return {"device_bytes": nbytes, "pageable_copies": pageable, "device_leases": 0 if t == NULL else t.shared.held.load(kRelaxed)}
 
     def position(self):
         """The mark of the last delivered element, as a dict of int and lists of int."""

@@ -51,8 +51,9 @@ cdef inline unsigned char* slab_slot(Slab* slab, uint32_t slot) noexcept nogil:
     return slab.base + <size_t>slot * slab.slot_bytes
 
 
-cdef inline bint slab_init(Slab* slab, uint32_t slots, size_t slot_bytes) noexcept nogil:
-    # False: no memory (nothing is left behind). The slab must be zeroed before.
+cdef inline bint slab_init(Slab* slab, uint32_t slots, size_t slot_bytes, void* memory) noexcept nogil:
+    # False: no memory (nothing is left behind). The slab must be zeroed before. memory: of as many bytes, or NULL; it is
+    # the caller's, who takes it out of the slab before slab_free.
     cdef uint32_t i
     if slot_bytes != 0 and slots > (<size_t>1 << 62) // slot_bytes:
         return False
@@ -62,7 +63,7 @@ cdef inline bint slab_init(Slab* slab, uint32_t slots, size_t slot_bytes) noexce
     slab.stack.next = <Atomic[uint32_t]*>alloc_lines(slots * sizeof(uint32_t))
     if slab.stack.next == NULL:
         return False
-    slab.base = <unsigned char*>buffer_take(slab.mapped_bytes)
+    slab.base = <unsigned char*>(buffer_take(slab.mapped_bytes) if memory == NULL else memory)
     if slab.base == NULL:
         free(slab.stack.next)
         slab.stack.next = NULL
@@ -74,7 +75,7 @@ cdef inline bint slab_init(Slab* slab, uint32_t slots, size_t slot_bytes) noexce
 
 
 cdef inline void slab_free(Slab* slab) noexcept nogil:
-    buffer_give(slab.base, slab.mapped_bytes)
+    buffer_give(slab.base, slab.mapped_bytes)  # NULL: it was taken out
     free(slab.stack.next)
     slab.base = NULL
     slab.stack.next = NULL

@@ -1,128 +1,18 @@
 // Loops over numbers of one dtype: casts between any two, x * a + b, and strided copies. The compiler makes vectors of them; only
-// half precision has loops of its own for processors with F16C.
-//
-// Casts are NumPy's astype: floats to integers truncate, and what doesn't fit there is left to the processor.
+// half precision has loops of its own for processors with F16C. What a cast does to one item is in device.hpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
+
+#include "queuecore/kernels/device.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 namespace queuecore {
-
-struct Bool {
-  uint8_t byte;
-};
-
-struct Half {
-  uint16_t bits;
-};
-
-// The upper half of a float.
-struct Brain {
-  uint16_t bits;
-};
-
-inline float float_of_bits(uint32_t bits) noexcept {
-  float f;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
-
-inline uint32_t bits_of_float(float f) noexcept {
-  uint32_t bits;
-  std::memcpy(&bits, &f, 4);
-  return bits;
-}
-
-inline float float_of_half(Half h) noexcept {
-  uint32_t magnitude = uint32_t(h.bits & 0x7fff) << 13;
-  uint32_t exponent = magnitude & 0x0f800000;
-  float f;
-  if (exponent == 0) {
-    // 2^-14 + x is exact, and so is the difference.
-    f = float_of_bits(magnitude + 0x38800000) - float_of_bits(0x38800000);
-  } else if (exponent == 0x0f800000) {
-    f = float_of_bits(magnitude + 0x70000000);
-  } else {
-    f = float_of_bits(magnitude + 0x38000000);
-  }
-  return float_of_bits(bits_of_float(f) | uint32_t(h.bits & 0x8000) << 16);
-}
-
-inline Half half_of_float(float f) noexcept {
-  uint32_t bits = bits_of_float(f);
-  uint32_t sign = bits >> 16 & 0x8000;
-  uint32_t magnitude = bits & 0x7fffffff;
-  uint32_t half;
-  if (magnitude > 0x7f800000) {
-    half = 0x7e00 | (magnitude >> 13 & 0x3ff);
-  } else if (magnitude >= 0x47800000) {
-    half = 0x7c00;
-  } else if (magnitude < 0x38800000) {
-    // At 0.5 the last bit of a float is worth as much as that of a subnormal half: the addition rounds.
-    half = bits_of_float(float_of_bits(magnitude) + 0.5f) - 0x3f000000;
-  } else {
-    half = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
-  }
-  return {uint16_t(half | sign)};
-}
-
-inline Half half_of_double(double d) noexcept {
-  // Through a float that is rounded to odd, so that rounding twice does no harm.
-  float f = float(d);
-  double back = double(f);
-  if (back != d && d == d) {
-    uint32_t bits = bits_of_float(f);
-    if ((back < 0 ? -back : back) > (d < 0 ? -d : d)) bits -= 1;
-    f = float_of_bits(bits | 1);
-  }
-  return half_of_float(f);
-}
-
-inline float float_of_brain(Brain b) noexcept { return float_of_bits(uint32_t(b.bits) << 16); }
-
-inline Brain brain_of_float(float f) noexcept {
-  uint32_t bits = bits_of_float(f);
-  // To nearest, ties to even; and one NaN for each sign, so that none becomes an infinity.
-  uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  uint32_t nan = (bits >> 16 & 0x8000) | 0x7fc0;
-  return {uint16_t((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded)};
-}
-
-template <class Out, class In>
-inline Out converted(In x) noexcept {
-  if constexpr (std::is_same_v<In, Out>) {
-    return x;
-  } else if constexpr (std::is_same_v<In, Brain>) {
-    return converted<Out>(float_of_brain(x));
-  } else if constexpr (std::is_same_v<Out, Brain>) {
-    return brain_of_float(converted<float>(x));
-  } else if constexpr (std::is_same_v<Out, Bool>) {
-    if constexpr (std::is_same_v<In, Half>) {
-      return {uint8_t((x.bits & 0x7fff) != 0)};
-    } else {
-      return {uint8_t(x != In(0))};
-    }
-  } else if constexpr (std::is_same_v<In, Bool>) {
-    return converted<Out>(uint8_t(x.byte != 0));
-  } else if constexpr (std::is_same_v<In, Half>) {
-    return Out(float_of_half(x));
-  } else if constexpr (std::is_same_v<Out, Half>) {
-    if constexpr (std::is_same_v<In, double>) {
-      return half_of_double(x);
-    } else {
-      return half_of_float(float(x));
-    }
-  } else {
-    return Out(x);
-  }
-}
 
 using CastFn = void (*)(const void* source, void* target, int64_t n) noexcept;
 

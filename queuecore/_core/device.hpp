@@ -1,0 +1,1 @@
+../../src/queuecore/include/queuecore/kernels/device.hpp

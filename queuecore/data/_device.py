@@ -1,0 +1,527 @@
+"""Datasets whose batches go to a device: the last step of an input pipeline.
+
+Where every component of a batch has one size, the batches of the native stream go there as they lie in its page-locked
+slots, and no Python is involved until the consumer takes them. All others (what Python makes, rows of varying length,
+strings) are ordinary elements first; a thread copies their arrays together into page-locked memory, and the same
+native transfer goes on from there.
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+
+import numpy as np
+
+from queuecore._core.device import Device, Staged
+from queuecore._kernels import MOST_BLOCKS, THREADS, Column, Compiled, Kernel, kernel_of
+from queuecore._stages import Component, Stage
+from queuecore.data._args import check_int
+from queuecore.data._explain import lines_of
+from queuecore.data._iterators import IteratorBase
+from queuecore.data._nodes import start_thread
+from queuecore.data._ops import Batch
+from queuecore.data._structures import mapped
+from queuecore.data.iterator import Iterator
+from queuecore.data.options import Options
+from queuecore.device import Arrays, chosen
+from queuecore.errors import FailedPreconditionError, InvalidArgumentError, SlotsExhaustedError, UnimplementedError
+
+if TYPE_CHECKING:
+    from queuecore.data.dataset import Dataset
+
+__all__ = ["DeviceDataset", "StagedIterator", "Target"]
+
+_MOST_BUFFERS = 64
+# What a device's arrays can be made of.
+_KINDS = "biufc"
+
+
+class Target(NamedTuple):
+    """Where batches go.
+
+    Attributes
+    ----------
+    device : Device
+    arrays : Arrays
+        Makes arrays there.
+    buffers : int
+        Batches that may be there at a time.
+    ring : bool
+        A batch is good until the next one is taken, and not as long as its arrays are.
+    prefer : bool
+        Host memory that can't be page-locked will do.
+    widening : Widening, optional
+        What is made of a batch there.
+    """
+
+    device: Device
+    arrays: Arrays
+    buffers: int
+    ring: bool
+    prefer: bool
+    widening: Widening | None = None
+
+
+@dataclass(frozen=True)
+class Widening:
+    """The stages behind the copy, as one kernel.
+
+    Attributes
+    ----------
+    given : sequence of Component
+        A raw batch's.
+    stages : list of Stage
+    template : nested
+        Of an element, over the outputs.
+    arrays : Arrays
+        Compiles it.
+    """
+
+    given: Sequence[Component]
+    stages: list[Stage]
+    template: Any
+    arrays: Arrays
+
+    def kernel(self, offsets: Sequence[int]) -> Kernel:
+        """Return the kernel for batches whose components begin at these bytes."""
+        batches = [one._replace(shape=(None, *(one.shape or ()))) for one in self.given]
+        return kernel_of([Column(one, offset) for one, offset in zip(batches, offsets, strict=True)], self.stages)
+
+    def compiled(self, offsets: Sequence[int], rows: int) -> Launch:
+        """Return it ready to be launched."""
+        del rows
+        kernel = self.kernel(offsets)
+        return Launch(kernel, self.arrays.compiled(kernel))
+
+
+class Launch(NamedTuple):
+    """A kernel that can be launched, as the native stream takes it."""
+
+    kernel: Kernel
+    made: Compiled
+
+    @property
+    def handle(self) -> int:
+        """The driver's handle of the function."""
+        return self.made.handle
+
+    @property
+    def items(self) -> int:
+        """Of the largest output, a row."""
+        return self.kernel.items
+
+    @property
+    def threads(self) -> int:
+        """In a block."""
+        return THREADS
+
+    @property
+    def blocks(self) -> int:
+        """At most."""
+        return MOST_BLOCKS
+
+    @property
+    def outputs(self) -> tuple[Component, ...]:
+        """What each row becomes."""
+        return self.kernel.outputs
+
+    def offsets(self, rows: int) -> list[int]:
+        """Return where each output begins."""
+        return self.kernel.offsets(rows)
+
+    def nbytes(self, rows: int) -> int:
+        """Return how long the outputs are."""
+        return self.kernel.nbytes(rows)
+
+
+class DeviceDataset:
+    """Elements of a dataset, on a device. Made by `Dataset.prefetch_to_device`.
+
+    It can be iterated over as often as you like, as the dataset. Its elements have the structure of the dataset's; their
+    arrays are CuPy's, or NumPy's where the device is the host. What is no array of numbers (strings, `Ragged`, `Sparse`,
+    objects) stays on the host.
+
+    An array is good as long as anything refers to it, or to a view of it: the batch's memory on the device is used again
+    after that, behind what the consumer's stream had got until then. The stream is CuPy's current one, of the thread
+    that calls ``next()``; it is ordered after the copy before ``next()`` returns, so `__dlpack__` and all that uses the
+    same stream needs nothing else. Work on other streams must be ordered after this one, and be done before the array
+    goes. With ``mode="ring"``, a batch is only good until the next one is taken, whatever refers to it.
+
+    Who holds ``buffers`` batches or more gets copies on the device from then on, and one `RuntimeWarning`; with
+    ``Options(on_hold="raise")`` `SlotsExhaustedError`.
+
+    Its iterators do what `Iterator` does, `state_dict` included: a place saved on a device can be loaded on the host, and
+    the other way round.
+    """
+
+    def __init__(self, dataset: Dataset, target: Target | None, buffers: int, there: int = 0, why: str = "") -> None:
+        self._dataset = dataset
+        self._target = target
+        self._buffers = buffers
+        # So many of the last steps are done on the device; why the others aren't.
+        self._there = there
+        self._why = why
+
+    def __iter__(self) -> IteratorBase:
+        target = self._target
+        if target is None:
+            return iter(self._dataset.prefetch(self._buffers))
+        host = self._host()
+        if not goes_as_it_lies(host):
+            return StagedIterator(Iterator(host), target, host._options.on_hold == "raise")
+        if self._there:
+            target = target._replace(widening=_widening(self._dataset, host, target))
+        return Iterator(host, None, target, self._dataset)
+
+    def _host(self) -> Dataset:
+        """Return the dataset of what is copied."""
+        from queuecore.data.dataset import _Steps
+
+        whole = self._dataset
+        return _Steps(whole._source, whole._ops[: len(whole._ops) - self._there], whole._options)
+
+    def map(self, map_func: Stage | Callable[..., Any]) -> DeviceDataset:
+        """Make something else of each element, on the device if that is possible.
+
+        Parameters
+        ----------
+        map_func : callable or Stage
+            As `Dataset.map` takes it.
+
+        Returns
+        -------
+        DeviceDataset
+
+        Notes
+        -----
+        All maps behind each other are one kernel, launched in the copy's stream: so little data goes to the device, and
+        becomes more there. A kernel can be made of functions that are traced, and of native operations, on batches of
+        one size: casts, arithmetic, comparison, `scale`, `one_hot`, `reshape`, `transpose`, `decode_raw` and fields of
+        records. The results are those of the host, bit for bit. All others are done on the host, before the copy;
+        `plan` says which, and why.
+        """
+        whole = self._dataset.map(map_func)
+        if self._target is None:
+            return DeviceDataset(whole, None, self._buffers)
+        try:
+            widened = DeviceDataset(whole, self._target, self._buffers, self._there + 1)
+            if whole._source is not self._dataset._source or whole._ops[:-1] != self._dataset._ops:
+                raise UnimplementedError("it runs in Python")
+            _widening(whole, widened._host(), self._target)
+        except UnimplementedError as error:
+            return DeviceDataset(whole, self._target, self._buffers, 0, str(error))
+        return widened
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure of an element, as in `Dataset.element_spec`; the arrays are the device's."""
+        return self._dataset.element_spec
+
+    def cardinality(self) -> int:
+        """Return the number of elements, as `Dataset.cardinality` does."""
+        return self._dataset.cardinality()
+
+    def with_options(self, options: Options) -> DeviceDataset:
+        """Set how the dataset runs, as `Dataset.with_options` does."""
+        return DeviceDataset(self._dataset.with_options(options), self._target, self._buffers, self._there, self._why)
+
+    def plan(self) -> str:
+        """Say what is done, and where, as `Dataset.plan` does."""
+        lines = []
+        host = self._host()
+        for op in reversed(self._dataset._ops[len(host._ops) :]):
+            lines.append((f"map({op.describe()[1]})", "device: one kernel, in the stream of the copies"))
+        if self._target is None:
+            lines.append((f"prefetch_to_device('cpu', {self._buffers})", "native: batches stay on the host"))
+        else:
+            where = "native: one thread copies batches as they lie"
+            if not goes_as_it_lies(host):
+                where = "Python copies an element's arrays together, one native thread copies those"
+            if self._why:
+                where += f"; maps are done on the host: {self._why}"
+            lines.append((f"prefetch_to_device('cuda:{self._target.device.ordinal}', {self._buffers})", where))
+        lines += lines_of(host)
+        width = max(len(what) for what, _ in lines)
+        return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
+
+
+def _widening(whole: Dataset, host: Dataset, target: Target) -> Widening:
+    """Return what the last steps of a dataset, which the host's lacks, are on a device; `UnimplementedError`: nothing."""
+    if sum(isinstance(op, Batch) for op in host._ops) != 1 or not goes_as_it_lies(host):
+        raise UnimplementedError("elements are no batches of one size")
+    made = whole._source.made(whole._stages())
+    if made.assemble is not None:
+        raise UnimplementedError("it makes something else than arrays")
+    given = host._source.made(host._stages()).given
+    stages = whole._stages()[len(host._stages()) :]
+    widening = Widening(given, stages, made.template, target.arrays)
+    widening.kernel([0] * len(given))
+    return widening
+
+
+def device_dataset(dataset: Dataset, device: str, buffers: SupportsIndex, mode: str, pinned: str) -> DeviceDataset:
+    """Return the dataset of a user's arguments."""
+    count = check_int(buffers, "buffers", 2, _MOST_BUFFERS)
+    if mode not in ("lease", "ring"):
+        raise InvalidArgumentError(f'mode must be "lease" or "ring", not {mode!r}')
+    if pinned not in ("require", "prefer"):
+        raise InvalidArgumentError(f'pinned must be "require" or "prefer", not {pinned!r}')
+    found = chosen(device)
+    target = None if found is None else Target(*found, count, mode == "ring", pinned == "prefer")
+    return DeviceDataset(dataset, target, count)
+
+
+def held_too_many(target: Target) -> str:
+    """Return what to say when batches become copies."""
+    return (
+        f"more than {target.buffers - 1} batches of this iterator are held on cuda:{target.device.ordinal}; further "
+        "ones are copies of their own, which costs time and memory. prefetch_to_device(buffers=...) allows more, "
+        "Options(on_hold='raise') forbids copies"
+    )
+
+
+def goes_as_it_lies(dataset: Dataset) -> bool:
+    """Whether the slots of a dataset's native stream can be copied as they are."""
+    given = dataset._native(dataset._options)
+    if given.get("assemble") is not None or given.get("pads"):
+        return False
+    components = given.get("components")
+    if components is None:
+        return bool(given["leaves"]) and all(leaf[0].kind in _KINDS for leaf in given["leaves"])
+    return all(kind == "fixed" and dtype.kind in _KINDS for kind, dtype, _ in components)
+
+
+class _Sent(NamedTuple):
+    """An element on its way.
+
+    Attributes
+    ----------
+    element : nested
+        With a `_Part` in the place of each array.
+    offsets : list of int
+        Where each array begins.
+    state : dict
+        The place after it.
+    """
+
+    element: Any
+    offsets: list[int]
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Part:
+    number: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class StagedIterator(IteratorBase):
+    """Elements of an iterator, with their arrays on a device. What is no array of numbers stays on the host, as a copy.
+
+    Parameters
+    ----------
+    elements : Iterator
+        Used by nobody else.
+    target : Target
+    on_hold_raise : bool
+        Who holds too many batches gets an error, and no copies.
+    """
+
+    _feed: _Feed | None = None
+
+    def __init__(self, elements: Iterator, target: Target, on_hold_raise: bool) -> None:
+        self._elements = elements
+        self._target = target
+        self._on_hold_raise = on_hold_raise
+        self._state = elements.state_dict()
+        self._last: Any = None
+        self._counts = {"device_bytes": 0, "pageable_copies": 0}
+        self._copied = 0
+        self._warned = False
+        self._ended = False
+        self._closed = False
+        self._failure: BaseException | None = None
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure of an element."""
+        return self._elements.element_spec
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of an element."""
+        return self._elements.output_classes
+
+    def __next__(self) -> Any:
+        """Return the next element, behind whose copy the consumer's stream is ordered."""
+        if self._closed:
+            raise FailedPreconditionError(
+                "this iterator is closed; make a new one with iter(dataset)"
+            ) from self._failure
+        if self._ended:
+            raise StopIteration
+        if self._feed is None:
+            self._feed = _Feed(self._elements, self._target)
+        try:
+            sent = self._feed.next()
+        except Exception as error:
+            self._failure = error
+            self._closed = True
+            self._halt()
+            raise
+        if sent is None:
+            self._ended = True
+            self._halt()
+            raise StopIteration
+        return self._taken(self._feed.staged, sent)
+
+    def _taken(self, staged: Staged, sent: _Sent) -> Any:
+        target = self._target
+        if self._last is not None:
+            self._last.end()
+        held = staged.stats()["device_leases"]
+        copy = held >= target.buffers - 1
+        if copy and self._on_hold_raise:
+            assert self._feed is not None
+            self._feed.again = sent
+            raise SlotsExhaustedError(
+                f"{held} batches of this iterator are still held on the device, and on_hold='raise' allows no more. "
+                "Drop or copy them, use more buffers, or on_hold='copy'"
+            )
+        memory = target.arrays.allocate(staged.next_bytes()) if copy else None
+        lease = staged.take(*target.arrays.stream())
+        if copy:
+            lease.copy_to(target.device, target.arrays.address(memory))
+            self._copied += 1
+            if not self._warned:
+                self._warned = True
+                warnings.warn(held_too_many(target), RuntimeWarning, stacklevel=3)
+        else:
+            memory = target.arrays.memory(lease)
+            self._last = lease if target.ring else None
+        self._state = sent.state
+
+        def array(part: Any) -> Any:
+            if not isinstance(part, _Part):
+                return part
+            return target.arrays.array(memory, sent.offsets[part.number], part.shape, part.dtype)
+
+        return mapped(array, sent.element)
+
+    def _halt(self) -> None:
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.staged.stop()
+            counts = feed.staged.stats()
+            self._counts = {name: count + counts[name] for name, count in self._counts.items()}
+
+    def close(self, timeout: float | None = 1.0) -> None:
+        """Stop what works for this iterator; see `Iterator.close`."""
+        self._closed = True
+        self._halt()
+        self._elements.close(timeout)
+
+    def __del__(self) -> None:
+        """Stop the threads: they don't refer to this iterator."""
+        if self._feed is not None:
+            self._halt()
+            self._elements._stop()
+
+    def stats(self) -> dict[str, int]:
+        """Return counters; see `Iterator.stats`."""
+        made = self._elements.stats()
+        counts = {"device_bytes": 0, "pageable_copies": 0, "device_leases": 0}
+        if self._feed is not None:
+            counts = self._feed.staged.stats()
+        made |= {name: count + self._counts.get(name, 0) for name, count in counts.items()}
+        made["copied_batches"] += self._copied
+        return made
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place after the last element; see `Iterator.state_dict`."""
+        return self._state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to a place; see `Iterator.load_state_dict`. Waits until the element that is being made is there."""
+        if self._closed:
+            raise FailedPreconditionError(
+                "this iterator is closed; make a new one with iter(dataset)"
+            ) from self._failure
+        feed = self._feed
+        self._halt()
+        if feed is not None:
+            feed.idle.wait()
+        self._elements.load_state_dict(state)
+        self._state = self._elements.state_dict()
+        self._ended = False
+
+
+class _Feed:
+    """What goes on between an iterator and its consumer: one run of a thread, and what it has sent.
+
+    Attributes
+    ----------
+    staged : Staged
+    idle : threading.Event
+        Set once the thread no longer uses the iterator.
+    again : _Sent, optional
+        Taken out, and not used.
+    """
+
+    def __init__(self, elements: IteratorBase, target: Target) -> None:
+        self.staged = Staged(target.device, target.buffers, target.prefer)
+        self.idle = threading.Event()
+        self.again: _Sent | None = None
+        self._sent: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
+        self._errors: list[BaseException] = []
+        start_thread("qc-stage", _stage, elements, self.staged, self._sent, self._errors, self.idle)
+
+    def next(self) -> _Sent | None:
+        """Return the next element, which is on its way; `None` at the end."""
+        sent, self.again = self.again, None
+        if sent is not None:
+            return sent
+        if self.staged.wait():
+            return self._sent.get()
+        if self._errors:
+            raise self._errors.pop()
+        return None
+
+
+def _stage(
+    elements: IteratorBase,
+    staged: Staged,
+    sent: queue.SimpleQueue[_Sent],
+    errors: list[BaseException],
+    idle: threading.Event,
+) -> None:
+    try:
+        for element in elements:
+            arrays: list[np.ndarray[Any, Any]] = []
+            parts = mapped(functools.partial(_part, arrays), element)
+            state = elements.state_dict()
+            offsets = staged.put(arrays)
+            if offsets is None:
+                return
+            sent.put(_Sent(parts, offsets, state))
+    except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
+        errors.append(error)
+    finally:
+        staged.end()
+        idle.set()
+        del elements, staged, errors  # which the error's traceback would keep, and they it
+
+
+def _part(arrays: list[np.ndarray[Any, Any]], value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _KINDS:
+        array = np.ascontiguousarray(value, value.dtype.newbyteorder("="))
+        arrays.append(array)
+        return _Part(len(arrays) - 1, value.shape, array.dtype)
+    return value.copy() if isinstance(value, np.ndarray) else value

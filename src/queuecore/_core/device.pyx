@@ -1,0 +1,1225 @@
+"""The CUDA driver, found at run time; page-locked memory; and the transfer of host batches to a device. See device.pxd."""
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms cimport check_layout, fork_generation, registry_remove
+from queuecore._core.parking cimport event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take
+from queuecore._core.platform cimport (
+    Atomic, EventCount, Runner, SlotStack, Turn, alloc_lines, kAcquire, kRelaxed, kRelease, layout_hash, map_pages, monotonic_ns,
+    unmap_pages)
+from queuecore._core.runtime cimport (
+    STEP_DONE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_requested, wait_out_exit)
+from queuecore._core.slab cimport slots_pop, slots_push
+
+import atexit
+import threading
+from warnings import warn
+
+import numpy as np
+cimport numpy as cnp
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+cnp.import_array()
+
+cdef extern from "dlfcn.h" nogil:
+    const int RTLD_NOW
+    const int RTLD_LOCAL
+    void* dlopen(const char*, int)
+    void* dlsym(void*, const char*)
+    char* dlerror()
+
+cdef extern from "queuecore/cuda.hpp" namespace "queuecore" nogil:
+    const int kCuOutOfMemory
+    const int kCuNotInitialized
+    const int kCuDeinitialized
+    const int kCuStubLibrary
+    const int kCuNoDevice
+    const int kCuInvalidDevice
+    const int kCuNotReady
+    const unsigned kCuHostRegisterPortable
+    const unsigned kCuStreamNonBlocking
+    const unsigned kCuEventDisableTiming
+    const int kCuSourceOrderStream
+    const int kCuBatchAsyncSince
+    const uintptr_t kCuStreamLegacy
+
+    cppclass CuLocation:
+        pass
+
+    cppclass CuCopyAttributes:
+        int source_order
+
+    cppclass Cuda:
+        int (*init)(unsigned) noexcept
+        int (*driver_version)(int*) noexcept
+        int (*device_count)(int*) noexcept
+        int (*device_get)(int*, int) noexcept
+        int (*device_name)(char*, int, int) noexcept
+        int (*context_retain)(void**, int) noexcept
+        int (*context_release)(int) noexcept
+        int (*context_set)(void*) noexcept
+        int (*context_get)(void**) noexcept
+        int (*stream_create)(void**, unsigned, int) noexcept
+        int (*stream_destroy)(void*) noexcept
+        int (*stream_synchronize)(void*) noexcept
+        int (*stream_wait)(void*, void*, unsigned) noexcept
+        int (*event_create)(void**, unsigned) noexcept
+        int (*event_destroy)(void*) noexcept
+        int (*event_record)(void*, void*) noexcept
+        int (*event_query)(void*) noexcept
+        int (*event_synchronize)(void*) noexcept
+        int (*host_register)(void*, size_t, unsigned) noexcept
+        int (*host_unregister)(void*) noexcept
+        int (*memory_new)(CuPointer*, size_t) noexcept
+        int (*memory_free)(CuPointer) noexcept
+        int (*copy_to_device)(CuPointer, const void*, size_t, void*) noexcept
+        int (*copy_on_device)(CuPointer, CuPointer, size_t, void*) noexcept
+        int (*copy_batch)(CuPointer*, CuPointer*, size_t*, size_t, CuCopyAttributes*, size_t*, size_t, void*) noexcept
+        int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) noexcept
+        int (*error_name)(int, const char**) noexcept
+        int (*error_text)(int, const char**) noexcept
+
+cdef extern from *:
+    """
+    namespace {
+    // Written while _open_driver holds the GIL, before there is a device; read by whoever has one.
+    queuecore::Cuda cuda;
+
+    bool find(void* library, const char* name, void* place) noexcept {
+      void* found = dlsym(library, name);
+      memcpy(place, &found, sizeof found);
+      return found != nullptr;
+    }
+
+    // The first function that isn't there, or null.
+    const char* cuda_find(void* library) noexcept {
+      const struct {
+        const char* name;
+        void* place;
+      } wanted[] = {
+          {"cuInit", &cuda.init},
+          {"cuDriverGetVersion", &cuda.driver_version},
+          {"cuDeviceGetCount", &cuda.device_count},
+          {"cuDeviceGet", &cuda.device_get},
+          {"cuDeviceGetName", &cuda.device_name},
+          {"cuDevicePrimaryCtxRetain", &cuda.context_retain},
+          {"cuDevicePrimaryCtxRelease_v2", &cuda.context_release},
+          {"cuCtxSetCurrent", &cuda.context_set},
+          {"cuCtxGetCurrent", &cuda.context_get},
+          {"cuStreamCreateWithPriority", &cuda.stream_create},
+          {"cuStreamDestroy_v2", &cuda.stream_destroy},
+          {"cuStreamSynchronize", &cuda.stream_synchronize},
+          {"cuStreamWaitEvent", &cuda.stream_wait},
+          {"cuEventCreate", &cuda.event_create},
+          {"cuEventDestroy_v2", &cuda.event_destroy},
+          {"cuEventRecord", &cuda.event_record},
+          {"cuEventQuery", &cuda.event_query},
+          {"cuEventSynchronize", &cuda.event_synchronize},
+          {"cuMemHostRegister_v2", &cuda.host_register},
+          {"cuMemHostUnregister", &cuda.host_unregister},
+          {"cuMemAlloc_v2", &cuda.memory_new},
+          {"cuMemFree_v2", &cuda.memory_free},
+          {"cuMemcpyHtoDAsync_v2", &cuda.copy_to_device},
+          {"cuMemcpyDtoDAsync_v2", &cuda.copy_on_device},
+          {"cuLaunchKernel", &cuda.launch},
+          {"cuGetErrorName", &cuda.error_name},
+          {"cuGetErrorString", &cuda.error_text},
+      };
+      for (const auto& one : wanted)
+        if (!find(library, one.name, one.place)) return one.name;
+      find(library, "cuMemcpyBatchAsync_v2", &cuda.copy_batch);
+      return nullptr;
+    }
+    }  // namespace
+    """
+    Cuda cuda
+    const char* cuda_find(void*) noexcept nogil
+
+cdef enum:
+    SLICE_NS = 50000000      # Python's main thread looks for signals this often, and the transfer whether it is to end
+    REAP_NS = 100000         # a copy that is on its way is looked at again after this
+    IDLE_MOST = 32           # page-locked blocks that are kept for who wants one of that size next
+    IDLE_BYTES = 268435456
+    ALIGNED = 256            # where components begin in a batch that is put together here
+
+
+# Contexts
+
+cdef struct Entered:
+    bint switched
+    void* before
+
+
+cdef int _enter(DeviceCore* core, Entered* e) noexcept nogil:
+    # The device's context, in this thread, which may be anybody's.
+    e.switched = False
+    if cuda.context_get(&e.before) != 0:
+        e.before = NULL
+    if e.before == core.context:
+        return 0
+    e.switched = True
+    return cuda.context_set(core.context)
+
+
+cdef void _leave(Entered* e) noexcept nogil:
+    if e.switched:
+        cuda.context_set(e.before)
+
+
+cdef inline bint _ours(const DeviceCore* core) noexcept nogil:
+    return core.generation == fork_generation()
+
+
+# Page-locked memory
+
+cdef struct Block:
+    DeviceCore* core         # in whose context it is page-locked
+    void* p
+    size_t nbytes
+
+cdef Block[IDLE_MOST] _idle
+cdef int _idle_count = 0
+cdef size_t _idle_bytes = 0
+cdef Turn _idle_turn
+
+
+cdef Block _idle_remove(int i) noexcept nogil:
+    global _idle_count, _idle_bytes
+    cdef Block found = _idle[i]
+    _idle_count -= 1
+    _idle_bytes -= found.nbytes
+    while i < _idle_count:
+        _idle[i] = _idle[i + 1]
+        i += 1
+    return found
+
+
+cdef void _unlock(Block block) noexcept nogil:
+    cdef Entered e
+    if _ours(block.core):
+        _enter(block.core, &e)
+        cuda.host_unregister(block.p)
+        _leave(&e)
+    unmap_pages(block.p, block.nbytes)
+
+
+cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept nogil:
+    cdef void* p = NULL
+    cdef int i
+    cdef size_t at = 0
+    cdef Entered e
+    result[0] = 0
+    turn_take(&_idle_turn)
+    for i in range(_idle_count - 1, -1, -1):
+        if _idle[i].nbytes == nbytes:
+            p = _idle_remove(i).p
+            break
+    turn_give(&_idle_turn)
+    if p != NULL:
+        return p
+    p = map_pages(nbytes)
+    if p == NULL:
+        return NULL
+    while at < nbytes:  # touched first: registering untouched pages takes longer
+        (<unsigned char*>p)[at] = 0
+        at += 4096
+    result[0] = _enter(core, &e)
+    if result[0] == 0:
+        result[0] = cuda.host_register(p, nbytes, kCuHostRegisterPortable)
+        _leave(&e)
+    if result[0] == 0:
+        return p
+    unmap_pages(p, nbytes)
+    return NULL
+
+
+cdef void pinned_give(DeviceCore* core, void* p, size_t nbytes) noexcept nogil:
+    global _idle_count, _idle_bytes
+    cdef Block[IDLE_MOST] old
+    cdef Block block
+    cdef int i, n = 0
+    if p == NULL:
+        return
+    block.core = core
+    block.p = p
+    block.nbytes = nbytes
+    if nbytes > IDLE_BYTES or not _ours(core):
+        _unlock(block)
+        return
+    turn_take(&_idle_turn)
+    while _idle_count == IDLE_MOST or _idle_bytes + nbytes > IDLE_BYTES:
+        old[n] = _idle_remove(0)
+        n += 1
+    _idle[_idle_count] = block
+    _idle_count += 1
+    _idle_bytes += nbytes
+    turn_give(&_idle_turn)
+    for i in range(n):
+        _unlock(old[i])
+
+
+# The transfer
+
+cdef bint _failed(Transfer* t, int result, const char* call, int64_t nbytes) noexcept nogil:
+    # True if it did, which is noted: the first one counts.
+    if result == 0:
+        return False
+    if t.failure.result == 0:
+        t.failure.result = result
+        t.failure.call = call
+        t.failure.nbytes = nbytes
+    return True
+
+
+cdef bint _slot_init(Transfer* t, DeviceSlot* s, int64_t nbytes) noexcept nogil:
+    if (_failed(t, cuda.event_create(&s.ready, kCuEventDisableTiming), "cuEventCreate", 0)
+            or _failed(t, cuda.event_create(&s.consumed, kCuEventDisableTiming), "cuEventCreate", 0)
+            or (nbytes > 0 and _failed(t, cuda.memory_new(&s.memory, nbytes), "cuMemAlloc", nbytes))):
+        return False
+    s.capacity = nbytes
+    return True
+
+
+cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
+                            Failure* failure) noexcept nogil:
+    cdef Transfer* t = <Transfer*>calloc(1, sizeof(Transfer))
+    cdef Entered e
+    cdef int32_t i
+    cdef bint well
+    memset(failure, 0, sizeof(Failure))
+    if t == NULL:
+        source.drop(source.context)
+        return NULL
+    t.core = core
+    t.source = source[0]
+    t.buffers = buffers
+    if widen != NULL:
+        t.widen = widen[0]
+    t.flight_most = 2 * buffers
+    t.shared = <TransferAtomics*>alloc_lines(sizeof(TransferAtomics))
+    t.runner = <Runner*>alloc_lines(sizeof(Runner))
+    t.slots = <DeviceSlot*>calloc(buffers, sizeof(DeviceSlot))
+    t.flights = <Flight*>calloc(t.flight_most, sizeof(Flight))
+    t.where = <uint32_t*>calloc(buffers, sizeof(uint32_t))
+    t.free.next = <Atomic[uint32_t]*>alloc_lines(buffers * sizeof(uint32_t))
+    if (t.shared == NULL or t.runner == NULL or t.slots == NULL or t.flights == NULL or t.where == NULL or t.free.next == NULL):
+        _transfer_free(t)
+        return NULL
+    t.shared.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
+    t.free.count = buffers
+    t.runner.step = _step
+    t.runner.release = _release
+    t.runner.context = t
+    _sweep(core)
+    well = not _failed(t, _enter(core, &e), "cuCtxSetCurrent", 0)
+    if well:
+        well = not _failed(t, cuda.stream_create(&t.stream, kCuStreamNonBlocking, -1000), "cuStreamCreateWithPriority", 0)
+        i = 0
+        while well and i < t.flight_most:
+            well = not _failed(t, cuda.event_create(&t.flights[i].copied, kCuEventDisableTiming), "cuEventCreate", 0)
+            i += 1
+        if well and t.widen.function != NULL and t.widen.nbytes > 0:
+            well = not _failed(t, cuda.memory_new(&t.raw, t.widen.nbytes), "cuMemAlloc", t.widen.nbytes)
+        i = 0
+        while well and i < buffers:
+            well = _slot_init(t, &t.slots[i], nbytes)
+            i += 1
+        _leave(&e)
+    if not well:
+        failure[0] = t.failure
+        _transfer_free(t)
+        return NULL
+    for i in range(buffers):
+        slots_push(&t.free, buffers - 1 - i)
+    return t
+
+
+cdef void _sweep(DeviceCore* core) noexcept nogil:
+    # Frees memory whose last readers are done.
+    cdef Grave* kept = NULL
+    cdef Grave* done = NULL
+    cdef Grave* g
+    cdef Grave* next
+    cdef Entered e
+    if not _ours(core):
+        return
+    turn_take(core.turn)
+    g = core.graves
+    core.graves = NULL
+    turn_give(core.turn)
+    if g == NULL:
+        return
+    _enter(core, &e)
+    while g != NULL:
+        next = g.next
+        if cuda.event_query(g.consumed) == kCuNotReady:
+            g.next = kept
+            kept = g
+        else:
+            g.next = done
+            done = g
+        g = next
+    while done != NULL:
+        g = done
+        done = g.next
+        cuda.memory_free(g.memory)
+        cuda.event_destroy(g.consumed)
+        free(g)
+    _leave(&e)
+    turn_take(core.turn)
+    while kept != NULL:
+        g = kept
+        kept = g.next
+        g.next = core.graves
+        core.graves = g
+    turn_give(core.turn)
+
+
+cdef void _bury(DeviceCore* core, DeviceSlot* s) noexcept nogil:
+    # Frees a slot's memory once nobody reads it any more.
+    cdef Grave* g = <Grave*>calloc(1, sizeof(Grave))
+    if g == NULL:
+        cuda.event_synchronize(s.consumed)
+        cuda.memory_free(s.memory)
+        cuda.event_destroy(s.consumed)
+        return
+    g.memory = s.memory
+    g.consumed = s.consumed
+    turn_take(core.turn)
+    g.next = core.graves
+    core.graves = g
+    turn_give(core.turn)
+
+
+cdef void _transfer_free(Transfer* t) noexcept nogil:
+    cdef Entered e
+    cdef DeviceSlot* s
+    cdef int32_t i
+    if t.runner != NULL:
+        registry_remove(t.runner)
+    # Where there is no way into the context, all that is in it has gone with it.
+    if _ours(t.core) and t.slots != NULL and t.flights != NULL and _enter(t.core, &e) == 0:
+        for i in range(t.buffers):
+            s = &t.slots[i]
+            if s.ready != NULL:
+                cuda.event_destroy(s.ready)
+            if s.memory != 0:
+                _bury(t.core, s)
+            elif s.consumed != NULL:
+                cuda.event_destroy(s.consumed)
+        for i in range(t.flight_most):
+            if t.flights[i].copied != NULL:
+                cuda.event_destroy(t.flights[i].copied)
+        if t.raw != 0:
+            cuda.stream_synchronize(t.stream)
+            cuda.memory_free(t.raw)
+        if t.stream != NULL:
+            cuda.stream_destroy(t.stream)
+        _leave(&e)
+        _sweep(t.core)
+    t.source.drop(t.source.context)
+    free(t.shared)
+    free(t.runner)
+    free(t.slots)
+    free(t.flights)
+    free(t.where)
+    free(t.free.next)
+    free(t)
+
+
+cdef void transfer_hold(Transfer* t) noexcept nogil:
+    t.shared.refs.fetch_add(1, kRelaxed)  # relaxed: the caller holds a reference
+
+
+cdef void transfer_drop(Transfer* t) noexcept nogil:
+    # release: what this party did is done; acquire, for the last: by all the others, too
+    if t.shared.refs.fetch_sub(1, kRelease) == 1:
+        t.shared.refs.load(kAcquire)
+        _transfer_free(t)
+
+
+cdef void _hold(void* context) noexcept nogil:
+    transfer_hold(<Transfer*>context)
+
+
+cdef void _release(void* context) noexcept nogil:
+    transfer_drop(<Transfer*>context)
+
+
+cdef int transfer_start(Transfer* t) noexcept nogil:
+    cdef int32_t started
+    return runner_start(t.runner, 1, "qc-device", _hold, &started)
+
+
+cdef void transfer_stop(Transfer* t) noexcept nogil:
+    runner_stop(t.runner, NULL)
+    event_notify_all(&t.shared.freed)
+    event_notify_all(&t.shared.arrived)
+
+
+cdef void _reap(Transfer* t, bint all_) noexcept nogil:
+    # Host slots whose copies are done go back, oldest first.
+    cdef Flight* f
+    cdef int rc
+    while t.flight_count > 0:
+        f = &t.flights[t.flight_first]
+        rc = cuda.event_synchronize(f.copied) if all_ else cuda.event_query(f.copied)
+        if rc == kCuNotReady:
+            return
+        # After a failure nothing is copied any more.
+        _failed(t, rc, "cuEventQuery", 0)
+        t.source.give(t.source.context, f.host)
+        t.flight_first = t.flight_first + 1 if t.flight_first + 1 < t.flight_most else 0
+        t.flight_count -= 1
+
+
+cdef bint _grow(Transfer* t, DeviceSlot* s, int64_t nbytes) noexcept nogil:
+    # Its earlier readers may be at work.
+    cdef CuPointer memory = 0
+    if _failed(t, cuda.event_synchronize(s.consumed), "cuEventSynchronize", 0):
+        return False
+    if s.memory != 0:
+        cuda.memory_free(s.memory)
+    s.memory = 0
+    s.capacity = 0
+    if _failed(t, cuda.memory_new(&memory, nbytes), "cuMemAlloc", nbytes):
+        return False
+    s.memory = memory
+    s.capacity = nbytes
+    return True
+
+
+cdef int _launch(Transfer* t, DeviceSlot* s, int64_t rows) noexcept nogil:
+    cdef long long count = rows
+    cdef int64_t blocks = (t.widen.items * rows + t.widen.threads - 1) // t.widen.threads
+    cdef void* arguments[3]
+    if rows == 0:
+        return 0
+    blocks = 1 if blocks < 1 else (blocks if blocks < t.widen.blocks else t.widen.blocks)
+    arguments[0] = &t.raw
+    arguments[1] = &s.memory
+    arguments[2] = &count
+    return cuda.launch(t.widen.function, <unsigned>blocks, 1, 1, <unsigned>t.widen.threads, 1, 1, 0, t.stream, arguments, NULL)
+
+
+cdef int _copy(Transfer* t, CuPointer to, const HostBatch* batch) noexcept nogil:
+    # By the call for several copies where there is one: the other one takes a lock of the whole driver.
+    cdef CuCopyAttributes attributes
+    cdef CuPointer from_ = <CuPointer><uintptr_t>batch.data
+    cdef size_t n = batch.nbytes, first = 0
+    if cuda.copy_batch == NULL:
+        return cuda.copy_to_device(to, batch.data, n, t.stream)
+    memset(&attributes, 0, sizeof(attributes))
+    attributes.source_order = kCuSourceOrderStream
+    return cuda.copy_batch(&to, &from_, &n, 1, &attributes, &first, 1, t.stream)
+
+
+cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nogil:
+    cdef DeviceSlot* s = &t.slots[slot]
+    cdef Flight* f
+    cdef int32_t at
+    if t.flight_count == t.flight_most:
+        f = &t.flights[t.flight_first]
+        if _failed(t, cuda.event_synchronize(f.copied), "cuEventSynchronize", 0):
+            return False
+        _reap(t, False)
+    at = t.flight_first + t.flight_count
+    f = &t.flights[at if at < t.flight_most else at - t.flight_most]
+    if t.widen.function == NULL:
+        if batch.nbytes > s.capacity and not _grow(t, s, batch.nbytes):
+            return False
+        s.nbytes = batch.nbytes
+        if (_failed(t, cuda.stream_wait(t.stream, s.consumed, 0), "cuStreamWaitEvent", 0)
+                or (batch.nbytes > 0 and _failed(t, _copy(t, s.memory, batch), "cuMemcpyHtoDAsync", batch.nbytes))
+                or _failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)):
+            return False
+    else:  # the copy need not wait for who reads the slot, the kernel does
+        s.nbytes = s.capacity
+        if ((batch.nbytes > 0 and _failed(t, _copy(t, t.raw, batch), "cuMemcpyHtoDAsync", batch.nbytes))
+                or _failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)
+                or _failed(t, cuda.stream_wait(t.stream, s.consumed, 0), "cuStreamWaitEvent", 0)
+                or _failed(t, _launch(t, s, batch.rows), "cuLaunchKernel", 0)):
+            return False
+    if _failed(t, cuda.event_record(s.ready, t.stream), "cuEventRecord", 0):
+        return False
+    f.host = batch.slot
+    t.flight_count += 1
+    t.shared.nbytes.fetch_add(batch.nbytes, kRelaxed)  # relaxed: statistics
+    if batch.nbytes > 0 and not batch.pinned:
+        t.shared.pageable.fetch_add(1, kRelaxed)
+    t.where[t.next % <uint64_t>t.buffers] = slot
+    t.next += 1
+    t.shared.done.store(t.next, kRelease)  # release: pairs with transfer_ready; `where`, the slot's address, and the calls made on it
+    event_notify_all(&t.shared.arrived)
+    return True
+
+
+cdef int _over(Transfer* t) noexcept nogil:
+    # No more will be. Copies that are on their way are waited for: the host's memory may be somebody else's soon.
+    if t.entered:
+        _reap(t, True)
+        cuda.stream_synchronize(t.stream)
+    t.shared.over.store(2 if t.failure.result != 0 else 1, kRelease)  # release: pairs with transfer_ready; `failure` was written before
+    event_notify_all(&t.shared.arrived)
+    return STEP_DONE
+
+
+cdef int _step(void* context, int32_t worker) noexcept nogil:
+    cdef Transfer* t = <Transfer*>context
+    cdef HostBatch batch
+    cdef uint32_t slot, epoch
+    cdef int64_t deadline
+    cdef int rc
+    if not t.entered:
+        if _failed(t, cuda.context_set(t.core.context), "cuCtxSetCurrent", 0):
+            return _over(t)
+        t.entered = True
+    while True:
+        if stop_requested(&t.runner.stop):
+            return _over(t)
+        _reap(t, False)
+        _failed(t, t.shared.lost.load(kAcquire), "cuEventRecord", 0)  # acquire: pairs with end_
+        if t.failure.result != 0:
+            return _over(t)
+        deadline = monotonic_ns() + (REAP_NS if t.flight_count > 0 else SLICE_NS)
+        rc = t.source.look(t.source.context, t.next, &batch)
+        if rc == HOST_END:
+            return _over(t)
+        if rc == HOST_WAIT:
+            t.source.wait(t.source.context, t.next, deadline)
+            continue
+        if not slots_pop(&t.free, &slot):
+            epoch = event_prepare(&t.shared.freed)
+            if not slots_pop(&t.free, &slot):
+                if stop_requested(&t.runner.stop):
+                    event_cancel(&t.shared.freed, epoch)
+                else:
+                    event_wait(&t.shared.freed, epoch, deadline)
+                continue
+            event_cancel(&t.shared.freed, epoch)
+        if not _send(t, &batch, slot):
+            cuda.stream_synchronize(t.stream)
+            t.source.give(t.source.context, batch.slot)
+            return _over(t)
+
+
+cdef bint transfer_ready(Transfer* t, uint64_t k) noexcept nogil:
+    return t.shared.done.load(kAcquire) > k  # acquire: pairs with _send
+
+
+cdef void transfer_wait(Transfer* t, uint64_t k, int64_t deadline_ns) noexcept nogil:
+    cdef uint32_t epoch
+    while not transfer_ready(t, k) and t.shared.over.load(kAcquire) == 0:  # acquire: pairs with _over
+        epoch = event_prepare(&t.shared.arrived)
+        if transfer_ready(t, k) or t.shared.over.load(kAcquire) != 0 or stop_requested(&t.runner.stop):
+            event_cancel(&t.shared.arrived, epoch)
+            return
+        if event_wait(&t.shared.arrived, epoch, deadline_ns) != 0 and monotonic_ns() >= deadline_ns:
+            return
+
+
+cdef DeviceLease transfer_hand(Transfer* t, Device device, uint64_t k, stream, uintptr_t handle):
+    cdef DeviceLease lease = DeviceLease.__new__(DeviceLease)
+    cdef Failure failure
+    cdef Entered e
+    lease.stream = stream
+    lease.handle = kCuStreamLegacy if handle == 0 else handle
+    lease.slot = t.where[k % <uint64_t>t.buffers]
+    memset(&failure, 0, sizeof(failure))
+    failure.call = "cuStreamWaitEvent"
+    failure.result = _enter(t.core, &e)
+    if failure.result == 0:
+        failure.result = cuda.stream_wait(<void*>lease.handle, t.slots[lease.slot].ready, 0)
+        _leave(&e)
+    if failure.result != 0:
+        device.fail(&failure)
+    transfer_hold(t)
+    t.shared.held.fetch_add(1, kRelaxed)  # relaxed: consumers count under the GIL
+    lease.transfer = t
+    return lease
+
+
+@cython.final
+@cython.no_gc  # it refers to a stream of the user's, which knows nothing of it: no cycle
+cdef class DeviceLease:
+
+    cdef int end_(self) noexcept nogil:
+        # The consumer's stream is done with the slot once it has come here.
+        cdef Transfer* t = self.transfer
+        cdef DeviceSlot* s
+        cdef Entered e
+        cdef int rc
+        self.transfer = NULL
+        if t == NULL or not _ours(t.core):
+            return 0
+        s = &t.slots[self.slot]
+        rc = _enter(t.core, &e)
+        if rc == 0:
+            rc = cuda.event_record(s.consumed, <void*>self.handle)
+            _leave(&e)
+        t.shared.held.fetch_sub(1, kRelaxed)  # relaxed: as in transfer_hand
+        if rc == 0:
+            slots_push(&t.free, self.slot)
+        else:  # nobody knows when it may be written again
+            t.shared.lost.store(rc, kRelease)  # release: pairs with _step
+        event_notify_all(&t.shared.freed)
+        transfer_drop(t)
+        return rc
+
+    def __dealloc__(self):
+        self.end_()
+
+    @property
+    def address(self):
+        """Where the batch begins in the device's memory."""
+        return 0 if self.transfer == NULL else self.transfer.slots[self.slot].memory
+
+    @property
+    def nbytes(self):
+        """How many bytes it has."""
+        return 0 if self.transfer == NULL else self.transfer.slots[self.slot].nbytes
+
+    def end(self):
+        """Give the slot back: what the stream got up to now is the last that reads it."""
+        self.end_()
+
+    def copy_to(self, Device device, uintptr_t address):
+        """Copy the batch to memory on the device, in the order of the stream, and give the slot back."""
+        cdef Failure failure
+        cdef Entered e
+        memset(&failure, 0, sizeof(failure))
+        failure.call = "cuMemcpyDtoDAsync"
+        failure.result = _enter(device.core, &e)
+        if failure.result == 0 and self.nbytes > 0:
+            failure.nbytes = self.nbytes
+            failure.result = cuda.copy_on_device(address, self.address, self.nbytes, <void*>self.handle)
+            _leave(&e)
+        self.end_()
+        if failure.result != 0:
+            device.fail(&failure)
+
+
+# Batches that are put together here
+
+cdef extern from *:
+    """
+    namespace queuecore {
+    struct StagingAtomics {
+      alignas(kLine) Atomic<int32_t> refs;
+      alignas(kLine) Atomic<uint64_t> filled;  // batches
+      Atomic<uint32_t> ended;
+      EventCount arrived;                      // the transfer waits for a batch
+      alignas(kLine) EventCount freed;         // who fills waits for a slot
+      Atomic<uint32_t> stopped;
+    };
+    }  // namespace queuecore
+    """
+    cppclass StagingAtomics "queuecore::StagingAtomics":
+        Atomic[int32_t] refs
+        Atomic[uint64_t] filled
+        Atomic[uint32_t] ended
+        EventCount arrived
+        EventCount freed
+        Atomic[uint32_t] stopped
+
+cdef struct StagingSlot:
+    void* memory
+    size_t room
+    int64_t nbytes
+    bint pinned
+
+cdef struct Staging:
+    StagingAtomics* shared
+    DeviceCore* core
+    SlotStack free
+    StagingSlot* slots
+    uint32_t* where
+    int32_t count
+
+
+cdef void _slot_clear(Staging* s, StagingSlot* slot) noexcept nogil:
+    if slot.pinned:
+        pinned_give(s.core, slot.memory, slot.room)
+    else:
+        unmap_pages(slot.memory, slot.room)
+    slot.memory = NULL
+    slot.room = 0
+
+
+cdef void _staging_drop(void* context) noexcept nogil:
+    cdef Staging* s = <Staging*>context
+    cdef int32_t i
+    # As transfer_drop.
+    if s.shared.refs.fetch_sub(1, kRelease) != 1:
+        return
+    s.shared.refs.load(kAcquire)
+    for i in range(s.count):
+        _slot_clear(s, &s.slots[i])
+    free(s.shared)
+    free(s.slots)
+    free(s.where)
+    free(s.free.next)
+    free(s)
+
+
+cdef Staging* _staging_new(DeviceCore* core, int32_t count) noexcept nogil:
+    cdef Staging* s = <Staging*>calloc(1, sizeof(Staging))
+    cdef int32_t i
+    if s == NULL:
+        return NULL
+    s.core = core
+    s.shared = <StagingAtomics*>alloc_lines(sizeof(StagingAtomics))
+    s.slots = <StagingSlot*>calloc(count, sizeof(StagingSlot))
+    s.where = <uint32_t*>calloc(count, sizeof(uint32_t))
+    s.free.next = <Atomic[uint32_t]*>alloc_lines(count * sizeof(uint32_t))
+    if s.shared == NULL or s.slots == NULL or s.where == NULL or s.free.next == NULL:
+        free(s.shared)
+        free(s.slots)
+        free(s.where)
+        free(s.free.next)
+        free(s)
+        return NULL
+    s.shared.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
+    s.count = s.free.count = count
+    for i in range(count):
+        slots_push(&s.free, count - 1 - i)
+    return s
+
+
+cdef int _staging_look(void* context, uint64_t k, HostBatch* batch) noexcept nogil:
+    cdef Staging* s = <Staging*>context
+    cdef uint32_t ended = s.shared.ended.load(kAcquire)  # acquire: pairs with end(); all batches were filled before
+    cdef uint32_t slot
+    if s.shared.filled.load(kAcquire) <= k:  # acquire: pairs with put(); the batch's bytes and its slot
+        return HOST_END if ended else HOST_WAIT
+    slot = s.where[k % <uint64_t>s.count]
+    batch.slot = slot
+    batch.data = <const unsigned char*>s.slots[slot].memory
+    batch.nbytes = s.slots[slot].nbytes
+    batch.rows = 0
+    batch.pinned = s.slots[slot].pinned
+    return HOST_READY
+
+
+cdef void _staging_give(void* context, uint32_t slot) noexcept nogil:
+    cdef Staging* s = <Staging*>context
+    slots_push(&s.free, slot)
+    event_notify_all(&s.shared.freed)
+
+
+cdef void _staging_wait(void* context, uint64_t k, int64_t deadline_ns) noexcept nogil:
+    cdef Staging* s = <Staging*>context
+    cdef uint32_t epoch = event_prepare(&s.shared.arrived)
+    # acquire: as in _staging_look
+    if s.shared.filled.load(kAcquire) > k or s.shared.ended.load(kAcquire) or s.shared.stopped.load(kAcquire):
+        event_cancel(&s.shared.arrived, epoch)
+    else:
+        event_wait(&s.shared.arrived, epoch, deadline_ns)
+
+
+@cython.final
+cdef class Staged:
+    """Batches of arrays to a device: copied together into page-locked memory, and from there by a native thread.
+
+    Parameters
+    ----------
+    device : Device
+    buffers : int
+        Batches on the device at a time.
+    prefer : bool
+        Memory that can't be page-locked is used as it is, and counted; otherwise that is an error.
+
+    Notes
+    -----
+    One thread puts, another one takes; both wait without the GIL. `stop`: any thread.
+    """
+    cdef readonly Device device
+    cdef Staging* staging
+    cdef Transfer* transfer
+    cdef bint prefer, warned
+    cdef uint64_t put_, taken
+
+    def __init__(self, Device device, int buffers, bint prefer=False):
+        cdef HostSource source
+        cdef Failure failure
+        cdef int rc
+        self.device = device
+        self.prefer = prefer
+        self.staging = _staging_new(device.core, buffers + 1)
+        if self.staging == NULL:
+            raise MemoryError
+        self.staging.shared.refs.fetch_add(1, kRelaxed)  # relaxed: nobody else knows of it yet
+        source.context = self.staging
+        source.look = _staging_look
+        source.give = _staging_give
+        source.wait = _staging_wait
+        source.drop = _staging_drop
+        with nogil:
+            self.transfer = transfer_new(device.core, &source, buffers, 0, NULL, &failure)
+        if self.transfer == NULL:
+            device.fail(&failure)
+        rc = transfer_start(self.transfer)
+        if rc != 0:
+            raise _errors.UnavailableError("cannot start the thread qc-device", errno=rc, stage="device")
+
+    def __dealloc__(self):
+        if self.transfer != NULL:
+            if _ours(self.device_core()):
+                self.stop_()
+            transfer_drop(self.transfer)
+        if self.staging != NULL:
+            _staging_drop(self.staging)
+
+    cdef DeviceCore* device_core(self) noexcept nogil:
+        return self.transfer.core
+
+    cdef void stop_(self) noexcept nogil:
+        self.staging.shared.stopped.store(1, kRelease)  # release: pairs with put()
+        transfer_stop(self.transfer)
+        event_notify_all(&self.staging.shared.arrived)
+        event_notify_all(&self.staging.shared.freed)
+
+    def stop(self):
+        """End all waits, and the thread."""
+        self.stop_()
+
+    def join(self, double seconds):
+        """Wait for the end of the thread. False: it goes on."""
+        cdef bint quiet
+        cdef int64_t deadline = monotonic_ns() + <int64_t>(seconds * 1e9)
+        with nogil:
+            quiet = runner_join(self.transfer.runner, deadline)
+        return quiet
+
+    cdef bint _stopped(self) noexcept nogil:
+        # acquire: pairs with stop_ and _over
+        return self.staging.shared.stopped.load(kAcquire) != 0 or self.transfer.shared.over.load(kAcquire) != 0
+
+    cdef bint _slot(self, uint32_t* slot) noexcept nogil:
+        # Waits for one. False: a slice of time is over, or it is stopped.
+        cdef Staging* s = self.staging
+        cdef uint32_t epoch
+        if slots_pop(&s.free, slot):
+            return True
+        epoch = event_prepare(&s.shared.freed)
+        if slots_pop(&s.free, slot):
+            event_cancel(&s.shared.freed, epoch)
+            return True
+        if self._stopped():
+            event_cancel(&s.shared.freed, epoch)
+            return False
+        event_wait(&s.shared.freed, epoch, monotonic_ns() + SLICE_NS)
+        return slots_pop(&s.free, slot)
+
+    cdef int _room(self, StagingSlot* slot, size_t nbytes) except -1:
+        cdef Failure failure
+        cdef void* p
+        if slot.room >= nbytes:
+            return 0
+        nbytes = (nbytes + 4095) // 4096 * 4096
+        memset(&failure, 0, sizeof(failure))
+        with nogil:
+            _slot_clear(self.staging, slot)
+            p = pinned_take(self.device.core, nbytes, &failure.result)
+            slot.pinned = p != NULL
+            if p == NULL and self.prefer:
+                p = map_pages(nbytes)
+        if p == NULL:
+            failure.call = "cuMemHostRegister"
+            failure.nbytes = nbytes
+            self.device.fail(&failure)
+        slot.memory = p
+        slot.room = nbytes
+        if not slot.pinned and not self.warned:
+            self.warned = True
+            warn(f"{nbytes} bytes of host memory can't be page-locked for cuda:{self.device.ordinal}: copies from there are slower. "
+                 "Raise the limit (ulimit -l), or use smaller batches")
+        return 0
+
+    def put(self, list arrays):
+        """Hand in the next batch.
+
+        Parameters
+        ----------
+        arrays : list of ndarray
+            Contiguous.
+
+        Returns
+        -------
+        list of int or None
+            Where in the batch each array begins; `None`: nothing more is wanted.
+        """
+        cdef int n = len(arrays), i
+        cdef uint32_t slot
+        cdef StagingSlot* at
+        cdef size_t total = 0
+        cdef bint got
+        cdef cnp.ndarray array
+        cdef list offsets = []
+        cdef void* from_
+        cdef void* to
+        cdef size_t nbytes
+        for i in range(n):
+            array = arrays[i]
+            if not cnp.PyArray_IS_C_CONTIGUOUS(array):
+                raise ValueError("an array isn't contiguous")
+            offsets.append(total)
+            total += (<size_t>cnp.PyArray_NBYTES(array) + ALIGNED - 1) // ALIGNED * ALIGNED
+        while True:
+            with nogil:
+                got = self._slot(&slot)
+            if got:
+                break
+            wait_out_exit()
+            if self._stopped():
+                return None
+        at = &self.staging.slots[slot]
+        try:
+            self._room(at, total)
+        except BaseException:
+            slots_push(&self.staging.free, slot)
+            raise
+        for i in range(n):
+            array = arrays[i]
+            from_ = cnp.PyArray_DATA(array)
+            to = <unsigned char*>at.memory + <size_t>offsets[i]
+            nbytes = cnp.PyArray_NBYTES(array)
+            if nbytes > 0:
+                with nogil:
+                    memcpy(to, from_, nbytes)
+        at.nbytes = total
+        self.staging.where[self.put_ % <uint64_t>self.staging.count] = slot
+        self.put_ += 1
+        self.staging.shared.filled.store(self.put_, kRelease)  # release: pairs with _staging_look
+        event_notify_all(&self.staging.shared.arrived)
+        return offsets
+
+    def end(self):
+        """Say that there are no more batches."""
+        self.staging.shared.ended.store(1, kRelease)  # release: pairs with _staging_look
+        event_notify_all(&self.staging.shared.arrived)
+
+    def wait(self):
+        """Wait until the next batch is on its way to the device. False: there is none."""
+        cdef Transfer* t = self.transfer
+        cdef uint32_t over
+        while not transfer_ready(t, self.taken):
+            if not _ours(t.core):
+                raise _errors.ForkedPipelineError("this was made before os.fork(), and exists only in the parent process")
+            over = t.shared.over.load(kAcquire)  # acquire: pairs with _over
+            if over != 0:
+                if transfer_ready(t, self.taken):
+                    break
+                if over == 2:
+                    self.device.fail(&t.failure)
+                return False
+            with nogil:
+                transfer_wait(t, self.taken, monotonic_ns() + SLICE_NS)
+            PyErr_CheckSignals()
+        return True
+
+    def next_bytes(self):
+        """How many bytes the batch has that `wait` waited for."""
+        return self.transfer.slots[self.transfer.where[self.taken % <uint64_t>self.transfer.buffers]].nbytes
+
+    def take(self, stream, uintptr_t handle):
+        """Return the lease of the batch that `wait` waited for.
+
+        Parameters
+        ----------
+        stream : object
+            Kept until the lease's end.
+        handle : int
+            Of that stream: what it gets from now on comes after the copy.
+        """
+        lease = transfer_hand(self.transfer, self.device, self.taken, stream, handle)
+        self.taken += 1
+        return lease
+
+    def stats(self):
+        """Return counters: bytes, batches from memory that isn't page-locked, and batches that are held."""
+        cdef TransferAtomics* s = self.transfer.shared
+        return {"device_bytes": s.nbytes.load(kRelaxed), "pageable_copies": s.pageable.load(kRelaxed), "device_leases": s.held.load(kRelaxed)}
+
+
+# Devices
+
+cdef object _driver = None       # None: not looked for yet; else why there is none that can be used
+cdef bint _found = False
+cdef dict _devices = {}
+cdef object _opening = threading.Lock()
+
+
+def open_driver(str path=None):
+    """Find the CUDA driver, once in the process; or, by its path, another one than the usual, after `close_driver`.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        If there is none, or none that can be used.
+    """
+    global _driver, _found
+    cdef void* library
+    cdef const char* missing = NULL
+    cdef int rc
+    with _opening:
+        if _driver is None:
+            library = dlopen((path or "libcuda.so.1").encode(), RTLD_NOW | RTLD_LOCAL)
+            if library != NULL:
+                missing = cuda_find(library)
+            if library == NULL:
+                _driver = f"there is no CUDA driver ({dlerror().decode()})"
+            elif missing != NULL:
+                _driver = f"the CUDA driver is too old: it has no {missing.decode()}"
+            else:
+                with nogil:
+                    rc = cuda.init(0)
+                _found = rc == 0
+                _driver = "" if rc == 0 else _unusable(rc)
+        if not _found:
+            raise _errors.DeviceUnavailableError(_driver)
+
+
+cdef str _unusable(int result):
+    if result == kCuNoDevice:
+        return "the CUDA driver finds no device"
+    if result == kCuStubLibrary:
+        return "libcuda.so.1 is the toolkit's stub, and not a driver"
+    return f"cuInit failed: {_text(result)}"
+
+
+cdef void _give_idle() noexcept nogil:
+    # Page-locked memory that nobody uses.
+    cdef Block block
+    while True:
+        turn_take(&_idle_turn)
+        block.p = NULL
+        if _idle_count > 0:
+            block = _idle_remove(0)
+        turn_give(&_idle_turn)
+        if block.p == NULL:
+            return
+        _unlock(block)
+
+
+def close_driver():
+    """Give back all that is kept, and forget the driver. No batch, and nothing that makes one, may be used any more."""
+    global _driver, _found
+    cdef DeviceCore* core
+    with _opening:
+        _give_idle()
+        for one in _devices.values():
+            core = (<Device>one).core
+            if _ours(core):
+                _sweep(core)
+                cuda.context_release(core.device)
+        _devices.clear()
+        _driver = None
+        _found = False
+
+
+cdef str _text(int result):
+    cdef const char* name = NULL
+    cdef const char* text = NULL
+    cuda.error_name(result, &name)
+    cuda.error_text(result, &text)
+    return f"{'unknown' if name == NULL else name.decode()} ({result}): {'' if text == NULL else text.decode()}"
+
+
+def device_count():
+    """Return the number of devices that the driver finds."""
+    cdef int n = 0
+    open_driver()
+    if cuda.device_count(&n) != 0:
+        return 0
+    return n
+
+
+def device(int ordinal):
+    """Return a device, which is opened once in the process. As `open_driver`; also if there is no such device."""
+    with _opening:
+        found = _devices.get(ordinal)
+    if found is None:
+        open_driver()
+        with _opening:
+            found = _devices.get(ordinal)
+            if found is None:
+                found = _devices[ordinal] = Device(ordinal)
+    elif not _ours((<Device>found).core):
+        raise _errors.ForkedPipelineError(
+            "CUDA was in use before os.fork(), and can't be used in the child: start processes with 'spawn', or use device='cpu' there")
+    return found
+
+
+@cython.final
+cdef class Device:
+    """A GPU, and its primary context, which CuPy, PyTorch and JAX use as well.
+
+    Attributes
+    ----------
+    ordinal : int
+    name : str
+    driver_version : int
+    """
+
+    def __init__(self, int ordinal):
+        cdef char[256] name
+        cdef int rc
+        self.ordinal = ordinal
+        self.core = <DeviceCore*>calloc(1, sizeof(DeviceCore))
+        if self.core == NULL:
+            raise MemoryError
+        self.core.turn = <Turn*>alloc_lines(sizeof(Turn))
+        if self.core.turn == NULL:
+            raise MemoryError
+        self.core.ordinal = ordinal
+        self.core.generation = fork_generation()
+        rc = cuda.device_get(&self.core.device, ordinal)
+        if rc != 0:
+            raise _errors.DeviceUnavailableError(f"there is no device cuda:{ordinal}: {_text(rc)}; {device_count_of()} can be used")
+        name[0] = 0
+        cuda.device_name(name, 255, self.core.device)
+        self.name = name.decode(errors="replace")
+        cuda.driver_version(&self.driver_version)
+        with nogil:
+            rc = cuda.context_retain(&self.core.context, self.core.device)
+        if rc != 0:
+            raise _errors.DeviceUnavailableError(f"cuda:{ordinal} can't be used: {_text(rc)}")
+
+    # Its core stays: memory and leases of it may be anywhere.
+
+    def __repr__(self):
+        return f"<Device cuda:{self.ordinal} {self.name!r}>"
+
+    cdef int fail(self, const Failure* failure) except -1:
+        if failure.result == 0:
+            raise MemoryError
+        call = failure.call.decode()
+        if failure.result == kCuOutOfMemory and failure.call[0] == b"c"[0] and call == "cuMemHostRegister":
+            raise _errors.ResourceExhaustedError(
+                f"{failure.nbytes} bytes of host memory can't be page-locked for cuda:{self.ordinal} ({_text(failure.result)}): raise the "
+                "limit (ulimit -l), use smaller batches or fewer of them ahead, or allow slower copies with pinned='prefer'")
+        if failure.result == kCuOutOfMemory:
+            raise _errors.ResourceExhaustedError(
+                f"no memory for {failure.nbytes} bytes on cuda:{self.ordinal} ({call}): use fewer buffers or smaller batches, or free some")
+        raise _errors.InternalError(f"{call} failed on cuda:{self.ordinal}: {_text(failure.result)}")
+
+
+cdef int device_count_of():
+    cdef int n = 0
+    cuda.device_count(&n)
+    return n
+
+
+def _shutdown():
+    # Before the driver ends. What is in use goes with the process.
+    with nogil:
+        _give_idle()
+
+
+atexit.register(_shutdown)

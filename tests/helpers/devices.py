@@ -1,0 +1,173 @@
+"""Arrays of a device that there isn't: where they lie in the fake driver's memory, and what consumers must read."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from helpers.fake_cuda import compiled as build_shared
+from helpers.fake_cuda import LEGACY, NON_BLOCKING, Fake, check
+from helpers.process import PATIENCE, soon
+
+from queuecore._core import device as native
+from queuecore._core.atoms import thread_count
+from queuecore._kernels import Compiled, Kernel
+from queuecore.data._device import DeviceDataset, Target
+
+
+@contextlib.contextmanager
+def entered(fake: Fake) -> Iterator[None]:
+    """Make the first device's context current in this thread."""
+    context, before = ctypes.c_void_p(), ctypes.c_void_p()
+    check(fake.driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    check(fake.driver.cuCtxGetCurrent(ctypes.byref(before)))
+    check(fake.driver.cuCtxSetCurrent(context))
+    try:
+        yield
+    finally:
+        check(fake.driver.cuCtxSetCurrent(before))
+        check(fake.driver.cuDevicePrimaryCtxRelease_v2(0))
+
+
+class FakeArray:
+    """An array in a device's memory, or a part of one."""
+
+    def __init__(self, arrays: FakeArrays, memory: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> None:
+        self.arrays, self.memory, self.offset = arrays, memory, offset
+        self.shape, self.dtype = tuple(int(side) for side in shape), np.dtype(dtype)
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def __getitem__(self, index: int) -> FakeArray:
+        part = FakeArray(self.arrays, self.memory, 0, self.shape[1:], self.dtype)
+        part.offset = self.offset + index * part.nbytes
+        return part
+
+    def consume(self, expected: np.ndarray[Any, Any], delay: int = -1) -> None:
+        """Let a kernel on the consumer's stream read it; the fake counts it if that reads anything else."""
+        assert self.shape == expected.shape
+        assert self.dtype == expected.dtype
+        fake = self.arrays.fake
+        if self.nbytes:
+            data = np.ascontiguousarray(expected)
+            fake.consume(self.arrays.current or LEGACY, self.address, self.nbytes, fake.hash(data), delay)
+
+    @property
+    def address(self) -> int:
+        return self.arrays.address(self.memory) + self.offset
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return what is there once all that streams have to do is done."""
+        self.arrays.fake.drain()
+        return np.frombuffer(self.arrays.fake.read(self.address, self.nbytes), self.dtype).reshape(self.shape)
+
+
+class FakeArrays:
+    """As `queuecore.device.CuPyArrays`. `current`: the handle of the consumer's stream; 0: the legacy default one."""
+
+    def __init__(self, fake: Fake) -> None:
+        self.fake = fake
+        self.folder = fake.path.parent
+        self.kernels: list[Kernel] = []
+        self.current = 0
+        self.allocated: list[int] = []
+
+    def stream(self) -> tuple[Any, int]:
+        return None, self.current
+
+    def memory(self, lease: Any) -> Any:
+        return lease.address, lease
+
+    def allocate(self, nbytes: int) -> Any:
+        address = ctypes.c_uint64()
+        with entered(self.fake):
+            check(self.fake.driver.cuMemAlloc_v2(ctypes.byref(address), max(nbytes, 1)))
+        self.allocated.append(address.value)
+        return address.value, None
+
+    def address(self, memory: Any) -> int:
+        return memory[0]
+
+    def compiled(self, kernel: Kernel) -> Compiled:
+        """Return a kernel of the host, as the fake launches it."""
+        text = f"""
+            {kernel.source}
+            extern "C" {{ void* (*translate)(unsigned long long); }}
+            extern "C" void launched(void** given) {{
+                auto at = [&](int i) {{ return (unsigned char*)translate(*(unsigned long long*)given[i]); }};
+                {kernel.entry}(at(0), at(1), *(long long*)given[2]);
+            }}"""
+        source = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+        source.write_text(text)
+        library = ctypes.CDLL(
+            str(build_shared(self.folder, [source], "-w", "-fvisibility=default", "-ffp-contract=off", shared=True))
+        )
+        here = ctypes.cast(self.fake.driver.fake_translate, ctypes.c_void_p)
+        ctypes.c_void_p.in_dll(library, "translate").value = here.value
+        self.kernels.append(kernel)
+        return Compiled(library, self.fake.kernel(library.launched, 8, 8, 8))
+
+    def array(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: Any) -> FakeArray:
+        return FakeArray(self, memory, offset, shape, dtype)
+
+
+class Plane:
+    """The device plane on the fake driver."""
+
+    def __init__(self, fake: Fake) -> None:
+        self.fake = fake
+        self.device = native.device(0)
+        self.arrays = FakeArrays(fake)
+        self.streams: list[int] = []
+
+    def of(self, dataset: Any, buffers: int = 3, ring: bool = False, prefer: bool = False) -> DeviceDataset:
+        """As `Dataset.prefetch_to_device`."""
+        return DeviceDataset(dataset, Target(self.device, self.arrays, buffers, ring, prefer), buffers)
+
+    def stream(self) -> int:
+        """Return a new stream, which the consumer uses from now on."""
+        made = ctypes.c_void_p()
+        with entered(self.fake):
+            check(self.fake.driver.cuStreamCreateWithPriority(ctypes.byref(made), NON_BLOCKING, 0))
+        self.arrays.current = made.value or 0
+        self.streams.append(self.arrays.current)
+        return self.arrays.current
+
+    def close(self) -> None:
+        """Give back what was made here."""
+        with entered(self.fake):
+            for stream in self.streams:
+                check(self.fake.driver.cuStreamDestroy_v2(stream))
+            for address in self.arrays.allocated:
+                check(self.fake.driver.cuMemFree_v2(address))
+
+
+def plane(path: Path) -> Iterator[Plane]:
+    """Yield the plane, and see to it that nothing is left of it: for a fixture."""
+    fake = Fake(path)
+    native.close_driver()
+    fake.reset()
+    native.open_driver(str(path))
+    check(fake.driver.cuCtxSetCurrent(None))  # a test may have left this thread in a context that is gone
+    made = Plane(fake)
+    try:
+        yield made
+        gc.collect()
+        assert soon(lambda: thread_count() == 0, within=PATIENCE)
+        fake.drain()
+        made.close()
+        native.close_driver()
+        faults, story = fake.faults(), fake.story()
+        assert not faults, f"{faults}\n{story}"
+        assert not fake.alive()
+    finally:
+        native.close_driver()
+        fake.reset()

@@ -1,0 +1,383 @@
+"""Batches to a device, on a driver that is none: that each arrives whole, is not overwritten, and goes back."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+from helpers.devices import plane
+from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, CudaError
+from helpers.functions import in_python
+from helpers.process import PATIENCE, soon
+
+import queuecore as qc
+from queuecore._core.atoms import thread_count as native_thread_count
+from queuecore.data import Dataset, FixedLengthRecordDataset, Options
+from queuecore.data._device import goes_as_it_lies
+from queuecore.errors import SlotsExhaustedError
+
+RECORD = np.dtype([("label", ">u2"), ("image", "u1", (3, 5)), ("weight", "<f4")])
+
+
+@pytest.fixture
+def cuda(fake_cuda_library):
+    yield from plane(fake_cuda_library)
+
+
+@pytest.fixture
+def numbers():
+    return np.random.default_rng(0).random((1003, 33)).astype(np.float32)
+
+
+def batches(array, size):
+    return [array[at : at + size] for at in range(0, len(array), size)]
+
+
+PIPELINES = {
+    "rows": lambda a, tmp: (Dataset.from_tensor_slices(a).map(lambda x: x * 2).batch(64), batches(a * 2, 64)),
+    "rows one by one": lambda a, tmp: (Dataset.from_tensor_slices(a[:300]), list(a[:300])),
+    "shuffled": lambda a, tmp: (
+        Dataset.from_tensor_slices(a).shuffle(100, seed=1).batch(50),
+        [x.copy() for x in Dataset.from_tensor_slices(a).shuffle(100, seed=1).batch(50)],
+    ),
+    "lengths": lambda a, tmp: (
+        Dataset.range(40).map(in_python(lambda n: np.full((int(n), 3), n, np.int32))),
+        [np.full((n, 3), n, np.int32) for n in range(40)],
+    ),
+    "padded": lambda a, tmp: (
+        Dataset.from_tensor_slices(qc.Ragged(np.array([1, 2, 3, 4, 5, 6]), np.array([0, 1, 3, 3, 6]))).padded_batch(2),
+        [np.array([[1, 0], [2, 3]]), np.array([[0, 0, 0], [4, 5, 6]])],
+    ),
+    "of one item": lambda a, tmp: (Dataset.range(5), list(np.arange(5))),
+}
+
+
+@pytest.mark.parametrize("ring", [False, True])
+@pytest.mark.parametrize("schedule", ["none", *SCHEDULES])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_consumer_reads_its_batch(cuda, numbers, tmp_path, name, schedule, ring):
+    cuda.fake.schedule(schedule, 3)
+    cuda.stream()
+    ds, expected = PIPELINES[name](numbers, tmp_path)
+    with iter(cuda.of(ds, ring=ring)) as it:
+        for got, wanted in zip(it, expected, strict=True):
+            got.consume(np.asarray(wanted))
+            del got
+        assert it.stats()["copied_batches"] == 0
+        assert it.stats()["pageable_copies"] == 0
+
+
+def test_a_record_of_fields(cuda, tmp_path):
+    records = np.zeros(100, RECORD)
+    records["label"] = np.arange(100)
+    records["image"] = np.random.default_rng(1).integers(0, 256, (100, 3, 5))
+    records["weight"] = np.arange(100) / 3
+    (tmp_path / "a").write_bytes(records.tobytes())
+    ds = FixedLengthRecordDataset(tmp_path / "a", record=RECORD).batch(32)
+    assert goes_as_it_lies(ds)
+    with iter(cuda.of(ds)) as it:
+        for at, got in enumerate(it):
+            part = records[32 * at : 32 * at + 32]
+            assert list(got) == ["label", "image", "weight"]
+            for name, array in got.items():
+                array.consume(part[name].astype(part[name].dtype.newbyteorder("=")))
+
+
+def test_what_is_no_array_of_numbers_stays_on_the_host(cuda, tmp_path):
+    (tmp_path / "a").write_bytes(b"one\ntwo\nthree\n")
+    ds = Dataset.zip((qc.data.TextLineDataset(tmp_path / "a"), Dataset.range(3))).batch(2)
+    assert not goes_as_it_lies(ds)
+    text = []
+    for strings, numbers in cuda.of(ds):
+        text += strings.to_object().tolist()
+        numbers.consume(np.arange(len(text) - len(strings), len(text)))
+    assert text == [b"one", b"two", b"three"]
+
+
+MAPS = {
+    "cast and scale": (lambda r: {"x": qc.ops.cast(r["image"], np.float32) / 255 - 0.5}, lambda r: {"x": r["image"]}),
+    "all at once": (
+        lambda r: (
+            qc.ops.transpose(qc.ops.cast(r["image"], np.float32), (0, 2, 1)),
+            qc.ops.one_hot(r["label"] % 7, 7),
+            r["weight"] * np.float32(3),
+        ),
+        None,
+    ),
+    "one array": (lambda r: r["image"] > 100, None),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", MAPS)
+def test_maps_on_the_device(cuda, tmp_path, name, schedule):
+    """Are one kernel a batch, and give what they give on the host, bit for bit."""
+    rng = np.random.default_rng(4)
+    records = np.frombuffer(rng.bytes(RECORD.itemsize * 203), RECORD).copy()
+    records["weight"] = rng.random(203)
+    (tmp_path / "a").write_bytes(records.tobytes())
+    host = FixedLengthRecordDataset(tmp_path / "a", record=RECORD).shuffle(50, seed=2).batch(32)
+    cuda.fake.schedule(schedule, 2)
+    cuda.stream()
+    ds = cuda.of(host).map(MAPS[name][0])
+    assert ds.plan().count("device: one kernel") == 1
+    expected = list(host.map(MAPS[name][0]))
+    with iter(ds) as it:
+        for got, wanted in zip(it, expected, strict=True):
+            parts = zip(leaves(got), leaves(wanted), strict=True)
+            for array, part in parts:
+                array.consume(part)
+            del got, parts, array
+    assert len(cuda.arrays.kernels) == 1
+    assert cuda.fake.count("cuLaunchKernel") == len(expected)
+
+
+def leaves(element):
+    if isinstance(element, dict):
+        return [leaf for one in element.values() for leaf in leaves(one)]
+    return [leaf for one in element for leaf in leaves(one)] if isinstance(element, tuple) else [element]
+
+
+def test_two_maps_are_one_kernel(cuda, numbers):
+    host = Dataset.from_tensor_slices(numbers).batch(10)
+    ds = cuda.of(host).map(lambda x: x * 2).map(lambda x: (x + 1, qc.ops.cast(x, np.int32)))
+    state = None
+    with iter(ds) as it:
+        for at, (a, b) in enumerate(it):
+            part = numbers[10 * at : 10 * at + 10] * 2
+            a.consume(part + 1)
+            b.consume(part.astype(np.int32))
+            if at == 4:
+                state = it.state_dict()
+    assert cuda.fake.count("cuLaunchKernel") == 101
+    # The same place on the host.
+    with iter(host.map(lambda x: x * 2).map(lambda x: (x + 1, qc.ops.cast(x, np.int32)))) as it:
+        it.load_state_dict(state)
+        assert np.array_equal(next(it)[0], numbers[50:60] * 2 + 1)
+
+
+def test_maps_that_no_kernel_can_do_are_done_before(cuda, numbers):
+    host = Dataset.from_tensor_slices(numbers).batch(10)
+    for function in (in_python(lambda x: x * 2), lambda x: np.exp(x)):
+        ds = cuda.of(host).map(lambda x: x + 1).map(function)
+        assert "maps are done on the host" in ds.plan()
+        expected = list(host.map(lambda x: x + 1).map(function))
+        for got, wanted in zip(ds, expected, strict=True):
+            got.consume(wanted)
+    assert not cuda.arrays.kernels
+
+
+KINDS = {
+    "as it lies": lambda a: Dataset.from_tensor_slices(a),
+    "staged": lambda a: (
+        Dataset.from_tensor_slices(a).map(in_python(lambda x: {"x": x})).map(in_python(lambda x: x["x"]))
+    ),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request, numbers):
+    ds = KINDS[request.param](numbers[:200]).batch(8)
+    assert goes_as_it_lies(ds) == (request.param == "as it lies")
+    return ds, batches(numbers[:200], 8)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_who_holds_all_gets_copies(cuda, kind, schedule):
+    ds, expected = kind
+    cuda.fake.schedule(schedule, 5)
+    cuda.stream()
+    with iter(cuda.of(ds)) as it:
+        with pytest.warns(RuntimeWarning, match="more than 2 batches") as caught:
+            kept = list(it)
+        assert len(caught) == 1
+        assert it.stats()["copied_batches"] == len(expected) - 2
+    for got, wanted in zip(kept, expected, strict=True):
+        got.consume(wanted)
+        assert np.array_equal(got.numpy(), wanted)
+
+
+def test_who_may_not_get_copies(cuda, kind):
+    ds, expected = kind
+    with iter(cuda.of(ds).with_options(Options(on_hold="raise"))) as it:
+        kept = [next(it), next(it)]
+        with pytest.raises(SlotsExhaustedError, match="2 batches"):
+            next(it)
+        del kept[0]
+        kept.append(next(it))  # nothing was lost
+        for got, wanted in zip(kept, expected[1:], strict=False):
+            got.consume(wanted)
+
+
+def test_no_memory_for_a_copy(cuda, numbers):
+    ds, expected = Dataset.from_tensor_slices(numbers).batch(8), batches(numbers, 8)
+    with iter(cuda.of(ds)) as it:
+        kept = [next(it), next(it)]
+        cuda.fake.fail("cuMemAlloc_v2", 1, OUT_OF_MEMORY)
+        with pytest.raises(CudaError):
+            next(it)
+        with pytest.warns(RuntimeWarning, match="more than 2"):
+            kept.append(next(it))  # nothing was lost
+        for got, wanted in zip(kept, expected, strict=False):
+            got.consume(wanted)
+
+
+def test_a_view_keeps_the_batch(cuda, kind):
+    ds, expected = kind
+    cuda.fake.schedule("slow_consumer", 2)
+    cuda.stream()
+    with iter(cuda.of(ds)) as it:
+        row = next(it)[3]
+        for _ in range(5):
+            next(it)
+        row.consume(expected[0][3])
+
+
+def test_ring_ends_with_the_next_batch(cuda, kind):
+    ds, expected = kind
+    cuda.stream()
+    with iter(cuda.of(ds, buffers=2, ring=True)) as it:
+        kept = []
+        for got, wanted in zip(it, expected, strict=True):
+            got.consume(wanted)
+            kept.append(got)
+        assert it.stats()["copied_batches"] == 0
+    assert len({one.address for one in kept if one.memory[1] is not None}) <= 2
+
+
+def test_batches_outlive_their_iterator(cuda, kind):
+    ds, expected = kind
+    it = iter(cuda.of(ds))
+    first = next(it)
+    it.close()
+    del it
+    gc.collect()
+    first.consume(expected[0])
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_lease_that_ends_in_another_thread_and_stream(cuda, kind, schedule):
+    ds, expected = kind
+    cuda.fake.schedule(schedule, 8)
+    cuda.stream()
+    mine = cuda.arrays.current
+    box, taken, ended = [], threading.Semaphore(0), threading.Semaphore(0)
+
+    def end():
+        for _ in expected:
+            taken.acquire()
+            box.clear()
+            gc.collect()
+            ended.release()
+
+    other = threading.Thread(target=end)
+    other.start()
+    with iter(cuda.of(ds)) as it:
+        for wanted in expected:
+            cuda.arrays.current = mine
+            got = next(it)
+            got.consume(wanted)
+            box.append(got)
+            cuda.arrays.current = 0  # another one is current when it ends
+            del got
+            taken.release()
+            ended.acquire()
+    other.join(PATIENCE)
+
+
+def test_resume(cuda, kind):
+    ds, expected = kind
+    with iter(cuda.of(ds)) as it:
+        for _ in range(7):
+            next(it)
+        state = it.state_dict()
+        for _ in range(5):
+            next(it)
+        it.load_state_dict(state)
+        next(it).consume(expected[7])
+        rest = sum(1 for _ in it)
+        assert rest == len(expected) - 8
+        it.load_state_dict(state)  # the end is a place, too
+        next(it).consume(expected[7])
+    with iter(ds) as host:  # on the host, the same place
+        host.load_state_dict(state)
+        assert np.array_equal(next(host), expected[7])
+
+
+def test_the_end_is_the_end(cuda, kind):
+    ds, expected = kind
+    it = iter(cuda.of(ds))
+    assert sum(1 for _ in it) == len(expected)
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(it)
+    it.close()
+    with pytest.raises((StopIteration, qc.errors.FailedPreconditionError)):
+        next(it)
+
+
+def test_an_error_comes_in_its_place(cuda, numbers):
+    def refuse(x):
+        if x[0] == numbers[20, 0]:
+            raise KeyError("no")
+        return {"x": x}
+
+    for ds in (
+        Dataset.from_tensor_slices(numbers).map(in_python(refuse)).map(in_python(lambda x: x["x"])).batch(4),
+        Dataset.from_tensor_slices(numbers).map(in_python(refuse)).map(in_python(lambda x: x["x"])),
+    ):
+        it = iter(cuda.of(ds))
+        count = 0
+        with pytest.raises(qc.errors.PipelineError, match="KeyError"):
+            for _ in it:
+                count += 1
+        assert count == (5 if ds is not None and ds.element_spec is not None and count == 5 else 20)
+        with pytest.raises(qc.errors.FailedPreconditionError):
+            next(it)
+
+
+CALLS = [
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuStreamCreateWithPriority",
+    "cuEventCreate",
+    "cuMemAlloc_v2",
+    "cuStreamWaitEvent",
+    "cuMemcpyBatchAsync_v2",
+    "cuEventRecord",
+    "cuEventQuery",
+]
+
+
+@pytest.mark.parametrize("how", [ONCE, ALWAYS, LATER])
+@pytest.mark.parametrize("nth", [1, 2, 7])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_that_fails(cuda, kind, call, nth, how):
+    """Is an error that names it, or nothing: and then all goes back."""
+    ds, expected = kind
+    if how == LATER and not call.startswith(("cuMemcpy", "cuEventRecord", "cuStreamWait")):
+        pytest.skip("nothing that is done later")
+    if how == ALWAYS and call == "cuCtxSetCurrent":
+        pytest.skip("then there is no way to give anything back")
+    cuda.stream()
+    iter(cuda.of(ds)).close()
+    cuda.fake.fail(call, nth, 719, how)
+    it = iter(cuda.of(ds))
+    count = 0
+    try:
+        for got, _ in zip(it, expected, strict=True):
+            count += 1
+            del got
+    except qc.errors.InternalError as error:
+        assert "719" in str(error) and "cu" in str(error)
+    else:
+        assert count == len(expected)
+    it.close()
+    del it
+
+    def nothing_left():
+        gc.collect()
+        return native_thread_count() == 0
+
+    assert soon(nothing_left, within=PATIENCE)
+    cuda.fake.clear()  # also of a broken context
