@@ -809,6 +809,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             kind, made = _DeviceElements, _on_device(made, device, buffers)
         self._opened = functools.partial(_opened, kind, made)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of: no iterator, but the arguments, and a place that was loaded."""
+        return self.__dict__ | {"_iterator": None, "_ready": None}
+
     def check_worker_number_rationality(self) -> None:
         """Warn of nothing: more threads than CPUs are right where they wait."""
 

@@ -173,6 +173,16 @@ def test_wrong_numbers_of_buffers(buffers):
         device_iterator(Dataset.range(3), buffers=buffers)
 
 
+def test_the_host_plane():
+    it = device_iterator(Dataset.range(10).batch(3).prefetch_to_device("cpu"))
+    next(it)
+    state = it.state_dict()
+    expected = [[3, 4, 5], [6, 7, 8], [9]]
+    assert [batch.tolist() for batch in it] == expected
+    it.load_state_dict(state)
+    assert [batch.tolist() for batch in it] == expected
+
+
 def test_a_device():
     device = jax.devices()[1]
     for batch in device_iterator(Dataset.range(6).map(lambda x: {"a": x, "b": x / 2}).batch(2), device):

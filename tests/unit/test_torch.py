@@ -846,6 +846,21 @@ def test_a_device_is_handed_on(monkeypatch):
     assert asked[1:] == [("cuda", 3)]
 
 
+def test_the_host_plane_and_a_place_from_there():
+    def make(**more):
+        return DataLoader(Dataset.range(22).shuffle(7, seed=1), 4, **more)
+
+    expected = [batch.tolist() for batch in make()]
+    it = iter(loader := make(device="cpu"))
+    assert [next(it).tolist() for _ in range(3)] == expected[:3]
+    state = json.loads(json.dumps(loader.state_dict()))
+    assert [batch.tolist() for batch in it] == expected[3:]
+    for again in (make(), make(device="cpu", num_workers=2)):
+        again.load_state_dict(state)
+        assert [batch.tolist() for batch in again] == expected[3:]
+    assert len(loader) == 6
+
+
 def test_a_device_hands_over_in_the_stream_of_pytorch(monkeypatch):
     entered = []
 
@@ -871,6 +886,7 @@ def test_a_device_hands_over_in_the_stream_of_pytorch(monkeypatch):
 def test_a_loader_can_be_pickled():
     for dataset in (samples.Squares(5, "int"), Dataset.range(5)):
         loader = DataLoader(dataset, 2, num_workers=1)
+        next(iter(loader))
         again = pickle.loads(pickle.dumps(loader))
         assert all(itertools.starmap(same, itertools.zip_longest(again, loader)))
 
