@@ -417,9 +417,7 @@ class _Fetch:
         self._dataset = loader.dataset
         self._batched = loader._auto_collation
         self._collate = loader.collate_fn
-        self._pin = None
-        if loader.pin_memory and torch.cuda.is_available():
-            self._pin = torch.utils.data._utils.pin_memory.pin_memory
+        self._pin = _pinning(loader)
         self._begin = loader.worker_init_fn
         self._local = threading.local()
         self._ids = itertools.count()
@@ -579,9 +577,9 @@ class _Streamed:
     def __init__(self, loader: DataLoader, state: Mapping[str, Any] | None) -> None:
         _draw(loader.generator)
         dataset = loader.dataset
-        self._size, self._collate = loader.batch_size, loader.collate_fn
+        self._size, self._collate, self._pin = loader.batch_size, loader.collate_fn, _pinning(loader)
         if loader._opened is not None and loader._collates:  # it makes batches itself
-            self._size = self._collate = None
+            self._size = self._collate = self._pin = None
         self._drop, self._timeout = loader.drop_last, loader.timeout
         self._samples = 0
         self._data: list[Any] = []
@@ -627,7 +625,9 @@ class _Streamed:
         self._data = []
         self._samples += len(data)
         batch = data[0] if self._size is None else data
-        return batch if self._collate is None else self._collate(batch)
+        if self._collate is not None:
+            batch = self._collate(batch)
+        return batch if self._pin is None else self._pin(batch)
 
     def state_dict(self) -> dict[str, Any]:
         place = None if self._stateful is None else self._stateful.state_dict()
@@ -659,7 +659,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         Not of datasets that are gone through.
     num_workers : int, default 0
         Threads that fetch and collate. 0: the caller's own does it, when asked. Of a queuecore dataset the native
-        threads; 0: as many as it has by itself.
+        threads; 0: as many as it has by itself. An ``IterableDataset`` is gone through once, in the caller's thread.
     collate_fn : callable, optional
         Of a queuecore dataset: of a list of elements, as tensors, in the caller's thread. Without it, batches are made
         natively.
@@ -669,7 +669,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     timeout : float, default 0
         Seconds in which no work is done after which waiting for a batch is a `RuntimeError`. It ends the iterator.
     worker_init_fn : callable, optional
-        Called once in each thread, with its number, before the first batch there. Not with a queuecore dataset.
+        Called once in each thread, with its number, before the first batch there. Not of datasets that are gone
+        through.
     prefetch_factor : int, optional
         Batches ahead of the loop for each of `num_workers`; default 2. Of a queuecore dataset: its own choice.
     multiprocessing_context, persistent_workers, pin_memory_device
@@ -684,8 +685,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     Raises
     ------
     ValueError, TypeError
-        For arguments that don't go together; `sampler`, `batch_sampler` and `worker_init_fn` with a queuecore dataset;
-        `device` without one, or with `collate_fn`; `timeout` without `num_workers` where nobody else could work.
+        For arguments that don't go together; `sampler`, `batch_sampler` and `worker_init_fn` with a dataset that is
+        gone through; `device` without a queuecore dataset, or with `collate_fn`; `timeout` where the caller's own
+        thread does the work.
     InvalidArgumentError, UnimplementedError
         If a queuecore dataset that can't be permuted is to be shuffled: use its own ``shuffle``.
 
@@ -706,9 +708,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     `load_state_dict` is for the next iteration, in this process or another one. After the last batch the state is that
     before the next epoch. It is plain values, which survive JSON (but for what a sampler's ``state_dict`` returns).
     The states of generators at the epoch's beginning are in it, and so is that of PyTorch's global one, if the sampler
-    draws from it; the sampler's batches up to the place are drawn again, and no data is fetched for them. A sampler
-    that draws from elsewhere must have a ``state_dict``, or give the same order again. Of an ``IterableDataset``, the
-    place is that of its iterator's or its own ``state_dict``; if there is none, elements are skipped one by one.
+    may draw from it; the sampler's batches up to the place are drawn again, and no data is fetched for them. A sampler
+    that draws from elsewhere, or from the global generator later than for its first index (PyTorch's own don't), must
+    have a ``state_dict``, or give the same order again. Of an ``IterableDataset``, the place is that of its iterator's
+    or its own ``state_dict``; if there is none, elements are skipped one by one.
 
     **Memory.** Batches of a queuecore dataset are views of memory that is used again. Who keeps more of them than
     `queuecore.data.Options.max_leases` (4) gets copies from then on, and one `RuntimeWarning`.
@@ -761,10 +764,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         iterable = ours or isinstance(dataset, torch.utils.data.IterableDataset)
         if device is not None and (not ours or collate_fn is not None):
             raise ValueError("device= is for the batches of a queuecore dataset, without a collate_fn")
-        if ours and worker_init_fn is not None:
-            raise ValueError("worker_init_fn: a queuecore dataset has native threads, in which it can't be called")
-        if timeout and not num_workers and not ours:
-            raise ValueError("timeout needs num_workers > 0: else the caller's own thread does the work")
+        if iterable and worker_init_fn is not None:
+            raise ValueError("worker_init_fn: a dataset that is gone through has no threads in which to call it")
+        if timeout and not ours and (iterable or not num_workers):
+            raise ValueError("timeout: there is no one to wait for, as the caller's own thread does the work")
         if ours and shuffle:
             pair = _draw(generator) % (2**31 - 2) + 1, _draw(generator) % (2**31 - 2) + 1
             dataset = dataset._permuted(Permute(True, ShuffleSeeds(pair, generator is not None)))
@@ -888,6 +891,11 @@ def _opened(kind: type[_Elements], dataset: Any) -> _Elements:
 
 def _on_device(dataset: Any, device: str, buffers: int) -> Any:
     return dataset.prefetch_to_device(device, buffers=buffers)
+
+
+def _pinning(loader: DataLoader) -> Any:
+    """Return what puts a batch into pinned memory, or `None` if that isn't wanted, or of no use."""
+    return torch.utils.data._utils.pin_memory.pin_memory if loader.pin_memory and torch.cuda.is_available() else None
 
 
 def _mapped_state(batches: int, ahead: list[int], size: dict[str, Any], sampling: dict[str, Any]) -> dict[str, Any]:

@@ -352,6 +352,10 @@ def test_wrong_arguments_of_ours():
         DataLoader([1, 2], device="cpu")
     with pytest.raises(ValueError):
         DataLoader([1, 2], timeout=3)
+    with pytest.raises(ValueError):
+        DataLoader(samples.Stream(2), timeout=3, num_workers=1)
+    with pytest.raises(ValueError):
+        DataLoader(samples.Stream(2), worker_init_fn=print, num_workers=1)
     with pytest.raises(DtypeError):
         IterableDataset([1, 2])
     with pytest.raises(InvalidArgumentError):
@@ -385,6 +389,19 @@ def test_pinning_without_a_gpu_warns_as_pytorch_does():
             assert len(list(cls(dataset, pin_memory=True))) == 1
         told.append([(one.category, str(one.message)) for one in caught])
     assert len(told[0]) == 1 and told[0] == told[1] == told[2]
+
+
+def test_pinning_is_left_to_pytorch(monkeypatch):
+    """Whatever makes the batches; there is no GPU here."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.utils.data._utils.pin_memory, "pin_memory", lambda batch: ("pinned", batch.tolist()))
+    expected = [("pinned", [0, 1]), ("pinned", [2])]
+    for workers in (0, 2):
+        assert list(DataLoader([0, 1, 2], 2, pin_memory=True, num_workers=workers)) == expected
+    assert list(DataLoader(samples.Stream(3), 2, pin_memory=True)) == expected
+    collate = torch.utils.data.default_collate
+    assert list(DataLoader(Dataset.range(3), 2, pin_memory=True, collate_fn=collate)) == expected
 
 
 def test_worker_init_fn_runs_once_in_each_thread():
