@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
 
 import pytest
 
 import queuecore
 
+# Modules that need a package that may be absent.
+NEEDED = {"queuecore.torch": "torch", "queuecore.jax": "jax"}
+
 
 def examples() -> list:
     """Return the examples of each module that is written in Python."""
     names = [one.name for one in pkgutil.walk_packages(queuecore.__path__, "queuecore.")]
+    names = [name for name in names if importlib.util.find_spec(NEEDED.get(name, "queuecore"))]
     modules = [queuecore, *(importlib.import_module(name) for name in names if "._core" not in name)]
     finder = doctest.DocTestFinder(exclude_empty=True)
     tests = [test for module in modules for test in finder.find(module) if test.examples]

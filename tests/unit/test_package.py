@@ -60,12 +60,20 @@ def test_import_starts_no_thread_and_loads_no_extra(tmp_path):
     code = (
         "import os, sys, queuecore\n"
         "print(len(os.listdir('/proc/self/task')))\n"
-        "print(*sorted({'cupy', 'sklearn', 'tqdm', 'torch'} & set(sys.modules)))"
+        "print(*sorted({'cupy', 'sklearn', 'tqdm', 'torch', 'jax'} & set(sys.modules)))"
     )
     # NumPy's BLAS starts threads of its own.
     done = run_python("-c", code, cwd=tmp_path, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == ["1", ""]
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_an_adapter_without_its_package_names_the_remedy(name, tmp_path):
+    done = run_python("-c", f"import sys; sys.modules[{name!r}] = None; import queuecore.{name}", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "ImportError" in done.stderr
+    assert f"pip install 'queuecore[{name}]'" in done.stderr
 
 
 @pytest.fixture

@@ -1692,6 +1692,8 @@ cdef class Feed:
             return True
         self.group = None
         self.handing = True
+        # Before handing in, which lets go of the GIL: the consumer may have taken these meanwhile, and wait for others.
+        self.awaited = False
         try:
             if self.group_columns is None:
                 tokens = np.arange(len(group), dtype=np.int64) + (self.number << OBJECT_BITS)
@@ -1702,8 +1704,8 @@ cdef class Feed:
             self.handing = False
         if status == HANDED_FULL and not wait:
             self.group = group
+            self.awaited = True
             return True
-        self.awaited = False
         return status == HANDED
 
     cdef int _press(self) except -1:
