@@ -11,14 +11,13 @@ from queuecore._core.platform cimport (
     Atomic, EventCount, Runner, SlotStack, Turn, alloc_lines, kAcquire, kRelaxed, kRelease, layout_hash, map_pages, monotonic_ns,
     unmap_pages)
 from queuecore._core.runtime cimport (
-    STEP_DONE, STEP_WORKED, runner_join, runner_start, runner_stop, stop_requested, wait_out_exit)
+    STEP_DONE, runner_join, runner_start, runner_stop, stop_requested, wait_out_exit)
 from queuecore._core.slab cimport slots_pop, slots_push
 
 import atexit
 import threading
 from warnings import warn
 
-import numpy as np
 cimport numpy as cnp
 
 from queuecore import errors as _errors

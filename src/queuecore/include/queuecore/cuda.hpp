@@ -12,8 +12,8 @@ using CuPointer = unsigned long long;  // an address in a device's memory
 // Results that are told apart.
 constexpr int kCuInvalidValue = 1;
 constexpr int kCuOutOfMemory = 2;
-constexpr int kCuNotInitialized = 3;   // in a forked child, too
-constexpr int kCuDeinitialized = 4;    // the process is ending
+constexpr int kCuNotInitialized = 3;  // in a forked child, too
+constexpr int kCuDeinitialized = 4;   // the process is ending
 constexpr int kCuStubLibrary = 34;
 constexpr int kCuNoDevice = 100;
 constexpr int kCuInvalidDevice = 101;
