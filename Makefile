@@ -22,6 +22,7 @@ help:
 	@echo 'make test      run the tests'
 	@echo 'make demo      train on a stream of digits, then measure a 600 MB stream'
 	@echo 'make bench     run the benchmarks; results go to benchmarks/results'
+	@echo 'make gpu-test  run the tests that need a GPU;  make gpu-bench runs the benchmarks of the device plane'
 	@echo 'make build     compile in place, for tests'
 	@echo 'make lint      style of Python, Cython, C++ and spelling;  make format repairs what it can'
 	@echo 'make types     stubs against the compiled modules, then both type checkers'
@@ -80,6 +81,14 @@ demo: build $(STAMP)-demo
 
 bench: build
 	$(PY) -P benchmarks/run.py $(BENCH_ARGS)
+
+.PHONY: gpu-test gpu-bench
+# Without a GPU, all of them are skipped, and say why.
+gpu-test: build
+	$(BIN)/pytest -m gpu -rs $(PYTEST_ARGS)
+
+gpu-bench: build
+	$(PY) -P benchmarks/run.py --only bench_feed $(BENCH_ARGS)
 
 .PHONY: lint format types
 lint: $(STAMP)-dev $(STAMP)-build

@@ -551,11 +551,56 @@ def programs() -> dict[str, object]:
     return found
 
 
+def device() -> dict[str, object]:
+    """Batches to a device that is a fake: as they lie, put together, made wider there; leases that end elsewhere."""
+    import threading
+
+    import numpy as np
+
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from helpers.devices import plane
+    from helpers.fake_cuda import SCHEDULES
+    from helpers.functions import in_python
+
+    from queuecore.data import Dataset
+
+    rows = np.arange(16000, dtype=np.float32).reshape(1600, 10)
+    source = Dataset.from_tensor_slices(rows)
+    expected = [rows[at : at + 16] for at in range(0, len(rows), 16)]
+    kinds = {
+        "as they lie": (source.batch(16), lambda ds: ds, expected),
+        "put together": (source.map(in_python(lambda x: {"x": x})).batch(16), lambda ds: ds, expected),
+        "wider": (source.batch(16), lambda ds: ds.map(lambda x: x * 2 + 1), [one * 2 + 1 for one in expected]),
+    }
+    def missing(ds, wanted: list) -> int:
+        count = 0
+        with iter(ds) as it:
+            for got, one in zip(it, wanted[: rounds(10)], strict=False):
+                part = got["x"] if isinstance(got, dict) else got
+                part.consume(one)
+                box = [got, part]
+                del got, part
+                other = threading.Thread(target=box.clear)  # where the lease ends
+                other.start()
+                other.join()
+                count += 1
+        return count - min(rounds(10), len(wanted))
+
+    counts = []
+    for number, (host, more, wanted) in enumerate(kinds.values()):
+        for schedule in SCHEDULES:
+            for cuda in plane(Path(os.environ["QUEUECORE_LIBCUDA"])):
+                cuda.fake.schedule(schedule, number)
+                cuda.stream()
+                counts.append(missing(more(cuda.of(host)), wanted))
+    return {"missing": counts}
+
+
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
     for job in (
         *(window, parking, slots, buffers, fifo, values, blocking, queues, stops, compressed, pictures),
-        *(pipeline, records, handed, early_end, programs, example, race, overflow, shift),
+        *(pipeline, records, handed, early_end, programs, example, device, race, overflow, shift),
     )
 }
 

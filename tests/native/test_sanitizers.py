@@ -96,14 +96,14 @@ def run_python(*arguments: str, timeout: float = 500 if TREE else 50, **more: st
     return subprocess.run(command, env=environment | more, capture_output=True, text=True, timeout=timeout)
 
 
-def run(job: str) -> subprocess.CompletedProcess[str]:
+def run(job: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run one job of the driver."""
-    return run_python(str(DRIVER), job, str(SCALE), QUEUECORE_EXPECT=str(package_folder()))
+    return run_python(str(DRIVER), job, str(SCALE), QUEUECORE_EXPECT=str(package_folder()), **more)
 
 
-def found(job: str) -> dict:
+def found(job: str, **more: str) -> dict:
     """Run a job that must end without a report, and return what it found."""
-    done = run(job)
+    done = run(job, **more)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -155,6 +155,14 @@ def test_iterators_end_while_threads_work_for_them():
 def test_stage_programs():
     """Their threads are Python's, but run without the GIL."""
     assert found("programs") == {"missing": 0}
+
+
+def test_batches_to_a_device(fake_cuda_folder):
+    """The fake finds what comes too early or too late; under the thread sanitizer, also where no byte was wrong."""
+    from helpers.fake_cuda import build
+
+    driver = build(fake_cuda_folder, *(["-fsanitize=thread"] if "thread" in KINDS else []))
+    assert set(found("device", QUEUECORE_LIBCUDA=str(driver))["missing"]) == {0}
 
 
 def test_damaged_examples_are_parsed_or_refused():
