@@ -572,6 +572,7 @@ def device() -> dict[str, object]:
         "put together": (source.map(in_python(lambda x: {"x": x})).batch(16), lambda ds: ds, expected),
         "wider": (source.batch(16), lambda ds: ds.map(lambda x: x * 2 + 1), [one * 2 + 1 for one in expected]),
     }
+
     def missing(ds, wanted: list) -> int:
         count = 0
         with iter(ds) as it:

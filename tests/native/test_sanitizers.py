@@ -197,7 +197,7 @@ def test_bad_input_and_every_order(tmp_path):
         *(str(tests / "unit" / f"test_{name}.py") for name in ("decode_compressed", "crc32c", "tfrecord", "example")),
         *(
             str(tests / "unit" / f"test_{name}.py")
-            for name in ("fuzz", "ops_raw", "ops_images", "programs", "readers", "lines", "trace")
+            for name in ("fuzz", "ops_raw", "ops_images", "programs", "readers", "lines", "trace", "device")
         ),
         *sorted(str(one) for one in tests.glob("unit/test_data*.py") if one.stem not in PYTHON),
     )
