@@ -35,14 +35,14 @@ KINDS = {
 @pytest.mark.parametrize("own_stream", [False, True])
 def test_bytes(name, own_stream):
     ds = KINDS[name](Dataset.from_tensor_slices(ROWS).batch(64))
-    with cupy.cuda.Stream(non_blocking=True) if own_stream else cupy.cuda.Stream.null:
-        with iter(ds.prefetch_to_device("cuda:0")) as it:
-            for at, got in enumerate(it):
-                wanted = ROWS[64 * at : 64 * at + 64]
-                assert type(got) is cupy.ndarray
-                assert int(got.sum(dtype=np.int64)) == int(wanted.sum(dtype=np.int64))
-                assert np.array_equal(cupy.asnumpy(got), wanted)
-            assert it.stats()["pageable_copies"] == 0
+    stream = cupy.cuda.Stream(non_blocking=True) if own_stream else cupy.cuda.Stream.null
+    with stream, iter(ds.prefetch_to_device("cuda:0")) as it:
+        for at, got in enumerate(it):
+            wanted = ROWS[64 * at : 64 * at + 64]
+            assert type(got) is cupy.ndarray
+            assert int(got.sum(dtype=np.int64)) == int(wanted.sum(dtype=np.int64))
+            assert np.array_equal(cupy.asnumpy(got), wanted)
+        assert it.stats()["pageable_copies"] == 0
 
 
 def test_a_map_is_the_host_s_bit_for_bit():
