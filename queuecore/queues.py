@@ -436,7 +436,7 @@ class QueueBase:
         >>> import numpy as np
         >>> import queuecore as qc
         >>> q = qc.FIFOQueue(5, [np.float32], [(3,)])
-        >>> q.enqueue([1, 2, 3])
+        >>> q.enqueue(np.array([1, 2, 3], np.float32))
         >>> q.close()
         >>> [batch.tolist() for batch in q.to_device("cpu")]
         [[1.0, 2.0, 3.0]]
