@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from queuecore._core.device import Device, Staged
+from queuecore._core.device import Device, DeviceLease, Staged
 from queuecore._kernels import MOST_BLOCKS, THREADS, Column, Compiled, Kernel, kernel_of
 from queuecore._stages import Component, Stage
 from queuecore.data._args import check_int
@@ -416,14 +416,29 @@ class StagedIterator(IteratorBase):
                 f"{held} batches of this iterator are still held on the device, and on_hold='raise' allows no more. "
                 "Drop or copy them, use more buffers, or on_hold='copy'"
             )
-        memory = target.arrays.allocate(staged.next_bytes()) if copy else None
-        lease = staged.take(*target.arrays.stream())
-        if copy:
-            lease.copy_to(target.device, target.arrays.address(memory))
-            self._copied += 1
-            if not self._warned:
+        try:
+            if copy and not self._warned:
                 self._warned = True
                 warnings.warn(held_too_many(target), RuntimeWarning, stacklevel=3)
+            memory = target.arrays.allocate(staged.next_bytes()) if copy else None
+            stream = target.arrays.stream()
+        except BaseException:
+            assert self._feed is not None
+            self._feed.again = sent
+            raise
+        try:
+            return self._arrays_there(sent, staged.take(*stream), memory)
+        except Exception as error:  # the element is lost
+            self._failure = error
+            self._closed = True
+            self._halt()
+            raise
+
+    def _arrays_there(self, sent: _Sent, lease: DeviceLease, memory: Any) -> Any:
+        target = self._target
+        if memory is not None:
+            lease.copy_to(target.device, target.arrays.address(memory))
+            self._copied += 1
         else:
             memory = target.arrays.memory(lease)
             self._last = lease if target.ring else None

@@ -37,6 +37,18 @@ def test_kept_batches_stay_as_they_are(ds, content):
         assert_same(kept, list(Model([content], RECORD, BATCH)))
 
 
+def test_a_warning_that_is_an_error_loses_nothing(ds, content):
+    for number in THREADS:
+        kept = []
+        with iter(threads(ds, number)) as it, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(RuntimeWarning, match="more than 4 batches"):
+                kept += it  # the elements up to the error are in the list
+            kept += it
+        gc.collect()
+        assert_same(kept, list(Model([content], RECORD, BATCH)))
+
+
 def test_kept_batches_of_a_shuffle(ds, content, tmp_path):
     ops = [("shuffle", 50, 1, True), *BATCH]
     ds = dataset(write_files(tmp_path, [content]), RECORD).shuffle(50, 1).batch(8)

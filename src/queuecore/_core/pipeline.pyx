@@ -2054,8 +2054,8 @@ cdef class Stream:
             Whether it works for another stream: then it never says that batches are held.
         device : tuple, optional
             Where its batches go, of components that are all "fixed" (queuecore.data._device.Target): the `Device`, what makes arrays there,
-            how many may be there at a time, whether a batch is only good until the next one, and whether memory that can't be page-locked
-            will do.
+            how many may be there at a time, whether a batch is only good until the next one, whether memory that can't be page-locked
+            will do, and what is made of a batch there.
         """
         cdef int32_t i, j, n = len(leaves)
         cdef Pipe* plan = &self.plan
@@ -2881,6 +2881,11 @@ cdef class Stream:
             raise _errors.SlotsExhaustedError(
                 f"{held} batches of this iterator are still held, and on_hold='raise' allows {p.config.max_leases}. "
                 "Drop or copy them, or use on_hold='copy'")
+        if copy and not self.raw and not self.warned:  # before the batch is taken: where a warning is an error, it comes again
+            self.warned = True
+            warn(
+                f"more than {p.config.max_leases} batches of this iterator are held; further ones are copies, which costs time. "
+                "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
         if self.levels:
             lead = self._lead_dims(b, dims)
         else:
@@ -2909,11 +2914,6 @@ cdef class Stream:
                 if self.components is None or self.components[0][0] != "object":
                     arrays = [_copy(a) for a in arrays]
                 self.copied += 1
-                if not self.warned:
-                    self.warned = True
-                    warn(
-                        f"more than {p.config.max_leases} batches of this iterator are held; further ones are copies, which costs time. "
-                        "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
             element = self._whole(arrays) if self.levels else None
         return self._delivered(p, b, k, arrays, element)
 
@@ -3007,8 +3007,8 @@ cdef class Stream:
         cdef Transfer* t = self.transfer
         cdef DeviceLease lease
         cdef int64_t dims[MAX_DIMS]
-        cdef int lead = 1, i, j, n
-        cdef list made = [], shape
+        cdef int lead = 1
+        memory = None
         if self.ring and self.last_lease is not None:
             self.last_lease.end_()
         dims[0] = b.rows
@@ -3020,17 +3020,27 @@ cdef class Stream:
             raise _errors.SlotsExhaustedError(
                 f"{t.buffers - 1} batches of this iterator are still held on the device, and on_hold='raise' allows no more. "
                 "Drop or copy them, use more buffers, or on_hold='copy'")
-        if copy:  # before the batch is taken: it may come again
+        # Up to here the batch may come again.
+        if copy and not self.warned:
+            self.warned = True
+            warn(
+                f"more than {t.buffers - 1} batches of this iterator are held on cuda:{self.device.ordinal}; further ones are copies of their own, "
+                "which costs time and memory. prefetch_to_device(buffers=...) allows more, Options(on_hold='raise') forbids copies", 2)
+        if copy:
             memory = self.arrays.allocate(t.slots[t.where[k % <uint64_t>t.buffers]].nbytes)
         lease = transfer_hand(t, self.device, k, stream, handle)
-        if copy:
+        try:
+            return self._arrays_there(b, lease, memory, dims, lead)
+        except Exception as error:
+            self._fail(error)
+
+    cdef list _arrays_there(self, Batch* b, DeviceLease lease, memory, int64_t* dims, int lead):
+        # memory: for a copy of its own, or None.
+        cdef list made = [], shape
+        cdef int i, j, n
+        if memory is not None:
             lease.copy_to(self.device, self.arrays.address(memory))
             self.copied += 1
-            if not self.warned:
-                self.warned = True
-                warn(
-                    f"more than {t.buffers - 1} batches of this iterator are held on cuda:{self.device.ordinal}; further ones are copies of their own, "
-                    "which costs time and memory. prefetch_to_device(buffers=...) allows more, Options(on_hold='raise') forbids copies", 2)
         else:
             memory = self.arrays.memory(lease)
             self.last_lease = lease if self.ring else None
