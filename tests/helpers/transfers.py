@@ -112,7 +112,7 @@ def _streamed(plane: Plane, key: int, function: Callable[[Any], Any] | None) -> 
     kernels = 0
     with iter(ds) as it:
         for at, got in zip(range(count), it, strict=True):
-            slow = function is not None and at % 20 == 16
+            slow = function is not None and at % 20 == 0
             got.consume(rows[size * at : size * (at + 1)] ^ key, 5000 if slow else SCHEDULED)
             kernels += function is not None
             del got

@@ -4,7 +4,7 @@ As test_mutants.py: one copy of the package, of which only `device` is compiled 
 its own (helpers.transfers). Under most schedules most mistakes do no harm, so each says where it must show. The same
 copy without a mistake passes all workloads on all schedules.
 
-What can't be shown here: the order of memory between threads, which is the thread sanitizer's (test_sanitizers.py).
+What can't be shown here is the order of memory between threads: that is the thread sanitizer's (test_sanitizers.py).
 """
 
 from __future__ import annotations
@@ -173,13 +173,6 @@ PLANTED = [
         "growing",
         "all",
         ("_grow", '_failed(t, cuda.event_synchronize(s.consumed), "cuEventSynchronize", 0)', "False"),
-    ),
-    row(
-        "what the kernel reads is freed before it has",
-        "widened",
-        "slow_copy jitter",
-        ("_over", "cuda.stream_synchronize(t.stream)"),
-        ("_transfer_free", "cuda.stream_synchronize(t.stream)"),
     ),
     # ---- contexts
     row(
