@@ -1,4 +1,4 @@
-"""Mistakes in the queues' native code, and a copy of it that can make each of them.
+"""Mistakes in native code, those of the queues among them, and a copy of it that can make each of them.
 
 The copy is compiled once: a number in the environment, read when an extension is loaded, says which mistake is made.
 So the sources have no hooks, and one build serves all.
@@ -11,14 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = Path("src/queuecore/_core")
 VARIABLE = "QUEUECORE_MUTANT"
-# What has the queues' code in it: the classes, and what runs the hand-off alone.
-EXTENSIONS = ("queues", "_testing")
 REST = " ..."
 
 
@@ -31,7 +30,8 @@ class Edit:
     """One place that goes wrong.
 
     `place` is a file and a function of it. `text` must be there once: a whole line, its indent and comment apart
-    (ending in " ...": the rest of the line may be anything), which becomes `wrong`; or else an expression.
+    (ending in " ...": the rest of the line may be anything), which becomes `wrong`; or else an expression. A place that
+    ends in "1/2" has two such lines, and the first one is meant.
     """
 
     place: str
@@ -40,17 +40,23 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Mutant:
-    """A mistake, and what shows it: whose threads, and which workload of helpers.histories."""
+class Mistake:
+    """All that goes wrong at a time."""
 
     name: str
-    threads: str
-    workload: str
     edits: tuple[Edit, ...]
 
 
+@dataclass(frozen=True)
+class Mutant(Mistake):
+    """A mistake of the queues, and what shows it: whose threads, and which workload of helpers.histories."""
+
+    threads: str
+    workload: str
+
+
 def row(name: str, seen: str, *edits: tuple[str, ...]) -> Mutant:
-    return Mutant(name, *seen.split(), edits=tuple(Edit(*edit) for edit in edits))
+    return Mutant(name, tuple(Edit(*edit) for edit in edits), *seen.split())
 
 
 MUTANTS = [
@@ -234,10 +240,12 @@ SWITCH = f'''cdef extern from *:
       static thread_local unsigned calls = 0;
       if (++calls % 64 == 0) usleep(20);
     }}
+    static inline void qc_pause() {{ usleep(300); }}
     #endif
     """
     const int qc_mutant
     void qc_nap() noexcept nogil
+    void qc_pause() noexcept nogil
 
 '''
 
@@ -255,21 +263,22 @@ def _function(lines: list[str], name: str) -> range:
     return range(begin + 1, end)
 
 
-def mutated(file: str, text: str, mutants: list[Mutant]) -> str:
+def mutated(file: str, text: str, mutants: Sequence[Mistake]) -> str:
     """Return a file's text in which each mistake is a choice, by the mutant's number, from 1 on."""
     lines = text.split("\n")
     statements: dict[int, list[tuple[int, str]]] = {}
     expressions: dict[tuple[int, str], list[tuple[int, str]]] = {}
     for number, one in enumerate(mutants, 1):
         for edit in one.edits:
-            name, function = edit.place.split()
+            name, function, *which = edit.place.split()
             if name != file:
                 continue
             wanted = edit.text.removesuffix(REST)
             found = [i for i in _function(lines, function) if wanted in lines[i]]
-            if len(found) != 1 or lines[found[0]].count(wanted) != 1:
+            nth, count = map(int, which[0].split("/")) if which else (1, 1)
+            if len(found) != count or lines[found[nth - 1]].count(wanted) != 1:
                 raise Stale(f"{one.name}: {edit.text!r} is {len(found)} times in {edit.place}")
-            at = found[0]
+            at = found[nth - 1]
             code = lines[at].split("  #")[0].strip()
             if code == wanted or (code.startswith(wanted) and edit.text.endswith(REST)):
                 statements.setdefault(at, []).append((number, edit.wrong))
@@ -281,6 +290,8 @@ def mutated(file: str, text: str, mutants: list[Mutant]) -> str:
             # Of a condition that is dropped no conditional expression: of mixed types it would be a Python object.
             dropped = f"(qc_mutant != {number} and ({made}))"
             made = dropped if text == "False" else f"(({text}) if qc_mutant == {number} else ({made}))"
+        if original not in lines[at]:
+            raise Stale(f"{original!r} is in another expression that goes wrong")
         lines[at] = lines[at].replace(original, made)
     for at, choices in statements.items():
         indent = " " * (len(lines[at]) - len(lines[at].lstrip()))
@@ -293,19 +304,23 @@ def mutated(file: str, text: str, mutants: list[Mutant]) -> str:
     return "\n".join(lines[:first]) + "\n" + SWITCH + "\n".join(lines[first:])
 
 
-BUILD = f"""
+BUILD = """
+import sys
 import setup
 from setuptools import Distribution
-wanted = [one for one in setup.extensions() if one.name.rpartition(".")[2] in {EXTENSIONS!r}]
-command = setup.build_ext(Distribution({{"ext_modules": wanted}}))
+wanted = [one for one in setup.extensions() if one.name.rpartition(".")[2] in sys.argv[1:]]
+command = setup.build_ext(Distribution({"ext_modules": wanted}))
 command.build_lib = command.build_temp = "built"
 command.ensure_finalized()
 command.run()
 """
 
 
-def build(package: Path, folder: Path, mutants: list[Mutant]) -> Path:
-    """Make a package in a folder, like this one but for the mutants; return what to put on Python's path."""
+def build(package: Path, folder: Path, mutants: Sequence[Mistake], *extensions: str) -> Path:
+    """Make a package in a folder, like this one but for the mutants; return what to put on Python's path.
+
+    `extensions` are compiled again: all that have code of those files in them.
+    """
     shutil.copytree(ROOT / "src", folder / "src")
     shutil.copy(ROOT / "setup.py", folder)
     for file in sorted({edit.place.split()[0] for one in mutants for edit in one.edits}):
@@ -313,7 +328,11 @@ def build(package: Path, folder: Path, mutants: list[Mutant]) -> Path:
         path.write_text(mutated(file, path.read_text(encoding="utf-8"), mutants), encoding="utf-8")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "QUEUECORE"))}
     subprocess.run(
-        [sys.executable, "-c", BUILD], cwd=folder, env=environment | {"QUEUECORE_TESTING": "1"}, check=True, timeout=300
+        [sys.executable, "-c", BUILD, *extensions],
+        cwd=folder,
+        env=environment | {"QUEUECORE_TESTING": "1"},
+        check=True,
+        timeout=300,
     )
     tree = folder / "tree"
     shutil.copytree(package, tree / "queuecore", ignore=shutil.ignore_patterns("__pycache__"))

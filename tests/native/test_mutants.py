@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from mutants import MUTANTS, ROOT, VARIABLE, Edit, Mutant, Stale, build, mutated  # noqa: E402
+from mutants import MUTANTS, ROOT, VARIABLE, Edit, Mistake, Stale, build, mutated  # noqa: E402
 
 sys.path.pop(0)
 
@@ -32,7 +32,8 @@ ROUNDS, ROUNDS_WITHOUT = 3000, 40
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(PACKAGE, tmp_path_factory.mktemp("mutants"), MUTANTS)
+    # What has the queues' code in it: the classes, and what runs the hand-off alone.
+    return build(PACKAGE, tmp_path_factory.mktemp("mutants"), MUTANTS, "queues", "_testing")
 
 
 def searched(tree: Path, number: int, threads: str, workload: str, patience: float, rounds: int):
@@ -68,10 +69,10 @@ def test_a_mistake_is_found(tree, number):
 
 @pytest.mark.parametrize(
     ("place", "text"),
-    [("a.pxd f", "x = 1"), ("a.pxd g", "y = 2"), ("a.pxd h", "x = 1"), ("a.pxd g", "z")],
-    ids=["twice", "not there", "no such function", "twice in a line"],
+    [("a.pxd f", "x = 1"), ("a.pxd g", "y = 2"), ("a.pxd h", "x = 1"), ("a.pxd g", "z"), ("a.pxd f 1/3", "x = 1")],
+    ids=["twice", "not there", "no such function", "twice in a line", "not three times"],
 )
 def test_a_mistake_that_fits_nowhere_is_an_error(place, text):
     source = "cdef int f():\n    x = 1\n    x = 1  # again\n\n\ncdef int g():\n    x = z + z\n    return x\n"
     with pytest.raises(Stale):
-        mutated("a.pxd", source, [Mutant("a mistake", "native", "short", (Edit(place, text),))])
+        mutated("a.pxd", source, [Mistake("a mistake", (Edit(place, text),))])

@@ -1,0 +1,250 @@
+"""Workloads of the transfer to a device, on the fake driver: what is wrong after each, in a process of its own.
+
+    python -P -m helpers.transfers TREE LIBRARY WORKLOAD SCHEDULE...
+
+prints one line for each schedule: JSON of the faults that the fake counted, and of what the workload itself found.
+A mistake shows as one of these, as an error, or as a line that never comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from helpers.devices import FakeArray, Plane, plane
+from helpers.fake_cuda import ONCE, SCHEDULED, check
+from helpers.process import PATIENCE, soon
+
+import queuecore
+from queuecore._core.device import DeviceLease, Staged
+from queuecore.data import Dataset, Options
+from queuecore.errors import InternalError
+
+BUFFERS = 3
+Array = np.ndarray[Any, Any]
+
+
+class Feed:
+    """Batches that are put together as fast as there is room for them, by a thread."""
+
+    def __init__(self, plane: Plane, batches: list[Array]) -> None:
+        self.plane = plane
+        self.staged = Staged(plane.device, BUFFERS)
+        self.batches = batches
+        self.thread = threading.Thread(target=self._put)
+        self.thread.start()
+
+    def _put(self) -> None:
+        for batch in self.batches:
+            if self.staged.put([batch]) is None:
+                return
+        self.staged.end()
+
+    def leases(self) -> Iterator[tuple[DeviceLease, Array]]:
+        """Yield what arrives, and what it should be."""
+        for batch in self.batches:
+            if not self.staged.wait():
+                break
+            yield self.staged.take(*self.plane.arrays.stream()), batch
+
+    def consume(self, memory: Any, expected: Array) -> None:
+        """Let the consumer's stream read a batch at a place in memory."""
+        FakeArray(self.plane.arrays, memory, 0, expected.shape, expected.dtype).consume(expected)
+
+    def stop(self) -> None:
+        self.staged.stop()
+        self.thread.join(PATIENCE)
+
+
+def made(count: int, size: int = 4096, seed: int = 0) -> list[Array]:
+    """Return batches of random bytes."""
+    return list(np.random.default_rng(seed).integers(0, 256, (count, size), np.uint8))
+
+
+def staged(plane: Plane) -> Counter[str]:
+    """Python's batches, each read once."""
+    feed = Feed(plane, made(60))
+    seen = 0
+    for lease, batch in feed.leases():
+        feed.consume(plane.arrays.memory(lease), batch)
+        lease.end()
+        seen += 1
+    feed.stop()
+    return Counter(missing=60 - seen)
+
+
+def growing(plane: Plane) -> Counter[str]:
+    """Each batch needs more memory than the one before."""
+    feed = Feed(plane, [batch for i in range(20) for batch in made(1, 512 * (i + 1), i)])
+    for lease, batch in feed.leases():
+        feed.consume(plane.arrays.memory(lease), batch)
+        lease.end()
+    feed.stop()
+    return Counter()
+
+
+def native(plane: Plane) -> Counter[str]:
+    """Batches of the native stream, which has few slots, and fills them again at once."""
+    return _streamed(plane, 0, None)
+
+
+def widened(plane: Plane) -> Counter[str]:
+    """A kernel is behind the copy. Some consumers are slower than several of them."""
+    return _streamed(plane, 7, lambda x: x ^ 7)
+
+
+def _streamed(plane: Plane, key: int, function: Callable[[Any], Any] | None) -> Counter[str]:
+    size, count = 64, 100
+    rows = np.concatenate(made(count, size * 512)).reshape(-1, 512)
+    few = Options(num_threads=1, memory_budget=1 << 20)
+    ds = plane.of(Dataset.from_tensor_slices(rows).batch(size).with_options(few), BUFFERS)
+    if function is not None:
+        ds = ds.map(function)
+    kernels = 0
+    with iter(ds) as it:
+        for at, got in zip(range(count), it, strict=True):
+            slow = function is not None and at % 20 == 0
+            got.consume(rows[size * at : size * (at + 1)] ^ key, 5000 if slow else SCHEDULED)
+            kernels += function is not None
+            del got
+    return Counter(missing_kernels=kernels - plane.fake.count("cuLaunchKernel"))
+
+
+def kept(plane: Plane) -> Counter[str]:
+    """All but one slot are held, so batches go through that one, and are copies."""
+    feed = Feed(plane, made(40))
+    held = []
+    for at, (lease, batch) in enumerate(feed.leases()):
+        if at < BUFFERS - 1:
+            memory = plane.arrays.memory(lease)
+            held.append((memory, batch))
+        else:
+            memory = plane.arrays.allocate(batch.nbytes)
+            lease.copy_to(plane.device, plane.arrays.address(memory))
+        feed.consume(memory, batch)
+        del lease
+    for memory, batch in held:
+        feed.consume(memory, batch)
+    feed.stop()
+    return Counter()
+
+
+def left(plane: Plane) -> Counter[str]:
+    """One stream of batches after the other is left in the middle, and the next one gets its page-locked memory."""
+    for run in range(10):
+        feed = Feed(plane, made(20, seed=run))
+        for at, (lease, batch) in enumerate(feed.leases()):
+            feed.consume(plane.arrays.memory(lease), batch)
+            del lease
+            if at == 3:
+                break
+        feed.stop()
+        feed.staged.join(PATIENCE)
+        del feed
+    return Counter()
+
+
+def failing_to_send(plane: Plane) -> Counter[str]:
+    """A call of the transfer's thread fails: that is an error, behind whole batches."""
+    wrong: Counter[str] = Counter()
+    for call, nth in SENDING:
+        plane.fake.fail(call, nth, FAILURE, ONCE)
+        feed = Feed(plane, made(20, seed=nth))
+        wrong += _fails(feed, feed.leases(), call)
+        feed.stop()
+    return wrong
+
+
+def failing_to_wait(plane: Plane) -> Counter[str]:
+    """The consumer's stream can't wait for a batch: an error in the place of the batch."""
+    feed = _full(plane)
+    plane.fake.fail("cuStreamWaitEvent", 1, FAILURE, ONCE)
+    wrong = _fails(feed, feed.leases(), "cuStreamWaitEvent")
+    feed.stop()
+    return wrong
+
+
+def failing_to_end(plane: Plane) -> Counter[str]:
+    """A lease can't say when its slot may be written again: an error, and nobody writes there."""
+    feed = _full(plane)
+    leases = feed.leases()
+    lease, batch = next(leases)
+    feed.consume(plane.arrays.memory(lease), batch)
+    plane.fake.drain()
+    plane.fake.fail("cuEventRecord", 1, FAILURE, ONCE)
+    lease.end()
+    wrong = _fails(feed, leases, "cuEventRecord")
+    feed.stop()
+    return wrong
+
+
+FAILURE = 719
+# Which call of the transfer's thread; the consumer makes none of these before a batch was sent.
+SENDING = (("cuStreamWaitEvent", 1), ("cuMemcpyBatchAsync_v2", 5), ("cuEventRecord", 1))
+
+
+def _full(plane: Plane) -> Feed:
+    """Return a feed after all device slots are full: the transfer's thread waits, and makes no call."""
+    records = plane.fake.count("cuEventRecord") + 2 * BUFFERS
+    feed = Feed(plane, made(20))
+    assert soon(lambda: plane.fake.count("cuEventRecord") == records, PATIENCE)
+    return feed
+
+
+def _fails(feed: Feed, leases: Iterator[tuple[DeviceLease, Array]], call: str) -> Counter[str]:
+    try:
+        for lease, batch in leases:
+            feed.consume(feed.plane.arrays.memory(lease), batch)
+            lease.end()
+    except InternalError as error:
+        return Counter() if str(FAILURE) in str(error) else Counter({f"{call}: {error}": 1})
+    return Counter({f"{call}: no error": 1})
+
+
+WORKLOADS: dict[str, Callable[[Plane], Counter[str]]] = {
+    one.__name__: one
+    for one in (
+        *(staged, growing, native, widened, kept, left),
+        *(failing_to_send, failing_to_wait, failing_to_end),
+    )
+}
+
+
+def wrong(library: Path, workload: str, schedule: str) -> dict[str, int]:
+    """Run a workload; return what is wrong, and how often."""
+    found: Counter[str] = Counter()
+    try:
+        with contextlib.contextmanager(plane)(library) as made:
+            made.fake.schedule(schedule, 1)
+            made.stream()
+            try:
+                found += WORKLOADS[workload](made)
+                context = ctypes.c_void_p()
+                check(made.fake.driver.cuCtxGetCurrent(ctypes.byref(context)))
+                found["the consumer's thread is in another context"] += context.value is not None
+            finally:
+                made.fake.drain()
+                found += Counter(made.fake.faults())
+    except Exception as error:
+        found[f"{type(error).__name__}: {error}"[:500]] += 1
+    return dict(+found)
+
+
+def main(tree: str, library: str, workload: str, *schedules: str) -> None:
+    assert Path(queuecore.__file__).is_relative_to(tree), f"queuecore came from {queuecore.__file__}, not from {tree}"
+    for schedule in schedules:
+        print(json.dumps(wrong(Path(library), workload, schedule)), flush=True)
+    os._exit(0)  # without waiting for threads that a mistake left behind
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

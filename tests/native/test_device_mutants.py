@@ -1,0 +1,279 @@
+"""Mistakes in the transfer to a device: the fake driver must find every one of them, on one schedule or another.
+
+As test_mutants.py: one copy of the package, of which only `device` is compiled anew, and each mistake in a process of
+its own (helpers.transfers). Under most schedules most mistakes do no harm, so each says where it must show. The same
+copy without a mistake passes all workloads on all schedules.
+
+What can't be shown here is the order of memory between threads: that is the thread sanitizer's (test_sanitizers.py).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from helpers.fake_cuda import SCHEDULES
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mutants import ROOT, VARIABLE, Edit, Mistake, build  # noqa: E402
+
+sys.path.pop(0)
+
+spec = importlib.util.find_spec("queuecore")
+PACKAGE = Path(spec.origin).parent if spec and spec.origin else None
+if PACKAGE != ROOT / "queuecore" or os.environ.get("QUEUECORE_SANITIZED_TREE"):
+    pytest.skip("for the package that is built here", allow_module_level=True)
+
+# Until a process that should have ended counts as one that never will.
+SHORTLY, LONG = 1.5, 50.0
+
+
+@dataclass(frozen=True)
+class Planted(Mistake):
+    """A mistake, the workloads that show it, and the schedules on which each of them must."""
+
+    workloads: tuple[str, ...]
+    schedules: tuple[str, ...]
+    patience: float
+
+
+def row(name: str, workloads: str, schedules: str, *edits: tuple[str, ...], patience: float = LONG) -> Planted:
+    """Return a mistake; the first word of each edit is a function."""
+    on = SCHEDULES if schedules == "all" else tuple(schedules.split())
+    made = tuple(Edit(f"device.pyx {place}", *rest) for place, *rest in edits)
+    return Planted(name, made, tuple(workloads.split()), on, patience)
+
+
+PLANTED = [
+    # ---- the host's memory
+    row(
+        "a host slot goes back before it is copied",
+        "staged native widened",
+        "slow_copy jitter",
+        ("_reap", "cuda.event_query(f.copied)", "0"),
+    ),
+    row(
+        "a copy is said to be complete before it begins",
+        "staged native",
+        "slow_copy jitter",
+        ("_send", "s.nbytes = batch.nbytes", "s.nbytes = batch.nbytes; cuda.event_record(f.copied, t.stream)"),
+        ("_send 1/2", '_failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)', "False"),
+    ),
+    row(
+        "more copies are on their way than can be told apart",
+        "native",
+        "all",
+        ("_send", "t.flight_count == t.flight_most", "False"),
+    ),
+    row(
+        "the end doesn't wait for copies that are on their way",
+        "left",
+        "slow_copy jitter",
+        ("_over", "t.entered", "False"),
+    ),
+    row(
+        "memory isn't page-locked",
+        "staged native",
+        "all",
+        ("pinned_take", "cuda.host_register(p, nbytes, kCuHostRegisterPortable)", "0"),
+    ),
+    # ---- who reads
+    row(
+        "the consumer's stream doesn't wait for the copy",
+        "staged native widened kept",
+        "slow_copy jitter",
+        ("transfer_hand", "cuda.stream_wait(<void*>lease.handle, t.slots[lease.slot].ready, 0)", "0"),
+    ),
+    row(
+        "nothing says that a batch may be read",
+        "staged native widened kept",
+        "slow_copy jitter",
+        ("_send", '_failed(t, cuda.event_record(s.ready, t.stream), "cuEventRecord", 0)', "False"),
+    ),
+    row(
+        "a batch may be read before the kernel has made it",
+        "widened",
+        "all",
+        ("_send", "_launch(t, s, batch.rows)", "cuda.event_record(s.ready, t.stream) or _launch(t, s, batch.rows)"),
+        ("_send", '_failed(t, cuda.event_record(s.ready, t.stream), "cuEventRecord", 0)', "False"),
+    ),
+    row(
+        "a batch is announced before its slot is known",
+        "native",
+        "all",
+        ("_send", "t.where[t.next % <uint64_t>t.buffers] = slot"),
+        (
+            "_send",
+            "event_notify_all(&t.shared.arrived)",
+            "event_notify_all(&t.shared.arrived); qc_pause(); t.where[(t.next - 1) % <uint64_t>t.buffers] = slot",
+        ),
+    ),
+    # ---- who writes again
+    row(
+        "the copy doesn't wait for who reads the slot",
+        "staged native",
+        "slow_consumer jitter",
+        ("_send 1/2", "cuda.stream_wait(t.stream, s.consumed, 0)", "0"),
+    ),
+    row(
+        "the kernel doesn't wait for who reads the slot",
+        "widened",
+        "all",
+        ("_send 2/2", "cuda.stream_wait(t.stream, s.consumed, 0)", "0"),
+    ),
+    row(
+        "a lease's end says nothing",
+        "staged native widened",
+        "slow_consumer jitter",
+        ("end_", "cuda.event_record(s.consumed, <void*>self.handle)", "0"),
+    ),
+    row(
+        "a lease gives its slot back before it says anything",
+        "native",
+        "slow_consumer",
+        (
+            "end_",
+            "rc = _enter(t.core, &e)",
+            "slots_push(&t.free, self.slot); event_notify_all(&t.shared.freed); qc_pause(); rc = _enter(t.core, &e)",
+        ),
+        ("end_", "slots_push(&t.free, self.slot)"),
+    ),
+    row(
+        "a lease's end gives nothing back",
+        "staged",
+        "equal",
+        ("end_", "slots_push(&t.free, self.slot)"),
+        patience=SHORTLY,
+    ),
+    row(
+        "a batch that becomes a copy gives its slot back before the copy is ordered",
+        "kept",
+        "jitter",
+        (
+            "copy_to",
+            "failure.result = cuda.copy_on_device(address, self.address, self.nbytes, <void*>self.handle)",
+            "at, n = self.address, self.nbytes; self.end_(); "
+            "failure.result = cuda.copy_on_device(address, at, n, <void*>self.handle)",
+        ),
+    ),
+    row(
+        "a slot's memory is freed while it is read",
+        "left",
+        "all",
+        ("_sweep", "cuda.event_query(g.consumed) == kCuNotReady", "False"),
+    ),
+    row(
+        "a slot that becomes larger is freed while it is read",
+        "growing",
+        "all",
+        ("_grow", '_failed(t, cuda.event_synchronize(s.consumed), "cuEventSynchronize", 0)', "False"),
+    ),
+    # ---- contexts
+    row(
+        "the thread has no context",
+        "staged native",
+        "all",
+        ("_step", '_failed(t, cuda.context_set(t.core.context), "cuCtxSetCurrent", 0)', "False"),
+    ),
+    row(
+        "a lease ends outside of its context",
+        "staged",
+        "all",
+        ("end_", "_enter(t.core, &e)", "0"),
+    ),
+    row(
+        "who takes a batch is left in its context",
+        "staged",
+        "all",
+        ("transfer_hand", "_leave(&e)"),
+    ),
+    # ---- calls that fail
+    row(
+        "a copy that fails is no error",
+        "failing_to_send",
+        "all",
+        ("_send", "_copy(t, s.memory, batch)", "_copy(t, s.memory, batch) * 0"),
+    ),
+    row(
+        "a wait that fails is no error",
+        "failing_to_send",
+        "all",
+        ("_send 1/2", "cuda.stream_wait(t.stream, s.consumed, 0)", "cuda.stream_wait(t.stream, s.consumed, 0) * 0"),
+    ),
+    row(
+        "after a failure the host's memory goes back at once",
+        "failing_to_send",
+        "slow_copy",
+        ("_step", "cuda.stream_synchronize(t.stream)"),
+    ),
+    row(
+        "a consumer that can't wait isn't told",
+        "failing_to_wait",
+        "all",
+        ("transfer_hand", "failure.result != 0", "False"),
+    ),
+    row(
+        "a lease that can't end tells nobody",
+        "failing_to_end",
+        "all",
+        ("end_", "t.shared.lost.store(rc, ..."),
+    ),
+    row(
+        "a lease that can't end gives its slot back",
+        "failing_to_end",
+        "all",
+        ("end_ 2/2", "rc == 0", "True"),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(PACKAGE, tmp_path_factory.mktemp("device_mutants"), PLANTED, "device")
+
+
+def found(tree: Path, library: Path, number: int, workload: str, schedules: tuple[str, ...], patience: float):
+    """Return what is wrong with one mutant on each schedule; empty: nothing."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "QUEUECORE"))}
+    environment |= {VARIABLE: str(number), "PYTHONPATH": f"{tree}{os.pathsep}{ROOT / 'tests'}"}
+    lines: list[dict[str, int]] = []
+    while len(lines) < len(schedules):
+        arguments = [str(tree), str(library), workload, *schedules[len(lines) :]]
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "helpers.transfers", *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            printed, errors = process.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            printed, errors = process.communicate()
+        lines += map(json.loads, printed.splitlines())
+        if process.returncode != 0:
+            # What came next never ended, or ended the process.
+            assert process.returncode < 0, errors
+            lines.append({f"signal {-process.returncode}": 1})
+    return dict(zip(schedules, lines, strict=True))
+
+
+@pytest.mark.watchdog(300)
+@pytest.mark.parametrize("workload", sorted({name for one in PLANTED for name in one.workloads}))
+def test_the_copy_without_a_mistake_passes(tree, fake_cuda_library, workload):
+    assert found(tree, fake_cuda_library, 0, workload, SCHEDULES, LONG) == dict.fromkeys(SCHEDULES, {})
+
+
+@pytest.mark.parametrize("number", range(1, len(PLANTED) + 1), ids=lambda number: PLANTED[number - 1].name)
+def test_a_mistake_is_found(tree, fake_cuda_library, number):
+    one = PLANTED[number - 1]
+    for workload in one.workloads:
+        wrong = found(tree, fake_cuda_library, number, workload, one.schedules, one.patience)
+        assert all(wrong.values()), (workload, wrong)
