@@ -189,7 +189,7 @@ def failing_to_end(plane: Plane) -> Counter[str]:
 
 FAILURE = 719
 # Which call of the transfer's thread; the consumer makes none of these before a batch was sent.
-SENDING = (("cuStreamWaitEvent", 1), ("cuMemcpyBatchAsync_v2", 5), ("cuEventRecord", 1))
+SENDING = (("cuEventQuery", 1), ("cuStreamWaitEvent", 1), ("cuMemcpyBatchAsync_v2", 5), ("cuEventRecord", 1))
 
 
 def _full(plane: Plane) -> Feed:

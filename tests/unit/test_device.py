@@ -1,6 +1,7 @@
 """Batches to a device, on a driver that is none: that each arrives whole, is not overwritten, and goes back."""
 
 import gc
+import itertools
 import threading
 import warnings
 
@@ -241,6 +242,19 @@ def test_no_memory_for_a_copy(cuda, numbers):
         kept.append(next(it))  # nothing was lost
         for got, wanted in zip(kept, expected, strict=False):
             got.consume(wanted)
+
+
+def test_device_slots_take_turns(cuda, numbers):
+    """The copy into a slot waits for who read it last: best for who did so long ago."""
+    cuda.fake.schedule("slow_consumer", 1)
+    cuda.stream()
+    addresses = []
+    for got, wanted in zip(cuda.of(Dataset.from_tensor_slices(numbers).batch(20)), batches(numbers, 20), strict=True):
+        got.consume(wanted)
+        addresses.append(got.address)
+        del got
+    assert len(set(addresses)) == 3
+    assert all(one != other for one, other in itertools.pairwise(addresses))
 
 
 def test_a_view_keeps_the_batch(cuda, kind):

@@ -121,6 +121,8 @@ cdef struct Transfer:
     # the transfer's thread alone
     bint entered
     uint64_t next
+    uint32_t* idle           # free slots, the one that was freed first in front: its readers are done soonest
+    int32_t idle_first, idle_count
     Flight* flights
     int32_t flight_first, flight_count, flight_most
 

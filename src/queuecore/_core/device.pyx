@@ -305,8 +305,10 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
     t.slots = <DeviceSlot*>calloc(buffers, sizeof(DeviceSlot))
     t.flights = <Flight*>calloc(t.flight_most, sizeof(Flight))
     t.where = <uint32_t*>calloc(buffers, sizeof(uint32_t))
+    t.idle = <uint32_t*>calloc(buffers, sizeof(uint32_t))
     t.free.next = <Atomic[uint32_t]*>alloc_lines(buffers * sizeof(uint32_t))
-    if (t.shared == NULL or t.runner == NULL or t.slots == NULL or t.flights == NULL or t.where == NULL or t.free.next == NULL):
+    if (t.shared == NULL or t.runner == NULL or t.slots == NULL or t.flights == NULL or t.where == NULL or t.idle == NULL
+            or t.free.next == NULL):
         _transfer_free(t)
         return NULL
     t.shared.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
@@ -427,6 +429,7 @@ cdef void _transfer_free(Transfer* t) noexcept nogil:
     free(t.slots)
     free(t.flights)
     free(t.where)
+    free(t.idle)
     free(t.free.next)
     free(t)
 
@@ -470,8 +473,8 @@ cdef void _reap(Transfer* t, bint all_) noexcept nogil:
         rc = cuda.event_synchronize(f.copied) if all_ else cuda.event_query(f.copied)
         if rc == kCuNotReady:
             return
-        # After a failure nothing is copied any more.
-        _failed(t, rc, "cuEventQuery", 0)
+        if _failed(t, rc, "cuEventQuery", 0) and not all_:  # it may be on its way still
+            return
         t.source.give(t.source.context, f.host)
         t.flight_first = t.flight_first + 1 if t.flight_first + 1 < t.flight_most else 0
         t.flight_count -= 1
@@ -558,6 +561,24 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
     return True
 
 
+cdef bint _take_slot(Transfer* t, uint32_t* slot) noexcept nogil:
+    # The stack gives the last one first; copies into that would wait for the latest reader each time.
+    cdef int32_t end = t.idle_first + t.idle_count, n = 0, i
+    cdef uint32_t freed
+    while slots_pop(&t.free, &freed):
+        for i in range(n, 0, -1):
+            t.idle[(end + i) % t.buffers] = t.idle[(end + i - 1) % t.buffers]
+        t.idle[end % t.buffers] = freed
+        n += 1
+    t.idle_count += n
+    if t.idle_count == 0:
+        return False
+    slot[0] = t.idle[t.idle_first]
+    t.idle_first = (t.idle_first + 1) % t.buffers
+    t.idle_count -= 1
+    return True
+
+
 cdef int _over(Transfer* t) noexcept nogil:
     # No more will be. Copies that are on their way are waited for: the host's memory may be somebody else's soon.
     if t.entered:
@@ -592,9 +613,9 @@ cdef int _step(void* context, int32_t worker) noexcept nogil:
         if rc == HOST_WAIT:
             t.source.wait(t.source.context, t.next, deadline)
             continue
-        if not slots_pop(&t.free, &slot):
+        if not _take_slot(t, &slot):
             epoch = event_prepare(&t.shared.freed)
-            if not slots_pop(&t.free, &slot):
+            if not _take_slot(t, &slot):
                 if stop_requested(&t.runner.stop):
                     event_cancel(&t.shared.freed, epoch)
                 else:
