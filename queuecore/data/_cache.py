@@ -25,8 +25,8 @@ from queuecore.data import _state
 from queuecore.data._container import Packer, framed, read_piece, unpack
 from queuecore.data._nodes import Chunk, Column, Layout, Node, Objects, Pairs, Rows, Run
 from queuecore.data._ops import Count, Repeat, Take
+from queuecore.data._values import owned
 from queuecore.errors import AbortedError, DataLossError, FailedPreconditionError, InvalidArgumentError
-from queuecore.ragged import Ragged, Sparse
 
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
@@ -226,7 +226,7 @@ class Cache(Node):
             return
         with contextlib.closing(run.elements(0, 0, start)) as elements:
             for element in elements:
-                yield Objects([_own(element, self.store.shares)])
+                yield Objects([owned(element, self.store.shares)])
 
 
 def _endless(dataset: Dataset) -> bool:
@@ -350,24 +350,6 @@ def _renewed(value: Any) -> Any:
         return kind(map(_renewed, value))
     if kind is dict:
         return {key: _renewed(inner) for key, inner in value.items()}
-    return value
-
-
-def _own(value: Any, fixed: bool) -> Any:
-    """Return an element with arrays of its own, not views of a batch's memory; `fixed`: which nobody may write to."""
-    kind = type(value)
-    if kind is tuple or kind is list:
-        return kind(_own(inner, fixed) for inner in value)
-    if kind is dict:
-        return {key: _own(inner, fixed) for key, inner in value.items()}
-    if kind is np.ndarray:
-        copy = np.array(value)
-        copy.flags.writeable = not fixed
-        return copy
-    if kind is Ragged:
-        return Ragged._of(_own(value.values, fixed), _own(value.row_splits, fixed))
-    if kind is Sparse:
-        return Sparse(*(_own(part, fixed) for part in (value.indices, value.values, value.dense_shape)))
     return value
 
 

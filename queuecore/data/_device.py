@@ -27,6 +27,7 @@ from queuecore.data._iterators import IteratorBase
 from queuecore.data._nodes import start_thread
 from queuecore.data._ops import Batch, Map
 from queuecore.data._structures import mapped
+from queuecore.data._values import owned
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import Options
 from queuecore.device import Arrays, chosen
@@ -560,7 +561,7 @@ def _part(arrays: list[np.ndarray[Any, Any]], value: Any) -> Any:
         array = np.ascontiguousarray(value, value.dtype.newbyteorder("="))
         arrays.append(array)
         return _Part(len(arrays) - 1, value.shape, array.dtype)
-    return value.copy() if isinstance(value, np.ndarray) else value
+    return owned(value)
 
 
 class _Elements:

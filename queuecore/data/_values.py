@@ -13,7 +13,7 @@ from queuecore._stages import BYTES, strings_of
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged, Sparse
 
-__all__ = ["batched_spec", "converted", "depth_of", "shown", "spec_of", "stacked"]
+__all__ = ["batched_spec", "converted", "depth_of", "owned", "shown", "spec_of", "stacked"]
 
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = np.dtype(np.float64)
@@ -287,3 +287,21 @@ def _stacked_sparse(elements: Sequence[Sparse]) -> Sparse:
     # As of features of different lengths: wide enough for all.
     shape = np.max([one.dense_shape for one in elements], axis=0)
     return Sparse(np.column_stack([rows, indices]), _joined([one.values for one in elements]), [len(elements), *shape])
+
+
+def owned(value: Any, fixed: bool = False) -> Any:
+    """Return an element with arrays of its own, not views of a batch's memory; `fixed`: which nobody may write to."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind(owned(inner, fixed) for inner in value)
+    if kind is dict:
+        return {key: owned(inner, fixed) for key, inner in value.items()}
+    if kind is np.ndarray:
+        copy = np.array(value)
+        copy.flags.writeable = not fixed
+        return copy
+    if kind is Ragged:
+        return Ragged._of(owned(value.values, fixed), owned(value.row_splits, fixed))
+    if kind is Sparse:
+        return Sparse(*(owned(part, fixed) for part in (value.indices, value.values, value.dense_shape)))
+    return value

@@ -92,14 +92,16 @@ def test_a_record_of_fields(cuda, tmp_path):
 
 
 def test_what_is_no_array_of_numbers_stays_on_the_host(cuda, tmp_path):
-    (tmp_path / "a").write_bytes(b"one\ntwo\nthree\n")
-    ds = Dataset.zip((qc.data.TextLineDataset(tmp_path / "a"), Dataset.range(3))).batch(2)
+    words = [b"%d" % number for number in range(100)]
+    (tmp_path / "a").write_bytes(b"\n".join(words))
+    ds = Dataset.zip((qc.data.TextLineDataset(tmp_path / "a"), Dataset.range(100))).batch(5)
     assert not goes_as_it_lies(ds)
-    text = []
-    for strings, numbers in cuda.of(ds):
-        text += strings.to_object().tolist()
-        numbers.consume(np.arange(len(text) - len(strings), len(text)))
-    assert text == [b"one", b"two", b"three"]
+    kept = []
+    for strings, numbers in cuda.of(ds, buffers=8):
+        kept.append(strings)
+        numbers.consume(np.arange(5 * len(kept) - 5, 5 * len(kept)))
+        del numbers
+    assert [word for strings in kept for word in strings.to_object()] == words
 
 
 MAPS = {
