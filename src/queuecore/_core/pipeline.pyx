@@ -755,9 +755,12 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
     if not window_has_room(p.window, p.next_batch):
         return False
     # One batch may always be in flight, and no other until it shows how large they are.
-    if p.config.budget > 0 and p.next_batch > p.window.consumed.load(kRelaxed):  # relaxed: one batch more or less
+    ahead = <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed))  # relaxed: one batch more or less
+    if p.config.budget > 0 and p.maker.vars > 0 and ahead > 0:
+        # Those under way have not grown yet; those that the consumer holds have. Each may become as large as any before it, or more.
         largest = p.shared.largest.load(kRelaxed)
-        if p.maker.vars > 0 and (largest == 0 or _memory(p) + 2 * largest > p.config.budget - p.config.budget // 4):
+        ahead = (ahead + p.shared.leases.load(kRelaxed) + 1) * largest - p.shared.grown.load(kRelaxed)
+        if largest == 0 or _memory(p) + (ahead if ahead > 0 else 0) + 2 * largest > p.config.budget - p.config.budget // 4:
             return False
     if p.blocks == NULL or p.blocks.records == 0:
         return True
