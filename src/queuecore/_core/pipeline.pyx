@@ -757,10 +757,12 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
     # One batch may always be in flight, and no other until it shows how large they are.
     ahead = <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed))  # relaxed: one batch more or less
     if p.config.budget > 0 and p.maker.vars > 0 and ahead > 0:
-        # Those under way have not grown yet; those that the consumer holds have. Each may become as large as any before it, or more.
+        # Each of those under way may become as large as any before it, twice while its parts are joined; and pieces take what they may.
         largest = p.shared.largest.load(kRelaxed)
-        ahead = (ahead + p.shared.leases.load(kRelaxed) + 1) * largest - p.shared.grown.load(kRelaxed)
-        if largest == 0 or _memory(p) + (ahead if ahead > 0 else 0) + 2 * largest > p.config.budget - p.config.budget // 4:
+        ahead = (2 * (ahead + 1) + p.shared.leases.load(kRelaxed)) * largest - p.shared.grown.load(kRelaxed)
+        if p.blocks != NULL and p.blocks.memory_most > p.shared.blocks.load(kRelaxed):
+            ahead = (ahead if ahead > 0 else 0) + p.blocks.memory_most - p.shared.blocks.load(kRelaxed)
+        if largest == 0 or _memory(p) + (ahead if ahead > 0 else 0) + largest > p.config.budget - p.config.budget // 4:
             return False
     if p.blocks == NULL or p.blocks.records == 0:
         return True
