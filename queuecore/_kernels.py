@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from queuecore.errors import UnimplementedError
 
 __all__ = [
     "ALIGNMENT",
-    "MOST_BLOCKS",
     "OPTIONS",
     "THREADS",
     "Column",
@@ -45,7 +44,7 @@ THREADS = 256  # in a block
 OPTIONS = ("--std=c++17", "-fmad=false")
 
 # Blocks that run at once on 132 multiprocessors; more of them would only wait.
-MOST_BLOCKS = 132 * 8
+_MOST_BLOCKS = 132 * 8
 _MOST_CONSTANT = 1 << 16  # items of a constant, which stand in the source
 
 _TYPES = {
@@ -111,6 +110,8 @@ class Kernel:
     source: str
     entry: str
     outputs: tuple[Component, ...]
+    threads: ClassVar[int] = THREADS
+    most_blocks: ClassVar[int] = _MOST_BLOCKS
 
     def row_bytes(self) -> list[int]:
         """Return how long a row of each output is."""
@@ -134,7 +135,7 @@ class Kernel:
 
     def blocks(self, rows: int) -> int:
         """Return how many blocks to launch for a batch of so many rows."""
-        return min(max(-(-self.items * rows // THREADS), 1), MOST_BLOCKS)
+        return min(max(-(-self.items * rows // THREADS), 1), _MOST_BLOCKS)
 
 
 class Compiled(NamedTuple):

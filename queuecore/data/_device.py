@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import queue
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
@@ -19,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from queuecore._core.device import Device, DeviceLease, Staged
-from queuecore._kernels import MOST_BLOCKS, THREADS, Column, Compiled, Kernel, kernel_of
+from queuecore._kernels import Column, Compiled, Kernel, kernel_of
 from queuecore._stages import Component, Stage
+from queuecore._warnings import warn
 from queuecore.data._args import check_int
 from queuecore.data._explain import lines_of
 from queuecore.data._iterators import IteratorBase
@@ -78,6 +78,22 @@ class Target(NamedTuple):
     prefer: bool
     widening: Widening | None = None
 
+    def say_held(self, forbidden: bool, said: bool) -> None:
+        """Raise, or warn once, because as many batches are held as may be, and another one is taken."""
+        held = f"{self.buffers - 1} batches of this iterator are"
+        if forbidden:
+            raise SlotsExhaustedError(
+                f"{held} still held on cuda:{self.device.ordinal}, and on_hold='raise' allows no more. Drop or copy "
+                "them, use more buffers, or on_hold='copy'"
+            )
+        if not said:
+            warn(
+                f"more than {held} held on cuda:{self.device.ordinal}; further ones are copies of their own, which "
+                "costs time and memory. prefetch_to_device(buffers=...) allows more, Options(on_hold='raise') "
+                "forbids copies",
+                3,
+            )
+
 
 @dataclass(frozen=True)
 class Widening:
@@ -104,51 +120,10 @@ class Widening:
         batches = [one._replace(shape=(None, *(one.shape or ()))) for one in self.given]
         return kernel_of([Column(one, offset) for one, offset in zip(batches, offsets, strict=True)], self.stages)
 
-    def compiled(self, offsets: Sequence[int], rows: int) -> Launch:
-        """Return it ready to be launched."""
-        del rows
+    def compiled(self, offsets: Sequence[int]) -> tuple[Kernel, Compiled]:
+        """Return it, and ready to be launched."""
         kernel = self.kernel(offsets)
-        return Launch(kernel, self.arrays.compiled(kernel))
-
-
-class Launch(NamedTuple):
-    """A kernel that can be launched, as the native stream takes it."""
-
-    kernel: Kernel
-    made: Compiled
-
-    @property
-    def handle(self) -> int:
-        """The driver's handle of the function."""
-        return self.made.handle
-
-    @property
-    def items(self) -> int:
-        """Of the largest output, a row."""
-        return self.kernel.items
-
-    @property
-    def threads(self) -> int:
-        """In a block."""
-        return THREADS
-
-    @property
-    def blocks(self) -> int:
-        """At most."""
-        return MOST_BLOCKS
-
-    @property
-    def outputs(self) -> tuple[Component, ...]:
-        """What each row becomes."""
-        return self.kernel.outputs
-
-    def offsets(self, rows: int) -> list[int]:
-        """Return where each output begins."""
-        return self.kernel.offsets(rows)
-
-    def nbytes(self, rows: int) -> int:
-        """Return how long the outputs are."""
-        return self.kernel.nbytes(rows)
+        return kernel, self.arrays.compiled(kernel)
 
 
 class DeviceDataset:
@@ -171,13 +146,11 @@ class DeviceDataset:
     and the other way round.
     """
 
-    def __init__(self, dataset: Dataset, target: Target | None, buffers: int, there: int = 0, why: str = "") -> None:
+    def __init__(self, dataset: Dataset, target: Target | None, buffers: int, why: str = "") -> None:
         self._dataset = dataset
         self._target = target
         self._buffers = buffers
-        # So many of the last steps are done on the device; why the others aren't.
-        self._there = there
-        self._why = why
+        self._why = why  # maps are done on the host
 
     def __iter__(self) -> IteratorBase:
         target = self._target
@@ -186,8 +159,6 @@ class DeviceDataset:
         host = self._host()
         if not goes_as_it_lies(host):
             return StagedIterator(Iterator(host), target, host._options.on_hold == "raise")
-        if self._there:
-            target = target._replace(widening=_widening(self._dataset, host, target))
         return Iterator(host, None, target, self._dataset)
 
     def _host(self) -> Dataset:
@@ -195,7 +166,9 @@ class DeviceDataset:
         from queuecore.data.dataset import _Steps
 
         whole = self._dataset
-        return _Steps(whole._source, whole._ops[: len(whole._ops) - self._there], whole._options)
+        widening = None if self._target is None else self._target.widening
+        there = 0 if widening is None else len(widening.stages)
+        return _Steps(whole._source, whole._ops[: len(whole._ops) - there], whole._options)
 
     def map(self, map_func: Stage | Callable[..., Any]) -> DeviceDataset:
         """Make something else of each element, on the device if that is possible.
@@ -220,14 +193,14 @@ class DeviceDataset:
         whole = self._dataset.map(map_func)
         if self._target is None:
             return DeviceDataset(whole, None, self._buffers)
+        widening, why = None, ""
         try:
-            widened = DeviceDataset(whole, self._target, self._buffers, self._there + 1)
             if whole._source is not self._dataset._source or whole._ops[:-1] != self._dataset._ops:
                 raise UnimplementedError("it runs in Python")
-            _widening(whole, widened._host(), self._target)
+            widening = _widening(whole, self._host(), self._target)
         except UnimplementedError as error:
-            return DeviceDataset(whole, self._target, self._buffers, 0, str(error))
-        return widened
+            why = str(error)
+        return DeviceDataset(whole, self._target._replace(widening=widening), self._buffers, why)
 
     @property
     def element_spec(self) -> Any:
@@ -240,7 +213,7 @@ class DeviceDataset:
 
     def with_options(self, options: Options) -> DeviceDataset:
         """Set how the dataset runs, as `Dataset.with_options` does."""
-        return DeviceDataset(self._dataset.with_options(options), self._target, self._buffers, self._there, self._why)
+        return DeviceDataset(self._dataset.with_options(options), self._target, self._buffers, self._why)
 
     def plan(self) -> str:
         """Say what is done, and where, as `Dataset.plan` does."""
@@ -297,15 +270,6 @@ def _target(device: str, buffers: SupportsIndex, mode: str, pinned: str) -> tupl
         raise InvalidArgumentError(f'pinned must be "require" or "prefer", not {pinned!r}')
     found = chosen(device)
     return None if found is None else Target(*found, count, mode == "ring", pinned == "prefer"), count
-
-
-def held_too_many(target: Target) -> str:
-    """Return what to say when batches become copies."""
-    return (
-        f"more than {target.buffers - 1} batches of this iterator are held on cuda:{target.device.ordinal}; further "
-        "ones are copies of their own, which costs time and memory. prefetch_to_device(buffers=...) allows more, "
-        "Options(on_hold='raise') forbids copies"
-    )
 
 
 def goes_as_it_lies(dataset: Dataset) -> bool:
@@ -383,10 +347,7 @@ class StagedIterator(IteratorBase):
 
     def __next__(self) -> Any:
         """Return the next element, behind whose copy the consumer's stream is ordered."""
-        if self._closed:
-            raise FailedPreconditionError(
-                "this iterator is closed; make a new one with iter(dataset)"
-            ) from self._failure
+        self._check_open()
         if self._ended:
             raise StopIteration
         if self._feed is None:
@@ -394,46 +355,38 @@ class StagedIterator(IteratorBase):
         try:
             sent = self._feed.next()
         except Exception as error:
-            self._failure = error
-            self._closed = True
-            self._halt()
+            self._fail(error)
             raise
         if sent is None:
             self._ended = True
             self._halt()
             raise StopIteration
-        return self._taken(self._feed.staged, sent)
-
-    def _taken(self, staged: Staged, sent: _Sent) -> Any:
-        target = self._target
+        target, staged = self._target, self._feed.staged
         if self._last is not None:
             self._last.end()
-        held = staged.stats()["device_leases"]
-        copy = held >= target.buffers - 1
-        if copy and self._on_hold_raise:
-            assert self._feed is not None
-            self._feed.again = sent
-            raise SlotsExhaustedError(
-                f"{held} batches of this iterator are still held on the device, and on_hold='raise' allows no more. "
-                "Drop or copy them, use more buffers, or on_hold='copy'"
-            )
-        try:
-            if copy and not self._warned:
-                self._warned = True
-                warnings.warn(held_too_many(target), RuntimeWarning, stacklevel=3)
-            memory = target.arrays.allocate(staged.next_bytes()) if copy else None
-            stream = target.arrays.stream()
-        except BaseException:
-            assert self._feed is not None
-            self._feed.again = sent
-            raise
+        memory = None
+        if staged.stats()["device_leases"] >= target.buffers - 1:
+            said, self._warned = self._warned, True
+            target.say_held(self._on_hold_raise, said)
+            memory = target.arrays.allocate(staged.next_bytes())
+        stream = target.arrays.stream()
+        self._feed.waiting = None  # up to here it may come again
         try:
             return self._arrays_there(sent, staged.take(*stream), memory)
-        except Exception as error:  # the element is lost
-            self._failure = error
-            self._closed = True
-            self._halt()
+        except Exception as error:
+            self._fail(error)
             raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FailedPreconditionError(
+                "this iterator is closed; make a new one with iter(dataset)"
+            ) from self._failure
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self._closed = True
+        self._halt()
 
     def _arrays_there(self, sent: _Sent, lease: DeviceLease, memory: Any) -> Any:
         target = self._target
@@ -487,10 +440,7 @@ class StagedIterator(IteratorBase):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to a place; see `Iterator.load_state_dict`. Waits until the element that is being made is there."""
-        if self._closed:
-            raise FailedPreconditionError(
-                "this iterator is closed; make a new one with iter(dataset)"
-            ) from self._failure
+        self._check_open()
         feed = self._feed
         self._halt()
         if feed is not None:
@@ -508,28 +458,25 @@ class _Feed:
     staged : Staged
     idle : threading.Event
         Set once the thread no longer uses the iterator.
-    again : _Sent, optional
-        Taken out, and not used.
+    waiting : _Sent, optional
+        The next element, which is on its way, until its consumer takes it.
     """
 
     def __init__(self, elements: IteratorBase, target: Target) -> None:
         self.staged = Staged(target.device, target.buffers, target.prefer)
         self.idle = threading.Event()
-        self.again: _Sent | None = None
+        self.waiting: _Sent | None = None
         self._sent: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
         self._errors: list[BaseException] = []
         start_thread("qc-stage", _stage, elements, self.staged, self._sent, self._errors, self.idle)
 
     def next(self) -> _Sent | None:
-        """Return the next element, which is on its way; `None` at the end."""
-        sent, self.again = self.again, None
-        if sent is not None:
-            return sent
-        if self.staged.wait():
-            return self._sent.get()
-        if self._errors:
+        """Return the next element, which is on its way and stays `waiting`; `None` at the end."""
+        if self.waiting is None and self.staged.wait():
+            self.waiting = self._sent.get()
+        if self.waiting is None and self._errors:
             raise self._errors.pop()
-        return None
+        return self.waiting
 
 
 def _stage(

@@ -33,6 +33,9 @@ if PACKAGE != ROOT / "queuecore" or os.environ.get("QUEUECORE_SANITIZED_TREE"):
 # Until a process that should have ended counts as one that never will.
 SHORTLY, LONG = 1.5, 50.0
 
+# Whether a mistake does harm depends on the threads' luck too: beside other work a run may show nothing.
+ROUNDS = 5
+
 
 @dataclass(frozen=True)
 class Planted(Mistake):
@@ -275,5 +278,9 @@ def test_the_copy_without_a_mistake_passes(tree, fake_cuda_library, workload):
 def test_a_mistake_is_found(tree, fake_cuda_library, number):
     one = PLANTED[number - 1]
     for workload in one.workloads:
-        wrong = found(tree, fake_cuda_library, number, workload, one.schedules, one.patience)
+        wrong: dict[str, dict[str, int]] = {}
+        for _ in range(ROUNDS):
+            missing = tuple(schedule for schedule in one.schedules if not wrong.get(schedule))
+            if missing:
+                wrong |= found(tree, fake_cuda_library, number, workload, missing, one.patience)
         assert all(wrong.values()), (workload, wrong)

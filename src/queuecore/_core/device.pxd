@@ -130,6 +130,7 @@ cdef struct Transfer:
 cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
                             Failure* failure) noexcept nogil
 cdef int transfer_start(Transfer* t) noexcept nogil
+cdef object thread_refused(int rc)
 cdef void transfer_stop(Transfer* t) noexcept nogil
 cdef void transfer_hold(Transfer* t) noexcept nogil
 cdef void transfer_drop(Transfer* t) noexcept nogil

@@ -15,12 +15,13 @@ from queuecore._core.runtime cimport (
 from queuecore._core.slab cimport slots_pop, slots_push
 
 import atexit
+import os
 import threading
-from warnings import warn
 
 cimport numpy as cnp
 
 from queuecore import errors as _errors
+from queuecore._warnings import warn
 
 check_layout(layout_hash())
 cnp.import_array()
@@ -34,17 +35,13 @@ cdef extern from "dlfcn.h" nogil:
 
 cdef extern from "queuecore/cuda.hpp" namespace "queuecore" nogil:
     const int kCuOutOfMemory
-    const int kCuNotInitialized
-    const int kCuDeinitialized
     const int kCuStubLibrary
     const int kCuNoDevice
-    const int kCuInvalidDevice
     const int kCuNotReady
     const unsigned kCuHostRegisterPortable
     const unsigned kCuStreamNonBlocking
     const unsigned kCuEventDisableTiming
     const int kCuSourceOrderStream
-    const int kCuBatchAsyncSince
     const uintptr_t kCuStreamLegacy
 
     cppclass CuLocation:
@@ -724,6 +721,11 @@ cdef class DeviceLease:
             device.fail(&failure)
 
 
+cdef object thread_refused(int rc):
+    return _errors.UnavailableError(
+        f"cannot start the thread qc-device: {os.strerror(rc)}. The system's limits are ulimit -u and memory", errno=rc, stage="device")
+
+
 # Batches that are put together here
 
 cdef extern from *:
@@ -885,7 +887,7 @@ cdef class Staged:
             device.fail(&failure)
         rc = transfer_start(self.transfer)
         if rc != 0:
-            raise _errors.UnavailableError("cannot start the thread qc-device", errno=rc, stage="device")
+            raise thread_refused(rc)
 
     def __dealloc__(self):
         if self.transfer != NULL:
@@ -958,7 +960,7 @@ cdef class Staged:
         if not slot.pinned and not self.warned:
             self.warned = True
             warn(f"{nbytes} bytes of host memory can't be page-locked for cuda:{self.device.ordinal}: copies from there are slower. "
-                 "Raise the limit (ulimit -l), or use smaller batches", RuntimeWarning)
+                 "Raise the limit (ulimit -l), or use smaller batches", 1)
         return 0
 
     def put(self, list arrays):
@@ -1152,15 +1154,6 @@ cdef str _text(int result):
     return f"{'unknown' if name == NULL else name.decode()} ({result}): {'' if text == NULL else text.decode()}"
 
 
-def device_count():
-    """Return the number of devices that the driver finds."""
-    cdef int n = 0
-    open_driver()
-    if cuda.device_count(&n) != 0:
-        return 0
-    return n
-
-
 def device(int ordinal):
     """Return a device, which is opened once in the process. As `open_driver`; also if there is no such device."""
     with _opening:
@@ -1190,7 +1183,7 @@ cdef class Device:
 
     def __init__(self, int ordinal):
         cdef char[256] name
-        cdef int rc
+        cdef int rc, count = 0
         self.ordinal = ordinal
         self.core = <DeviceCore*>calloc(1, sizeof(DeviceCore))
         if self.core == NULL:
@@ -1202,7 +1195,8 @@ cdef class Device:
         self.core.generation = fork_generation()
         rc = cuda.device_get(&self.core.device, ordinal)
         if rc != 0:
-            raise _errors.DeviceUnavailableError(f"there is no device cuda:{ordinal}: {_text(rc)}; {device_count_of()} can be used")
+            cuda.device_count(&count)
+            raise _errors.DeviceUnavailableError(f"there is no device cuda:{ordinal}: {_text(rc)}; {count} can be used")
         name[0] = 0
         cuda.device_name(name, 255, self.core.device)
         self.name = name.decode(errors="replace")
@@ -1221,7 +1215,7 @@ cdef class Device:
         if failure.result == 0:
             raise MemoryError
         call = failure.call.decode()
-        if failure.result == kCuOutOfMemory and failure.call[0] == b"c"[0] and call == "cuMemHostRegister":
+        if failure.result == kCuOutOfMemory and call == "cuMemHostRegister":
             raise _errors.ResourceExhaustedError(
                 f"{failure.nbytes} bytes of host memory can't be page-locked for cuda:{self.ordinal} ({_text(failure.result)}): raise the "
                 "limit (ulimit -l), use smaller batches or fewer of them ahead, or allow slower copies with pinned='prefer'")
@@ -1229,12 +1223,6 @@ cdef class Device:
             raise _errors.ResourceExhaustedError(
                 f"no memory for {failure.nbytes} bytes on cuda:{self.ordinal} ({call}): use fewer buffers or smaller batches, or free some")
         raise _errors.InternalError(f"{call} failed on cuda:{self.ordinal}: {_text(failure.result)}")
-
-
-cdef int device_count_of():
-    cdef int n = 0
-    cuda.device_count(&n)
-    return n
 
 
 def _shutdown():

@@ -42,7 +42,7 @@ from queuecore._core.rows cimport (
     TAKE_LENGTHS, TAKE_STRINGS, Maker, Output, Pad, Part, part_free, part_new, row_of_record, rows_join, rows_of_block, rows_pad, scratch_clear,
     scratch_init)
 from queuecore._core.device cimport (
-    HOST_END, HOST_READY, HOST_WAIT, Device, DeviceLease, Failure, HostBatch, HostSource, Transfer, Widen, pinned_give, pinned_take,
+    HOST_END, HOST_READY, HOST_WAIT, Device, DeviceLease, Failure, HostBatch, HostSource, Transfer, Widen, pinned_give, pinned_take, thread_refused,
     transfer_drop, transfer_hand, transfer_hold, transfer_new, transfer_ready, transfer_start, transfer_stop, transfer_wait)
 from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
 from queuecore._core.sources cimport (
@@ -2015,10 +2015,12 @@ cdef class Stream:
     cdef int64_t* dims_store  # per leaf: number of dimensions and the dimensions of a row
     cdef int* ndims
     cdef Device device        # where batches go, or None
+    cdef object target        # queuecore.data._device.Target, of which these are parts:
     cdef object arrays        # makes arrays of what lies there
     cdef bint ring            # a batch is good until the next one
     cdef object widen         # makes something else of it there (queuecore.data._device.Widening), or None
     cdef object kernel        # of the pipe
+    cdef object compiled      # it; must live as long as it is launched
     cdef DeviceLease last_lease
     cdef Transfer* transfer   # of the pipe
     cdef int64_t sent_before, pageable_before
@@ -2176,6 +2178,7 @@ cdef class Stream:
         c.help = help
         c.max_leases = max_leases
         if device is not None:
+            self.target = device
             self.device, self.arrays, c.buffers, self.ring, c.prefer, self.widen = device
             c.core = self.device.core
             c.max_leases = 2 * c.buffers  # slots whose copies are on their way
@@ -2949,10 +2952,10 @@ cdef class Stream:
         cdef int rc
         memset(&widen, 0, sizeof(widen))
         if self.widen is not None:
-            self.kernel = self.widen.compiled([self._slot_offset(p, i) for i in range(self._component_count())], p.config.batch_rows)
-            widen.function = <void*><uintptr_t>self.kernel.handle
+            self.kernel, self.compiled = self.widen.compiled([self._slot_offset(p, i) for i in range(self._component_count())])
+            widen.function = <void*><uintptr_t>self.compiled.handle
             widen.nbytes = nbytes
-            widen.items, widen.threads, widen.blocks = self.kernel.items, self.kernel.threads, self.kernel.blocks
+            widen.items, widen.threads, widen.blocks = self.kernel.items, self.kernel.threads, self.kernel.most_blocks
             nbytes = max(self.kernel.nbytes(p.config.batch_rows), 1)
         source.context = p
         source.look = _host_look
@@ -2970,7 +2973,7 @@ cdef class Stream:
             self._fail_on_device(&failure)
         rc = transfer_start(self.transfer)
         if rc != 0:
-            self._fail(_errors.UnavailableError("cannot start the thread qc-device", errno=rc, stage="device"))
+            self._fail(thread_refused(rc))
         return 0
 
     cdef void _end_transfer(self) noexcept:
@@ -3020,20 +3023,11 @@ cdef class Stream:
         if self.levels:
             lead = self._lead_dims(b, dims)
         stream, handle = self.arrays.stream()
-        copy = t.shared.held.load(kRelaxed) >= t.buffers - 1  # relaxed: leases are taken under the GIL
-        if copy and self.on_hold_raise:
-            raise _errors.SlotsExhaustedError(
-                f"{t.buffers - 1} batches of this iterator are still held on the device, and on_hold='raise' allows no more. "
-                "Drop or copy them, use more buffers, or on_hold='copy'")
-        # Up to here the batch may come again.
-        if copy and not self.warned:
-            self.warned = True
-            warn(
-                f"more than {t.buffers - 1} batches of this iterator are held on cuda:{self.device.ordinal}; further ones are copies of their own, "
-                "which costs time and memory. prefetch_to_device(buffers=...) allows more, Options(on_hold='raise') forbids copies", 2)
-        if copy:
+        if t.shared.held.load(kRelaxed) >= t.buffers - 1:  # relaxed: leases are taken under the GIL
+            said, self.warned = self.warned, True
+            self.target.say_held(self.on_hold_raise, said)
             memory = self.arrays.allocate(t.slots[t.where[k % <uint64_t>t.buffers]].nbytes)
-        lease = transfer_hand(t, self.device, k, stream, handle)
+        lease = transfer_hand(t, self.device, k, stream, handle)  # up to here the batch may come again
         try:
             return self._arrays_there(b, lease, memory, dims, lead)
         except Exception as error:

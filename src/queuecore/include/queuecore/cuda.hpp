@@ -10,20 +10,15 @@ namespace queuecore {
 using CuPointer = unsigned long long;  // an address in a device's memory
 
 // Results that are told apart.
-constexpr int kCuInvalidValue = 1;
 constexpr int kCuOutOfMemory = 2;
-constexpr int kCuNotInitialized = 3;  // in a forked child, too
-constexpr int kCuDeinitialized = 4;   // the process is ending
 constexpr int kCuStubLibrary = 34;
 constexpr int kCuNoDevice = 100;
-constexpr int kCuInvalidDevice = 101;
 constexpr int kCuNotReady = 600;
 
 constexpr unsigned kCuHostRegisterPortable = 1;
 constexpr unsigned kCuStreamNonBlocking = 1;
 constexpr unsigned kCuEventDisableTiming = 2;
 constexpr int kCuSourceOrderStream = 1;
-constexpr int kCuBatchAsyncSince = 13000;  // cuMemcpyBatchAsync_v2; the name without _v2 has another signature
 
 // Streams by default: what a null handle means depends on how its user was compiled, these don't.
 constexpr std::uintptr_t kCuStreamLegacy = 1;
@@ -64,7 +59,8 @@ struct Cuda {
   int (*copy_to_device)(CuPointer to, const void* from, std::size_t nbytes, void* stream);
   int (*copy_on_device)(CuPointer to, CuPointer from, std::size_t nbytes, void* stream);
   int (*copy_batch)(CuPointer* to, CuPointer* from, std::size_t* nbytes, std::size_t n, CuCopyAttributes* attributes,
-                    std::size_t* first, std::size_t attribute_count, void* stream);  // or null
+                    std::size_t* first, std::size_t attribute_count,
+                    void* stream);  // _v2, since driver 13.0; or null: without _v2 it has another signature
   int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                 unsigned block_z, unsigned shared, void* stream, void** arguments, void** extra);
   int (*error_name)(int result, const char** text);
