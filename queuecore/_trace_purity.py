@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 import random
 import sys
 import sysconfig
@@ -60,16 +61,22 @@ class Watch:
         self._drawn = _random_state()
         self._checked: set[CodeType] = set()
         self._before: Any = None
+        self._collected = False
         self._base: FrameType | None = None
 
     def __enter__(self) -> Watch:
         self._base = sys._getframe(1)
         self._before = sys.getprofile()
+        # What the collector calls, at any time, isn't the function's.
+        self._collected = gc.isenabled()
+        gc.disable()
         sys.setprofile(self._event)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        if self._collected:
+            gc.enable()
         if hasattr(self._before, "enable"):  # of cProfile: it is no function
             self._before.enable()
         elif self._before is not None:

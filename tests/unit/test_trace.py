@@ -3,6 +3,7 @@
 import cProfile
 import dataclasses
 import functools
+import gc
 import math
 import operator
 import pickle
@@ -744,6 +745,27 @@ def test_interrupted():
     with pytest.raises(KeyboardInterrupt):
         trace(interrupted, [Component(np.dtype("u1"), ())], 0)
     assert sys.getprofile() is None
+
+
+def test_what_the_garbage_collector_calls_is_not_the_functions():
+    def called(phase: str, info: dict[str, int]) -> None:
+        global _collections
+        _collections += 1
+
+    before = gc.get_threshold()
+    gc.callbacks.append(called)
+    gc.set_threshold(1)
+    try:
+        found = trace(lambda a: [each * 2 for each in [a[i] for i in range(50)]][-1], [component(np.zeros(50, "f4"))], (0,))
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(called)
+    assert isinstance(found, Traced), found
+    assert _collections > 0
+    assert gc.isenabled()
+
+
+_collections = 0
 
 
 def test_profilers_stay():
