@@ -428,8 +428,9 @@ class QueueBase:
 
         Notes
         -----
-        A thread of Python's dequeues and copies into page-locked memory, the latter without the GIL; a native one
-        copies to the device. Up to ``buffers + 2`` elements are taken out of the queue ahead of the consumer.
+        One thread dequeues and copies into page-locked memory, another one copies to the device, both without the GIL;
+        a queue that has strings or objects beside numbers takes it for each element. Up to ``2 * buffers + 2`` elements
+        are taken out of the queue ahead of the consumer.
 
         Examples
         --------

@@ -1,9 +1,9 @@
 """Datasets whose batches go to a device: the last step of an input pipeline.
 
 Where every component of a batch has one size, the batches of the native stream go there as they lie in its page-locked
-slots, and no Python is involved until the consumer takes them. All others (what Python makes, rows of varying length,
-strings) are ordinary elements first; a thread copies their arrays together into page-locked memory, and the same
-native transfer goes on from there.
+slots, and no Python is involved until the consumer takes them. All others are copied together into page-locked memory
+by a thread, and the same native transfer goes on from there: elements of a queue of numbers without the GIL from the
+first to the last, those of Python's functions, rows of varying length and strings as elements, one by one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from queuecore._core.device import Device, DeviceLease, Staged
+from queuecore._core.runtime import StopEvent
 from queuecore._kernels import Column, Compiled, Kernel, kernel_of
 from queuecore._stages import Component, Stage
 from queuecore._warnings import warn
@@ -408,7 +409,7 @@ class StagedIterator(IteratorBase):
     def _halt(self) -> None:
         feed, self._feed = self._feed, None
         if feed is not None:
-            feed.staged.stop()
+            feed.stop()
             counts = feed.staged.stats()
             self._counts = {name: count + counts[name] for name, count in self._counts.items()}
 
@@ -462,30 +463,47 @@ class _Feed:
         The next element, which is on its way, until its consumer takes it.
     """
 
-    def __init__(self, elements: IteratorBase, target: Target) -> None:
+    def __init__(self, elements: IteratorBase | _Elements, target: Target) -> None:
         self.staged = Staged(target.device, target.buffers, target.prefer)
         self.idle = threading.Event()
         self.waiting: _Sent | None = None
-        self._sent: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
         self._errors: list[BaseException] = []
-        start_thread("qc-stage", _stage, elements, self.staged, self._sent, self._errors, self.idle)
+        self._stop = StopEvent()
+        if isinstance(elements, _Elements) and elements.of_numbers():
+            self._take: Callable[[], _Sent] = functools.partial(_laid, self.staged, elements.queue)
+            work = functools.partial(self.staged.feed, elements.queue._native, self._stop)
+        else:
+            sent: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
+            self._take = sent.get
+            work = functools.partial(_stage, elements, self.staged, sent)
+        start_thread("qc-stage", _fill, work, self.staged, self._errors, self.idle)
+
+    def stop(self) -> None:
+        """End what works for it."""
+        self._stop.set()
+        self.staged.stop()
 
     def next(self) -> _Sent | None:
         """Return the next element, which is on its way and stays `waiting`; `None` at the end."""
         if self.waiting is None and self.staged.wait():
-            self.waiting = self._sent.get()
+            self.waiting = self._take()
         if self.waiting is None and self._errors:
             raise self._errors.pop()
         return self.waiting
 
 
-def _stage(
-    elements: IteratorBase,
-    staged: Staged,
-    sent: queue.SimpleQueue[_Sent],
-    errors: list[BaseException],
-    idle: threading.Event,
-) -> None:
+def _fill(work: Callable[[], None], staged: Staged, errors: list[BaseException], idle: threading.Event) -> None:
+    try:
+        work()
+    except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
+        errors.append(error)
+    finally:
+        staged.end()
+        idle.set()
+        del work, staged, errors  # which the error's traceback would keep, and they it
+
+
+def _stage(elements: IteratorBase | _Elements, staged: Staged, sent: queue.SimpleQueue[_Sent]) -> None:
     try:
         for element in elements:
             arrays: list[np.ndarray[Any, Any]] = []
@@ -495,12 +513,22 @@ def _stage(
             if offsets is None:
                 return
             sent.put(_Sent(parts, offsets, state))
-    except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
-        errors.append(error)
     finally:
-        staged.end()
-        idle.set()
-        del elements, staged, errors  # which the error's traceback would keep, and they it
+        del elements, staged, sent  # as in _fill
+
+
+def _laid(staged: Staged, given: QueueBase) -> _Sent:
+    # What the native feed put in.
+    offsets: list[int] = []
+    parts: list[_Part] = []
+    for (offset, shape), dtype in zip(staged.layout(), given.dtypes, strict=True):
+        parts.append(_Part(len(parts), shape, dtype))
+        offsets.append(offset)
+    return _Sent(_as_tuple(given._native.shaped(parts)), offsets, {})
+
+
+def _as_tuple(element: Any) -> Any:
+    return tuple(element) if isinstance(element, list) else element
 
 
 def _part(arrays: list[np.ndarray[Any, Any]], value: Any) -> Any:
@@ -515,8 +543,12 @@ class _Elements:
     """What a queue gives, as an iterator gives it."""
 
     def __init__(self, given: QueueBase) -> None:
-        self._queue = given
+        self.queue = given
         self._stopped = False
+
+    def of_numbers(self) -> bool:
+        """Whether they can be taken out and copied without Python."""
+        return all(dtype.kind in _KINDS and dtype.isnative for dtype in self.queue.dtypes)
 
     def __iter__(self) -> _Elements:
         return self
@@ -524,14 +556,14 @@ class _Elements:
     def __next__(self) -> Any:
         while not self._stopped:
             try:
-                element = self._queue.dequeue(timeout=_SLICE)
+                element = self.queue.dequeue(timeout=_SLICE)
             except DeadlineExceededError:
                 continue
             except OutOfRangeError as error:
                 if error.__cause__ is not None:
                     raise
                 break
-            return tuple(element) if isinstance(element, list) else element
+            return _as_tuple(element)
         raise StopIteration
 
     def _stop(self) -> None:

@@ -2,7 +2,9 @@
 
 import gc
 import itertools
+import sys
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -16,7 +18,7 @@ import queuecore as qc
 from queuecore._core import device as native
 from queuecore._core.atoms import thread_count as native_thread_count
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options
-from queuecore.data._device import goes_as_it_lies
+from queuecore.data._device import Dequeued, Target, goes_as_it_lies
 from queuecore.errors import (
     DeviceUnavailableError,
     FailedPreconditionError,
@@ -512,6 +514,98 @@ def test_a_queue(cuda, numbers, schedule):
             at.consume(np.array(number, np.int32))
             del x, at
         assert it.stats()["pageable_copies"] == 0
+
+
+QUEUES = {
+    "one": (qc.FIFOQueue(40, [np.float32], [(3,)]), lambda n: np.full(3, n, np.float32)),
+    "names": (
+        qc.FIFOQueue(40, [np.float32, np.int64], [(2, 2), ()], names=["x", "y"]),
+        lambda n: {"x": np.full((2, 2), n, np.float32), "y": np.int64(n)},
+    ),
+    "any shape": (
+        qc.FIFOQueue(40, [np.int16, np.uint8]),
+        lambda n: [np.full((n, 1, n % 3), n, np.int16), np.arange(n % 5, dtype=np.uint8)],
+    ),
+    "some sides": (
+        qc.PaddingFIFOQueue(40, [np.complex64], [(None, 2)]),
+        lambda n: np.full((n % 4, 2), n, np.complex64),
+    ),
+    "priorities": (
+        qc.PriorityQueue(40, [np.bool_], [(5,)]),
+        lambda n: [np.int64(n), np.arange(5) < n],
+    ),
+    "strings too": (qc.FIFOQueue(40, [bytes, np.float64], [(), (1,)]), lambda n: [b"%d" % n, np.full(1, n, float)]),
+    "other end first": (
+        qc.FIFOQueue(40, [np.dtype(">i4")], [(2,)]),
+        lambda n: np.full(2, n, ">i4"),
+    ),
+}
+
+
+def checked(got, wanted):
+    """Let the device read each array of an element."""
+    if isinstance(wanted, dict):
+        assert got.keys() == wanted.keys()
+        got, wanted = list(got.values()), list(wanted.values())
+    if not isinstance(wanted, list):
+        got, wanted = [got], [wanted]
+    for one, right in zip(got, wanted, strict=True):
+        if isinstance(right, bytes):
+            assert one == right
+        else:
+            one.consume(np.asarray(right, np.asarray(right).dtype.newbyteorder("=")))
+
+
+@pytest.mark.parametrize("kind", QUEUES)
+def test_elements_of_a_queue_are_as_they_were_put(cuda, kind):
+    cuda.stream()
+    queue, element = QUEUES[kind]
+    for n in range(40):
+        queue.enqueue(element(n))
+    it = cuda.dequeued(queue)
+    for n in range(40):
+        checked(next(it), element(n))
+    assert queue.size() == 0
+    it.close()
+
+
+def test_a_queue_of_numbers_needs_no_gil(cuda):
+    queue = qc.FIFOQueue(10, [np.float32], [(3,)])
+    queue.enqueue(np.zeros(3, np.float32))
+    it = cuda.dequeued(queue)
+    next(it)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        for n in range(6):
+            queue.enqueue(np.full(3, n, np.float32))
+        deadline = time.monotonic() + PATIENCE
+        while queue.size() and time.monotonic() < deadline:  # never waits, so never lets go of the GIL
+            pass
+        taken = queue.size() == 0
+    finally:
+        sys.setswitchinterval(interval)
+    assert taken
+    for n in range(6):
+        next(it).consume(np.full(3, n, np.float32))
+    it.close()
+
+
+def test_a_queues_elements_from_memory_that_is_not_page_locked(cuda):
+    queue = qc.FIFOQueue(10, [np.float32], [(3,)])
+    for n in range(10):
+        queue.enqueue(np.full(3, n, np.float32))
+    queue.close()
+    cuda.fake.fail("cuMemHostRegister_v2", 1, OUT_OF_MEMORY, ALWAYS)
+    with pytest.raises(ResourceExhaustedError, match=r"can't be page-locked.*ulimit -l"):
+        next(cuda.dequeued(queue))
+    it = Dequeued(queue, Target(cuda.device, cuda.arrays, 3, False, True))
+    with pytest.warns(RuntimeWarning, match="can't be page-locked for cuda:0"):
+        left = [got.consume(np.full(3, n, np.float32)) for n, got in enumerate(it, 1)]
+    assert len(left) == it.stats()["pageable_copies"] == 9
+    cuda.fake.drain()
+    assert set(cuda.fake.faults()) == {"pageable_copies"}
+    cuda.fake.clear()
 
 
 def test_a_queue_that_nobody_fills_can_be_left(cuda):

@@ -756,7 +756,9 @@ def test_what_the_garbage_collector_calls_is_not_the_functions():
     gc.callbacks.append(called)
     gc.set_threshold(1)
     try:
-        found = trace(lambda a: [each * 2 for each in [a[i] for i in range(50)]][-1], [component(np.zeros(50, "f4"))], (0,))
+        found = trace(
+            lambda a: [each * 2 for each in [a[i] for i in range(50)]][-1], [component(np.zeros(50, "f4"))], (0,)
+        )
     finally:
         gc.set_threshold(*before)
         gc.callbacks.remove(called)

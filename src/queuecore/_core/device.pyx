@@ -6,12 +6,14 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout, fork_generation, registry_remove
+from queuecore._core.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.parking cimport event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take
 from queuecore._core.platform cimport (
     Atomic, EventCount, Runner, SlotStack, Turn, alloc_lines, kAcquire, kRelaxed, kRelease, layout_hash, map_pages, monotonic_ns,
     unmap_pages)
+from queuecore._core.queues cimport MAX_DIMS, NativeQueue
 from queuecore._core.runtime cimport (
-    STEP_DONE, runner_join, runner_start, runner_stop, stop_requested, wait_out_exit)
+    STEP_DONE, StopEvent, exiting, runner_join, runner_start, runner_stop, stop_requested, wait_out_exit)
 from queuecore._core.slab cimport slots_pop, slots_push
 
 import atexit
@@ -844,6 +846,20 @@ cdef void _staging_wait(void* context, uint64_t k, int64_t deadline_ns) noexcept
         event_wait(&s.shared.arrived, epoch, deadline_ns)
 
 
+# Where a part of a batch lies.
+cdef struct StagedPart:
+    int64_t offset
+    int32_t ndim
+    Py_ssize_t[MAX_DIMS] dims
+
+# Why a feed came back.
+cdef enum:
+    FEED_ON = 0
+    FEED_STOPPED = 1
+    FEED_CLOSED = 2
+    FEED_FAILED = 3
+
+
 @cython.final
 cdef class Staged:
     """Batches of arrays to a device: copied together into page-locked memory, and from there by a native thread.
@@ -865,6 +881,8 @@ cdef class Staged:
     cdef Transfer* transfer
     cdef bint prefer, warned
     cdef uint64_t put_, taken
+    cdef StagedPart* parts    # of each batch that `feed` put and nobody took: published with it
+    cdef int part_count, layouts
 
     def __init__(self, Device device, int buffers, bint prefer=False):
         cdef HostSource source
@@ -896,6 +914,7 @@ cdef class Staged:
             transfer_drop(self.transfer)
         if self.staging != NULL:
             _staging_drop(self.staging)
+        free(self.parts)
 
     cdef DeviceCore* device_core(self) noexcept nogil:
         return self.transfer.core
@@ -938,30 +957,36 @@ cdef class Staged:
         event_wait(&s.shared.freed, epoch, monotonic_ns() + SLICE_NS)
         return slots_pop(&s.free, slot)
 
-    cdef int _room(self, StagingSlot* slot, size_t nbytes) except -1:
-        cdef Failure failure
-        cdef void* p
+    cdef bint _room(self, StagingSlot* slot, size_t nbytes, Failure* failure) noexcept nogil:
         if slot.room >= nbytes:
-            return 0
+            return True
         nbytes = (nbytes + 4095) // 4096 * 4096
-        memset(&failure, 0, sizeof(failure))
-        with nogil:
-            _slot_clear(self.staging, slot)
-            p = pinned_take(self.device.core, nbytes, &failure.result)
-            slot.pinned = p != NULL
-            if p == NULL and self.prefer:
-                p = map_pages(nbytes)
-        if p == NULL:
+        memset(failure, 0, sizeof(Failure))
+        _slot_clear(self.staging, slot)
+        slot.memory = pinned_take(self.transfer.core, nbytes, &failure.result)
+        slot.pinned = slot.memory != NULL
+        if not slot.pinned and self.prefer:
+            slot.memory = map_pages(nbytes)
+        if slot.memory == NULL:
             failure.call = "cuMemHostRegister"
             failure.nbytes = nbytes
-            self.device.fail(&failure)
-        slot.memory = p
+            return False
         slot.room = nbytes
-        if not slot.pinned and not self.warned:
+        return True
+
+    cdef int _warn(self, StagingSlot* slot) except -1:
+        if not slot.pinned and slot.room > 0 and not self.warned:
             self.warned = True
-            warn(f"{nbytes} bytes of host memory can't be page-locked for cuda:{self.device.ordinal}: copies from there are slower. "
+            warn(f"{slot.room} bytes of host memory can't be page-locked for cuda:{self.device.ordinal}: copies from there are slower. "
                  "Raise the limit (ulimit -l), or use smaller batches", 1)
         return 0
+
+    cdef void _filled(self, uint32_t slot, int64_t nbytes) noexcept nogil:
+        self.staging.slots[slot].nbytes = nbytes
+        self.staging.where[self.put_ % <uint64_t>self.staging.count] = slot
+        self.put_ += 1
+        self.staging.shared.filled.store(self.put_, kRelease)  # release: pairs with _staging_look
+        event_notify_all(&self.staging.shared.arrived)
 
     def put(self, list arrays):
         """Hand in the next batch.
@@ -981,6 +1006,7 @@ cdef class Staged:
         cdef StagingSlot* at
         cdef size_t total = 0
         cdef bint got
+        cdef Failure failure
         cdef cnp.ndarray array
         cdef list offsets = []
         cdef void* from_
@@ -1002,7 +1028,11 @@ cdef class Staged:
                 return None
         at = &self.staging.slots[slot]
         try:
-            self._room(at, total)
+            with nogil:
+                got = self._room(at, total, &failure)
+            if not got:
+                self.device.fail(&failure)
+            self._warn(at)
         except BaseException:
             slots_push(&self.staging.free, slot)
             raise
@@ -1014,12 +1044,95 @@ cdef class Staged:
             if nbytes > 0:
                 with nogil:
                     memcpy(to, from_, nbytes)
-        at.nbytes = total
-        self.staging.where[self.put_ % <uint64_t>self.staging.count] = slot
-        self.put_ += 1
-        self.staging.shared.filled.store(self.put_, kRelease)  # release: pairs with _staging_look
-        event_notify_all(&self.staging.shared.arrived)
+        self._filled(slot, total)
         return offsets
+
+    def feed(self, NativeQueue queue not None, StopEvent stop not None):
+        """Hand in a queue's elements, each as a batch, until it is closed and empty, or nothing more is wanted.
+
+        Without the GIL from the first one to the last.
+
+        Parameters
+        ----------
+        queue : NativeQueue
+            Of numbers alone.
+        stop : StopEvent
+            Ends the wait for an element; `stop` ends all others.
+
+        Raises
+        ------
+        OutOfRangeError
+            If what filled the queue failed, with its error as the ``__cause__``.
+        """
+        cdef Failure failure
+        cdef uint32_t slot
+        cdef int rc = FEED_ON
+        queue._refuse()
+        # Batches that are put and not taken yet: at most as many as there are slots here and on the device.
+        self.layouts = self.staging.count + self.transfer.buffers
+        self.part_count = queue.part_count
+        self.parts = <StagedPart*>calloc(self.layouts * self.part_count, sizeof(StagedPart))
+        if self.parts == NULL:
+            raise MemoryError
+        while rc == FEED_ON:
+            with nogil:
+                rc = self._feed(queue, stop, &slot, &failure)
+            wait_out_exit()
+            if rc == FEED_ON:
+                self._warn(&self.staging.slots[slot])
+        if rc == FEED_FAILED:
+            self.device.fail(&failure)
+        if rc == FEED_CLOSED:
+            error = queue._too_few(1)
+            if error.__cause__ is not None:
+                raise error
+
+    cdef int _feed(self, NativeQueue queue, StopEvent stop, uint32_t* slot, Failure* failure) noexcept nogil:
+        # Until somebody has to be warned of the slot, or the end.
+        cdef uint32_t element
+        cdef StagedPart* parts
+        cdef const void* data
+        cdef const Py_ssize_t* dims
+        cdef int64_t nbytes, total
+        cdef int i, rc
+        while True:
+            while not self._slot(slot):
+                if self._stopped() or exiting():
+                    return FEED_STOPPED
+            rc = queue.slot_get(&element, stop)
+            if rc != HAND_DONE:
+                slots_push(&self.staging.free, slot[0])
+                if rc == HAND_NO_MEMORY:
+                    failure.result = 0
+                    return FEED_FAILED
+                return FEED_STOPPED if rc == HAND_SLICE else FEED_CLOSED
+            parts = self.parts + (self.put_ % <uint64_t>self.layouts) * self.part_count
+            total = 0
+            for i in range(self.part_count):
+                queue.slot_part(element, i, &nbytes, &parts[i].ndim, &dims)
+                memcpy(parts[i].dims, dims, parts[i].ndim * sizeof(Py_ssize_t))
+                parts[i].offset = total
+                total += (nbytes + ALIGNED - 1) // ALIGNED * ALIGNED
+            if not self._room(&self.staging.slots[slot[0]], total, failure):
+                slots_push(&self.staging.free, slot[0])
+                queue.slot_give(element)
+                return FEED_FAILED
+            for i in range(self.part_count):
+                data = queue.slot_part(element, i, &nbytes, &parts[i].ndim, &dims)
+                memcpy(<unsigned char*>self.staging.slots[slot[0]].memory + parts[i].offset, data, nbytes)
+            queue.slot_give(element)
+            self._filled(slot[0], total)
+            if not self.warned and not self.staging.slots[slot[0]].pinned:
+                return FEED_ON
+
+    def layout(self):
+        """Return, of the batch that `wait` waited for and `feed` handed in, where each part begins, and its shape."""
+        cdef StagedPart* part = self.parts + (self.taken % <uint64_t>self.layouts) * self.part_count
+        cdef list found = []
+        cdef int i
+        for i in range(self.part_count):
+            found.append((part[i].offset, tuple([part[i].dims[j] for j in range(part[i].ndim)])))
+        return found
 
     def end(self):
         """Say that there are no more batches."""

@@ -13,7 +13,7 @@ cdef enum:
 cdef enum:
     PART_FIXED = 0          # bytes of one size, in the slot
     PART_VARYING = 1        # a Varying in the slot
-    PART_BYTES = 2          # a Varying that holds a string of bytes, or, with dimensions, several (pack_strings says how)
+    PART_BYTES = 2          # a Varying that holds a string of bytes, or, with dimensions, several (_pack says how)
     PART_STR = 3            # the same, of text in UTF-8
     PART_OBJECT = 4         # a reference, in the list of objects
 
@@ -92,5 +92,7 @@ cdef class NativeQueue:
     # Puts a filled slot, or takes one, waiting until `stop` is set at most: HAND_DONE, or HAND_SLICE (stopped), or why not.
     cdef int slot_put(self, uint32_t slot, StopEvent stop) noexcept nogil
     cdef int slot_get(self, uint32_t* slot, StopEvent stop) noexcept nogil
+    # Component i of the element in a slot: where its bytes are, how many, and its shape. Of strings: as _pack says.
+    cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim, const Py_ssize_t** dims) noexcept nogil
     # The one string of an element whose only component is of strings. False: it holds none, or several.
     cdef bint slot_string(self, uint32_t slot, const unsigned char** data, int64_t* nbytes) noexcept nogil

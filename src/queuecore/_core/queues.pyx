@@ -883,6 +883,20 @@ cdef class NativeQueue:
         nbytes[0] = self.parts[i].nbytes
         return pool_row(self.pool, slot) + self.parts[i].offset
 
+    cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim, const Py_ssize_t** dims) noexcept nogil:
+        cdef Part* part = &self.parts[i]
+        cdef unsigned char* place = pool_row(self.pool, slot) + part.offset
+        cdef Varying* v = <Varying*>place
+        if part.kind == PART_FIXED:
+            nbytes[0] = part.nbytes
+            ndim[0] = part.ndim
+            dims[0] = part.dims
+            return place
+        nbytes[0] = v.nbytes
+        ndim[0] = v.ndim
+        dims[0] = v.dims
+        return v.data
+
     cdef bint slot_fill(self, uint32_t slot, int i, const Cell* cell, Fault* fault) noexcept nogil:
         cdef const Part* part = &self.parts[i]
         cdef unsigned char* place = pool_row(self.pool, slot) + part.offset
@@ -1002,6 +1016,10 @@ cdef class NativeQueue:
         """Elements in the queue; may have changed by the time it is read."""
         self._refuse()
         return hand_size(self.hand)
+
+    def shaped(self, list parts):
+        """Return an element of these components: the only one, or a list, or a dict."""
+        return self._shaped(parts)
 
     def is_closed(self):
         """Whether it is closed."""
