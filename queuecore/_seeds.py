@@ -9,12 +9,19 @@ from typing import SupportsIndex
 
 from queuecore.errors import InvalidArgumentError
 
-__all__ = ["draw_pair", "resolve", "set_random_seed"]
+__all__ = ["Pair", "draw_pair", "paired", "resolve", "set_random_seed"]
 
 # TensorFlow's constants: seeds are taken modulo the largest int32, and an operation seed with no graph seed is paired
 # with this one.
 _MODULUS = 2**31 - 1
 _DEFAULT_GRAPH_SEED = 87654321
+
+
+class Pair(tuple[int, int]):
+    """A pair of seeds that is complete: neither the graph-level seed nor a counter has a part in it."""
+
+    __slots__ = ()
+
 
 _lock = threading.Lock()
 _graph_seed: int | None = None
@@ -83,9 +90,11 @@ def draw_pair() -> tuple[int, int]:
     return low, high
 
 
-def resolve(seed: SupportsIndex | None) -> tuple[tuple[int, int], bool]:
-    """Return the pair for an operation seed, and whether it was determined by any seed at all."""
+def resolve(seed: SupportsIndex | Pair | None) -> tuple[tuple[int, int], bool]:
+    """Return the pair for a seed, which may be one already, and whether it was determined by any seed at all."""
     global _unseeded_ops
+    if isinstance(seed, Pair):
+        return seed, True
     op_seed = _as_seed(seed, "seed")
     with _lock:
         graph_seed = _graph_seed
@@ -94,7 +103,11 @@ def resolve(seed: SupportsIndex | None) -> tuple[tuple[int, int], bool]:
                 return draw_pair(), False
             op_seed = _unseeded_ops
             _unseeded_ops += 1
-    if graph_seed is None:
-        graph_seed = _DEFAULT_GRAPH_SEED
-    pair = (graph_seed % _MODULUS, op_seed % _MODULUS)
-    return (0, _MODULUS) if pair == (0, 0) else pair, True
+    return paired(graph_seed, op_seed), True
+
+
+def paired(graph_seed: int | None, op_seed: int) -> Pair:
+    """Return the pair of a graph-level seed and an operation's."""
+    first = _DEFAULT_GRAPH_SEED if graph_seed is None else graph_seed
+    pair = Pair((first % _MODULUS, op_seed % _MODULUS))
+    return pair if any(pair) else Pair((0, _MODULUS))

@@ -797,7 +797,7 @@ class RandomShuffleQueue(QueueBase):
         dtypes: Any,
         shapes: Any = None,
         names: Any = None,
-        seed: SupportsIndex | None = None,
+        seed: SupportsIndex | _seeds.Pair | None = None,
         shared_name: str | None = None,
         name: str | None = None,
     ) -> None:

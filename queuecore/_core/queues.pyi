@@ -4,6 +4,8 @@ from typing import Any, final
 
 import numpy as np
 
+def watch(look: Callable[[str], None] | None) -> Callable[[str], None] | None: ...
+
 @final
 class NativeQueue:
     described: Any

@@ -17,6 +17,8 @@ from queuecore._core.random cimport Philox, philox_seed
 from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
 from queuecore._core.stages cimport Cell
 
+import threading
+
 import numpy as np
 
 from queuecore import errors as _errors
@@ -62,6 +64,22 @@ cdef enum:
     BLOCK_BYTES = 16 << 20
     SLICE_NS = 50000000     # a Python thread looks for signals this often
     COPY_BYTES = 64 << 10   # from here a copy lets other Python threads run
+
+cdef object _watching = threading.local()
+
+
+def watch(look):
+    """Let ``look(name of the queue)`` be called every 50 ms while this thread waits for a queue, and end the wait by what it raises.
+
+    Returns
+    -------
+    callable or None
+        What was called before. `None`: nothing is, from now on.
+    """
+    before = getattr(_watching, "look", None)
+    _watching.look = look
+    return before
+
 
 cdef inline int64_t _deadline(object timeout) except -2:
     # Monotonic, or -1: none.
@@ -540,7 +558,10 @@ cdef class NativeQueue:
         return rc
 
     cdef int _look_up(self) except -1:
-        # Between two slices of waiting.
+        # Between two slices of waiting. Whoever waits here may have asked to be asked.
+        look = getattr(_watching, "look", None)
+        if look is not None:
+            look(self.name)
         PyErr_CheckSignals()
         wait_out_exit()
         return 0

@@ -1,0 +1,44 @@
+"""TensorFlow 1's input programs: ``import queuecore.tf1 as tf``.
+
+A deferred graph of queues, readers, decoders and arithmetic, and sessions that run it; `train`, `data`, `errors` and
+others as there. It feeds a training loop, and is none: there are no gradients. Values are arrays of NumPy's.
+"""
+
+from queuecore import errors
+from queuecore.tf1 import train
+from queuecore.tf1._arrays import *  # noqa: F403
+from queuecore.tf1._graph import (
+    Graph,
+    GraphKeys,
+    Operation,
+    Tensor,
+    add_to_collection,
+    control_dependencies,
+    convert_to_tensor,
+    device,
+    get_collection,
+    get_default_graph,
+    name_scope,
+    reset_default_graph,
+    set_random_seed,
+)
+from queuecore.tf1._math import *  # noqa: F403
+from queuecore.tf1._queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
+from queuecore.tf1._random import *  # noqa: F403
+from queuecore.tf1._readers import (
+    FixedLengthRecordReader,
+    IdentityReader,
+    LMDBReader,
+    ReaderBase,
+    TextLineReader,
+    TFRecordReader,
+    WholeFileReader,
+)
+from queuecore.tf1._session import ConfigProto, InteractiveSession, RunMetadata, RunOptions, Session
+from queuecore.tf1._shapes import Dimension, TensorShape
+from queuecore.tf1._state import *  # noqa: F403
+from queuecore.tf1._types import NAMES as _NAMES
+from queuecore.tf1._types import as_dtype
+
+globals().update(_NAMES)  # float32, int64, string and so on
+newaxis = None

@@ -1,0 +1,702 @@
+"""The deferred graph: operations that are written down now, and run by a session."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from queuecore._seeds import Pair, draw_pair, paired
+from queuecore.tf1._shapes import TensorShape, as_shape
+from queuecore.tf1._types import as_dtype, name_of
+
+__all__ = [
+    "Graph",
+    "GraphKeys",
+    "Operation",
+    "Tensor",
+    "add_to_collection",
+    "apply_op",
+    "as_value",
+    "constant_value",
+    "control_dependencies",
+    "convert_to_tensor",
+    "device",
+    "get_collection",
+    "get_default_graph",
+    "name_scope",
+    "register_session_ops",
+    "reset_default_graph",
+    "seed_pair",
+    "set_random_seed",
+]
+
+Kernel = Callable[..., Any]
+_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
+
+
+class GraphKeys:
+    """Names of the collections that functions of this package use."""
+
+    GLOBAL_VARIABLES = "variables"
+    VARIABLES = "variables"
+    LOCAL_VARIABLES = "local_variables"
+    TRAINABLE_VARIABLES = "trainable_variables"
+    QUEUE_RUNNERS = "queue_runners"
+    TABLE_INITIALIZERS = "table_initializer"
+    SUMMARIES = "summaries"
+    LOSSES = "losses"
+    UPDATE_OPS = "update_ops"
+    INIT_OP = "init_op"
+    LOCAL_INIT_OP = "local_init_op"
+    GLOBAL_STEP = "global_step"
+
+
+class Operation:
+    """One node of a graph.
+
+    Attributes
+    ----------
+    graph : Graph
+    name, type : str
+    inputs : list of Tensor
+    control_inputs : list of Operation
+        What must have run before it.
+    outputs : list of Tensor
+    kernel : callable
+        Of a pure operation ``kernel(*values)``, of all others ``kernel(run, *values)``. Returns the output, a tuple of
+        several, or `None`.
+    pure : bool
+        It depends on its inputs alone, and does nothing else.
+    blocking : bool
+        It may wait for what another operation does.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        type_: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[tuple[np.dtype[Any], Any]],
+        kernel: Kernel,
+        pure: bool,
+        blocking: bool,
+        control_inputs: Sequence[Operation],
+    ) -> None:
+        self.graph = graph
+        self.name = name
+        self.type = type_
+        self.inputs = list(inputs)
+        self.control_inputs = list(control_inputs)
+        self.kernel = kernel
+        self.pure = pure
+        self.blocking = blocking
+        self.outputs = [Tensor(self, index, dtype, as_shape(shape)) for index, (dtype, shape) in enumerate(outputs)]
+        self.device = ""
+        # What the lowering of a runner knows it by.
+        self.attributes: dict[str, Any] = {}
+
+    def run(self, feed_dict: Any = None, session: Any = None) -> None:
+        """Run it in a session, the default one unless another is given."""
+        _session_of(self.graph, session).run(self, feed_dict)
+
+    def __repr__(self) -> str:
+        """Return name and type."""
+        return f"<tf.Operation {self.name!r} type={self.type}>"
+
+
+class Tensor:
+    """An output of an operation: a value that a session computes.
+
+    Attributes
+    ----------
+    op : Operation
+    value_index : int
+        Which of its outputs.
+    dtype : numpy.dtype
+    shape : TensorShape
+        What is known of it beforehand.
+    """
+
+    __array_priority__ = 100  # NumPy's arrays leave operators to it
+    __array_ufunc__ = None
+
+    def __init__(self, op: Operation, index: int, dtype: np.dtype[Any], shape: TensorShape) -> None:
+        self.op = op
+        self.value_index = index
+        self.dtype = dtype
+        self._shape = shape
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it is part of."""
+        return self.op.graph
+
+    @property
+    def name(self) -> str:
+        """The operation's name, and which output it is."""
+        return f"{self.op.name}:{self.value_index}"
+
+    @property
+    def device(self) -> str:
+        """Where it was asked to be."""
+        return self.op.device
+
+    @property
+    def shape(self) -> TensorShape:
+        """What is known of its shape."""
+        return self._shape
+
+    def get_shape(self) -> TensorShape:
+        """Return what is known of its shape."""
+        return self._shape
+
+    def set_shape(self, shape: Any) -> None:
+        """Say more of its shape. `ValueError` if that contradicts what is known."""
+        self._shape = self._shape.merge_with(shape)
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
+        """Return its value in a session, the default one unless another is given."""
+        return _session_of(self.graph, session).run(self, feed_dict)
+
+    def consumers(self) -> list[Operation]:
+        """Return the operations that read it."""
+        return [op for op in self.graph.get_operations() if any(one is self for one in op.inputs)]
+
+    def __repr__(self) -> str:
+        """Return name, shape and type."""
+        return f"<tf.Tensor {self.name!r} shape={self._shape} dtype={name_of(self.dtype)}>"
+
+    def __hash__(self) -> int:
+        """Return what is its own: tensors are equal if they are the same one."""
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it is the same tensor: `tf.equal` compares values."""
+        return self is other
+
+    def __bool__(self) -> NoReturn:
+        """Raise: it has no value before the graph runs."""
+        raise TypeError(
+            "Using a tf.Tensor as a Python bool is not allowed: it has no value before the graph runs. Run it in a "
+            "session first, or compute with tf.equal, tf.less and so on"
+        )
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Iterate over its rows, whose number must be known."""
+        if not self._shape.sides or self._shape.sides[0] is None:
+            raise TypeError(
+                "'Tensor' object is not iterable: the number of its rows is not known before the graph runs"
+            )
+        return iter([self[index] for index in range(self._shape.sides[0])])
+
+    def __len__(self) -> NoReturn:
+        """Raise: it has no value before the graph runs."""
+        raise TypeError("len of a tf.Tensor is not known before the graph runs; use tf.size or its get_shape()")
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise: it has no value before the graph runs."""
+        raise NotImplementedError(f"{self.name} has no value before the graph runs: run it in a session")
+
+    # The operators are set by _math, which imports this module.
+    if TYPE_CHECKING:
+
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+
+
+class Graph:
+    """Operations, their names, and collections of them.
+
+    Notes
+    -----
+    Build it in one thread; sessions may run it from many.
+    """
+
+    def __init__(self) -> None:
+        self._ops: list[Operation] = []
+        self._named: dict[str, Operation] = {}
+        self._used: dict[str, int] = {}
+        self._collections: dict[Any, list[Any]] = {}
+        self._scope = ""
+        self._control: list[list[Operation]] = []
+        self._device = ""
+        self._finalized = False
+        self.seed: int | None = None
+        self.variable_store: dict[str, Any] = {}
+        self.variable_scope: Any = None
+        self._lock = threading.RLock()
+
+    # ---- operations
+
+    def create_op(
+        self,
+        type_: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[tuple[np.dtype[Any], Any]],
+        kernel: Kernel,
+        name: str | None = None,
+        *,
+        pure: bool = False,
+        blocking: bool = False,
+    ) -> Operation:
+        """Add an operation."""
+        if self._finalized:
+            raise RuntimeError("Graph is finalized and cannot be modified.")
+        for one in inputs:
+            if one.graph is not self:
+                raise ValueError(f"{one!r} must be from the same graph as the operation that reads it")
+        with self._lock:
+            control = [op for each in self._control for op in each]
+            op = Operation(
+                self, self.unique_name(name or type_), type_, inputs, outputs, kernel, pure, blocking, control
+            )
+            op.device = self._device
+            self._ops.append(op)
+            self._named[op.name] = op
+        return op
+
+    def unique_name(self, name: str) -> str:
+        """Return the name within the present scope, with a number if it is taken; it is taken from now on.
+
+        A name that ends with a slash is that of a scope itself.
+        """
+        if name.endswith("/"):
+            return self._unique(name[:-1])
+        if not _NAME.match(name):
+            raise ValueError(f"'{name}' is not a valid scope name")
+        return self._unique(f"{self._scope}/{name}" if self._scope else name)
+
+    def _unique(self, full: str) -> str:
+        key = full.lower()
+        count = self._used.get(key, 0)
+        self._used[key] = count + 1
+        if count == 0:
+            return full
+        while f"{key}_{count}" in self._used:
+            count += 1
+        self._used[f"{key}_{count}"] = 1
+        return f"{full}_{count}"
+
+    def get_operations(self) -> list[Operation]:
+        """Return all operations, in the order in which they were added."""
+        return list(self._ops)
+
+    def get_operation_by_name(self, name: str) -> Operation:
+        """Return the operation of a name. `KeyError`: there is none."""
+        found = self.as_graph_element(name, allow_tensor=False)
+        assert isinstance(found, Operation)
+        return found
+
+    def get_tensor_by_name(self, name: str) -> Tensor:
+        """Return the tensor of a name like ``"x:0"``. `KeyError`: there is none."""
+        found = self.as_graph_element(name, allow_operation=False)
+        assert isinstance(found, Tensor)
+        return found
+
+    def as_graph_element(self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True) -> Tensor | Operation:
+        """Return the tensor or operation that an object is, or that a name means.
+
+        Raises
+        ------
+        KeyError
+            If there is none of that name.
+        TypeError, ValueError
+            If it is neither, or of another graph.
+        """
+        if hasattr(obj, "_as_graph_element"):
+            obj = obj._as_graph_element()
+        if isinstance(obj, (Tensor, Operation)):
+            if not (allow_tensor if isinstance(obj, Tensor) else allow_operation):
+                raise TypeError(f"{obj!r} is not what is wanted here")
+            if obj.graph is not self:
+                raise ValueError(f"{obj!r} is not an element of this graph.")
+            return obj
+        if isinstance(obj, bytes):
+            obj = obj.decode()
+        if not isinstance(obj, str):
+            raise TypeError(f"Can not convert a {type(obj).__name__} into a Tensor or Operation.")
+        name, colon, index = obj.partition(":")
+        op = self._named.get(name)
+        if colon:
+            if not index.isdigit() or not allow_tensor:
+                raise ValueError(f"{obj!r} looks like an (invalid) Tensor name")
+            if op is None or int(index) >= len(op.outputs):
+                raise KeyError(f"The name {obj!r} refers to a Tensor which does not exist.")
+            return op.outputs[int(index)]
+        if not allow_operation:
+            raise ValueError(f"The name {obj!r} looks like that of an Operation; a Tensor's is like '{obj}:0'.")
+        if op is None:
+            raise KeyError(f"The name {obj!r} refers to an Operation not in the graph.")
+        return op
+
+    # ---- scopes
+
+    def as_default(self) -> contextlib.AbstractContextManager[Graph]:
+        """Return a context in which it is the default graph of this thread."""
+        return _pushed(_stack("graphs"), self)
+
+    @contextlib.contextmanager
+    def name_scope(self, name: str | None) -> Iterator[str]:
+        """Put a name and a slash before those of operations that are added meanwhile."""
+        before = self._scope
+        if not name:
+            self._scope = ""
+        elif name.endswith("/"):
+            self._scope = name[:-1]
+        else:
+            self._scope = self.unique_name(name)
+        try:
+            yield f"{self._scope}/" if self._scope else ""
+        finally:
+            self._scope = before
+
+    @contextlib.contextmanager
+    def control_dependencies(self, control_inputs: Any) -> Iterator[None]:
+        """Let operations that are added meanwhile run after these; `None`: after none, also of those around."""
+        before = self._control
+        if control_inputs is None:
+            self._control = []
+        else:
+            given = [self.as_graph_element(one) for one in control_inputs]
+            self._control = [*before, [one.op if isinstance(one, Tensor) else one for one in given]]
+        try:
+            yield
+        finally:
+            self._control = before
+
+    @contextlib.contextmanager
+    def device(self, device_name_or_function: Any) -> Iterator[None]:
+        """Note where operations should be. Everything here runs on the host, next to its queue."""
+        before = self._device
+        self._device = device_name_or_function if isinstance(device_name_or_function, str) else ""
+        try:
+            yield
+        finally:
+            self._device = before
+
+    def finalize(self) -> None:
+        """Forbid changes from now on."""
+        self._finalized = True
+
+    @property
+    def finalized(self) -> bool:
+        """Whether it can't be changed any more."""
+        return self._finalized
+
+    # ---- collections
+
+    def add_to_collection(self, name: Any, value: Any) -> None:
+        """Add a value to a collection, which need not be there yet."""
+        if self._finalized:
+            raise RuntimeError("Graph is finalized and cannot be modified.")
+        self._collections.setdefault(name, []).append(value)
+
+    def add_to_collections(self, names: Any, value: Any) -> None:
+        """Add a value to several collections."""
+        for name in (names,) if isinstance(names, str) else dict.fromkeys(names):
+            self.add_to_collection(name, value)
+
+    def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
+        """Return what is in a collection; `scope`: what has a name that begins so."""
+        found = self._collections.get(name, [])
+        if scope is None:
+            return list(found)
+        return [one for one in found if re.match(scope, getattr(one, "name", ""))]
+
+    def get_collection_ref(self, name: Any) -> list[Any]:
+        """Return a collection itself."""
+        return self._collections.setdefault(name, [])
+
+    def clear_collection(self, name: Any) -> None:
+        """Remove everything from a collection."""
+        self._collections.pop(name, None)
+
+    def get_all_collection_keys(self) -> list[Any]:
+        """Return the names of collections that hold something."""
+        return [name for name, values in self._collections.items() if values]
+
+
+# The default ones
+
+_stacks = threading.local()
+_global_graph = Graph()
+
+
+def _stack(kind: str) -> list[Any]:
+    found: list[Any] | None = getattr(_stacks, kind, None)
+    if found is None:
+        found = []
+        setattr(_stacks, kind, found)
+    return found
+
+
+@contextlib.contextmanager
+def _pushed(stack: list[Any], value: Any) -> Iterator[Any]:
+    stack.append(value)
+    try:
+        yield value
+    finally:
+        stack.remove(value)
+
+
+def get_default_graph() -> Graph:
+    """Return the graph to which operations are added: that of the innermost `Graph.as_default`, or the process's."""
+    stack = _stack("graphs")
+    return stack[-1] if stack else _global_graph
+
+
+def reset_default_graph() -> None:
+    """Begin with an empty default graph."""
+    global _global_graph
+    if _stack("graphs"):
+        raise AssertionError("Do not use tf.reset_default_graph() to clear nested graphs.")
+    _global_graph = Graph()
+
+
+def default_session() -> Any:
+    """Return the session of the innermost `Session.as_default`, or `None`."""
+    stack = _stack("sessions")
+    return stack[-1] if stack else None
+
+
+def push_session(session: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which it is the default one of this thread."""
+    return _pushed(_stack("sessions"), session)
+
+
+def register_session_ops(session: Any) -> None:
+    """Make a session the default one of this thread for good."""
+    _stack("sessions").append(session)
+
+
+def _session_of(graph: Graph, session: Any) -> Any:
+    if session is None:
+        session = default_session()
+        if session is None:
+            raise ValueError(
+                "Cannot use the default session: none is registered. Use `with sess.as_default():`, or give "
+                "session=sess"
+            )
+    if session.graph is not graph:
+        raise ValueError("The session's graph is not the one that this is part of: give session=sess of that graph.")
+    return session
+
+
+def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Any:
+    """Put a name before those of operations that are added meanwhile; see `Graph.name_scope`."""
+    del values
+    chosen = default_name if name is None else name
+    return get_default_graph().name_scope(chosen)
+
+
+def control_dependencies(control_inputs: Any) -> Any:
+    """As `Graph.control_dependencies` of the default graph."""
+    return get_default_graph().control_dependencies(control_inputs)
+
+
+def device(device_name_or_function: Any) -> Any:
+    """As `Graph.device` of the default graph: everything runs on the host."""
+    return get_default_graph().device(device_name_or_function)
+
+
+def add_to_collection(name: Any, value: Any) -> None:
+    """As `Graph.add_to_collection` of the default graph."""
+    get_default_graph().add_to_collection(name, value)
+
+
+def get_collection(key: Any, scope: str | None = None) -> list[Any]:
+    """As `Graph.get_collection` of the default graph."""
+    return get_default_graph().get_collection(key, scope)
+
+
+def set_random_seed(seed: int | None) -> None:
+    """Set the default graph's seed, with which those of operations made from now on are paired."""
+    get_default_graph().seed = seed
+
+
+def seed_pair(op_seed: int | None) -> Pair:
+    """Return the pair of the graph's seed and an operation's, or its number; without any seed, drawn ones."""
+    graph = get_default_graph()
+    if op_seed is None:
+        if graph.seed is None:
+            return Pair(draw_pair())
+        op_seed = len(graph._ops)
+    return paired(graph.seed, op_seed)
+
+
+# Values and tensors
+
+
+def as_value(value: Any, dtype: Any = None) -> Any:
+    """Return what a session computes with: arrays or scalars of NumPy's; strings are bytes, or object arrays of them.
+
+    Parameters
+    ----------
+    value : object
+    dtype : dtype, optional
+        Default: that of arrays; of Python's numbers TensorFlow's, with 32 bits where they fit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is none, or of another type.
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    if isinstance(value, (str, bytes)):
+        _check_kind(value, "S", wanted)
+        return value.encode() if isinstance(value, str) else value
+    array = value if isinstance(value, (np.ndarray, np.generic)) else _listed(value, wanted)
+    if array.dtype.kind in "SUO":
+        _check_kind(value, "S", wanted)
+        return _strings(array)
+    if wanted is None:
+        if not isinstance(value, (np.ndarray, np.generic)):
+            if array.dtype == np.float64 and not _holds_numpy(value):
+                array = array.astype(np.float32)
+            elif array.dtype == np.int64 and _fits(array) and not _holds_numpy(value):
+                array = array.astype(np.int32)
+        return array.astype(as_dtype(array.dtype), copy=False)
+    if array.dtype != wanted:
+        array = _cast(array, wanted, value)
+    return array
+
+
+def _listed(value: Any, wanted: np.dtype[Any] | None) -> Any:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{value!r} is no tensor: {error}") from error
+    if array.dtype.kind == "O" and not all(isinstance(one, (str, bytes)) for one in array.flat):
+        raise TypeError(f"Failed to convert {value!r} (of type {type(value).__name__}) to a tensor")
+    if array.dtype.kind == "S":  # which would cut zero bytes off
+        array = np.array(value, object)
+    if array.size == 0 and array.dtype == np.float64 and not isinstance(value, np.ndarray):
+        array = array.astype(np.float32 if wanted is None or wanted.kind == "S" else wanted)
+        if wanted is not None and wanted.kind == "S":
+            array = array.astype(object)
+    return array
+
+
+def _holds_numpy(value: Any) -> bool:
+    while isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    return isinstance(value, (np.ndarray, np.generic))
+
+
+def _fits(array: Any) -> bool:
+    return array.size == 0 or (int(array.min()) >= -(2**31) and int(array.max()) < 2**31)
+
+
+def _check_kind(value: Any, kind: str, wanted: np.dtype[Any] | None) -> None:
+    if wanted is not None and wanted.kind != kind:
+        raise TypeError(f"Expected {name_of(wanted)}, got {value!r} of type '{type(value).__name__}' instead.")
+
+
+def _strings(array: Any) -> Any:
+    flat = [one.encode() if isinstance(one, str) else bytes(one) for one in np.asarray(array).flat]
+    if np.ndim(array) == 0:
+        return flat[0]
+    made = np.empty(len(flat), object)
+    made[:] = flat
+    return made.reshape(np.shape(array))
+
+
+def _cast(array: Any, wanted: np.dtype[Any], value: Any) -> Any:
+    source, target = array.dtype.kind, wanted.kind
+    if target == "S":
+        raise TypeError(f"Expected string, got {value!r} of type '{type(value).__name__}' instead.")
+    exact = source == target or (source in "iu" and target in "iufc") or (source == "f" and target in "fc")
+    if array.size and not exact and not (target == "V" and source in "iuf"):
+        raise TypeError(f"Expected {name_of(wanted)}, got {value!r} of type '{type(value).__name__}' instead.")
+    if source in "iu" and target in "iu" and array.size:
+        info = np.iinfo(wanted)
+        if int(array.min()) < info.min or int(array.max()) > info.max:
+            raise ValueError(f"{value!r} does not fit {name_of(wanted)}")
+    return array.astype(wanted)
+
+
+def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """Return the tensor that a value is, or a constant of it.
+
+    Raises
+    ------
+    ValueError
+        If it is a tensor of another type.
+    TypeError
+        If it can be no such tensor.
+    """
+    if hasattr(value, "_as_graph_element"):
+        value = value._as_graph_element()
+    if isinstance(value, Tensor):
+        if dtype is not None and value.dtype != as_dtype(dtype):
+            raise ValueError(
+                f"Tensor conversion requested dtype {name_of(as_dtype(dtype))} for Tensor with dtype "
+                f"{name_of(value.dtype)}: {value!r}"
+            )
+        return value
+    if isinstance(value, Operation):
+        raise TypeError(f"Can't convert Operation {value.name!r} to Tensor: it has no value")
+    if isinstance(value, (list, tuple)) and _holds_tensor(value):
+        from queuecore.tf1._arrays import stack
+
+        packed: Tensor = stack([convert_to_tensor(one, dtype) for one in value], name=name or "packed")
+        return packed
+    found = as_value(value, dtype)
+    op = get_default_graph().create_op(
+        "Const", [], [(_dtype_of(found), np.shape(found))], lambda: found, name or "Const", pure=True
+    )
+    op.attributes["value"] = found
+    return op.outputs[0]
+
+
+def _dtype_of(value: Any) -> np.dtype[Any]:
+    return as_dtype(bytes) if isinstance(value, bytes) else as_dtype(value.dtype)
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_tensor, value))
+    return isinstance(value, Tensor) or hasattr(value, "_as_graph_element")
+
+
+def constant_value(tensor: Any) -> Any:
+    """Return a tensor's value if it is known before the graph runs, else `None`."""
+    if not isinstance(tensor, Tensor):
+        return as_value(tensor)
+    return tensor.op.attributes.get("value")
+
+
+def apply_op(
+    type_: str,
+    inputs: Sequence[Tensor],
+    dtype: Any,
+    shape: Any,
+    kernel: Kernel,
+    name: str | None,
+    *,
+    pure: bool = True,
+    blocking: bool = False,
+) -> Tensor:
+    """Add an operation of one output to the default graph, and return that."""
+    graph = inputs[0].graph if inputs else get_default_graph()
+    op = graph.create_op(type_, inputs, [(as_dtype(dtype), shape)], kernel, name, pure=pure, blocking=blocking)
+    return op.outputs[0]
