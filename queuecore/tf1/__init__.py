@@ -6,7 +6,7 @@ others as there. It feeds a training loop, and is none: there are no gradients. 
 
 from queuecore import errors
 from queuecore.tf1 import train
-from queuecore.tf1._arrays import *  # noqa: F403
+from queuecore.tf1._arrays import *
 from queuecore.tf1._graph import (
     Graph,
     GraphKeys,
@@ -22,9 +22,9 @@ from queuecore.tf1._graph import (
     reset_default_graph,
     set_random_seed,
 )
-from queuecore.tf1._math import *  # noqa: F403
+from queuecore.tf1._math import *
 from queuecore.tf1._queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
-from queuecore.tf1._random import *  # noqa: F403
+from queuecore.tf1._random import *
 from queuecore.tf1._readers import (
     FixedLengthRecordReader,
     IdentityReader,
@@ -36,7 +36,7 @@ from queuecore.tf1._readers import (
 )
 from queuecore.tf1._session import ConfigProto, InteractiveSession, RunMetadata, RunOptions, Session
 from queuecore.tf1._shapes import Dimension, TensorShape
-from queuecore.tf1._state import *  # noqa: F403
+from queuecore.tf1._state import *
 from queuecore.tf1._types import NAMES as _NAMES
 from queuecore.tf1._types import as_dtype
 

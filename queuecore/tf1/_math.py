@@ -75,6 +75,7 @@ def unary(type_: str, kernel: Callable[..., Any], dtype: Any = None) -> Callable
 def _export(name: str, function: Any, doc: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
+    globals()[name] = function  # also where it has another name in here: pow, abs
     return public(function)
 
 
