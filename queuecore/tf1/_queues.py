@@ -200,7 +200,8 @@ class QueueBase:
             raise InvalidArgumentError(
                 f"{self.name}: an element has {len(self.dtypes)} components, and got {len(parts)}"
             )
-        return [convert_to_tensor(part, dtype) for part, dtype in zip(parts, self.dtypes, strict=True)]
+        with self.graph.as_default():
+            return [convert_to_tensor(part, dtype) for part, dtype in zip(parts, self.dtypes, strict=True)]
 
     # ---- taking
 
@@ -235,7 +236,8 @@ class QueueBase:
         return self._several("QueueDequeueUpToV2", n, name or f"{self._label}_DequeueUpTo", True)
 
     def _several(self, type_: str, n: Any, name: str, up_to: bool) -> Any:
-        count = convert_to_tensor(n, np.int32)
+        with self.graph.as_default():
+            count = convert_to_tensor(n, np.int32, name="n")
         known = count.op.attributes.get("value")
         if known is not None and known < 0:
             raise ValueError(f"the number of elements must not be negative: {known}")
@@ -416,7 +418,7 @@ class FIFOQueue(QueueBase):
         _check_defined(sides)
 
         def make(own: str) -> eager.QueueBase:
-            return eager.FIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=own)
+            return eager.FIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=eager.Settled(own))
 
         super().__init__(types, sides, names, make, shared_name, name)
 
@@ -450,7 +452,7 @@ class RandomShuffleQueue(QueueBase):
 
         def make(own: str) -> eager.QueueBase:
             return eager.RandomShuffleQueue(
-                size, min_after_dequeue, _eager_dtypes(types), _sides(sides), names, pair, name=own
+                size, min_after_dequeue, _eager_dtypes(types), _sides(sides), names, pair, name=eager.Settled(own)
             )
 
         super().__init__(types, sides, names, make, shared_name, name)
@@ -476,7 +478,7 @@ class PaddingFIFOQueue(QueueBase):
     ) -> None:  # fmt: skip
         size = _check_capacity(capacity)
         types = _dtypes(dtypes)
-        if not isinstance(shapes, (list, tuple)) or len(shapes) != len(types):
+        if not isinstance(shapes, (list, tuple)) or len(shapes) != len(types) or any(isinstance(one, int) for one in shapes):
             raise ValueError(
                 f"shapes must be a list with one shape for each of the {len(types)} dtypes, not {shapes!r}"
             )
@@ -485,7 +487,7 @@ class PaddingFIFOQueue(QueueBase):
             raise ValueError(f"the number of dimensions must be known: {shapes!r}")
 
         def make(own: str) -> eager.QueueBase:
-            return eager.PaddingFIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=own)
+            return eager.PaddingFIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=eager.Settled(own))
 
         super().__init__(types, sides, names, make, shared_name, name)
 
@@ -519,6 +521,6 @@ class PriorityQueue(QueueBase):
         _check_defined(sides)
 
         def make(own: str) -> eager.QueueBase:
-            return eager.PriorityQueue(size, _eager_dtypes(values), _sides(sides), names, name=own)
+            return eager.PriorityQueue(size, _eager_dtypes(values), _sides(sides), names, name=eager.Settled(own))
 
         super().__init__([as_dtype(np.int64), *values], [TensorShape(()), *sides], names, make, shared_name, name)
