@@ -88,7 +88,7 @@ gpu-test: build
 	$(BIN)/pytest -m gpu -rs $(PYTEST_ARGS)
 
 gpu-bench: build
-	$(PY) -P benchmarks/run.py --only bench_feed $(BENCH_ARGS)
+	$(PY) -P benchmarks/run.py --only bench_feed bench_device $(BENCH_ARGS)
 
 .PHONY: lint format types
 lint: $(STAMP)-dev $(STAMP)-build
