@@ -179,13 +179,14 @@ class Table:
         found = []
         for cell in self.cells:
             key = cell.name, cell.unit
-            target = {"at_least": cell.at_least, "at_most": cell.at_most}
             if key not in self._values:
-                found.append(harness.unmeasured(*key, self._reasons.get(key, self.why), **target))
+                why = self._reasons.get(key, self.why)
+                found.append(harness.unmeasured(*key, why, at_least=cell.at_least, at_most=cell.at_most))
             elif key in self._beyond:
                 found.append(harness.finding(*key, self._values[key]) | {"no_target": self._beyond[key]})
             else:
-                found.append(harness.finding(*key, self._values[key], **target))
+                values = self._values[key]
+                found.append(harness.finding(*key, values, at_least=cell.at_least, at_most=cell.at_most))
         return found
 
 

@@ -22,11 +22,11 @@ if not FOLDER.exists():
     pytest.skip("the benchmarks are in no sdist", allow_module_level=True)
 
 
-def load():
-    """Import it, and leave no trace on the path where modules are looked for."""
+def load(name):
+    """Import one of them, and leave no trace on the path where modules are looked for."""
     path = list(sys.path)
     try:
-        spec = importlib.util.spec_from_file_location("bench_device", FOLDER / "bench_device.py")
+        spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module  # where dataclasses look up the module of their annotations
         spec.loader.exec_module(module)
@@ -35,7 +35,8 @@ def load():
         sys.path[:] = path
 
 
-bench = load()
+bench = load("bench_device")
+host_plane = load("bench_host_plane")
 gpu_module = sys.modules["gpu"]
 harness = sys.modules["harness"]
 
@@ -246,9 +247,7 @@ def measured(machine, monkeypatch, plan=PLAN, late=0.0, theirs=0.0, wrong=None):
 
     def peers(work, nbytes, sums, stack):
         work.raw[f"DataLoader, {bench.text_of(nbytes)}"] = {}
-        return {
-            name: Loader(machine, work.batches(nbytes), sums, theirs) for name in (bench.TORCH, bench.TORCH_AHEAD)
-        }
+        return {name: Loader(machine, work.batches(nbytes), sums, theirs) for name in (bench.TORCH, bench.TORCH_AHEAD)}
 
     monkeypatch.setattr(bench, "Ours", ours)
     monkeypatch.setattr(bench, "torch_feeds", peers)
@@ -513,3 +512,11 @@ def test_sums_of_batches_in_turns():
     for first, count in itertools.product(range(7), range(8)):
         wanted = sum(sums[(first + at) % 3] for at in range(count)) % 2**64
         assert gpu_module.total_of(sums, first, count) == wanted
+
+
+@pytest.mark.parametrize(("count", "first"), [(3, 1), (6, 1), (8, 1), (9, 2), (15, 4), (21, 6), (41, 14), (50, 18)])
+def test_the_interval_of_a_median(count, first):
+    """The order statistics are those of the sign test's tables."""
+    values = list(range(1, count + 1))
+    np.random.default_rng(count).shuffle(values)
+    assert host_plane.interval(values) == (first, count + 1 - first)
