@@ -142,7 +142,7 @@ class Machine:
 
         def copy(there, here, size, kind, stream):
             assert stream == machine.current.ptr
-            machine.host(1e-6)
+            machine.host(3e-6)
             ctypes.memmove(there, here, size)
             if kind == 2:
                 return
@@ -187,7 +187,10 @@ class Machine:
 
 
 class Loader(bench.Feed):
-    """Brings batches into three slots, each when the one that was there is done with; `late` is lost at each step."""
+    """Brings batches into three slots, each when the one that was there is done with; `late` is lost at each step.
+
+    One call in ten takes 50 us more, of the host's time alone.
+    """
 
     def __init__(self, machine, batches, sums, late=0.0, wrong=None):
         super().__init__(sums)
@@ -204,7 +207,7 @@ class Loader(bench.Feed):
         self.slots[slot][:] = self.batches[number % len(self.batches)]
         if number == self.wrong:
             self.slots[slot][-1] ^= 1
-        machine.host(2e-6)
+        machine.host(52e-6 if number % 10 == 9 else 2e-6)
         machine.current.until = max(machine.current.until, self.ready, machine.now) + self.late
         return self.slots[slot].ctypes.data, None
 
@@ -267,8 +270,8 @@ def test_a_perfect_loader(machine, monkeypatch):
     assert median("page-locking of the arena", "s/GiB") == pytest.approx(LOCK, rel=0.01)
     for size, nbytes in (("4 KiB", 4 * KIB), ("16 KiB", 16 * KIB)):
         assert median(f"{size}: page-locked, 2 at a time", "GB/s") == pytest.approx(LINK / 1e9, rel=0.01)
-        one = nbytes / (nbytes / LINK + 1e-6) / 1e9  # the call for a copy, while none is under way
-        assert median(f"{size}: page-locked, 1 at a time", "GB/s") == pytest.approx(one, rel=0.02)
+        one = nbytes / (nbytes / LINK + 3e-6) / 1e9  # the call for a copy, while none is under way
+        assert median(f"{size}: page-locked, 1 at a time", "GB/s") == pytest.approx(one, rel=0.01)
         assert median(f"{size}: pageable, 2 at a time", "GB/s") == pytest.approx(PAGEABLE / 1e9, rel=0.05)
         assert median(f"{size}: host alone", "GB/s") == pytest.approx(HOST / 1e9, rel=0.05)
         assert median(f"{size}: loader", "GB/s") == pytest.approx(LINK / 1e9, rel=0.05)
@@ -292,7 +295,10 @@ def test_a_perfect_loader(machine, monkeypatch):
             assert line["target"] == "<= 1.02"
         assert lines[f"{title}: queuecore, of DataLoader's speed", "x"]["reached"]
         p50, p99 = (median(f"{title}: queuecore, {which} of next()", "us") for which in ("p50", "p99"))
-        assert 2 <= p50 <= p99 < 3
+        assert p50 == pytest.approx(2, abs=0.2)
+        assert p99 == pytest.approx(52, abs=0.2)
+        for one in work.raw[f"step of {ms:g} ms, {size}"]["runs"][f"queuecore{busy}"]:
+            assert one["device_ms"] == pytest.approx(one["ms"], rel=0.02)
 
 
 def test_a_loader_that_is_late(machine, monkeypatch):
