@@ -40,6 +40,22 @@ def test_maps(ds):
     assert [one["sum"].tolist() for one in there] == [[0, 3, 6, 9], [12, 15, 18, 21], [24, 27]]
 
 
+def test_marked_maps(ds):
+    """Are maps like any other."""
+    marked = ds.map(lambda x: x * 2, on_device=True)
+    there = marked.prefetch_to_device("cpu").map(in_python(lambda x: x + 1))
+    assert [one.tolist() for one in there] == [[1, 3, 5, 7], [9, 11, 13, 15], [17, 19]]
+    assert there.plan().count("not on the device: ") == 2
+    assert marked.prefetch_to_device("auto").plan().count("not on the device: batches stay on the host") == 1
+    assert marked.plan() == ds.map(lambda x: x * 2).plan()
+
+
+@pytest.mark.parametrize("mark", [1, None, "cuda", "cpu"])
+def test_marks_that_mean_nothing(ds, mark):
+    with pytest.raises(InvalidArgumentError, match="on_device"):
+        ds.map(lambda x: x, on_device=mark)
+
+
 def test_places(ds):
     with iter(ds.prefetch_to_device("cpu")) as it:
         next(it)
