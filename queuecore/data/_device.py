@@ -178,6 +178,9 @@ class DeviceDataset:
 
     Its iterators do what `Iterator` does, `state_dict` included: a place saved on a device can be loaded on the host,
     and the other way round.
+
+    It can be pickled and copied if its dataset can. A copy asks anew for the device that was asked for, where it is
+    made: in a process without a GPU, ``"auto"`` is the host, and ``"cuda"`` a `DeviceUnavailableError`.
     """
 
     def __init__(self, dataset: Dataset, target: Target | None, asked: Asked) -> None:
@@ -233,6 +236,10 @@ class DeviceDataset:
     def with_options(self, options: Options) -> DeviceDataset:
         """Set how the dataset runs, as `Dataset.with_options` does."""
         return DeviceDataset(self._dataset.with_options(options), self._target, self._asked)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy asks for a device where it is made.
+        return device_dataset, (self._dataset, *self._asked)
 
     def plan(self) -> str:
         """Say what is done, and where, as `Dataset.plan` does; of maps that are not done on the device, why.

@@ -1,7 +1,11 @@
 """Batches to a device, on a driver that is none: that each arrives whole, is not overwritten, and goes back."""
 
+import copy
 import gc
 import itertools
+import pickle
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -17,7 +21,7 @@ from hypothesis import strategies as st
 import queuecore as qc
 from queuecore._core import device as native
 from queuecore._core.atoms import thread_count as native_thread_count
-from queuecore.data import Dataset, FixedLengthRecordDataset, Options
+from queuecore.data import Dataset, FixedLengthRecordDataset, Options, _device
 from queuecore.data._device import goes_as_it_lies
 from queuecore.errors import (
     DeviceUnavailableError,
@@ -442,6 +446,64 @@ def test_chains_of_marked_maps(cuda, data):
         kept = count - count % size if drop else count
         wanted = [whole[at : at + size] for at in range(0, kept, size)]
         assert [one.tobytes() for one in expected] == [one.tobytes() for one in wanted]
+
+
+# Copies
+
+
+@pytest.fixture
+def chosen(cuda, monkeypatch):
+    """The fake device in the place of one that is there; what is asked for."""
+    asked = []
+
+    def found(word):
+        asked.append(word)
+        return None if word == "cpu" else (cuda.device, cuda.arrays)
+
+    monkeypatch.setattr(_device, "chosen", found)
+    return asked
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_copy_asks_for_the_device_again(cuda, chosen, way):
+    """And does the same there."""
+    marked = slices().map(half, on_device=True).batch(8, drop_remainder=True)
+    ds = marked.prefetch_to_device("cuda:0", 5, mode="ring", pinned="prefer").map(qc.ops.scale(a=3))
+    other = way(ds)
+    assert chosen == ["cuda:0", "cuda:0"]
+    assert other.plan() == ds.plan()
+    assert on_the_device(other) == 2
+    assert other._target[2:5] == ds._target[2:5] == (5, True, True)
+    with iter(ds) as it:
+        next(it)
+        state = it.state_dict()
+    expected = on_host(slices().map(half).batch(8, drop_remainder=True).map(qc.ops.scale(a=3)))
+    with iter(other) as it:
+        it.load_state_dict(state)
+        for got, wanted in zip(it, expected[1:], strict=True):
+            same(got, wanted)
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda"])
+def test_a_copy_in_a_process_without_a_device(cuda, chosen, tmp_path, device):
+    ds = slices().map(qc.ops.scale(a=0.5), on_device=True).batch(8).prefetch_to_device(device)
+    (tmp_path / "pickled").write_bytes(pickle.dumps(ds))
+    code = """
+import pickle, sys
+sys.modules["cupy"] = None
+with open(sys.argv[1], "rb") as file:
+    try:
+        ds = pickle.load(file)
+    except Exception as error:
+        print(type(error).__name__)
+    else:
+        print(sum(float(batch.sum()) for batch in ds))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "pickled"], capture_output=True, text=True, timeout=50
+    )
+    wanted = "DeviceUnavailableError" if device == "cuda" else str(float(ROWS.sum()) / 2)
+    assert done.stdout.strip() == wanted, done.stderr
 
 
 KINDS = {

@@ -1,6 +1,8 @@
 """The device plane on a machine without a device: what is asked for, and the host in its place."""
 
+import copy
 import logging
+import pickle
 import subprocess
 import sys
 
@@ -9,7 +11,8 @@ import pytest
 from helpers.functions import in_python
 
 import queuecore as qc
-from queuecore.data import Dataset, Options
+from queuecore.data import Dataset, DeviceDataset, Options
+from queuecore.data._device import Asked
 from queuecore.errors import DeviceUnavailableError, InvalidArgumentError
 
 try:
@@ -54,6 +57,23 @@ def test_marked_maps(ds):
 def test_marks_that_mean_nothing(ds, mark):
     with pytest.raises(InvalidArgumentError, match="on_device"):
         ds.map(lambda x: x, on_device=mark)
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies(ds, device, way):
+    shuffled = ds.shuffle(3, seed=1, reshuffle_each_iteration=False)
+    there = shuffled.map(qc.ops.scale(a=2), on_device=True).prefetch_to_device(device, 5)
+    other = way(there.with_options(Options(num_threads=1)))
+    assert other.plan() == there.plan()
+    assert [one.tolist() for one in other] == [one.tolist() for one in there]
+
+
+def test_a_copy_of_what_asks_for_a_device(ds):
+    there = DeviceDataset(ds, None, Asked("cuda", 3, "lease", "require"))
+    for way in (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+        with pytest.raises(DeviceUnavailableError, match="no CUDA driver"):
+            way(there)
 
 
 def test_places(ds):
