@@ -33,6 +33,7 @@ BENCHMARKS = (
     "e2e/bench_fixed.py",
     "e2e/bench_records.py",
     "e2e/bench_data.py",
+    "e2e/bench_tf1.py",
     "e2e/bench_advice.py",
     "e2e/bench_overheads.py",
     "e2e/bench_start.py",
