@@ -253,6 +253,7 @@ class Session:
         assert isinstance(found, Tensor)
         return found
 
+    @np.errstate(all="ignore")  # as there: infinities and numbers that are none need no warning
     def _execute(self, plan: _Plan, feeds: Mapping[Any, Any], options: RunOptions | None) -> list[Any]:
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
