@@ -5,7 +5,7 @@ others as there. It feeds a training loop, and is none: there are no gradients. 
 """
 
 from queuecore import errors
-from queuecore.tf1 import contrib, train
+from queuecore.tf1 import contrib, data, train
 from queuecore.tf1._arrays import *
 from queuecore.tf1._graph import (
     Graph,
