@@ -96,9 +96,7 @@ def decode_raw(
     items = None if fixed_length is None else fixed_length // dtype.itemsize
     shape = None if sides is None else (*sides, items)
     type_ = "DecodeRaw" if fixed_length is None else "DecodePaddedRaw"
-    return apply_op(
-        type_, [given], dtype, shape, lambda x: ops.decode_raw(x, dtype, little_endian, fixed_length), name
-    )
+    return apply_op(type_, [given], dtype, shape, lambda x: ops.decode_raw(x, dtype, little_endian, fixed_length), name)
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
@@ -248,7 +246,12 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = np.uint8, name: st
     wanted = as_dtype(dtype)
     ops.decode_png(None, channels, wanted)
     return _picture(
-        "DecodePng", contents, wanted, (None, None, channels or None), lambda x: ops.decode_png(x, channels, wanted), name
+        "DecodePng",
+        contents,
+        wanted,
+        (None, None, channels or None),
+        lambda x: ops.decode_png(x, channels, wanted),
+        name,
     )
 
 

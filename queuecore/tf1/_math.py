@@ -312,9 +312,7 @@ def _reduction(type_: str, kernel: Callable[..., Any], kinds: str) -> Callable[.
             made = left if keep else [side for at, side in enumerate(left) if at not in axes]
         elif axes is None and not keep:
             made = ()
-        return apply_op(
-            type_, [given], given.dtype, made, lambda x: kernel(x, axis=axes, keepdims=keep), name or type_
-        )
+        return apply_op(type_, [given], given.dtype, made, lambda x: kernel(x, axis=axes, keepdims=keep), name or type_)
 
     return reduce
 
@@ -366,7 +364,9 @@ def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
             raise ValueError("Cannot specify both 'axis' and 'dimension'.")
         given, wanted = convert_to_tensor(input), as_dtype(output_type)
         sides = given.shape.sides
-        at = axes_of((0 if dimension is None else dimension) if axis is None else axis, None if sides is None else len(sides))
+        at = axes_of(
+            (0 if dimension is None else dimension) if axis is None else axis, None if sides is None else len(sides)
+        )
         assert at is not None
         if len(at) != 1:
             raise ValueError("argmax and argmin look along one dimension")
@@ -382,8 +382,12 @@ def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
     return find
 
 
-argmax = _export("argmax", _place("ArgMax", np.argmax), "Return where the largest is along an axis, the first of several.")
-argmin = _export("argmin", _place("ArgMin", np.argmin), "Return where the smallest is along an axis, the first of several.")
+argmax = _export(
+    "argmax", _place("ArgMax", np.argmax), "Return where the largest is along an axis, the first of several."
+)
+argmin = _export(
+    "argmin", _place("ArgMin", np.argmin), "Return where the smallest is along an axis, the first of several."
+)
 
 
 @public

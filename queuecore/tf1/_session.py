@@ -337,7 +337,9 @@ def _shown(value: Any) -> Any:
         return value
     if value.ndim == 0:
         return value[()]
-    return value if value.flags.writeable else value.copy()  # a constant's, or a variable's, is not the user's to change
+    return (
+        value if value.flags.writeable else value.copy()
+    )  # a constant's, or a variable's, is not the user's to change
 
 
 def _fed(tensor: Any, value: Any) -> Any:
