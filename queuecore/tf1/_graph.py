@@ -393,6 +393,28 @@ class Graph:
         finally:
             self._device = before
 
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[list[Operation]]:
+        """Take operations that are added meanwhile out of the graph again: they are those of a function.
+
+        Yields
+        ------
+        list of Operation
+            They, when it is over. What they read may be in the graph.
+        """
+        made: list[Operation] = []
+        with self._lock:
+            count, named, used = len(self._ops), dict(self._named), dict(self._used)
+            outside = self._control, self._device
+            self._control, self._device = [], ""
+            try:
+                yield made
+            finally:
+                made += self._ops[count:]
+                del self._ops[count:]
+                self._named, self._used = named, used
+                self._control, self._device = outside
+
     def finalize(self) -> None:
         """Forbid changes from now on."""
         self._finalized = True

@@ -360,7 +360,9 @@ def slice_input_producer(
         limit = rows.as_list()[0] if known else apply_op("Rows", given, np.int32, (), _common_length, None)
         queue = range_input_producer(limit, num_epochs, shuffle, seed, capacity, shared_name)
         index = queue.dequeue()
-        return [apply_op("GatherV2", [one, index], one.dtype, one.shape[1:], lambda x, at: x[at], None) for one in given]
+        return [
+            apply_op("GatherV2", [one, index], one.dtype, one.shape[1:], lambda x, at: x[at], None) for one in given
+        ]
 
 
 def _common_length(*values: Any) -> Any:

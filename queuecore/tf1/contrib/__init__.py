@@ -1,5 +1,5 @@
-"""``tf.contrib``: the parts that input programs use."""
+"""``tf.contrib``: what programs of TensorFlow 1 take from it."""
 
-from queuecore.tf1.contrib import slim
+from queuecore.tf1.contrib import data, slim
 
-__all__ = ["slim"]
+__all__ = ["data", "slim"]
