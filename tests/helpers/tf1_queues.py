@@ -422,7 +422,6 @@ def messages(tf):
     with tf.Session() as sess:
         for queue in (
             tf.FIFOQueue(3, tf.int32, [()], name="f"),
-            tf.PaddingFIFOQueue(3, [tf.int32], [(None,)], name="p"),
             tf.PriorityQueue(3, [tf.int32], [()], name="o"),
             tf.RandomShuffleQueue(3, 1, tf.int32, [()], name="r"),
             tf.FIFOQueue(3, tf.int32, [()], name="s", shared_name="common"),
