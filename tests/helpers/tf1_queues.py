@@ -400,7 +400,9 @@ def chosen_from_a_list(tf):
     bad = tf.QueueBase.from_list
     made = [shape(take), refused(bad, 0, []), refused(bad, 0, (a, b)), refused(bad, 0, [a, c])]
     with tf.Session() as sess:
-        sess.run([a.enqueue([[1, 2]]), b.enqueue([[3, 4, 5]]), b.enqueue([[6, 7, 8]])])
+        sess.run(a.enqueue([[1, 2]]))
+        sess.run(b.enqueue([[3, 4, 5]]))
+        sess.run(b.enqueue([[6, 7, 8]]))
         made += [got(tf, sess, size, {at: 0}), got(tf, sess, size, {at: 1}), got(tf, sess, take, {at: 0})]
         return [*made, got(tf, sess, take, {at: 1})[1:], got(tf, sess, size, {at: 2})]
 
