@@ -253,15 +253,17 @@ def start_queue_runners(
 
 
 def missing_start(session: Any, name: str) -> str | None:
-    """Return what to say of a wait for a queue, if a runner that was to fill one was never started in the session."""
+    """Return what to say of a wait for a queue, if a runner that was to fill one was never started in the session.
+
+    Nothing, if the queue isn't one that runners fill: then somebody else does.
+    """
     runners = session.graph.get_collection(GraphKeys.QUEUE_RUNNERS)
     left = [one for one in runners if one.queue not in session._started]
-    if not left:
+    if not left or all(one.queue.of(session).name != name for one in runners):
         return None
-    shown = [one.queue.name for one in left]
-    waited = next((one.queue.name for one in left if one.queue.of(session).name == name), name)
+    shown = dict.fromkeys(one.queue.name for one in left)
     return (
-        f"a run has been waiting for the queue {waited!r} for 5 s, and the queue runners of "
+        f"a run has been waiting for the queue {name!r} for 5 s, and the queue runners of "
         f"{', '.join(map(repr, shown))} were never started in this session: call "
         "tf.train.start_queue_runners(sess=sess, coord=coord) before the first run that needs them. It goes on waiting"
     )
