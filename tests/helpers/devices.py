@@ -159,7 +159,8 @@ class Plane:
                 check(self.fake.driver.cuMemFree_v2(address))
 
 
-def _nobody_works() -> bool:
+def nobody_works() -> bool:
+    """Whether all threads of iterators have ended."""
     gc.collect()
     return thread_count() == 0 and not any(one.name.startswith("qc-") for one in threading.enumerate())
 
@@ -174,7 +175,7 @@ def plane(path: Path) -> Iterator[Plane]:
     made = Plane(fake)
     try:
         yield made
-        assert soon(_nobody_works, within=PATIENCE)
+        assert soon(nobody_works, within=PATIENCE)
         gc.collect()
         fake.drain()
         made.close()

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.devices import FakeArray, Plane, plane
-from helpers.fake_cuda import ONCE, SCHEDULED, check
+from helpers.devices import FakeArray, Plane, nobody_works, plane
+from helpers.fake_cuda import ONCE, SCHEDULED, UNTIL_GO_ON, check
 from helpers.process import PATIENCE, soon
 
 import queuecore
 from queuecore._core.device import DeviceLease, Staged
 from queuecore.data import Dataset, Options
-from queuecore.errors import InternalError
+from queuecore.errors import InternalError, ResourceExhaustedError
 
 BUFFERS = 3
 Array = np.ndarray[Any, Any]
@@ -153,6 +153,45 @@ def left(plane: Plane) -> Counter[str]:
     return Counter()
 
 
+def again(plane: Plane) -> Counter[str]:
+    """Streams without and with a kernel follow each other, and use the same memory. All is the size of a slot."""
+    rows = np.concatenate(made(8, 64 * 512)).reshape(-1, 512)
+    ds = plane.of(Dataset.from_tensor_slices(rows).batch(64), BUFFERS)
+    kernels = plane.fake.count("cuLaunchKernel")
+    for run in range(6):
+        key = run % 2 * 7
+        with iter(ds.map(lambda x: x ^ 7) if key else ds) as it:
+            for at, got in zip(range(8), it, strict=True):
+                slow = not key and at >= 8 - BUFFERS
+                got.consume(rows[64 * at : 64 * (at + 1)] ^ key, 30000 if slow else SCHEDULED)
+                del got
+        del it
+        assert soon(nobody_works, PATIENCE)
+    return Counter(missing_kernels=kernels + 3 * 8 - plane.fake.count("cuLaunchKernel"))
+
+
+def crowded(plane: Plane) -> Counter[str]:
+    """A stream needs the memory that is kept of another one, from which a consumer still reads."""
+    (batch,) = made(1)
+    feed = Feed(plane, [batch])
+    for lease, _ in feed.leases():
+        FakeArray(plane.arrays, plane.arrays.memory(lease), 0, batch.shape, batch.dtype).consume(batch, UNTIL_GO_ON)
+        del lease
+    feed.stop()
+    feed.staged.join(PATIENCE)
+    del feed
+    plane.fake.set(total_memory=2 * batch.nbytes)
+    feed = Feed(plane, made(1, 2 * batch.nbytes))
+    refused = False
+    try:
+        feed.staged.wait()
+    except ResourceExhaustedError:
+        refused = True
+    feed.stop()
+    plane.fake.go_on(plane.arrays.current)
+    return Counter(memory_that_is_read=not refused)
+
+
 def failing_to_send(plane: Plane) -> Counter[str]:
     """A call of the transfer's thread fails: that is an error, behind whole batches."""
     wrong: Counter[str] = Counter()
@@ -213,7 +252,7 @@ def _fails(feed: Feed, leases: Iterator[tuple[DeviceLease, Array]], call: str) -
 WORKLOADS: dict[str, Callable[[Plane], Counter[str]]] = {
     one.__name__: one
     for one in (
-        *(staged, growing, native, widened, kept, left),
+        *(staged, growing, native, widened, kept, left, again, crowded),
         *(failing_to_send, failing_to_wait, failing_to_end),
     )
 }

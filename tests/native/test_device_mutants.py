@@ -53,6 +53,10 @@ def row(name: str, workloads: str, schedules: str, *edits: tuple[str, ...], pati
     return Planted(name, made, tuple(workloads.split()), on, patience)
 
 
+WAIT = "cuda.stream_wait(t.stream, s.region.consumed, 0)"
+# An event that was never recorded, in the place of the one behind the last readers.
+FORGOTTEN = "cuda.event_destroy(r.consumed); cuda.event_create(&r.consumed, kCuEventDisableTiming)"
+
 PLANTED = [
     # ---- the host's memory
     row(
@@ -122,19 +126,19 @@ PLANTED = [
         "the copy doesn't wait for who reads the slot",
         "staged native",
         "slow_consumer jitter",
-        ("_send 1/2", "cuda.stream_wait(t.stream, s.consumed, 0)", "0"),
+        ("_send 1/2", WAIT, "0"),
     ),
     row(
         "the kernel doesn't wait for who reads the slot",
         "widened",
         "all",
-        ("_send 2/2", "cuda.stream_wait(t.stream, s.consumed, 0)", "0"),
+        ("_send 2/2", WAIT, "0"),
     ),
     row(
         "a lease's end says nothing",
         "staged native widened",
         "slow_consumer jitter",
-        ("end_", "cuda.event_record(s.consumed, <void*>self.handle)", "0"),
+        ("end_", "cuda.event_record(s.region.consumed, <void*>self.handle)", "0"),
     ),
     row(
         "a lease gives its slot back before it says anything",
@@ -166,16 +170,28 @@ PLANTED = [
         ),
     ),
     row(
-        "a slot's memory is freed while it is read",
-        "left",
+        "kept memory is freed while it is read",
+        "crowded",
         "all",
-        ("_sweep", "cuda.event_query(g.consumed) == kCuNotReady", "False"),
+        ("_sweep", "cuda.event_query(g.region.consumed) != 0", "False"),
     ),
     row(
         "a slot that becomes larger is freed while it is read",
         "growing",
         "all",
-        ("_grow", '_failed(t, cuda.event_synchronize(s.consumed), "cuEventSynchronize", 0)', "False"),
+        ("_grow", '_failed(t, cuda.event_synchronize(r.consumed), "cuEventSynchronize", 0)', "False"),
+    ),
+    row(
+        "the next stream writes to memory that is read",
+        "left",
+        "slow_consumer",
+        ("_region_take", "r[0] = g.region", f"r[0] = g.region; {FORGOTTEN}"),
+    ),
+    row(
+        "a kernel's input is written to memory that is read",
+        "again",
+        "all",
+        ("_send", "t.next == 0", "False"),
     ),
     # ---- contexts
     row(
@@ -201,13 +217,13 @@ PLANTED = [
         "a copy that fails is no error",
         "failing_to_send",
         "all",
-        ("_send", "_copy(t, s.memory, batch)", "_copy(t, s.memory, batch) * 0"),
+        ("_send", "_copy(t, s.region.memory, batch)", "_copy(t, s.region.memory, batch) * 0"),
     ),
     row(
         "a wait that fails is no error",
         "failing_to_send",
         "all",
-        ("_send 1/2", "cuda.stream_wait(t.stream, s.consumed, 0)", "cuda.stream_wait(t.stream, s.consumed, 0) * 0"),
+        ("_send 1/2", WAIT, f"{WAIT} * 0"),
     ),
     row(
         "after a failure the host's memory goes back at once",

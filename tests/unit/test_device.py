@@ -7,8 +7,8 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.devices import Plane, plane
-from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, CudaError, build
+from helpers.devices import Plane, nobody_works, plane
+from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, UNTIL_GO_ON, CudaError, build
 from helpers.functions import in_python
 from helpers.process import PATIENCE, soon
 
@@ -420,6 +420,116 @@ def test_a_call_that_fails(cuda, kind, call, nth, how):
 
     assert soon(nothing_left, within=PATIENCE)
     cuda.fake.clear()  # also of a broken context
+
+
+# Memory that is used again
+
+
+def taken(ds):
+    """Take all batches and read none."""
+    for got in ds:
+        del got
+    assert soon(nobody_works, within=PATIENCE)
+
+
+def _widened(x):
+    return qc.ops.cast(x, np.float32) * 2
+
+
+AGAIN = {
+    **{name: (make, lambda a: a, lambda there: there) for name, make in KINDS.items()},
+    # The kernel's input is as large as its output.
+    "widened": (KINDS["as it lies"], lambda a: a * 2, lambda there: there.map(_widened)),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_stream_gets_the_memory_of_the_one_before(cuda, name, schedule):
+    """Also while that is still being read, or was left in the middle; and gives it back with the driver."""
+    make, result, more = AGAIN[name]
+    cuda.fake.schedule(schedule, 7)
+    cuda.stream()
+    made = None
+    for epoch in range(6):
+        numbers = np.random.default_rng(epoch).random((512, 32)).astype(np.float32)
+        with iter(more(cuda.of(make(numbers).batch(32)))) as it:
+            expected = batches(result(numbers), 32)
+            for got, wanted in zip(it, expected[: 4 if epoch % 2 else None], strict=False):
+                got.consume(wanted)
+                del got
+        del it
+        assert soon(nobody_works, within=PATIENCE)
+        made = made or cuda.fake.count("cuMemAlloc_v2")
+        assert cuda.fake.count("cuMemAlloc_v2") == made
+    assert cuda.fake.count("cuMemFree_v2") == 0
+
+
+def test_memory_of_another_size_is_not_used_again(cuda, numbers):
+    for size in (64, 32, 64, 32):
+        ds = cuda.of(Dataset.from_tensor_slices(numbers).batch(size))
+        for got, wanted in zip(ds, batches(numbers, size), strict=True):
+            got.consume(wanted)
+            del got
+    assert cuda.fake.count("cuMemAlloc_v2") == 6
+
+
+def test_memory_of_one_device_is_not_another_s(cuda, numbers):
+    cuda.fake.set(devices=2)
+    other = Plane(cuda.fake, 1)
+    ds = Dataset.from_tensor_slices(numbers).batch(100)
+    for there in (cuda, other, cuda, other):
+        for got, wanted in zip(there.of(ds), batches(numbers, 100), strict=True):
+            assert np.array_equal(got.numpy(), wanted)
+            del got
+    assert cuda.fake.count("cuMemAlloc_v2") == 6
+
+
+def test_no_more_is_kept_than(cuda):
+    """Of bytes: the oldest go first. The host has little of these batches."""
+    largest = 1 << 28
+
+    def run(depth):
+        taken(cuda.of(Dataset.range(16).batch(8), buffers=2).map(lambda x: qc.ops.one_hot(x, depth)))
+        cuda.fake.drain()
+        taken(cuda.of(Dataset.range(1)))  # which looks
+        return cuda.fake.count("cuMemAlloc_v2"), cuda.fake.alive()["allocated_bytes"]
+
+    run(2 << 20)  # 2 x 64 MiB
+    _, kept = run((2 << 20) + (1 << 18))  # 2 x 72 MiB
+    assert largest - (72 << 20) < kept <= largest
+    count, _ = run((2 << 20) + (1 << 18))
+    again, kept = run((2 << 20) + (1 << 18))
+    assert again == count
+    assert kept <= largest
+
+
+def test_no_more_pieces_are_kept_than(cuda):
+    for size in range(1, 7):
+        taken(cuda.of(Dataset.from_tensor_slices(np.zeros((1, 1024 * size), np.float32)).batch(1), buffers=64))
+    cuda.fake.drain()
+    taken(cuda.of(Dataset.range(1)))
+    assert 200 < cuda.fake.alive()["allocations"] <= 256
+
+
+def test_kept_memory_is_there_for_others(cuda):
+    """But not while it is read."""
+    stream = cuda.stream()
+    rows = np.random.default_rng(2).random((100, 1024)).astype(np.float32)
+    ds = Dataset.from_tensor_slices(rows)
+    with iter(cuda.of(ds.take(6).batch(2))) as it:
+        next(it).consume(rows[:2], UNTIL_GO_ON)
+    del it
+    assert soon(nobody_works, within=PATIENCE)
+    cuda.fake.set(total_memory=3 * 4096 * 4)
+    assert cuda.fake.alive()["allocated_bytes"] == 3 * 4096 * 2
+    with pytest.raises(ResourceExhaustedError, match="no memory for 16384 bytes"), iter(cuda.of(ds.batch(4))) as it:
+        next(it)
+    cuda.fake.go_on(stream)
+    cuda.fake.drain()
+    for got, wanted in zip(cuda.of(ds.batch(4)), batches(rows, 4), strict=True):
+        got.consume(wanted)
+        del got
 
 
 # What the driver and the machine refuse

@@ -12,7 +12,9 @@
 #       slot that k's lease gave back.
 #   I3  The first failed call ends the transfer: what was on its way before is drained, every host slot goes back, and the consumer
 #       hears which call it was.
-#   I4  In a forked child no function of the driver is called.
+#   I4  A device's memory is kept when its stream ends, with the event behind its last readers, and goes to one stream at a time. It is
+#       freed once that event is complete, and not before; nobody waits for that on the host.
+#   I5  In a forked child no function of the driver is called.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from queuecore._core.platform cimport Atomic, EventCount, Runner, SlotStack, Turn
@@ -54,20 +56,26 @@ cdef struct DeviceCore:
     void* context
     uint64_t generation      # of the process that opened it
     Turn* turn
-    # under the turn: memory whose last readers may not be done
-    Grave* graves
+    # under the turn: memory of streams that have ended, the oldest in front, for streams that want as much
+    Grave* first
+    Grave* last
+    int32_t kept
+    int64_t kept_bytes
+
+# Memory on the device, and the end of its last readers: who writes there waits for it on the device, also as another stream's.
+cdef struct Region:
+    CuPointer memory
+    int64_t capacity
+    void* consumed
 
 cdef struct Grave:
-    CuPointer memory
-    void* consumed
+    Region region
     Grave* next
 
 cdef struct DeviceSlot:
-    CuPointer memory
-    int64_t capacity
+    Region region
     int64_t nbytes
     void* ready
-    void* consumed
 
 cdef struct Flight:
     uint32_t host
@@ -116,7 +124,7 @@ cdef struct Transfer:
     int32_t buffers
     void* stream
     Widen widen
-    CuPointer raw            # what the kernel reads; only the copy stream uses it
+    Region raw               # what the kernel reads; only the copy stream uses it
     Failure failure          # published by `over`
     # the transfer's thread alone
     bint entered

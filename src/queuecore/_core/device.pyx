@@ -141,6 +141,8 @@ cdef enum:
     REAP_NS = 100000         # a copy that is on its way is looked at again after this
     IDLE_MOST = 32           # page-locked blocks that are kept for who wants one of that size next
     IDLE_BYTES = 268435456
+    KEPT_MOST = 256          # and pieces of a device's memory
+    KEPT_BYTES = 268435456
     ALIGNED = 256            # where components begin in a batch that is put together here
 
 
@@ -272,13 +274,39 @@ cdef bint _failed(Transfer* t, int result, const char* call, int64_t nbytes) noe
     return True
 
 
-cdef bint _slot_init(Transfer* t, DeviceSlot* s, int64_t nbytes) noexcept nogil:
-    if (_failed(t, cuda.event_create(&s.ready, kCuEventDisableTiming), "cuEventCreate", 0)
-            or _failed(t, cuda.event_create(&s.consumed, kCuEventDisableTiming), "cuEventCreate", 0)
-            or (nbytes > 0 and _failed(t, cuda.memory_new(&s.memory, nbytes), "cuMemAlloc", nbytes))):
+cdef bint _region_take(Transfer* t, Region* r, int64_t nbytes) noexcept nogil:
+    # Memory of a stream that has ended, if some is kept that has exactly that size. Its last readers may be at work.
+    cdef Grave* g = _exhume(t.core, nbytes)
+    cdef int rc
+    if g != NULL:
+        if r.consumed != NULL:
+            cuda.event_destroy(r.consumed)
+        r[0] = g.region
+        free(g)
+        return True
+    if r.consumed == NULL and _failed(t, cuda.event_create(&r.consumed, kCuEventDisableTiming), "cuEventCreate", 0):
         return False
-    s.capacity = nbytes
+    if nbytes > 0:
+        rc = cuda.memory_new(&r.memory, nbytes)
+        if rc == kCuOutOfMemory:
+            _sweep(t.core, 0)
+            rc = cuda.memory_new(&r.memory, nbytes)
+        if _failed(t, rc, "cuMemAlloc", nbytes):
+            return False
+    r.capacity = nbytes
     return True
+
+
+cdef void _region_leave(DeviceCore* core, Region* r) noexcept nogil:
+    if r.memory != 0:
+        _bury(core, r)
+    elif r.consumed != NULL:
+        cuda.event_destroy(r.consumed)
+
+
+cdef void _region_free(Region* r) noexcept nogil:
+    cuda.memory_free(r.memory)
+    cuda.event_destroy(r.consumed)
 
 
 cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
@@ -313,7 +341,7 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
     t.runner.step = _step
     t.runner.release = _release
     t.runner.context = t
-    _sweep(core)
+    _sweep(core, KEPT_BYTES)
     well = not _failed(t, _enter(core, &e), "cuCtxSetCurrent", 0)
     if well:
         well = not _failed(t, cuda.stream_create(&t.stream, kCuStreamNonBlocking, -1000), "cuStreamCreateWithPriority", 0)
@@ -322,10 +350,11 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
             well = not _failed(t, cuda.event_create(&t.flights[i].copied, kCuEventDisableTiming), "cuEventCreate", 0)
             i += 1
         if well and t.widen.function != NULL and t.widen.nbytes > 0:
-            well = not _failed(t, cuda.memory_new(&t.raw, t.widen.nbytes), "cuMemAlloc", t.widen.nbytes)
+            well = _region_take(t, &t.raw, t.widen.nbytes)
         i = 0
         while well and i < buffers:
-            well = _slot_init(t, &t.slots[i], nbytes)
+            well = (not _failed(t, cuda.event_create(&t.slots[i].ready, kCuEventDisableTiming), "cuEventCreate", 0)
+                    and _region_take(t, &t.slots[i].region, nbytes))
             i += 1
         _leave(&e)
     if not well:
@@ -337,60 +366,100 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
     return t
 
 
-cdef void _sweep(DeviceCore* core) noexcept nogil:
-    # Frees memory whose last readers are done.
-    cdef Grave* kept = NULL
+cdef Grave* _exhume(DeviceCore* core, int64_t nbytes) noexcept nogil:
+    # The one that was kept first: its last readers are done soonest.
+    cdef Grave* before = NULL
+    cdef Grave* g
+    turn_take(core.turn)
+    g = core.first
+    while g != NULL and g.region.capacity != nbytes:
+        before = g
+        g = g.next
+    if g != NULL:
+        if before == NULL:
+            core.first = g.next
+        else:
+            before.next = g.next
+        if core.last == g:
+            core.last = before
+        core.kept -= 1
+        core.kept_bytes -= nbytes
+    turn_give(core.turn)
+    return g
+
+
+cdef void _sweep(DeviceCore* core, int64_t most) noexcept nogil:
+    # Frees kept memory beyond so many bytes, the oldest first, as far as its last readers are done.
     cdef Grave* done = NULL
+    cdef Grave* before = NULL
+    cdef Grave* first
+    cdef Grave* last
     cdef Grave* g
     cdef Grave* next
+    cdef int64_t nbytes
+    cdef int32_t count
     cdef Entered e
     if not _ours(core):
         return
     turn_take(core.turn)
-    g = core.graves
-    core.graves = NULL
-    turn_give(core.turn)
-    if g == NULL:
+    if core.kept_bytes <= most and core.kept <= KEPT_MOST:
+        turn_give(core.turn)
         return
-    _enter(core, &e)
-    while g != NULL:
+    first, last, nbytes, count = core.first, core.last, core.kept_bytes, core.kept
+    core.first = core.last = NULL
+    core.kept_bytes = core.kept = 0
+    turn_give(core.turn)
+    g = first if _enter(core, &e) == 0 else NULL
+    while g != NULL and (nbytes > most or count > KEPT_MOST):
         next = g.next
-        if cuda.event_query(g.consumed) == kCuNotReady:
-            g.next = kept
-            kept = g
+        if cuda.event_query(g.region.consumed) != 0:  # not yet; or nobody knows
+            before = g
         else:
+            if before == NULL:
+                first = next
+            else:
+                before.next = next
+            if last == g:
+                last = before
+            nbytes -= g.region.capacity
+            count -= 1
             g.next = done
             done = g
         g = next
     while done != NULL:
         g = done
         done = g.next
-        cuda.memory_free(g.memory)
-        cuda.event_destroy(g.consumed)
+        _region_free(&g.region)
         free(g)
     _leave(&e)
-    turn_take(core.turn)
-    while kept != NULL:
-        g = kept
-        kept = g.next
-        g.next = core.graves
-        core.graves = g
+    if first == NULL:
+        return
+    turn_take(core.turn)  # in front of what came meanwhile
+    last.next = core.first
+    core.first = first
+    if core.last == NULL:
+        core.last = last
+    core.kept_bytes += nbytes
+    core.kept += count
     turn_give(core.turn)
 
 
-cdef void _bury(DeviceCore* core, DeviceSlot* s) noexcept nogil:
-    # Frees a slot's memory once nobody reads it any more.
+cdef void _bury(DeviceCore* core, Region* r) noexcept nogil:
+    # For the next stream. Nobody waits for who reads it yet.
     cdef Grave* g = <Grave*>calloc(1, sizeof(Grave))
     if g == NULL:
-        cuda.event_synchronize(s.consumed)
-        cuda.memory_free(s.memory)
-        cuda.event_destroy(s.consumed)
+        if cuda.event_synchronize(r.consumed) == 0:
+            _region_free(r)
         return
-    g.memory = s.memory
-    g.consumed = s.consumed
+    g.region = r[0]
     turn_take(core.turn)
-    g.next = core.graves
-    core.graves = g
+    if core.last == NULL:
+        core.first = g
+    else:
+        core.last.next = g
+    core.last = g
+    core.kept += 1
+    core.kept_bytes += r.capacity
     turn_give(core.turn)
 
 
@@ -406,20 +475,17 @@ cdef void _transfer_free(Transfer* t) noexcept nogil:
             s = &t.slots[i]
             if s.ready != NULL:
                 cuda.event_destroy(s.ready)
-            if s.memory != 0:
-                _bury(t.core, s)
-            elif s.consumed != NULL:
-                cuda.event_destroy(s.consumed)
+            _region_leave(t.core, &s.region)
         for i in range(t.flight_most):
             if t.flights[i].copied != NULL:
                 cuda.event_destroy(t.flights[i].copied)
-        if t.raw != 0:
+        if t.raw.memory != 0:
             cuda.stream_synchronize(t.stream)
-            cuda.memory_free(t.raw)
+        _region_leave(t.core, &t.raw)
         if t.stream != NULL:
             cuda.stream_destroy(t.stream)
         _leave(&e)
-        _sweep(t.core)
+        _sweep(t.core, KEPT_BYTES)
     t.source.drop(t.source.context)
     free(t.shared)
     free(t.runner)
@@ -477,20 +543,15 @@ cdef void _reap(Transfer* t, bint all_) noexcept nogil:
         t.flight_count -= 1
 
 
-cdef bint _grow(Transfer* t, DeviceSlot* s, int64_t nbytes) noexcept nogil:
+cdef bint _grow(Transfer* t, Region* r, int64_t nbytes) noexcept nogil:
     # Its earlier readers may be at work.
-    cdef CuPointer memory = 0
-    if _failed(t, cuda.event_synchronize(s.consumed), "cuEventSynchronize", 0):
+    if _failed(t, cuda.event_synchronize(r.consumed), "cuEventSynchronize", 0):
         return False
-    if s.memory != 0:
-        cuda.memory_free(s.memory)
-    s.memory = 0
-    s.capacity = 0
-    if _failed(t, cuda.memory_new(&memory, nbytes), "cuMemAlloc", nbytes):
-        return False
-    s.memory = memory
-    s.capacity = nbytes
-    return True
+    if r.memory != 0:
+        cuda.memory_free(r.memory)
+    r.memory = 0
+    r.capacity = 0
+    return _region_take(t, r, nbytes)
 
 
 cdef int _launch(Transfer* t, DeviceSlot* s, int64_t rows) noexcept nogil:
@@ -500,8 +561,8 @@ cdef int _launch(Transfer* t, DeviceSlot* s, int64_t rows) noexcept nogil:
     if rows == 0:
         return 0
     blocks = 1 if blocks < 1 else (blocks if blocks < t.widen.blocks else t.widen.blocks)
-    arguments[0] = &t.raw
-    arguments[1] = &s.memory
+    arguments[0] = &t.raw.memory
+    arguments[1] = &s.region.memory
     arguments[2] = &count
     return cuda.launch(t.widen.function, <unsigned>blocks, 1, 1, <unsigned>t.widen.threads, 1, 1, 0, t.stream, arguments, NULL)
 
@@ -530,18 +591,19 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
     at = t.flight_first + t.flight_count
     f = &t.flights[at if at < t.flight_most else at - t.flight_most]
     if t.widen.function == NULL:
-        if batch.nbytes > s.capacity and not _grow(t, s, batch.nbytes):
+        if batch.nbytes > s.region.capacity and not _grow(t, &s.region, batch.nbytes):
             return False
         s.nbytes = batch.nbytes
-        if (_failed(t, cuda.stream_wait(t.stream, s.consumed, 0), "cuStreamWaitEvent", 0)
-                or (batch.nbytes > 0 and _failed(t, _copy(t, s.memory, batch), "cuMemcpyHtoDAsync", batch.nbytes))
+        if (_failed(t, cuda.stream_wait(t.stream, s.region.consumed, 0), "cuStreamWaitEvent", 0)
+                or (batch.nbytes > 0 and _failed(t, _copy(t, s.region.memory, batch), "cuMemcpyHtoDAsync", batch.nbytes))
                 or _failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)):
             return False
     else:  # the copy need not wait for who reads the slot, the kernel does
-        s.nbytes = s.capacity
-        if ((batch.nbytes > 0 and _failed(t, _copy(t, t.raw, batch), "cuMemcpyHtoDAsync", batch.nbytes))
+        s.nbytes = s.region.capacity
+        if ((t.next == 0 and _failed(t, cuda.stream_wait(t.stream, t.raw.consumed, 0), "cuStreamWaitEvent", 0))  # as kept
+                or (batch.nbytes > 0 and _failed(t, _copy(t, t.raw.memory, batch), "cuMemcpyHtoDAsync", batch.nbytes))
                 or _failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)
-                or _failed(t, cuda.stream_wait(t.stream, s.consumed, 0), "cuStreamWaitEvent", 0)
+                or _failed(t, cuda.stream_wait(t.stream, s.region.consumed, 0), "cuStreamWaitEvent", 0)
                 or _failed(t, _launch(t, s, batch.rows), "cuLaunchKernel", 0)):
             return False
     if _failed(t, cuda.event_record(s.ready, t.stream), "cuEventRecord", 0):
@@ -677,7 +739,7 @@ cdef class DeviceLease:
         s = &t.slots[self.slot]
         rc = _enter(t.core, &e)
         if rc == 0:
-            rc = cuda.event_record(s.consumed, <void*>self.handle)
+            rc = cuda.event_record(s.region.consumed, <void*>self.handle)
             _leave(&e)
         t.shared.held.fetch_sub(1, kRelaxed)  # relaxed: as in transfer_hand
         if rc == 0:
@@ -694,7 +756,7 @@ cdef class DeviceLease:
     @property
     def address(self):
         """Where the batch begins in the device's memory."""
-        return 0 if self.transfer == NULL else self.transfer.slots[self.slot].memory
+        return 0 if self.transfer == NULL else self.transfer.slots[self.slot].region.memory
 
     @property
     def nbytes(self):
@@ -1139,7 +1201,7 @@ def close_driver():
         for one in _devices.values():
             core = (<Device>one).core
             if _ours(core):
-                _sweep(core)
+                _sweep(core, 0)
                 cuda.context_release(core.device)
         _devices.clear()
         _driver = None
