@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.devices import FakeArray, Plane, nobody_works, plane
+from helpers.devices import FakeArray, Plane, entered, nobody_works, plane
 from helpers.fake_cuda import ONCE, SCHEDULED, UNTIL_GO_ON, check
 from helpers.process import PATIENCE, soon
 
 import queuecore
 from queuecore._core.device import DeviceLease, Staged
 from queuecore.data import Dataset, Options
+from queuecore.device import record_stream
 from queuecore.errors import InternalError, ResourceExhaustedError
 
 BUFFERS = 3
@@ -57,12 +58,25 @@ class Feed:
             yield self.staged.take(*self.plane.arrays.stream()), batch
 
     def consume(self, memory: Any, expected: Array) -> None:
-        """Let the consumer's stream read a batch at a place in memory."""
-        FakeArray(self.plane.arrays, memory, 0, expected.shape, expected.dtype).consume(expected)
+        """Let the consumer's stream read a batch at a place in memory, and for longer the one aside if there is one."""
+        read(self.plane, memory, expected, SCHEDULED)
 
     def stop(self) -> None:
         self.staged.stop()
         self.thread.join(PATIENCE)
+
+
+def read(plane: Plane, memory: Any, expected: Array, delay: int) -> None:
+    """As `Feed.consume`. `delay`: of the last stream that reads."""
+    array = FakeArray(plane.arrays, memory, 0, expected.shape, expected.dtype)
+    side = plane.streams[1] if len(plane.streams) > 1 else 0
+    if not side:
+        array.consume(expected, delay)
+        return
+    array.consume(expected)
+    plane.order(plane.arrays.current, side)
+    array.consume(expected, 3000 if delay == SCHEDULED else delay, side)
+    record_stream(array, side)
 
 
 def made(count: int, size: int = 4096, seed: int = 0) -> list[Array]:
@@ -175,11 +189,14 @@ def crowded(plane: Plane) -> Counter[str]:
     (batch,) = made(1)
     feed = Feed(plane, [batch])
     for lease, _ in feed.leases():
-        FakeArray(plane.arrays, plane.arrays.memory(lease), 0, batch.shape, batch.dtype).consume(batch, UNTIL_GO_ON)
+        read(plane, plane.arrays.memory(lease), batch, UNTIL_GO_ON)
         del lease
     feed.stop()
     feed.staged.join(PATIENCE)
     del feed
+    if len(plane.streams) > 1:
+        with entered(plane.fake):  # the consumer's own stream is done
+            check(plane.fake.driver.cuStreamSynchronize(plane.arrays.current))
     plane.fake.set(total_memory=2 * batch.nbytes)
     feed = Feed(plane, made(1, 2 * batch.nbytes))
     refused = False
@@ -188,8 +205,57 @@ def crowded(plane: Plane) -> Counter[str]:
     except ResourceExhaustedError:
         refused = True
     feed.stop()
-    plane.fake.go_on(plane.arrays.current)
+    plane.fake.go_on(plane.streams[-1])
     return Counter(memory_that_is_read=not refused)
+
+
+def kept_aside(plane: Plane) -> Counter[str]:
+    """Batches are copies, in memory that is used again in the order of the consumer's stream."""
+    plane.aside()
+    feed = Feed(plane, made(40))
+    other = plane.arrays.allocate(4096)
+
+    class Own:
+        """Memory that somebody else gets when nobody refers to it any more, and writes to at once."""
+
+        def __init__(self, address: int) -> None:
+            self.address = address
+
+        def __del__(self) -> None:
+            with entered(plane.fake):
+                check(plane.fake.driver.cuMemcpyDtoDAsync_v2(self.address, other[0], 4096, plane.arrays.current))
+
+    for lease, batch in feed.leases():
+        address = plane.arrays.address(plane.arrays.allocate(batch.nbytes))
+        lease.copy_to(plane.device, address, Own(address))
+        feed.consume(plane.arrays.memory(lease), batch)
+        del lease
+    feed.stop()
+    return Counter()
+
+
+def aside(plane: Plane) -> Counter[str]:
+    """Two streams read each batch."""
+    plane.aside()
+    return staged(plane)
+
+
+def left_aside(plane: Plane) -> Counter[str]:
+    """As `left`, with two streams that read."""
+    plane.aside()
+    return left(plane)
+
+
+def growing_aside(plane: Plane) -> Counter[str]:
+    """As `growing`, with two streams that read."""
+    plane.aside()
+    return growing(plane)
+
+
+def crowded_aside(plane: Plane) -> Counter[str]:
+    """As `crowded`; a stream aside reads."""
+    plane.aside()
+    return crowded(plane)
 
 
 def failing_to_send(plane: Plane) -> Counter[str]:
@@ -253,6 +319,7 @@ WORKLOADS: dict[str, Callable[[Plane], Counter[str]]] = {
     one.__name__: one
     for one in (
         *(staged, growing, native, widened, kept, left, again, crowded),
+        *(aside, left_aside, growing_aside, crowded_aside, kept_aside),
         *(failing_to_send, failing_to_wait, failing_to_end),
     )
 }

@@ -2,13 +2,15 @@
 
 import gc
 import itertools
+import sys
 import threading
+import types
 import warnings
 
 import numpy as np
 import pytest
-from helpers.devices import Plane, nobody_works, plane
-from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, UNTIL_GO_ON, CudaError, build
+from helpers.devices import Plane, entered, nobody_works, plane
+from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, UNTIL_GO_ON, CudaError, build, check
 from helpers.functions import in_python
 from helpers.process import PATIENCE, soon
 
@@ -17,9 +19,12 @@ from queuecore._core import device as native
 from queuecore._core.atoms import thread_count as native_thread_count
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options
 from queuecore.data._device import goes_as_it_lies
+from queuecore.device import record_stream
 from queuecore.errors import (
     DeviceUnavailableError,
     FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
     ResourceExhaustedError,
     SlotsExhaustedError,
 )
@@ -530,6 +535,189 @@ def test_kept_memory_is_there_for_others(cuda):
     for got, wanted in zip(cuda.of(ds.batch(4)), batches(rows, 4), strict=True):
         got.consume(wanted)
         del got
+
+
+# Streams aside
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", AGAIN)
+def test_streams_aside_read_their_batch(cuda, name, schedule):
+    """Longer than the consumer's; also where the memory goes to the next stream of batches."""
+    make, result, more = AGAIN[name]
+    cuda.fake.schedule(schedule, 6)
+    main, *sides = cuda.stream(), cuda.aside(), cuda.aside()
+    for epoch in range(3):
+        numbers = np.random.default_rng(epoch).random((256, 32)).astype(np.float32)
+        for got, wanted in zip(more(cuda.of(make(numbers).batch(16))), batches(result(numbers), 16), strict=True):
+            got.consume(wanted)
+            for side in sides:
+                cuda.order(main, side)
+                got[3].consume(wanted[3], 3000, side)
+                record_stream(got[3], side)
+            del got
+        assert soon(nobody_works, within=PATIENCE)
+    assert cuda.fake.count("cuMemFree_v2") == 0
+
+
+@pytest.mark.parametrize("how", ["a dict", "the current stream", "a list"])
+def test_streams_aside_of_nested_batches(cuda, how):
+    main, side = cuda.stream(), cuda.aside()
+    numbers = np.random.default_rng(3).random((200, 16)).astype(np.float32)
+    ds = Dataset.from_tensor_slices({"x": numbers, "y": (np.arange(200), {"z": numbers[:, 0]})}).batch(10)
+    for got, wanted in zip(cuda.of(ds), ds, strict=True):
+        cuda.order(main, side)
+        for array, part in zip((got["x"], got["y"][0], got["y"][1]["z"]), leaves(wanted), strict=True):
+            array.consume(part, 1000, side)
+        if how == "a dict":
+            record_stream(got, side)
+        elif how == "a list":
+            record_stream([got["y"], 3, "words"], side)
+        else:
+            cuda.arrays.current = side
+            record_stream(got)
+            cuda.arrays.current = main
+        del got, array
+
+
+def test_the_consumer_s_stream_waits_for_none_aside(cuda, kind):
+    """Nor do copies into other memory."""
+    ds, expected = kind
+    main, side = cuda.stream(), cuda.aside()
+    with iter(cuda.of(ds)) as it:
+        got = next(it)
+        record_stream(got, side)
+        cuda.order(main, side)
+        got.consume(expected[0], UNTIL_GO_ON, side)
+        del got
+        for wanted in expected[1:3]:
+            next(it).consume(wanted)
+        with entered(cuda.fake):
+            check(cuda.fake.driver.cuStreamSynchronize(main))
+        assert cuda.fake.count("consumers") == 3
+        assert cuda.fake.count("copies") == 3  # the next would be into the first one's memory
+        cuda.fake.go_on(side)
+        next(it).consume(expected[3])
+
+
+def test_as_many_streams_as_are_remembered(cuda, kind):
+    ds, expected = kind
+    main, *sides = cuda.stream(), *(cuda.aside() for _ in range(5))
+    with iter(cuda.of(ds)) as it:
+        for wanted in expected:
+            got = next(it)
+            for side in (*sides[:4], main, *sides[:4]):
+                record_stream(got, side)
+            with pytest.raises(InvalidArgumentError, match="5 streams read this batch already"):
+                record_stream(got, sides[4])
+            for side in sides[:4]:
+                cuda.order(main, side)
+                got.consume(wanted, 500, side)
+            del got
+
+
+def test_a_copy_of_a_held_batch_has_streams_aside(cuda, kind):
+    """Its memory is used again in the order of the consumer's stream, which waits for them."""
+    ds, expected = kind
+    main, side = cuda.stream(), cuda.aside()
+    with pytest.warns(RuntimeWarning, match="more than 2 batches"), iter(cuda.of(ds)) as it:
+        kept = [next(it) for _ in range(3)]
+    record_stream(kept, side)
+    cuda.order(main, side)
+    kept[2].consume(expected[2], 3000, side)
+    address, nbytes = kept[2].address, kept[2].nbytes
+    kept.clear()
+    gc.collect()
+    other = cuda.arrays.allocate(nbytes)
+    with entered(cuda.fake):  # whoever gets it next
+        check(cuda.fake.driver.cuMemcpyDtoDAsync_v2(address, cuda.arrays.address(other), nbytes, main))
+
+
+class Stream:
+    def __init__(self, **words):
+        self.__dict__.update(words)
+
+
+class Speaks:
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __cuda_stream__(self):
+        return 0, self.handle
+
+
+class Tensor:
+    """As PyTorch's, with a gradient."""
+
+    device = "cuda:0"
+
+    def __init__(self, address):
+        self.is_cuda = address != 0
+        self.address = address
+
+    def data_ptr(self):
+        assert self.is_cuda
+        return self.address
+
+    @property
+    def __cuda_array_interface__(self):
+        raise RuntimeError("it has a gradient")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [lambda s: s, lambda s: Stream(ptr=s), lambda s: Stream(cuda_stream=s), Speaks, None],
+    ids=["a handle", "CuPy's", "PyTorch's", "any", "the current one"],
+)
+def test_tensors_and_streams_of_others(cuda, kind, word, monkeypatch):
+    ds, expected = kind
+    main, side = cuda.stream(), cuda.aside()
+    library = types.SimpleNamespace(cuda=types.SimpleNamespace(current_stream=lambda device: Stream(cuda_stream=side)))
+    monkeypatch.setitem(sys.modules, "torch", library)
+    for got, wanted in zip(cuda.of(ds), expected, strict=True):
+        cuda.order(main, side)
+        got.consume(wanted, 1000, side)
+        record_stream((Tensor(got.address), Tensor(0)), word and word(side))
+        del got
+
+
+def test_what_is_no_batch(cuda, kind):
+    ds, _ = kind
+    side = cuda.aside()
+    record_stream({"x": np.zeros(3), "y": (b"a", 3, None, np.float32(2))}, side)
+    other = cuda.arrays.array(cuda.arrays.allocate(64), 0, (16,), np.float32)
+    with pytest.raises(InvalidArgumentError, match="isn't in the memory of a batch"):
+        record_stream(other, side)
+    record_stream(Stream(__cuda_array_interface__={"data": (0, False)}), side)
+    with iter(cuda.of(ds, buffers=2, ring=True)) as it:
+        got = next(it)
+        for word in ("cuda", True, -1, Stream(ptr="x")):
+            with pytest.raises(InvalidArgumentError, match="stream must be"):
+                record_stream(got, word)
+        lease = got.memory[1]
+        next(it)
+        with pytest.raises(InvalidArgumentError, match="given back"):
+            lease.record_stream(None, side)
+    with pytest.raises(InvalidArgumentError, match="given back"):
+        native.DeviceLease().record_stream(None, side)
+    record_stream(Dataset.range(3), side)
+
+
+def test_a_stream_that_cant_be_recorded(cuda, kind):
+    """Is not remembered; all else goes on."""
+    ds, expected = kind
+    cuda.stream()
+    side = cuda.aside()
+    with iter(cuda.of(ds)) as it:
+        got = next(it)
+        cuda.fake.fail("cuEventCreate", 1, 719)
+        with pytest.raises(InternalError, match="cuEventCreate"):
+            record_stream(got, side)
+        record_stream(got, side)
+        for wanted in expected:
+            got.consume(wanted)
+            got = None
+            got = next(it, None)
 
 
 # What the driver and the machine refuse

@@ -1,6 +1,7 @@
 """The CUDA driver, found at run time; page-locked memory; and the transfer of host batches to a device. See device.pxd."""
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport Py_INCREF
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
@@ -274,17 +275,25 @@ cdef bint _failed(Transfer* t, int result, const char* call, int64_t nbytes) noe
     return True
 
 
+cdef void _events_destroy(Region* r) noexcept nogil:
+    cdef int i
+    for i in range(READERS_MOST):
+        if r.consumed[i] != NULL:
+            cuda.event_destroy(r.consumed[i])
+        r.consumed[i] = NULL
+
+
 cdef bint _region_take(Transfer* t, Region* r, int64_t nbytes) noexcept nogil:
     # Memory of a stream that has ended, if some is kept that has exactly that size. Its last readers may be at work.
     cdef Grave* g = _exhume(t.core, nbytes)
     cdef int rc
     if g != NULL:
-        if r.consumed != NULL:
-            cuda.event_destroy(r.consumed)
+        _events_destroy(r)
         r[0] = g.region
         free(g)
         return True
-    if r.consumed == NULL and _failed(t, cuda.event_create(&r.consumed, kCuEventDisableTiming), "cuEventCreate", 0):
+    r.readers = 1
+    if r.consumed[0] == NULL and _failed(t, cuda.event_create(&r.consumed[0], kCuEventDisableTiming), "cuEventCreate", 0):
         return False
     if nbytes > 0:
         rc = cuda.memory_new(&r.memory, nbytes)
@@ -297,16 +306,43 @@ cdef bint _region_take(Transfer* t, Region* r, int64_t nbytes) noexcept nogil:
     return True
 
 
+cdef bint _read(const Region* r) noexcept nogil:
+    # Whether somebody may read it still; also where the driver doesn't say.
+    cdef int i
+    for i in range(r.readers):
+        if cuda.event_query(r.consumed[i]) != 0:
+            return True
+    return False
+
+
+cdef int _readers_end(const Region* r) noexcept nogil:
+    # Waits, on the host.
+    cdef int i, rc = 0
+    for i in range(r.readers):
+        if rc == 0:
+            rc = cuda.event_synchronize(r.consumed[i])
+    return rc
+
+
+cdef int _after_readers(Transfer* t, const Region* r) noexcept nogil:
+    # The copy stream waits.
+    cdef int i, rc = 0
+    for i in range(r.readers):
+        if rc == 0:
+            rc = cuda.stream_wait(t.stream, r.consumed[i], 0)
+    return rc
+
+
 cdef void _region_leave(DeviceCore* core, Region* r) noexcept nogil:
     if r.memory != 0:
         _bury(core, r)
-    elif r.consumed != NULL:
-        cuda.event_destroy(r.consumed)
+    else:
+        _events_destroy(r)
 
 
 cdef void _region_free(Region* r) noexcept nogil:
     cuda.memory_free(r.memory)
-    cuda.event_destroy(r.consumed)
+    _events_destroy(r)
 
 
 cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
@@ -412,7 +448,7 @@ cdef void _sweep(DeviceCore* core, int64_t most) noexcept nogil:
     g = first if _enter(core, &e) == 0 else NULL
     while g != NULL and (nbytes > most or count > KEPT_MOST):
         next = g.next
-        if cuda.event_query(g.region.consumed) != 0:  # not yet; or nobody knows
+        if _read(&g.region):
             before = g
         else:
             if before == NULL:
@@ -448,7 +484,7 @@ cdef void _bury(DeviceCore* core, Region* r) noexcept nogil:
     # For the next stream. Nobody waits for who reads it yet.
     cdef Grave* g = <Grave*>calloc(1, sizeof(Grave))
     if g == NULL:
-        if cuda.event_synchronize(r.consumed) == 0:
+        if _readers_end(r) == 0:
             _region_free(r)
         return
     g.region = r[0]
@@ -545,7 +581,7 @@ cdef void _reap(Transfer* t, bint all_) noexcept nogil:
 
 cdef bint _grow(Transfer* t, Region* r, int64_t nbytes) noexcept nogil:
     # Its earlier readers may be at work.
-    if _failed(t, cuda.event_synchronize(r.consumed), "cuEventSynchronize", 0):
+    if _failed(t, _readers_end(r), "cuEventSynchronize", 0):
         return False
     if r.memory != 0:
         cuda.memory_free(r.memory)
@@ -594,16 +630,16 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
         if batch.nbytes > s.region.capacity and not _grow(t, &s.region, batch.nbytes):
             return False
         s.nbytes = batch.nbytes
-        if (_failed(t, cuda.stream_wait(t.stream, s.region.consumed, 0), "cuStreamWaitEvent", 0)
+        if (_failed(t, _after_readers(t, &s.region), "cuStreamWaitEvent", 0)
                 or (batch.nbytes > 0 and _failed(t, _copy(t, s.region.memory, batch), "cuMemcpyHtoDAsync", batch.nbytes))
                 or _failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)):
             return False
     else:  # the copy need not wait for who reads the slot, the kernel does
         s.nbytes = s.region.capacity
-        if ((t.next == 0 and _failed(t, cuda.stream_wait(t.stream, t.raw.consumed, 0), "cuStreamWaitEvent", 0))  # as kept
+        if ((t.next == 0 and _failed(t, _after_readers(t, &t.raw), "cuStreamWaitEvent", 0))  # as kept
                 or (batch.nbytes > 0 and _failed(t, _copy(t, t.raw.memory, batch), "cuMemcpyHtoDAsync", batch.nbytes))
                 or _failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)
-                or _failed(t, cuda.stream_wait(t.stream, s.region.consumed, 0), "cuStreamWaitEvent", 0)
+                or _failed(t, _after_readers(t, &s.region), "cuStreamWaitEvent", 0)
                 or _failed(t, _launch(t, s, batch.rows), "cuLaunchKernel", 0)):
             return False
     if _failed(t, cuda.event_record(s.ready, t.stream), "cuEventRecord", 0):
@@ -702,45 +738,78 @@ cdef void transfer_wait(Transfer* t, uint64_t k, int64_t deadline_ns) noexcept n
             return
 
 
-cdef DeviceLease transfer_hand(Transfer* t, Device device, uint64_t k, stream, uintptr_t handle):
+cdef void* _leases = NULL        # all there are, under the GIL; each takes itself out when it goes
+
+
+cdef DeviceLease transfer_hand(Transfer* t, Device device, uint64_t k, stream, uintptr_t handle, arrays):
     cdef DeviceLease lease = DeviceLease.__new__(DeviceLease)
+    cdef DeviceSlot* s
     cdef Failure failure
     cdef Entered e
-    lease.stream = stream
-    lease.handle = kCuStreamLegacy if handle == 0 else handle
+    global _leases
+    lease.device = device
+    lease.arrays = arrays
+    lease.streams = [stream]
+    lease.handles[0] = kCuStreamLegacy if handle == 0 else handle
+    lease.readers = 1
     lease.slot = t.where[k % <uint64_t>t.buffers]
+    s = &t.slots[lease.slot]
     memset(&failure, 0, sizeof(failure))
     failure.call = "cuStreamWaitEvent"
     failure.result = _enter(t.core, &e)
     if failure.result == 0:
-        failure.result = cuda.stream_wait(<void*>lease.handle, t.slots[lease.slot].ready, 0)
+        failure.result = cuda.stream_wait(<void*>lease.handles[0], s.ready, 0)
         _leave(&e)
     if failure.result != 0:
         device.fail(&failure)
     transfer_hold(t)
     t.shared.held.fetch_add(1, kRelaxed)  # relaxed: consumers count under the GIL
     lease.transfer = t
+    lease.base = s.region.memory
+    lease.size = s.nbytes
+    lease.after = _leases
+    if _leases != NULL:
+        (<DeviceLease>_leases).before = <void*>lease
+    _leases = <void*>lease
     return lease
 
 
+def lease_at(uintptr_t address):
+    """Return the lease on the batch that has an address in a device's memory, or None."""
+    cdef DeviceLease lease
+    cdef void* at = _leases
+    while at != NULL:
+        lease = <DeviceLease>at
+        if lease.base <= address < lease.base + <uint64_t>lease.size:
+            return lease
+        at = lease.after
+    return None
+
+
 @cython.final
-@cython.no_gc  # it refers to a stream of the user's, which knows nothing of it: no cycle
+@cython.no_gc  # it refers to streams of the user's, and to memory, which know nothing of it: no cycle
 cdef class DeviceLease:
 
     cdef int end_(self) noexcept nogil:
-        # The consumer's stream is done with the slot once it has come here.
+        # The streams that read the slot are done with it once they have come here.
         cdef Transfer* t = self.transfer
-        cdef DeviceSlot* s
+        cdef Region* r
         cdef Entered e
-        cdef int rc
-        self.transfer = NULL
-        if t == NULL or not _ours(t.core):
+        cdef int i, rc
+        if t == NULL:
             return 0
-        s = &t.slots[self.slot]
+        self.transfer = NULL
+        self.base = 0
+        if not _ours(t.core):
+            return 0
+        r = &t.slots[self.slot].region
         rc = _enter(t.core, &e)
         if rc == 0:
-            rc = cuda.event_record(s.region.consumed, <void*>self.handle)
+            for i in range(self.readers):
+                if rc == 0:
+                    rc = cuda.event_record(r.consumed[i], <void*>self.handles[i])
             _leave(&e)
+        r.readers = self.readers
         t.shared.held.fetch_sub(1, kRelaxed)  # relaxed: as in transfer_hand
         if rc == 0:
             slots_push(&t.free, self.slot)
@@ -750,25 +819,102 @@ cdef class DeviceLease:
         transfer_drop(t)
         return rc
 
+    cdef bint _gather(self) noexcept nogil:
+        # Memory of its own is used again behind its first stream alone: that waits for the others.
+        cdef Entered e
+        cdef void* event = NULL
+        cdef int i, rc = _enter(self.device.core, &e)
+        if rc != 0:
+            return False
+        for i in range(1, self.readers):
+            if rc == 0:
+                rc = cuda.event_create(&event, kCuEventDisableTiming)
+                if rc == 0:
+                    rc = cuda.event_record(event, <void*>self.handles[i])
+                    if rc == 0:
+                        rc = cuda.stream_wait(<void*>self.handles[0], event, 0)
+                    cuda.event_destroy(event)
+        _leave(&e)
+        return rc == 0
+
     def __dealloc__(self):
+        global _leases
+        if self.before != NULL:
+            (<DeviceLease>self.before).after = self.after
+        elif _leases == <void*>self:
+            _leases = self.after
+        if self.after != NULL:
+            (<DeviceLease>self.after).before = self.before
         self.end_()
+        if self.own is not None and self.readers > 1 and _ours(self.device.core) and not self._gather():
+            Py_INCREF(self.own)  # nobody knows when it may be written again
 
     @property
     def address(self):
         """Where the batch begins in the device's memory."""
-        return 0 if self.transfer == NULL else self.transfer.slots[self.slot].region.memory
+        return self.base
 
     @property
     def nbytes(self):
         """How many bytes it has."""
-        return 0 if self.transfer == NULL else self.transfer.slots[self.slot].nbytes
+        return self.size if self.base != 0 else 0
 
     def end(self):
-        """Give the slot back: what the stream got up to now is the last that reads it."""
+        """Give the slot back: what the streams got up to now is the last that reads it."""
         self.end_()
 
-    def copy_to(self, Device device, uintptr_t address):
-        """Copy the batch to memory on the device, in the order of the stream, and give the slot back."""
+    def record_stream(self, stream, uintptr_t handle):
+        """Say that another stream reads the batch, too: what it gets up to the lease's end comes before what is written there next.
+
+        Parameters
+        ----------
+        stream : object
+            Kept until the lease's end.
+        handle : int
+            Of that stream. Its order behind the copy is the caller's to see to.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the lease is at its end, or as many streams read the batch as can.
+        ForkedPipelineError
+            In a child of the process that took the batch.
+        """
+        cdef Failure failure
+        cdef Region* r
+        cdef Entered e
+        cdef int i
+        if self.base == 0:
+            raise _errors.InvalidArgumentError("this batch is given back already")
+        if not _ours(self.device.core):
+            raise _errors.ForkedPipelineError("this batch was taken before os.fork(), and exists only in the parent process")
+        handle = kCuStreamLegacy if handle == 0 else handle
+        for i in range(self.readers):
+            if self.handles[i] == handle:
+                return
+        if self.readers == READERS_MOST:
+            raise _errors.InvalidArgumentError(
+                f"{READERS_MOST} streams read this batch already, and more than that aren't remembered: let one of them wait for the others")
+        if self.transfer != NULL:
+            r = &self.transfer.slots[self.slot].region
+            if r.consumed[self.readers] == NULL:
+                memset(&failure, 0, sizeof(failure))
+                failure.call = "cuEventCreate"
+                failure.result = _enter(self.device.core, &e)
+                if failure.result == 0:
+                    failure.result = cuda.event_create(&r.consumed[self.readers], kCuEventDisableTiming)
+                    _leave(&e)
+                if failure.result != 0:
+                    self.device.fail(&failure)
+        self.streams.append(stream)
+        self.handles[self.readers] = handle
+        self.readers += 1
+
+    def copy_to(self, Device device, uintptr_t address, memory=None):
+        """Copy the batch to memory on the device, in the order of the stream, and give the slot back.
+
+        `memory`: whose that is, and which is used again in the order of the stream. From now on the lease is one on it, and keeps it.
+        """
         cdef Failure failure
         cdef Entered e
         memset(&failure, 0, sizeof(failure))
@@ -776,11 +922,14 @@ cdef class DeviceLease:
         failure.result = _enter(device.core, &e)
         if failure.result == 0 and self.nbytes > 0:
             failure.nbytes = self.nbytes
-            failure.result = cuda.copy_on_device(address, self.address, self.nbytes, <void*>self.handle)
+            failure.result = cuda.copy_on_device(address, self.base, self.nbytes, <void*>self.handles[0])
             _leave(&e)
         self.end_()
         if failure.result != 0:
             device.fail(&failure)
+        if memory is not None:
+            self.own = memory
+            self.base = address
 
 
 cdef object thread_refused(int rc):
@@ -1112,7 +1261,7 @@ cdef class Staged:
         """How many bytes the batch has that `wait` waited for."""
         return self.transfer.slots[self.transfer.where[self.taken % <uint64_t>self.transfer.buffers]].nbytes
 
-    def take(self, stream, uintptr_t handle):
+    def take(self, stream, uintptr_t handle, arrays=None):
         """Return the lease of the batch that `wait` waited for.
 
         Parameters
@@ -1121,8 +1270,10 @@ cdef class Staged:
             Kept until the lease's end.
         handle : int
             Of that stream: what it gets from now on comes after the copy.
+        arrays : Arrays, optional
+            What makes arrays of the batch; the lease says so.
         """
-        lease = transfer_hand(self.transfer, self.device, self.taken, stream, handle)
+        lease = transfer_hand(self.transfer, self.device, self.taken, stream, handle, arrays)
         self.taken += 1
         return lease
 
