@@ -287,8 +287,29 @@ def failing_to_end(plane: Plane) -> Counter[str]:
     plane.fake.drain()
     plane.fake.fail("cuEventRecord", 1, FAILURE, ONCE)
     lease.end()
+    plane.leaks = 1
     wrong = _fails(feed, leases, "cuEventRecord")
     feed.stop()
+    return wrong
+
+
+def lost(plane: Plane) -> Counter[str]:
+    """A lease can't say when its slot may be written again; streams of batches come that want as much memory."""
+    feed = _full(plane)
+    lease, batch = next(feed.leases())
+    read(plane, plane.arrays.memory(lease), batch, UNTIL_GO_ON)
+    plane.fake.fail("cuEventRecord", 1, FAILURE, ONCE)
+    lease.end()
+    plane.leaks = 1
+    feed.stop()
+    feed.staged.join(PATIENCE)
+    del feed, lease
+    consumers = plane.arrays.current
+    plane.stream()
+    wrong: Counter[str] = Counter()
+    for _ in range(2):
+        wrong += staged(plane)
+    plane.fake.go_on(consumers)
     return wrong
 
 
@@ -320,7 +341,7 @@ WORKLOADS: dict[str, Callable[[Plane], Counter[str]]] = {
     for one in (
         *(staged, growing, native, widened, kept, left, again, crowded),
         *(aside, left_aside, growing_aside, crowded_aside, kept_aside),
-        *(failing_to_send, failing_to_wait, failing_to_end),
+        *(failing_to_send, failing_to_wait, failing_to_end, lost),
     )
 }
 

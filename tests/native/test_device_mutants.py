@@ -300,6 +300,12 @@ PLANTED = [
         "all",
         ("end_ 3/3", "rc == 0", "True"),
     ),
+    row(
+        "the next stream of batches gets a slot whose lease couldn't end",
+        "lost",
+        "all",
+        ("end_", "t.slots[self.slot].lost = True"),
+    ),
 ]
 
 

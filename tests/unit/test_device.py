@@ -405,6 +405,7 @@ def test_a_call_that_fails(cuda, kind, call, nth, how):
     ds, expected = kind
     cuda.stream()
     iter(cuda.of(ds)).close()
+    cuda.leaks = None  # what the driver no longer knows of is lost
     cuda.fake.fail(call, nth, 719, how)
     it = iter(cuda.of(ds))
     count = 0
@@ -718,6 +719,58 @@ def test_a_stream_that_cant_be_recorded(cuda, kind):
             got.consume(wanted)
             got = None
             got = next(it, None)
+
+
+# Memory of which nobody knows whether it is read
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("how", ["the consumer's", "one aside"])
+def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, how):
+    """Keeps its memory for ever: it isn't freed, and goes to nobody else."""
+    ds, expected = kind
+    cuda.fake.schedule(schedule, 5)
+    main, side = cuda.stream(), cuda.aside()
+    with iter(cuda.of(ds)) as it:
+        got = next(it)
+        assert soon(lambda: cuda.fake.count("cuEventRecord") == 6, within=PATIENCE)  # no slot is left
+        cuda.order(main, side)
+        got.consume(expected[0], UNTIL_GO_ON, side if how == "one aside" else main)
+        record_stream(got, side)
+        cuda.fake.fail("cuEventRecord", 1 + (how == "one aside"), 719)
+        address = got.address
+        del got
+        other = cuda.stream()  # nothing may wait for those above
+        with pytest.raises(InternalError, match="cuEventRecord failed"):
+            taken(it)
+    del it
+    assert soon(nobody_works, within=PATIENCE)
+    cuda.leaks = 1
+    for _ in range(3):
+        for got, wanted in zip(cuda.of(ds), expected, strict=True):
+            assert got.address != address
+            got.consume(wanted)
+            del got
+    with entered(cuda.fake):
+        check(cuda.fake.driver.cuStreamSynchronize(other))
+    cuda.fake.set(total_memory=cuda.fake.alive()["allocated_bytes"] + 2 * 8192 - 1)
+    taken(cuda.of(Dataset.from_tensor_slices(np.zeros((2, 1100), np.float32)).batch(1), buffers=2))
+    assert cuda.fake.count("cuMemFree_v2") >= 3  # all that was kept
+    cuda.fake.go_on(side if how == "one aside" else main)
+
+
+@pytest.mark.parametrize("widened", [False, True])
+def test_a_stream_of_copies_whose_end_the_driver_cant_tell(cuda, numbers, widened):
+    there = cuda.of(Dataset.from_tensor_slices(numbers).batch(100))
+    if widened:
+        there = there.map(lambda x: x * 2)
+    cuda.fake.fail("cuStreamSynchronize", 1, 719)
+    taken(there)
+    cuda.leaks = 3 + widened
+    count = cuda.fake.count("cuMemAlloc_v2")
+    taken(there)
+    assert cuda.fake.count("cuMemAlloc_v2") == 2 * count
+    assert cuda.fake.count("cuMemFree_v2") == 0
 
 
 # What the driver and the machine refuse

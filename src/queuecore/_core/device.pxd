@@ -15,7 +15,8 @@
 #       hears which call it was.
 #   I4  A device's memory is kept when its stream ends, with the events behind its last readers, and goes to one stream at a time. It is
 #       freed once these are complete, and not before; nobody waits for that on the host.
-#   I5  In a forked child no function of the driver is called.
+#   I5  Memory of which the driver can't say any more whether it is in use is neither freed nor used again. Its context is broken then.
+#   I6  In a forked child no function of the driver is called.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from queuecore._core.platform cimport Atomic, EventCount, Runner, SlotStack, Turn
@@ -82,6 +83,7 @@ cdef struct DeviceSlot:
     Region region
     int64_t nbytes
     void* ready
+    bint lost                # by a lease that couldn't say when its readers are done
 
 cdef struct Flight:
     uint32_t host
@@ -134,6 +136,7 @@ cdef struct Transfer:
     Failure failure          # published by `over`
     # the transfer's thread alone
     bint entered
+    bint unsure              # whether all copies are done: nobody knows
     uint64_t next
     uint32_t* idle           # free slots, the one that was freed first in front: its readers are done soonest
     int32_t idle_first, idle_count

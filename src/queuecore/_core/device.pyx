@@ -333,8 +333,8 @@ cdef int _after_readers(Transfer* t, const Region* r) noexcept nogil:
     return rc
 
 
-cdef void _region_leave(DeviceCore* core, Region* r) noexcept nogil:
-    if r.memory != 0:
+cdef void _region_leave(DeviceCore* core, Region* r, bint lost) noexcept nogil:
+    if r.memory != 0 and not lost:
         _bury(core, r)
     else:
         _events_destroy(r)
@@ -511,13 +511,11 @@ cdef void _transfer_free(Transfer* t) noexcept nogil:
             s = &t.slots[i]
             if s.ready != NULL:
                 cuda.event_destroy(s.ready)
-            _region_leave(t.core, &s.region)
+            _region_leave(t.core, &s.region, t.unsure or s.lost)
         for i in range(t.flight_most):
             if t.flights[i].copied != NULL:
                 cuda.event_destroy(t.flights[i].copied)
-        if t.raw.memory != 0:
-            cuda.stream_synchronize(t.stream)
-        _region_leave(t.core, &t.raw)
+        _region_leave(t.core, &t.raw, t.unsure)
         if t.stream != NULL:
             cuda.stream_destroy(t.stream)
         _leave(&e)
@@ -678,7 +676,7 @@ cdef int _over(Transfer* t) noexcept nogil:
     # No more will be. Copies that are on their way are waited for: the host's memory may be somebody else's soon.
     if t.entered:
         _reap(t, True)
-        cuda.stream_synchronize(t.stream)
+        t.unsure = cuda.stream_synchronize(t.stream) != 0
     t.shared.over.store(2 if t.failure.result != 0 else 1, kRelease)  # release: pairs with transfer_ready; `failure` was written before
     event_notify_all(&t.shared.arrived)
     return STEP_DONE
@@ -814,6 +812,7 @@ cdef class DeviceLease:
         if rc == 0:
             slots_push(&t.free, self.slot)
         else:  # nobody knows when it may be written again
+            t.slots[self.slot].lost = True
             t.shared.lost.store(rc, kRelease)  # release: pairs with _step
         event_notify_all(&t.shared.freed)
         transfer_drop(t)
