@@ -59,6 +59,7 @@ cdef struct DeviceCore:
     int32_t ordinal
     int device
     void* context
+    int32_t node             # the memory of the host that it is near to; -1: not known
     uint64_t generation      # of the process that opened it
     Turn* turn
     # under the turn: memory of streams that have ended, the oldest in front, for streams that want as much
@@ -155,7 +156,7 @@ cdef bint transfer_ready(Transfer* t, uint64_t k) noexcept nogil
 # Until batch k is on its way, nothing more comes, or the deadline passes.
 cdef void transfer_wait(Transfer* t, uint64_t k, int64_t deadline_ns) noexcept nogil
 
-# Page-locked memory, page-aligned. NULL: *result says why; 0 there is no memory at all.
+# Page-locked memory, page-aligned, on the device's node if there is room. NULL: *result says why; 0 there is no memory at all.
 cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept nogil
 cdef void pinned_give(DeviceCore* core, void* p, size_t nbytes) noexcept nogil
 
@@ -165,7 +166,9 @@ cdef class Device:
     cdef readonly int ordinal
     cdef readonly str name
     cdef readonly int driver_version
+    cdef readonly object numa_node
 
+    cdef object _node(self)
     # Raises the exception of a call that failed.
     cdef int fail(self, const Failure* failure) except -1
 

@@ -57,6 +57,7 @@ cdef extern from "queuecore/cuda.hpp" namespace "queuecore" nogil:
         int (*device_count)(int*) noexcept
         int (*device_get)(int*, int) noexcept
         int (*device_name)(char*, int, int) noexcept
+        int (*device_bus)(char*, int, int) noexcept
         int (*context_retain)(void**, int) noexcept
         int (*context_release)(int) noexcept
         int (*context_set)(void*) noexcept
@@ -83,6 +84,9 @@ cdef extern from "queuecore/cuda.hpp" namespace "queuecore" nogil:
 
 cdef extern from *:
     """
+    #include <sys/syscall.h>
+    #include <unistd.h>
+
     namespace {
     // Written while _open_driver holds the GIL, before there is a device; read by whoever has one.
     queuecore::Cuda cuda;
@@ -130,11 +134,25 @@ cdef extern from *:
       for (const auto& one : wanted)
         if (!find(library, one.name, one.place)) return one.name;
       find(library, "cuMemcpyBatchAsync_v2", &cuda.copy_batch);
+      find(library, "cuDeviceGetPCIBusId", &cuda.device_bus);
       return nullptr;
+    }
+
+    // Pages that nobody has touched yet come from that node as long as it has some. Without it they are as good: a kernel, or a
+    // container, that refuses is not asked twice, and its answer isn't looked at.
+    void prefer_node(void* p, size_t nbytes, int node) noexcept {
+    #ifdef SYS_mbind
+      constexpr int kPreferred = 1, kBits = 8 * sizeof(unsigned long), kNodes = 1024;
+      unsigned long nodes[kNodes / kBits] = {};
+      if (node < 0 || node >= kNodes) return;
+      nodes[node / kBits] = 1ul << node % kBits;
+      syscall(SYS_mbind, p, nbytes, kPreferred, nodes, kNodes + 1, 0);  // the kernel looks at one bit less than it is told
+    #endif
     }
     }  // namespace
     """
     Cuda cuda
+    void prefer_node(void*, size_t, int) noexcept nogil
     const char* cuda_find(void*) noexcept nogil
 
 cdef enum:
@@ -224,6 +242,7 @@ cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept no
     p = map_pages(nbytes)
     if p == NULL:
         return NULL
+    prefer_node(p, nbytes, core.node)
     while at < nbytes:  # touched first: registering untouched pages takes longer
         (<unsigned char*>p)[at] = 0
         at += 4096
@@ -1287,23 +1306,33 @@ cdef class Staged:
 cdef object _driver = None       # None: not looked for yet; else why there is none that can be used
 cdef bint _found = False
 cdef dict _devices = {}
+cdef str _PCI = "/sys/bus/pci/devices"
+cdef str _pci = _PCI
 cdef object _opening = threading.Lock()
 
 
-def open_driver(str path=None):
+def open_driver(str path=None, str pci=_PCI):
     """Find the CUDA driver, once in the process; or, by its path, another one than the usual, after `close_driver`.
+
+    Parameters
+    ----------
+    path : str, optional
+        Of the library.
+    pci : str
+        Where the system describes its PCI devices.
 
     Raises
     ------
     DeviceUnavailableError
         If there is none, or none that can be used.
     """
-    global _driver, _found
+    global _driver, _found, _pci
     cdef void* library
     cdef const char* missing = NULL
     cdef int rc
     with _opening:
         if _driver is None:
+            _pci = pci
             library = dlopen((path or "libcuda.so.1").encode(), RTLD_NOW | RTLD_LOCAL)
             if library != NULL:
                 missing = cuda_find(library)
@@ -1391,6 +1420,8 @@ cdef class Device:
     ordinal : int
     name : str
     driver_version : int
+    numa_node : int or None
+        Of the host, whose memory is nearest: page-locked memory is asked for there.
     """
 
     def __init__(self, int ordinal):
@@ -1417,6 +1448,20 @@ cdef class Device:
             rc = cuda.context_retain(&self.core.context, self.core.device)
         if rc != 0:
             raise _errors.DeviceUnavailableError(f"cuda:{ordinal} can't be used: {_text(rc)}")
+        self.numa_node = self._node()
+        self.core.node = -1 if self.numa_node is None else self.numa_node
+
+    cdef object _node(self):
+        cdef char[64] bus
+        bus[0] = 0
+        if cuda.device_bus == NULL or cuda.device_bus(bus, 63, self.core.device) != 0:
+            return None
+        try:
+            with open(f"{_pci}/{bus.decode('ascii').lower()}/numa_node", encoding="ascii") as file:
+                node = int(file.read())
+        except (OSError, ValueError):
+            return None
+        return node if 0 <= node < 1024 else None  # -1: there is only one
 
     # Its core stays: memory and leases of it may be anywhere.
 
