@@ -78,7 +78,11 @@ class CuPyArrays:
         cuda = self._cupy.cuda
         try:
             with cuda.Device(self._device.ordinal):
-                return cuda.alloc(nbytes)
+                try:
+                    return cuda.alloc(nbytes)
+                except cuda.memory.OutOfMemoryError:
+                    self._device.free_kept()
+                    return cuda.alloc(nbytes)
         except cuda.memory.OutOfMemoryError as error:
             raise ResourceExhaustedError(
                 f"no memory on cuda:{self._device.ordinal} for a copy of a batch, {nbytes} bytes, because more batches "
@@ -168,7 +172,7 @@ def record_stream(batch: Any, stream: Any = None) -> None:
     -----
     It orders nothing by itself: let the stream wait for the one that the batch came in, before it reads. As
     ``torch.Tensor.record_stream``, which knows only memory of PyTorch's own, and does nothing for these. It never
-    blocks, and takes about a microsecond an array. Each stream costs the copy stream one wait more.
+    blocks.
 
     Examples
     --------

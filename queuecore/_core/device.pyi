@@ -14,6 +14,7 @@ class Device:
     driver_version: int
     numa_node: int | None
     def __init__(self, ordinal: int) -> None: ...
+    def free_kept(self) -> None: ...
 
 @final
 class DeviceLease:

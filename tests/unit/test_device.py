@@ -1,5 +1,6 @@
 """Batches to a device, on a driver that is none: that each arrives whole, is not overwritten, and goes back."""
 
+import contextlib
 import gc
 import itertools
 import sys
@@ -19,7 +20,7 @@ from queuecore._core import device as native
 from queuecore._core.atoms import thread_count as native_thread_count
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options
 from queuecore.data._device import goes_as_it_lies
-from queuecore.device import record_stream
+from queuecore.device import CuPyArrays, record_stream
 from queuecore.errors import (
     DeviceUnavailableError,
     FailedPreconditionError,
@@ -536,6 +537,33 @@ def test_kept_memory_is_there_for_others(cuda):
     for got, wanted in zip(cuda.of(ds.batch(4)), batches(rows, 4), strict=True):
         got.consume(wanted)
         del got
+
+
+def test_kept_memory_is_there_for_cupy(cuda, numbers, monkeypatch):
+    """That is, for its pool, in which copies of batches lie."""
+
+    class OutOfMemoryError(Exception):
+        pass
+
+    def alloc(nbytes):
+        if cuda.fake.alive().get("allocated_bytes", 0) + nbytes > 1 << 16:
+            raise OutOfMemoryError
+        return nbytes
+
+    library = types.SimpleNamespace(
+        Device=lambda _: contextlib.nullcontext(),
+        alloc=alloc,
+        memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=library))
+    arrays = CuPyArrays(cuda.device)
+    taken(cuda.of(Dataset.from_tensor_slices(numbers).batch(20)))
+    assert arrays.allocate(1000) == 1000
+    assert cuda.fake.count("cuMemFree_v2") == 0
+    assert arrays.allocate(1 << 16) == 1 << 16
+    assert cuda.fake.count("cuMemFree_v2") == 3
+    with pytest.raises(ResourceExhaustedError, match="65537 bytes"):
+        arrays.allocate((1 << 16) + 1)
 
 
 # Streams aside

@@ -1468,6 +1468,11 @@ cdef class Device:
     def __repr__(self):
         return f"<Device cuda:{self.ordinal} {self.name!r}>"
 
+    def free_kept(self):
+        """Free the device's memory that is kept for later streams and that nobody reads any more: others need it."""
+        with nogil:
+            _sweep(self.core, 0)
+
     cdef int fail(self, const Failure* failure) except -1:
         if failure.result == 0:
             raise MemoryError
