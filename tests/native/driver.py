@@ -552,7 +552,10 @@ def programs() -> dict[str, object]:
 
 
 def device() -> dict[str, object]:
-    """Batches to a device that is a fake: as they lie, put together, made wider there; leases that end elsewhere."""
+    """Batches to a device that is a fake: as they lie, put together, made wider there; leases that end elsewhere.
+
+    Two streams read each batch, and the second stream of batches gets the memory of the first one.
+    """
     import threading
 
     import numpy as np
@@ -563,6 +566,7 @@ def device() -> dict[str, object]:
     from helpers.functions import in_python
 
     from queuecore.data import Dataset
+    from queuecore.device import record_stream
 
     rows = np.arange(16000, dtype=np.float32).reshape(1600, 10)
     source = Dataset.from_tensor_slices(rows)
@@ -573,12 +577,15 @@ def device() -> dict[str, object]:
         "wider": (source.batch(16), lambda ds: ds.map(lambda x: x * 2 + 1), [one * 2 + 1 for one in expected]),
     }
 
-    def missing(ds, wanted: list) -> int:
+    def missing(cuda, ds, wanted: list) -> int:
         count = 0
         with iter(ds) as it:
             for got, one in zip(it, wanted[: rounds(10)], strict=False):
                 part = got["x"] if isinstance(got, dict) else got
                 part.consume(one)
+                cuda.order(cuda.streams[0], cuda.streams[1])
+                part.consume(one, stream=cuda.streams[1])
+                record_stream(got, cuda.streams[1])
                 box = [got, part]
                 del got, part
                 other = threading.Thread(target=box.clear)  # where the lease ends
@@ -593,7 +600,8 @@ def device() -> dict[str, object]:
             for cuda in plane(Path(os.environ["QUEUECORE_LIBCUDA"])):
                 cuda.fake.schedule(schedule, number)
                 cuda.stream()
-                counts.append(missing(more(cuda.of(host)), wanted))
+                cuda.aside()
+                counts += [missing(cuda, more(cuda.of(host)), wanted) for _ in range(2)]
     return {"missing": counts}
 
 
