@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import sys
@@ -258,6 +259,26 @@ def crowded_aside(plane: Plane) -> Counter[str]:
     return crowded(plane)
 
 
+def queued(plane: Plane) -> Counter[str]:
+    """A queue's elements of many shapes; the first one is held until as many are on their way as can be."""
+    arrays = [np.resize(one, (n % 5 + 1, 100 * (n % 7) + 1)) for n, one in enumerate(made(40))]
+    queue = queuecore.FIFOQueue(40, [np.uint8, np.int64])
+    for n, one in enumerate(arrays):
+        queue.enqueue([one, np.arange(n % 3)])
+    queue.close()
+    with plane.dequeued(queue, BUFFERS) as it:
+        held = next(it)
+        full = soon(lambda: queue.size() == 40 - 2 * BUFFERS - 1, PATIENCE)  # held here, on the device, page-locked
+        seen = 0
+        for n, got in enumerate(itertools.chain([held], it)):
+            got[0].consume(arrays[n])
+            got[1].consume(np.arange(n % 3))
+            held = None
+            seen += 1
+            del got
+    return Counter(missing=40 - seen, not_full=not full)
+
+
 def failing_to_send(plane: Plane) -> Counter[str]:
     """A call of the transfer's thread fails: that is an error, behind whole batches."""
     wrong: Counter[str] = Counter()
@@ -341,6 +362,7 @@ WORKLOADS: dict[str, Callable[[Plane], Counter[str]]] = {
     for one in (
         *(staged, growing, native, widened, kept, left, again, crowded),
         *(aside, left_aside, growing_aside, crowded_aside, kept_aside),
+        queued,
         *(failing_to_send, failing_to_wait, failing_to_end, lost),
     )
 }

@@ -565,6 +565,7 @@ def device() -> dict[str, object]:
     from helpers.fake_cuda import SCHEDULES
     from helpers.functions import in_python
 
+    import queuecore as qc
     from queuecore.data import Dataset
     from queuecore.device import record_stream
 
@@ -576,6 +577,18 @@ def device() -> dict[str, object]:
         "put together": (source.map(in_python(lambda x: {"x": x})).batch(16), lambda ds: ds, expected),
         "wider": (source.batch(16), lambda ds: ds.map(lambda x: x * 2 + 1), [one * 2 + 1 for one in expected]),
     }
+
+    def dequeued(cuda):
+        # Of several shapes, put by another thread while it goes on.
+        queue = qc.FIFOQueue(7, [np.float32])
+
+        def fill() -> None:
+            for one in expected[: rounds(10)]:
+                queue.enqueue(one)
+            queue.close()
+
+        threading.Thread(target=fill, daemon=True).start()
+        return cuda.dequeued(queue)
 
     def missing(cuda, ds, wanted: list) -> int:
         count = 0
@@ -602,6 +615,8 @@ def device() -> dict[str, object]:
                 cuda.stream()
                 cuda.aside()
                 counts += [missing(cuda, more(cuda.of(host)), wanted) for _ in range(2)]
+                if number == 0:
+                    counts.append(missing(cuda, dequeued(cuda), expected))
     return {"missing": counts}
 
 

@@ -263,6 +263,19 @@ PLANTED = [
         "all",
         ("transfer_hand", "_leave(&e)"),
     ),
+    # ---- elements of a queue
+    row(
+        "shapes are forgotten before their batch is taken",
+        "queued",
+        "all",
+        ("feed", "self.layouts = self.staging.count + self.transfer.buffers", "self.layouts = self.staging.count"),
+    ),
+    row(
+        "a larger element doesn't get more room",
+        "queued",
+        "all",
+        ("_feed", "self._room(&self.staging.slots[slot[0]], total, failure)", "True"),
+    ),
     # ---- calls that fail
     row(
         "a copy that fails is no error",
