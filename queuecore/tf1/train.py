@@ -17,6 +17,7 @@ from queuecore.tf1._input import (
     slice_input_producer,
     string_input_producer,
 )
+from queuecore.tf1._missing import refusing as _refusing
 from queuecore.tf1._runners import QueueRunner, add_queue_runner, lowering_report, start_queue_runners
 
 __all__ = [
@@ -41,3 +42,5 @@ __all__ = [
     "start_queue_runners",
     "string_input_producer",
 ]
+
+__getattr__ = _refusing("tf.train")  # optimizers and their like
