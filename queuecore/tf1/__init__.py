@@ -5,7 +5,7 @@ others as there. It feeds a training loop, and is none: there are no gradients. 
 """
 
 from queuecore import errors
-from queuecore.tf1 import train
+from queuecore.tf1 import image, io, math, random, strings, train
 from queuecore.tf1._arrays import *
 from queuecore.tf1._arrays import range_ as range
 from queuecore.tf1._arrays import slice_ as slice
