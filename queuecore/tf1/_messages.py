@@ -405,7 +405,7 @@ class _Floats(_List):
         return _sized(number, struct.pack(f"<{len(self._items)}f", *self._items))
 
     def _decode(self, kind: int, value: Any) -> None:
-        if kind == _BYTES or kind == _FIXED32:
+        if kind in (_BYTES, _FIXED32):
             if len(value) % 4:
                 raise ProtoError(f"Error parsing message: floats in {len(value)} bytes")
             self._items += np.frombuffer(value, "<f4").tolist()
