@@ -93,6 +93,7 @@ _SMOOTH = frozenset(getattr(np, name) for name in _SMOOTH_NAMES.split())
 _METHODS = frozenset((np.transpose, np.reshape, np.ravel, np.clip, np.copy))
 _MOST_CONSTANT = 64 << 20  # bytes
 _MOST_LISTED = 16
+_MOST_PILED = 64  # each takes a few steps of an expression
 
 
 class _Tracer:
@@ -285,6 +286,8 @@ class Symbol:
         if not kwargs and function in _METHODS and type(args[0]) is Symbol:
             made: Symbol = getattr(args[0], function.__name__)(*args[1:])
             return made
+        if not kwargs and function is np.stack and type(args[0]) in (list, tuple):
+            return _piled(self._tracer, args[0], *args[1:])
         self._stop(f"numpy.{function.__name__}")
 
     __add__, __radd__, __iadd__ = _operators(np.add)
@@ -893,6 +896,37 @@ def _stacked(tracer: _Tracer, items: list[Any]) -> Any:
     return made
 
 
+def _piled(tracer: _Tracer, items: Sequence[Any], axis: Any = 0) -> Any:
+    """Return what numpy.stack makes: of each item where the index along the new axis is its own."""
+    arrays = [one if type(one) is Symbol else _constant(tracer, one, "numpy.stack") for one in items]
+    dims = [one._sides("numpy.stack") if type(one) is Symbol else one.shape for one in arrays]
+    rank = len(dims[0]) + 1
+    if type(axis) is not int or not -rank <= axis < rank or any(one != dims[0] for one in dims):
+        tracer.give_up("numpy.stack of arrays of several shapes, or along an axis that there isn't")
+    if len(arrays) > _MOST_PILED:
+        tracer.give_up(f"numpy.stack of {len(arrays)} arrays")
+    try:
+        dtype = np.result_type(*[one.dtype for one in arrays])
+    except TypeError as error:
+        tracer.give_up(f"numpy.stack: {error}")
+    if not all(_is_native(one.dtype) for one in (dtype, *arrays)):
+        tracer.give_up(f"numpy.stack of {dtype}")
+    at = axis % rank
+    axes = [(one, 1) for one in range(rank - 1)]
+    axes.insert(at, (-1, 0))
+    sides = [*dims[0][:at], 1, *dims[0][at:]]
+    numbers = np.arange(len(arrays)).reshape(-1, *[1] * (rank - 1 - at))
+    made: Any = None
+    for index in reversed(range(len(arrays))):
+        one = arrays[index]
+        if type(one) is Symbol:
+            one = one._cast(dtype, True)._view(axes, [0] * (rank - 1), sides)
+        else:
+            one = np.expand_dims(one.astype(dtype), at)
+        made = one if made is None else _choice(tracer, (numbers == index, one, made))
+    return made
+
+
 def _traced(
     tracer: _Tracer,
     function: Any,
@@ -929,7 +963,13 @@ def _traced(
     structure = Structure(functools.partial(_assembled, shape), functools.partial(_specified, shape, outputs), shape)
     text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
     stage = _TracedStage(f"traced({text})", bind, structure, rowwise)
-    stage.device = lambda tensors: computed(tracer.graph, values, tensors)
+
+    def tensors_of(given: list[Any]) -> list[Any]:
+        if rowwise and not given[0].rows:
+            return computed(tracer.rows, rows, given)
+        return computed(tracer.graph, values, given)
+
+    stage.device = tensors_of
     stage.again = again
     return Traced(stage, outputs, shape)
 

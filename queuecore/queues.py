@@ -815,7 +815,7 @@ class RandomShuffleQueue(QueueBase):
             components,
             names,
             min_after_dequeue=least,
-            seed=_seeds.resolve(seed)[0],
+            seed=tuple(_seeds.resolve(seed)[0]),
             shared_name=shared_name,
             name=name,
             default_name="random_shuffle_queue",

@@ -6,14 +6,16 @@ native stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from queuecore import ops
-from queuecore.tf1._graph import Tensor, apply_op, convert_to_tensor
-from queuecore.tf1._shapes import broadcast
+from queuecore.tf1._graph import Tensor, apply_op, constant_value, convert_to_tensor
+from queuecore.tf1._shapes import Sides, TensorShape, broadcast
 from queuecore.tf1._state import Variable
 from queuecore.tf1._types import as_dtype, name_of
 
@@ -141,6 +143,268 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     if given.dtype == wanted:
         return given if name is None else identity(given, name)
     return apply_op("Cast", [given], wanted, given.shape, lambda x: ops.cast(x, wanted), name)
+
+
+@public
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
+    """Return it as another type; what doesn't fit becomes the nearest number that does."""
+    given, wanted = convert_to_tensor(value), as_dtype(dtype)
+    if wanted.kind in "iu" and given.dtype.kind in "iuf":
+        limits = np.iinfo(wanted)
+        inner = np.finfo(given.dtype) if given.dtype.kind == "f" else np.iinfo(given.dtype)
+        low, high = max(limits.min, int(inner.min)), min(limits.max, int(inner.max))
+        if (low, high) != (int(inner.min), int(inner.max)):
+            given = clip_by_value(given, low, high)
+    return cast(given, wanted, name)
+
+
+def _conversion(name: str, dtype: Any) -> Any:
+    def convert(x: Any, name: str = name) -> Tensor:
+        return cast(x, dtype, name)
+
+    return convert
+
+
+to_float = _export("to_float", _conversion("ToFloat", "float32"), "Return it as float32.")
+to_double = _export("to_double", _conversion("ToDouble", "float64"), "Return it as float64.")
+to_int32 = _export("to_int32", _conversion("ToInt32", "int32"), "Return it as int32.")
+to_int64 = _export("to_int64", _conversion("ToInt64", "int64"), "Return it as int64.")
+
+
+# Functions of floats
+
+
+def _floating(type_: str, kernel: Callable[..., Any], dtype: Any = None) -> Callable[..., Tensor]:
+    apply = unary(type_, kernel, dtype)
+
+    def checked(x: Any, name: str | None = None) -> Tensor:
+        given = convert_to_tensor(x)
+        if given.dtype.kind not in "fcV":
+            raise TypeError(
+                f"Value passed to parameter 'x' has DataType {name_of(given.dtype)} not in list of allowed values: "
+                "bfloat16, float16, float32, float64, complex64, complex128"
+            )
+        return apply(given, name)
+
+    return checked
+
+
+sqrt = _export("sqrt", _floating("Sqrt", np.sqrt), "Return the square root.")
+rsqrt = _export("rsqrt", _floating("Rsqrt", lambda x: 1 / np.sqrt(x)), "Return 1 through the square root.")
+exp = _export("exp", _floating("Exp", np.exp), "Return e to the power of it.")
+expm1 = _export("expm1", _floating("Expm1", np.expm1), "Return e to the power of it, less 1.")
+log = _export("log", _floating("Log", np.log), "Return the natural logarithm.")
+log1p = _export("log1p", _floating("Log1p", np.log1p), "Return the natural logarithm of it and 1.")
+sin = _export("sin", _floating("Sin", np.sin), "Return the sine.")
+cos = _export("cos", _floating("Cos", np.cos), "Return the cosine.")
+tan = _export("tan", _floating("Tan", np.tan), "Return the tangent.")
+tanh = _export("tanh", _floating("Tanh", np.tanh), "Return the hyperbolic tangent.")
+# Of tanh, which overflows nowhere.
+sigmoid = _export("sigmoid", _floating("Sigmoid", lambda x: np.tanh(x / 2) / 2 + 0.5), "Return ``1 / (1 + exp(-x))``.")
+floor = _export("floor", _floating("Floor", np.floor), "Return the largest whole number that isn't larger.")
+ceil = _export("ceil", _floating("Ceil", np.ceil), "Return the smallest whole number that isn't smaller.")
+rint = _export("rint", _floating("Rint", np.rint), "Return the nearest whole number, the even one of two.")
+is_nan = _export("is_nan", _floating("IsNan", np.isnan, bool), "Return whether it is no number.")
+is_inf = _export("is_inf", _floating("IsInf", np.isinf, bool), "Return whether it is infinite.")
+is_finite = _export("is_finite", _floating("IsFinite", np.isfinite, bool), "Return whether it is a finite number.")
+reciprocal = _export("reciprocal", _floating("Reciprocal", lambda x: 1 / x), "Return ``1 / x``.")
+sign = _export("sign", unary("Sign", np.sign), "Return -1, 0 or 1.")
+floormod = _export("floormod", elementwise("FloorMod", lambda x, y: x % y), "Return the remainder of ``x // y``.")
+truncatediv = _export("truncatediv", elementwise("TruncateDiv", _truncated), "Return ``x / y``, rounded to zero.")
+squared_difference = _export(
+    "squared_difference", elementwise("SquaredDifference", lambda x, y: (x - y) * (x - y)), "Return ``(x - y) ** 2``."
+)
+
+
+def round_(x: Any, name: str | None = None) -> Tensor:
+    """Return the nearest whole number, the even one of two; integers as they are."""
+    given = convert_to_tensor(x)
+    made: Tensor = identity(given, name) if given.dtype.kind in "iu" else rint(given, name or "Round")
+    return made
+
+
+@public
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
+    """Return it with what is beyond two limits moved there.
+
+    Raises
+    ------
+    ValueError
+        If the limits have a larger shape.
+    """
+    given = convert_to_tensor(t)
+    low, high = convert_to_tensor(clip_value_min, given.dtype), convert_to_tensor(clip_value_max, given.dtype)
+    shape = broadcast([given.shape, low.shape, high.shape])
+    shape.assert_is_compatible_with(given.shape)
+    return apply_op(
+        "ClipByValue",
+        [given, low, high],
+        given.dtype,
+        given.shape.merge_with(shape),
+        lambda x, a, b: np.maximum(np.minimum(x, b), a),
+        name or "clip_by_value",
+    )
+
+
+@public
+def add_n(inputs: Sequence[Any], name: str | None = None) -> Tensor:
+    """Return the sum of tensors of one type and shape.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or they have different shapes.
+    """
+    if not isinstance(inputs, (list, tuple)) or not inputs:
+        raise ValueError("inputs must be an iterable of at least one Tensor with the same dtype and shape")
+    given = tensors(*inputs)
+    shape = functools.reduce(lambda a, b: a.merge_with(b.shape), given, TensorShape(None))
+    return apply_op("AddN", given, given[0].dtype, shape, lambda *x: functools.reduce(operator.add, x), name)
+
+
+# Reductions
+
+
+def axes_of(axis: Any, rank: int | None, what: str = "reduction") -> tuple[int, ...] | None:
+    """Return the axes that are meant, rising; `None`: all of them, whose number isn't known.
+
+    Raises
+    ------
+    ValueError
+        If there are no such ones, or they are known only in a run.
+    """
+    if axis is None:
+        return None if rank is None else tuple(range(rank))
+    known = constant_value(convert_to_tensor(axis))
+    if known is None:
+        raise ValueError(f"the {what} axis must be known before the graph runs")
+    found = [int(one) for one in np.ravel(known)]
+    if rank is None:
+        return tuple(found)
+    for one in found:
+        if not -rank <= one < rank:
+            raise ValueError(f"Invalid {what} dimension {one} for input with {rank} dimensions.")
+    return tuple(sorted({one % rank for one in found}))
+
+
+def _reduction(type_: str, kernel: Callable[..., Any], kinds: str) -> Callable[..., Tensor]:
+    def reduce(
+        input_tensor: Any,
+        axis: Any = None,
+        keepdims: bool | None = None,
+        name: str | None = None,
+        reduction_indices: Any = None,
+        keep_dims: bool | None = None,
+    ) -> Tensor:
+        given = convert_to_tensor(input_tensor)
+        if given.dtype.kind not in kinds:
+            raise TypeError(f"{type_} of {name_of(given.dtype)}: {given!r}")
+        if axis is not None and reduction_indices is not None:
+            raise ValueError("Cannot specify both 'axis' and 'reduction_indices'.")
+        if keepdims is not None and keep_dims is not None:
+            raise ValueError("Cannot specify both 'keepdims' and 'keep_dims'.")
+        keep = bool(keepdims if keep_dims is None else keep_dims)
+        sides = given.shape.sides
+        axes = axes_of(reduction_indices if axis is None else axis, None if sides is None else len(sides))
+        made: Any = None
+        if sides is not None and axes is not None:
+            left = [1 if at in axes else side for at, side in enumerate(sides)]
+            made = left if keep else [side for at, side in enumerate(left) if at not in axes]
+        elif axes is None and not keep:
+            made = ()
+        return apply_op(type_, [given], given.dtype, made, lambda x: kernel(x, axis=axes, keepdims=keep), name or type_)
+
+    return reduce
+
+
+def _mean(x: Any, axis: Any, keepdims: bool) -> Any:
+    if x.dtype.kind not in "iu":
+        return np.mean(x, axis=axis, keepdims=keepdims, dtype=x.dtype if x.dtype.kind in "fc" else None)
+    total = np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    count = x.size // max(total.size, 1)
+    return (np.abs(total) // count * np.sign(total)).astype(x.dtype) if count else total
+
+
+def _limit(dtype: np.dtype[Any], high: bool) -> Any:
+    # What the largest or smallest of no number is.
+    if dtype.kind == "f":
+        return np.inf if high else -np.inf
+    limits = np.iinfo(dtype)
+    return limits.max if high else limits.min
+
+
+reduce_sum = _export(
+    "reduce_sum", _reduction("Sum", lambda x, **how: np.sum(x, dtype=x.dtype, **how), "iufc"), "Return the sum."
+)
+reduce_prod = _export(
+    "reduce_prod", _reduction("Prod", lambda x, **how: np.prod(x, dtype=x.dtype, **how), "iufc"), "Return the product."
+)
+reduce_mean = _export(
+    "reduce_mean", _reduction("Mean", _mean, "iufc"), "Return the mean; of integers an integer, rounded to zero."
+)
+reduce_max = _export(
+    "reduce_max",
+    _reduction("Max", lambda x, **how: np.max(x, initial=_limit(x.dtype, False), **how), "iuf"),
+    "Return the largest.",
+)
+reduce_min = _export(
+    "reduce_min",
+    _reduction("Min", lambda x, **how: np.min(x, initial=_limit(x.dtype, True), **how), "iuf"),
+    "Return the smallest.",
+)
+reduce_any = _export("reduce_any", _reduction("Any", np.any, "b"), "Return whether one of them holds.")
+reduce_all = _export("reduce_all", _reduction("All", np.all, "b"), "Return whether all of them hold.")
+
+
+def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
+    def find(
+        input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = np.int64
+    ) -> Tensor:
+        if axis is not None and dimension is not None:
+            raise ValueError("Cannot specify both 'axis' and 'dimension'.")
+        given, wanted = convert_to_tensor(input), as_dtype(output_type)
+        sides = given.shape.sides
+        at = axes_of(
+            (0 if dimension is None else dimension) if axis is None else axis, None if sides is None else len(sides)
+        )
+        assert at is not None
+        if len(at) != 1:
+            raise ValueError("argmax and argmin look along one dimension")
+        made: Sides | None = None if sides is None else tuple(one for i, one in enumerate(sides) if i != at[0])
+
+        def run(x: Any) -> Any:
+            if not x.shape[at[0]]:
+                raise ValueError(f"Reduction axis {at[0]} is empty in shape {list(x.shape)}")
+            return kernel(x, at[0]).astype(wanted)
+
+        return apply_op(type_, [given], wanted, made, run, name)
+
+    return find
+
+
+argmax = _export(
+    "argmax", _place("ArgMax", np.argmax), "Return where the largest is along an axis, the first of several."
+)
+argmin = _export(
+    "argmin", _place("ArgMin", np.argmin), "Return where the smallest is along an axis, the first of several."
+)
+
+
+@public
+def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+    """Return sums of all up to each item along an axis; `exclusive`: without it; `reverse`: from it on."""
+    given = convert_to_tensor(x)
+    at = axes_of(axis, given.shape.ndims)
+    assert at is not None
+
+    def kernel(x: Any) -> Any:
+        way = np.flip(x, at[0]) if reverse else x
+        made = np.cumsum(way, at[0], x.dtype)
+        if exclusive:
+            made = made - way
+        return np.flip(made, at[0]) if reverse else made
+
+    return apply_op("Cumsum", [given], given.dtype, given.shape, kernel, name)
 
 
 def _sliced(tensor: Tensor, key: Any) -> Tensor:

@@ -100,6 +100,11 @@ class QueueBase:
         """The graph that it is part of."""
         return self.queue_ref.graph
 
+    @property
+    def _label(self) -> str:
+        # What the names of its operations begin with: they are in the scope in which they are made.
+        return self.name.rpartition("/")[2]
+
     def _as_graph_element(self) -> Tensor:
         return self.queue_ref
 
@@ -139,7 +144,7 @@ class QueueBase:
         def kernel(run: Any, *values: Any) -> None:
             self.of(run.session).enqueue(self._element(values), timeout=run.left())
 
-        return self._putting("QueueEnqueueV2", given, kernel, name or f"{self.name}_enqueue", False)
+        return self._putting("QueueEnqueueV2", given, kernel, name or f"{self._label}_enqueue", False)
 
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts the rows of the components as elements, in order, waiting for room.
@@ -167,7 +172,7 @@ class QueueBase:
         def kernel(run: Any, *values: Any) -> None:
             self.of(run.session).enqueue_many(self._element(values), timeout=run.left())
 
-        return self._putting("QueueEnqueueManyV2", given, kernel, name or f"{self.name}_EnqueueMany", True)
+        return self._putting("QueueEnqueueManyV2", given, kernel, name or f"{self._label}_EnqueueMany", True)
 
     def _putting(self, type_: str, given: list[Tensor], kernel: Any, name: str, many: bool) -> Operation:
         op = self.graph.create_op(type_, given, [], kernel, name, blocking=True)
@@ -212,7 +217,7 @@ class QueueBase:
             [],
             self.shapes,
             lambda run: self.of(run.session).dequeue(timeout=run.left()),
-            name or f"{self.name}_Dequeue",
+            name or f"{self._label}_Dequeue",
         )
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
@@ -223,11 +228,11 @@ class QueueBase:
         ValueError
             If `n` is negative.
         """
-        return self._several("QueueDequeueManyV2", n, name or f"{self.name}_DequeueMany", False)
+        return self._several("QueueDequeueManyV2", n, name or f"{self._label}_DequeueMany", False)
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
         """Return the components of `n` elements, stacked; of fewer, if the queue is closed and has no more."""
-        return self._several("QueueDequeueUpToV2", n, name or f"{self.name}_DequeueUpTo", True)
+        return self._several("QueueDequeueUpToV2", n, name or f"{self._label}_DequeueUpTo", True)
 
     def _several(self, type_: str, n: Any, name: str, up_to: bool) -> Any:
         count = convert_to_tensor(n, np.int32)
@@ -274,7 +279,7 @@ class QueueBase:
             given.close(cancel_pending_enqueues, timeout=run.left())
 
         op: Operation = self.graph.create_op(
-            "QueueCloseV2", [], [], kernel, name or f"{self.name}_Close", blocking=True
+            "QueueCloseV2", [], [], kernel, name or f"{self._label}_Close", blocking=True
         )
         return op
 
@@ -282,13 +287,13 @@ class QueueBase:
         """Return how many elements are in it, as an int32."""
         with self.graph.as_default():
             return apply_op("QueueSizeV2", [], np.int32, (), lambda run: np.int32(self.of(run.session).size()),
-                            name or f"{self.name}_Size", pure=False)  # fmt: skip
+                            name or f"{self._label}_Size", pure=False)  # fmt: skip
 
     def is_closed(self, name: str | None = None) -> Tensor:
         """Return whether it is closed."""
         with self.graph.as_default():
             return apply_op("QueueIsClosedV2", [], bool, (), lambda run: np.bool_(self.of(run.session).is_closed()),
-                            name or f"{self.name}_Is_Closed", pure=False)  # fmt: skip
+                            name or f"{self._label}_Is_Closed", pure=False)  # fmt: skip
 
     @staticmethod
     def from_list(index: Any, queues: list[QueueBase]) -> QueueBase:

@@ -20,7 +20,7 @@ from helpers.process import PATIENCE, soon
 from queuecore._core import device as native
 from queuecore._core.atoms import thread_count
 from queuecore._kernels import Compiled, Kernel
-from queuecore.data._device import Dequeued, DeviceDataset, Target
+from queuecore.data._device import Asked, Dequeued, DeviceDataset, Target
 
 
 @contextlib.contextmanager
@@ -135,7 +135,9 @@ class Plane:
 
     def of(self, dataset: Any, buffers: int = 3, ring: bool = False, prefer: bool = False) -> DeviceDataset:
         """As `Dataset.prefetch_to_device`."""
-        return DeviceDataset(dataset, Target(self.device, self.arrays, buffers, ring, prefer), buffers)
+        mode, pinned = "ring" if ring else "lease", "prefer" if prefer else "require"
+        asked = Asked(f"cuda:{self.device.ordinal}", buffers, mode, pinned)
+        return DeviceDataset(dataset, Target(self.device, self.arrays, buffers, ring, prefer), asked)
 
     def dequeued(self, queue: Any, buffers: int = 3) -> Dequeued:
         """As `QueueBase.to_device`."""

@@ -1,7 +1,10 @@
 """Batches to a device, on a driver that is none: that each arrives whole, is not overwritten, and goes back."""
 
+import copy
 import gc
 import itertools
+import pickle
+import subprocess
 import sys
 import threading
 import time
@@ -13,11 +16,13 @@ from helpers.devices import Plane, plane
 from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, CudaError, build
 from helpers.functions import in_python
 from helpers.process import PATIENCE, soon
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 import queuecore as qc
 from queuecore._core import device as native
 from queuecore._core.atoms import thread_count as native_thread_count
-from queuecore.data import Dataset, FixedLengthRecordDataset, Options
+from queuecore.data import Dataset, FixedLengthRecordDataset, Options, _device
 from queuecore.data._device import Dequeued, Target, goes_as_it_lies
 from queuecore.errors import (
     DeviceUnavailableError,
@@ -174,11 +179,332 @@ def test_maps_that_no_kernel_can_do_are_done_before(cuda, numbers):
     host = Dataset.from_tensor_slices(numbers).batch(10)
     for function in (in_python(lambda x: x * 2), lambda x: np.exp(x)):
         ds = cuda.of(host).map(lambda x: x + 1).map(function)
-        assert "maps are done on the host" in ds.plan()
+        assert "; not on the device: " in ds.plan()
         expected = on_host(host.map(lambda x: x + 1).map(function))
         for got, wanted in zip(ds, expected, strict=True):
             got.consume(wanted)
     assert not cuda.arrays.kernels
+
+
+# Maps that are marked for the device
+
+
+def consume(got, wanted):
+    """Let the consumer's stream read all of an element, some time."""
+    for array, part in zip(leaves(got), leaves(wanted), strict=True):
+        array.consume(part)
+
+
+def same(got, wanted):
+    """What is on the device now is what the host has, bit for bit."""
+    consume(got, wanted)
+    for array, part in zip(leaves(got), leaves(wanted), strict=True):
+        assert array.numpy().tobytes() == part.tobytes()
+
+
+def on_the_device(ds):
+    """How many maps of a `DeviceDataset` are done there."""
+    return ds.plan().count("device: one kernel")
+
+
+def widened(r):
+    image = qc.ops.transpose(qc.ops.cast(r["image"], np.float32), (1, 0))
+    return {"x": image / 255, "hot": qc.ops.one_hot(r["label"], 5)}
+
+
+def moved(r):
+    return {"x": r["x"] * 2 - 0.5, "hot": r["hot"], "y": r["x"] > 0.5}
+
+
+def records_file(folder, count):
+    records = np.frombuffer(np.random.default_rng(4).bytes(RECORD.itemsize * count), RECORD).copy()
+    records["label"] %= 5
+    (folder / "a").write_bytes(records.tobytes())
+    return FixedLengthRecordDataset(folder / "a", record=RECORD), records
+
+
+def in_numpy(records):
+    x = np.ascontiguousarray(records["image"].transpose(0, 2, 1).astype(np.float32) / 255)
+    hot = (records["label"][:, None] == np.arange(5)).astype(np.float32)
+    return {"x": x * 2 - 0.5, "hot": hot, "y": x > 0.5}
+
+
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_marked_maps_before_a_batch_and_after_it(cuda, tmp_path, schedule, drop):
+    """Are one kernel, with those behind the copy; the records go over as they are."""
+    source, records = records_file(tmp_path, 203)
+    cuda.fake.schedule(schedule, 2)
+    cuda.stream()
+
+    def after(x, hot, y):
+        return x[:, ::-1], hot, ~y
+
+    def made(marked, order):
+        ds = source.map(widened, on_device=marked)
+        return order(order(ds).batch(32, drop).prefetch(2)).map(moved, on_device=marked)
+
+    launches = 0
+    for order in (lambda ds: ds, lambda ds: ds.shuffle(7, seed=3, reshuffle_each_iteration=False).repeat(2)):
+        host = made(False, order).map(lambda r: after(**r))
+        ds = cuda.of(made(True, order)).map(lambda r: after(**r))
+        assert on_the_device(ds) == 3
+        assert ds.element_spec == host.element_spec
+        assert ds.cardinality() == host.cardinality()
+        expected = on_host(host)
+        with iter(ds) as it:
+            for got, wanted in zip(it, expected, strict=True):
+                consume(got, wanted)
+                del got
+            sent = it.stats()["device_bytes"]
+        assert sent < sum(part.nbytes for wanted in expected for part in leaves(wanted)) / 2
+        launches += len(expected)
+        assert cuda.fake.count("cuLaunchKernel") == launches
+    whole = in_numpy(records)
+    numbers = iter(range(203 // 32 + 1 - drop))
+    for got, at in zip(cuda.of(made(True, lambda ds: ds)), numbers, strict=True):
+        consume(got, {name: part[32 * at : 32 * at + 32] for name, part in whole.items()})
+        del got
+
+
+def test_fields_by_their_names(cuda, tmp_path):
+    source, _ = records_file(tmp_path, 50)
+    stage = qc.ops.on("image", qc.ops.scale(a=1 / 255))
+    for before in (source.map(stage, on_device=True).batch(7), source.batch(7).map(stage, on_device=True)):
+        ds = cuda.of(before)
+        assert on_the_device(ds) == 1
+        for got, wanted in zip(ds, on_host(source.map(stage).batch(7)), strict=True):
+            assert list(got) == ["label", "image", "weight"]
+            same(got, wanted)
+            del got
+
+
+ROWS = np.random.default_rng(5).integers(0, 256, (60, 4, 3), np.uint8)
+
+
+def slices():
+    return Dataset.from_tensor_slices(ROWS)
+
+
+def half(x):
+    return x * np.float32(0.5)
+
+
+# What keeps a marked map on the host: the dataset, how many maps are on the device, why the others aren't.
+KEPT = {
+    "it runs in Python": lambda m: slices().map(in_python(lambda x: x + 1), **m).batch(8),
+    "numpy.exp": lambda m: slices().map(lambda x: np.exp(x.astype(np.float32)), **m).batch(8),
+    "numpy.floor_divide": lambda m: slices().map(half, **m).batch(8).map(lambda x: x // 2, **m),
+    "a step behind it is done": lambda m: slices().map(half, **m).map(lambda x: x + 1).batch(8),
+    "behind it is done on the host": lambda m: Dataset.zip((slices().map(half, **m), slices())).batch(8),
+    "is done on the host": lambda m: slices().map(half, **m).batch(8).unbatch().batch(4),
+    "step behind it": lambda m: slices().map(half, **m).padded_batch(8),
+    "device: it runs": lambda m: slices().padded_batch(8).map(qc.ops.scale(a=2), **m),
+    "no batches of one size": lambda m: slices().map(half, **m).batch(4).batch(3),
+    "no batches": lambda m: slices().map(half, **m),
+    "batches of one size": lambda m: (
+        Dataset.zip((slices(), Dataset.from_tensor_slices([b"a", b"bc"]).repeat(30)))
+        .map(lambda x, word: (half(x), word), **m)
+        .batch(8)
+    ),
+}
+
+
+@pytest.mark.parametrize("why", KEPT)
+def test_what_keeps_a_marked_map_on_the_host(cuda, why):
+    there = cuda.of(KEPT[why]({"on_device": True}))
+    assert on_the_device(there) == 0
+    lines = [line for line in there.plan().splitlines() if "not on the device: " in line]
+    assert lines and all("map(" in line for line in lines)
+    assert any(why in line for line in lines)
+    without = KEPT[why]({})
+    assert "not on the device" not in cuda.of(without).plan()
+    for got, wanted in zip(there, on_host(without), strict=True):
+        for array, part in zip(leaves(got), leaves(wanted), strict=True):
+            if hasattr(array, "consume"):
+                array.consume(np.asarray(part))
+        del got
+    assert not cuda.arrays.kernels
+
+
+def test_as_many_maps_as_can_be(cuda):
+    """The last ones that a kernel can do; those before them are done before the copy."""
+    host = slices().map(half).map(lambda x: x // 3).batch(8).map(lambda x: x + 1)
+    marked = slices().map(half, on_device=True).map(lambda x: x // 3, on_device=True).batch(8)
+    ds = cuda.of(marked.map(lambda x: x + 1, on_device=True))
+    assert on_the_device(ds) == 1
+    assert ds.plan().count("not on the device: ") == 2
+    for got, wanted in zip(ds, on_host(host), strict=True):
+        same(got, wanted)
+        del got
+
+
+def test_a_mark_changes_nothing_on_the_host(tmp_path):
+    source, _ = records_file(tmp_path, 100)
+
+    def made(marked):
+        ds = source.map(widened, on_device=marked).shuffle(9, seed=1).batch(8)
+        return ds.map(in_python(lambda r: r), on_device=marked)
+
+    plain, marked = made(False), made(True)
+    assert marked.plan() == plain.plan()
+    assert repr(marked) == repr(plain)
+    assert marked.element_spec == plain.element_spec
+    for got, wanted in zip(marked, plain, strict=True):
+        assert [one.tobytes() for one in leaves(got)] == [one.tobytes() for one in leaves(wanted)]
+
+
+def test_places_are_the_same_with_a_mark_and_without(cuda, tmp_path):
+    source, _ = records_file(tmp_path, 100)
+
+    def made(marked):
+        return source.map(widened, on_device=marked).shuffle(30, seed=1).batch(8).map(moved, on_device=marked)
+
+    expected = on_host(made(False))
+    kinds = [lambda: made(False), lambda: made(True), lambda: cuda.of(made(False)), lambda: cuda.of(made(True))]
+    for one, other in itertools.product(kinds, kinds):
+        with iter(one()) as it:
+            for _ in range(5):
+                next(it)
+            state = it.state_dict()
+        with iter(other()) as it:
+            it.load_state_dict(state)
+            assert it.state_dict() == state
+            for got, wanted in zip(it, expected[5:], strict=True):
+                if isinstance(got["x"], np.ndarray):
+                    assert got["x"].tobytes() == wanted["x"].tobytes()
+                else:
+                    same(got, wanted)
+                del got
+
+
+# Steps of a chain: what they do to a row, and to a batch of rows in NumPy. All keep rows of 12 numbers.
+STEPS = {
+    "half": (half, lambda x: x * np.float32(0.5)),
+    "bytes": (lambda x: qc.ops.cast(x, np.uint8), None),
+    "more": (lambda x: x + x, lambda x: x + x),
+    "turned": (lambda x: x.reshape(3, 4).transpose(1, 0).reshape(12), lambda x: x.reshape(-1, 3, 4).transpose(0, 2, 1)),
+    "back": (lambda x: x[::-1], lambda x: x[:, ::-1]),
+    "scaled": (qc.ops.scale(a=0.1, b=3), None),
+    "short": (qc.ops.cast(dtype=np.int16), None),
+    "chosen": (lambda x: np.where(x > 100, x, x * 2), lambda x: np.where(x > 100, x, x * 2)),
+    "root": (lambda x: np.sqrt(x.astype(np.float64)), lambda x: np.sqrt(x.astype(np.float64))),
+    "host": (lambda x: np.floor(x.astype(np.float64)), lambda x: np.floor(x.astype(np.float64))),
+}
+# Those that say the same of a batch as of a row.
+ANYWHERE = ["half", "bytes", "more", "scaled", "short", "chosen", "root", "host"]
+
+
+@settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    phases=[Phase.generate, Phase.shrink],
+)
+@given(st.data())
+def test_chains_of_marked_maps(cuda, data):
+    """Against the host's plane, and against NumPy where its function is the same."""
+    marks = st.sampled_from([True, True, True, False])
+    rows = data.draw(st.lists(st.tuples(st.sampled_from(list(STEPS)), marks), max_size=3), "rows")
+    batch = data.draw(st.lists(st.tuples(st.sampled_from(ANYWHERE), marks), max_size=3), "batches")
+    behind = data.draw(st.lists(st.sampled_from(ANYWHERE), max_size=2), "behind")
+    count, size, drop = data.draw(st.integers(0, 40)), data.draw(st.integers(1, 17)), data.draw(st.booleans())
+    orders = ["none", "prefetch", "shuffle", "take"]
+    order = data.draw(st.sampled_from([*orders, "permute", "shard"]), "order")
+    order_of_batches = data.draw(st.sampled_from(orders), "order of batches")
+    array = np.random.default_rng(count).integers(0, 256, (count, 12), np.uint8)
+
+    def ordered(ds, how):
+        arguments = {"prefetch": [2], "shuffle": [5, 2, False], "take": [11], "permute": [2, False], "shard": [3, 1]}
+        return ds if how == "none" else getattr(ds, how)(*arguments[how])
+
+    def made(marked):
+        ds = Dataset.from_tensor_slices(array)
+        for name, mark in rows:
+            ds = ds.map(STEPS[name][0], on_device=marked and mark)
+        ds = ordered(ordered(ds, order).batch(size, drop), order_of_batches)
+        for name, mark in batch:
+            ds = ds.map(STEPS[name][0], on_device=marked and mark)
+        return ds
+
+    host, there = made(False), cuda.of(made(True))
+    for name in behind:
+        host, there = host.map(STEPS[name][0]), there.map(STEPS[name][0])
+    steps = [*rows, *batch, *((name, True) for name in behind)]
+    last = next((at for at, (name, mark) in enumerate(reversed(steps)) if name == "host" or not mark), len(steps))
+    assert on_the_device(there) == last
+    assert there.element_spec == host.element_spec
+    expected = on_host(host)
+    with iter(there) as it:
+        for got, wanted in zip(it, expected, strict=True):
+            same(got, wanted)
+            del got
+    names = [name for name, _ in steps]
+    if {order, order_of_batches} <= {"none", "prefetch"} and all(STEPS[name][1] for name in names):
+        whole = array
+        for name in names:
+            whole = STEPS[name][1](whole).reshape(count, 12)
+        kept = count - count % size if drop else count
+        wanted = [whole[at : at + size] for at in range(0, kept, size)]
+        assert [one.tobytes() for one in expected] == [one.tobytes() for one in wanted]
+
+
+# Copies
+
+
+@pytest.fixture
+def chosen(cuda, monkeypatch):
+    """The fake device in the place of one that is there; what is asked for."""
+    asked = []
+
+    def found(word):
+        asked.append(word)
+        return None if word == "cpu" else (cuda.device, cuda.arrays)
+
+    monkeypatch.setattr(_device, "chosen", found)
+    return asked
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_copy_asks_for_the_device_again(cuda, chosen, way):
+    """And does the same there."""
+    marked = slices().map(half, on_device=True).batch(8, drop_remainder=True)
+    ds = marked.prefetch_to_device("cuda:0", 5, mode="ring", pinned="prefer").map(qc.ops.scale(a=3))
+    other = way(ds)
+    assert chosen == ["cuda:0", "cuda:0"]
+    assert other.plan() == ds.plan()
+    assert on_the_device(other) == 2
+    assert other._target[2:5] == ds._target[2:5] == (5, True, True)
+    with iter(ds) as it:
+        next(it)
+        state = it.state_dict()
+    expected = on_host(slices().map(half).batch(8, drop_remainder=True).map(qc.ops.scale(a=3)))
+    with iter(other) as it:
+        it.load_state_dict(state)
+        for got, wanted in zip(it, expected[1:], strict=True):
+            same(got, wanted)
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda"])
+def test_a_copy_in_a_process_without_a_device(cuda, chosen, tmp_path, device):
+    ds = slices().map(qc.ops.scale(a=0.5), on_device=True).batch(8).prefetch_to_device(device)
+    (tmp_path / "pickled").write_bytes(pickle.dumps(ds))
+    code = """
+import pickle, sys
+sys.modules["cupy"] = None
+with open(sys.argv[1], "rb") as file:
+    try:
+        ds = pickle.load(file)
+    except Exception as error:
+        print(type(error).__name__)
+    else:
+        print(sum(float(batch.sum()) for batch in ds))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "pickled"], capture_output=True, text=True, timeout=50
+    )
+    wanted = "DeviceUnavailableError" if device == "cuda" else str(float(ROWS.sum()) / 2)
+    assert done.stdout.strip() == wanted, done.stderr
 
 
 KINDS = {

@@ -47,10 +47,15 @@ def test_bytes(name, own_stream):
 
 def test_a_map_is_the_host_s_bit_for_bit():
     host = Dataset.from_tensor_slices(ROWS).batch(100)
-    there = host.prefetch_to_device("cuda").map(widened)
-    assert "device: one kernel" in there.plan()
-    for got, wanted in zip(there, host.map(widened), strict=True):
-        assert cupy.asnumpy(got).tobytes() == wanted.tobytes()
+    before = Dataset.from_tensor_slices(ROWS).map(lambda x: qc.ops.cast(x, np.float32) / 255, on_device=True)
+    for there in (
+        host.prefetch_to_device("cuda").map(widened),
+        host.map(widened, on_device=True).prefetch_to_device("cuda"),
+        before.batch(100).prefetch_to_device("cuda").map(lambda x: qc.ops.transpose(x, (0, 3, 1, 2))),
+    ):
+        assert "device: one kernel" in there.plan()
+        for got, wanted in zip(there, host.map(widened), strict=True):
+            assert cupy.asnumpy(got).tobytes() == wanted.tobytes()
 
 
 def test_slow_consumers_keep_their_batches():
