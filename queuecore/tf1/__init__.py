@@ -4,7 +4,7 @@ A deferred graph of queues, readers, decoders and arithmetic, and sessions that 
 others as there. It feeds a training loop, and is none: there are no gradients. Values are arrays of NumPy's.
 """
 
-from queuecore.tf1 import contrib, data, errors, train
+from queuecore.tf1 import contrib, data, errors, gfile, io, python_io, train
 from queuecore.tf1._arrays import *
 from queuecore.tf1._graph import (
     Graph,
