@@ -372,8 +372,8 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     made = None if sides is None else [side for i, side in enumerate(sides) if i != at]
 
     def kernel(x: Any) -> Any:
-        if x.shape[at] != count:
-            raise InvalidArgumentError(f"unstack: there are {x.shape[at]} parts, not {count}")
+        if np.size(x, at) != count:
+            raise InvalidArgumentError(f"unstack: there are {np.size(x, at)} parts, not {count}")
         return [x[(*(np.s_[:],) * at, i)] for i in range(count)]
 
     return _several("Unpack", given, [made] * count, kernel, name) if count else []
@@ -423,7 +423,7 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = 
     shapes = [None if sides is None else [*sides[:at], one, *sides[at + 1 :]] for one in lengths]
 
     def kernel(x: Any) -> Any:
-        there = x.shape[at]
+        there = np.size(x, at)
         whole = list(lengths)
         if np.ndim(known) == 0:
             if there % len(whole):
@@ -488,7 +488,7 @@ def _slice_at(x: Any, begin: Any, size: Any) -> Any:
         if not a and n == -1:
             key.append(np.s_[:])
             continue
-        side = x.shape[axis]
+        side = np.size(x, axis)
         end = side if n == -1 else a + n
         if not 0 <= a <= end <= side:
             raise InvalidArgumentError(f"slice: axis {axis} is {side} long, and has no part from {a} on, {n} long")
