@@ -13,7 +13,7 @@ import numpy as np
 
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._graph import Operation, Tensor, apply_op, as_value, convert_to_tensor
-from queuecore.tf1._shapes import broadcast
+from queuecore.tf1._shapes import TensorShape, broadcast
 from queuecore.tf1._sparse import SparseTensor
 from queuecore.tf1._types import as_dtype, string
 
@@ -68,7 +68,10 @@ def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = N
     """
     given = [_given(one) for one in inputs]
     between = as_value(separator, string)
-    shape = broadcast([one.shape for one in given])
+    shape = TensorShape([])
+    for one in given:  # scalars join every item
+        if one.shape.ndims != 0:
+            shape = one.shape if shape.ndims == 0 else shape.merge_with(one.shape)
     return apply_op("StringJoin", given, string, shape, _each(lambda *one: between.join(one), string), name)
 
 
