@@ -4,7 +4,7 @@ A deferred graph of queues, readers, decoders and arithmetic, and sessions that 
 others as there. It feeds a training loop, and is none: there are no gradients. Values are arrays of NumPy's.
 """
 
-from queuecore.tf1 import contrib, data, errors, train
+from queuecore.tf1 import contrib, data, errors, gfile, image, io, math, python_io, random, strings, train
 from queuecore.tf1._arrays import *
 from queuecore.tf1._arrays import range_ as range
 from queuecore.tf1._arrays import slice_ as slice
@@ -41,7 +41,9 @@ from queuecore.tf1._readers import (
     WholeFileReader,
 )
 from queuecore.tf1._session import ConfigProto, InteractiveSession, RunMetadata, RunOptions, Session
+from queuecore.tf1._shapes import Dimension, TensorShape
 from queuecore.tf1._sparse import *
+from queuecore.tf1._state import *
 from queuecore.tf1._strings import (
     as_string,
     matching_files,
@@ -54,8 +56,6 @@ from queuecore.tf1._strings import (
     substr,
     write_file,
 )
-from queuecore.tf1._shapes import Dimension, TensorShape
-from queuecore.tf1._state import *
 from queuecore.tf1._types import NAMES as _NAMES
 from queuecore.tf1._types import as_dtype
 

@@ -32,15 +32,23 @@ from queuecore.tf1._nests import (
     VARIANT,
     Leaf,
     Nested,
+    classes,
+    joined,
     leaf_of,
     leaves,
     mapped,
     matched,
+    outputs_of,
     packed,
     parts,
     plain,
+    same_structure,
+    shapes,
+    shown,
+    split,
     stacked,
     tensors_of,
+    types,
 )
 from queuecore.tf1._shapes import TensorShape, as_shape
 from queuecore.tf1._types import as_dtype, string
@@ -121,17 +129,17 @@ class Dataset:
     @property
     def output_types(self) -> Any:
         """The dtypes of an element, in its structure."""
-        return mapped(lambda leaf: leaf if isinstance(leaf, Nested) else leaf.dtype, self._spec)
+        return types(self._spec)
 
     @property
     def output_shapes(self) -> Any:
         """What is known of the shapes of an element, in its structure."""
-        return mapped(lambda leaf: TensorShape([]) if isinstance(leaf, Nested) else leaf.shape, self._spec)
+        return shapes(self._spec)
 
     @property
     def output_classes(self) -> Any:
         """`Tensor`, or `Dataset`, in the structure of an element."""
-        return mapped(lambda leaf: Dataset if isinstance(leaf, Nested) else Tensor, self._spec)
+        return classes(self._spec)
 
     @property
     def element_spec(self) -> Any:
@@ -182,7 +190,7 @@ class Dataset:
         """Return a dataset of one element."""
         spec, given = tensors_of(tensors, "from_tensors")
         return _made(
-            "TensorDataset", given, spec, lambda _, *values: eager.Dataset.from_tensors(plain(spec, list(values)))
+            "TensorDataset", given, spec, lambda _, *values: eager.Dataset.from_tensors(joined(spec, list(values)))
         )
 
     @staticmethod
@@ -195,6 +203,8 @@ class Dataset:
             If one is a scalar, or they have different lengths.
         """
         spec, given = tensors_of(tensors, "from_tensor_slices")
+        if any(not isinstance(leaf, Leaf) for leaf in leaves(spec)):
+            raise TypeError("from_tensor_slices takes dense tensors")
         rows = TensorShape([None])
         for one in given:
             if one.shape.ndims == 0:
@@ -283,18 +293,17 @@ class Dataset:
         elif output_types is None:
             raise TypeError("Either output_signature or output_types must be specified")
         else:
-            types = [as_dtype(one) for one in leaves(output_types)]
-            shapes: list[Any] = [None] * len(types)
+            sides: list[Any] = [None] * len(leaves(output_types))
             if output_shapes is not None:
-                shapes = matched(output_types, output_shapes, "from_generator: output_shapes")
-            spec = packed(output_types, [leaf_of(*one) for one in zip(types, shapes, strict=True)])
+                sides = matched(output_types, output_shapes, "from_generator: output_shapes")
+            spec = packed(output_types, [leaf_of(*one) for one in zip(leaves(output_types), sides, strict=True)])
         given = [convert_to_tensor(one) for one in args or ()]
         found = leaves(spec)
-        types = plain(spec, [leaf.dtype for leaf in found])
+        dtypes = plain(spec, [leaf.dtype for leaf in found])
         known = plain(spec, [leaf.shape.sides for leaf in found])
 
         def kernel(_: Any, *values: Any) -> Any:
-            return eager.Dataset.from_generator(generator, types, known, [_writable(one) for one in values])
+            return eager.Dataset.from_generator(generator, dtypes, known, [_writable(one) for one in values])
 
         return _made("GeneratorDataset", given, spec, kernel)
 
@@ -420,8 +429,8 @@ class Dataset:
             If a structure, a shape or a type doesn't fit.
         """
         given, size = _batch(batch_size, drop_remainder)
-        shapes, sides, filled = padding_of(self, padded_shapes, padding_values)
-        left = iter(shapes)
+        told, sides, filled = padding_of(self, padded_shapes, padding_values)
+        left = iter(told)
         spec = mapped(lambda leaf: stacked(Leaf(leaf.dtype, next(left)), size), self._spec)
 
         def kernel(_: Any, ds: Any, n: Any, drop: Any) -> Any:
@@ -432,7 +441,7 @@ class Dataset:
     def unbatch(self, name: str | None = None) -> Dataset:
         """Take elements apart, along their first dimension."""
         for leaf in leaves(self._spec):
-            if leaf.shape.ndims == 0:
+            if isinstance(leaf, Nested) or leaf.shape.ndims == 0:
                 raise ValueError("Cannot unbatch an input with scalar components.")
         return self._step("UnbatchDataset", mapped(_unbatched, self._spec), lambda _, ds: ds.unbatch(), (), name)
 
@@ -654,23 +663,26 @@ class Dataset:
         spec, state = tensors_of(initial_state, "initial_state")
         found = Function(self.graph, reduce_func, [spec, self._spec], "reduce_func")
         before, after = leaves(spec), leaves(found.spec)
-        if repr(mapped(lambda _: 0, spec)) != repr(mapped(lambda _: 0, found.spec)) or any(
-            isinstance(b, Nested) or a.dtype != b.dtype for a, b in zip(before, after, strict=True)
+        if not same_structure(spec, found.spec) or any(
+            not isinstance(a, Leaf) or not isinstance(b, Leaf) or a.dtype != b.dtype
+            for a, b in zip(before, after, strict=True)
         ):
             raise TypeError(
                 f"The element types for the new state must match the initial state. Expected {spec} but got "
                 f"{found.spec}."
             )
         # What is known of a shape that the function changes is less.
-        shapes = [a.shape.most_general_with(b.shape) for a, b in zip(before, after, strict=True)]
+        general_shapes = [a.shape.most_general_with(b.shape) for a, b in zip(before, after, strict=True)]
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
             initial = plain(spec, [_numpy(one) for one in values[: len(state)]])
             made = ds.reduce(initial, found.bound(run, values[len(state) :]))
-            results = parts(spec, made)
+            results = [
+                value for leaf, part in zip(before, parts(spec, made), strict=True) for value in split(leaf, part)
+            ]
             return results[0] if len(results) == 1 else results
 
-        outputs = [(leaf.dtype, shape) for leaf, shape in zip(before, shapes, strict=True)]
+        outputs = [(leaf.dtype, shape) for leaf, shape in zip(before, general_shapes, strict=True)]
         op = self.graph.create_op(
             "ReduceDataset", [self._variant, *state, *found.captured], outputs, kernel, name, blocking=True
         )
@@ -683,12 +695,12 @@ class Dataset:
         op = self.graph.create_op(
             "DatasetToSingleElement",
             [self._variant],
-            [(leaf.dtype, leaf.shape) for leaf in leaves(self._spec)],
+            outputs_of(self._spec),
             lambda _, ds: components(self._spec, ds.get_single_element()),
             name,
             blocking=True,
         )
-        return packed(self._spec, op.outputs)
+        return shown(self._spec, op.outputs)
 
 
 # What steps are made of
@@ -730,16 +742,15 @@ def general(datasets: Sequence[Dataset], what: str) -> Any:
         If they have other structures, or other types.
     """
     first = datasets[0]._spec
-    shape = repr(mapped(lambda _: 0, first))
     found = leaves(first)
     for one in datasets[1:]:
         other = leaves(one._spec)
-        if repr(mapped(lambda _: 0, one._spec)) != shape or any(
-            type(a) is not type(b) or (isinstance(a, Leaf) and a.dtype != b.dtype)
+        if not same_structure(first, one._spec) or any(
+            type(a) is not type(b) or (not isinstance(a, Nested) and a.dtype != b.dtype)
             for a, b in zip(found, other, strict=True)
         ):
             raise TypeError(f"{what}: Incompatible dataset elements: {first!r} vs. {one._spec!r}")
-        found = [a if isinstance(a, Nested) else Leaf(a.dtype, a.shape.most_general_with(b.shape))
+        found = [a if isinstance(a, Nested) else type(a)(a.dtype, a.shape.most_general_with(b.shape))
                  for a, b in zip(found, other, strict=True)]  # fmt: skip
     return packed(first, found)
 
@@ -769,29 +780,29 @@ def _batch(batch_size: Any, drop_remainder: Any) -> tuple[list[Tensor], int | No
     return [size, drop], int(known) if certain else None
 
 
-def _unbatched(leaf: Any) -> Leaf:
-    return Leaf(leaf.dtype, leaf.shape[1:] if leaf.shape.sides is not None else leaf.shape)
+def _unbatched(leaf: Any) -> Any:
+    return type(leaf)(leaf.dtype, leaf.shape[1:] if leaf.shape.sides is not None else leaf.shape)
 
 
 def padding_of(dataset: Dataset, padded_shapes: Any, padding_values: Any) -> tuple[list[TensorShape], Any, Any]:
     """Return the padded shapes of the parts of elements; and these and the values, as `queuecore.data` takes them."""
     found = leaves(dataset._spec)
-    if any(isinstance(leaf, Nested) for leaf in found):
-        raise TypeError("Batching of padded nested datasets is not supported")
-    shapes = [leaf.shape for leaf in found]
+    if any(not isinstance(leaf, Leaf) for leaf in found):
+        raise TypeError("Batching of padded sparse tensors and of datasets is not supported")
+    made = [leaf.shape for leaf in found]
     if padded_shapes is None:
-        if any(shape.sides is None for shape in shapes):
+        if any(shape.sides is None for shape in made):
             raise ValueError("You must provide `padded_shapes` argument because a component has unknown rank.")
     else:
         told = matched(dataset._spec, padded_shapes, "padded_shapes")
-        shapes = [_padded(*one) for one in zip(told, shapes, strict=True)]
+        made = [_padded(*one) for one in zip(told, made, strict=True)]
     values: list[Any] = [None] * len(found)
     if padding_values is not None:
         told = [padding_values] * len(found)
         if isinstance(padding_values, (tuple, list, dict)):
             told = matched(dataset._spec, padding_values, "padding_values")
         values = [None if one is None else _constant(one, leaf.dtype) for one, leaf in zip(told, found, strict=True)]
-    return shapes, plain(dataset._spec, [one.sides for one in shapes]), plain(dataset._spec, values)
+    return made, plain(dataset._spec, [one.sides for one in made]), plain(dataset._spec, values)
 
 
 def _padded(told: Any, shape: TensorShape) -> TensorShape:

@@ -170,7 +170,7 @@ def bucket_by_sequence_length(
 
         left = iter(told)
         size = sizes[0] if drop_remainder and len(set(sizes)) == 1 else None
-        spec = mapped(lambda leaf: stacked(Leaf(leaf.dtype, next(left)), size), dataset._spec)
+        spec = mapped(lambda leaf: stacked(type(leaf)(leaf.dtype, next(left)), size), dataset._spec)
         return dataset._step("BucketBySequenceLengthDataset", spec, kernel, found.captured)
 
     return step

@@ -9,7 +9,7 @@ from typing import Any
 from queuecore._trace import Symbol
 from queuecore.errors import CancelledError
 from queuecore.tf1._graph import Graph, Operation, Tensor
-from queuecore.tf1._nests import VARIANT, Nested, entered, leaves, packed, parts, plain, tensors_of
+from queuecore.tf1._nests import joined, leaves, outputs_of, parts, shown, split, tensors_of
 from queuecore.tf1._session import Session, _do, _Plan, _planned
 
 __all__ = ["Aside", "Function", "evaluated"]
@@ -73,20 +73,17 @@ class Function:
     """
 
     def __init__(self, graph: Graph, function: Callable[..., Any], specs: Sequence[Any], what: str) -> None:
-        from queuecore.tf1._datasets import of_variant
-
         self.specs = tuple(specs)
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
         arguments: list[Tensor] = []
 
-        def symbol(leaf: Any) -> Any:
-            dtype, shape = (VARIANT, ()) if isinstance(leaf, Nested) else (leaf.dtype, leaf.shape)
-            op = graph.create_op("Arg", [], [(dtype, shape)], _fed, "args")
-            arguments.append(op.outputs[0])
-            return of_variant(op.outputs[0], leaf.spec) if isinstance(leaf, Nested) else op.outputs[0]
+        def symbols(spec: Any) -> Any:
+            ops = [graph.create_op("Arg", [], [one], _fed, "args") for one in outputs_of(spec)]
+            arguments.extend(op.outputs[0] for op in ops)
+            return shown(spec, [op.outputs[0] for op in ops])
 
         with graph.as_default(), graph.aside() as made:
-            given = [packed(spec, [symbol(leaf) for leaf in leaves(spec)]) for spec in self.specs]
+            given = [symbols(spec) for spec in self.specs]
             if len(given) == 1 and type(given[0]) is tuple:
                 given = list(given[0])
             result = function(*given)
@@ -123,9 +120,9 @@ class Function:
             given = [part for spec, one in zip(self.specs, arguments, strict=True) for part in parts(spec, one)]
             if self.why and type(given[0]) is Symbol:
                 given[0]._stop(self.why)
-            given = [entered(value, leaf) for value, leaf in zip(given, self._leaves, strict=True)]
+            given = [value for leaf, part in zip(self._leaves, given, strict=True) for value in split(leaf, part)]
             values = evaluated(self._plan, aside, [*given, *kept])
-            return plain(self.spec, [values[slot] for slot in self._slots])
+            return joined(self.spec, [values[slot] for slot in self._slots])
 
         # What a dataset shows of it, and files of a cache know it by.
         call.__name__ = call.__qualname__ = self.name

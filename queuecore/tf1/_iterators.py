@@ -22,10 +22,27 @@ from queuecore.errors import (
 from queuecore.tf1._datasets import Dataset
 from queuecore.tf1._functions import evaluated
 from queuecore.tf1._graph import Operation, Tensor, apply_op, convert_to_tensor, get_default_graph
-from queuecore.tf1._nests import VARIANT, Leaf, Nested, entered, leaf_of, leaves, mapped, matched, packed, parts
+from queuecore.tf1._nests import (
+    VARIANT,
+    Leaf,
+    Nested,
+    SparseLeaf,
+    classes,
+    leaf_of,
+    leaves,
+    matched,
+    outputs_of,
+    packed,
+    parts,
+    same_structure,
+    shapes,
+    shown,
+    split,
+    types,
+)
 from queuecore.tf1._session import _planned
-from queuecore.tf1._shapes import TensorShape
-from queuecore.tf1._types import as_dtype, name_of, string
+from queuecore.tf1._sparse import SparseTensor
+from queuecore.tf1._types import name_of, string
 
 __all__ = [
     "Iterator",
@@ -107,22 +124,25 @@ def components(spec: Any, element: Any) -> Any:
     InvalidArgumentError
         If a part has another type or shape.
     """
-    found = leaves(spec)
-    values = []
-    for index, (leaf, part) in enumerate(zip(found, parts(spec, element), strict=True)):
-        value = entered(part, leaf)
+    values: list[Any] = []
+    for leaf, part in zip(leaves(spec), parts(spec, element), strict=True):
+        found = split(leaf, part)
         if isinstance(leaf, Leaf):
-            dtype = string if isinstance(value, bytes) or value.dtype == object else value.dtype
-            if dtype != leaf.dtype:
-                raise InvalidArgumentError(
-                    f"expected component {index} of an element to be of {name_of(leaf.dtype)}, got {dtype}"
-                )
-            if not leaf.shape.is_compatible_with(np.shape(value)):
-                raise InvalidArgumentError(
-                    f"expected component {index} of an element to have the shape {leaf.shape}, got {np.shape(value)}"
-                )
-        values.append(value)
-    return values[0] if len(found) == 1 else values
+            _check_value(leaf, found[0], len(values))
+        values += found
+    return values[0] if len(values) == 1 else values
+
+
+def _check_value(leaf: Leaf, value: Any, index: int) -> None:
+    dtype = string if isinstance(value, bytes) or value.dtype == object else value.dtype
+    if dtype != leaf.dtype:
+        raise InvalidArgumentError(
+            f"expected component {index} of an element to be of {name_of(leaf.dtype)}, got {dtype}"
+        )
+    if not leaf.shape.is_compatible_with(np.shape(value)):
+        raise InvalidArgumentError(
+            f"expected component {index} of an element to have the shape {leaf.shape}, got {np.shape(value)}"
+        )
 
 
 class Iterator:
@@ -149,13 +169,9 @@ class Iterator:
         self, iterator_resource: Tensor, initializer: Operation | None, output_types: Any, output_shapes: Any,
         output_classes: Any = None,
     ) -> None:  # fmt: skip
-        del output_classes
         self._iterator_resource = iterator_resource
         self._initializer = initializer
-        shapes = matched(output_types, output_shapes, "Iterator")
-        found = [one if isinstance(one, Nested) else leaf_of(one, shape)
-                 for one, shape in zip(leaves(output_types), shapes, strict=True)]  # fmt: skip
-        self._spec = packed(output_types, found)
+        self._spec = _declared(output_types, output_shapes, output_classes)
 
     @property
     def initializer(self) -> Operation:
@@ -170,17 +186,17 @@ class Iterator:
     @property
     def output_types(self) -> Any:
         """The dtypes of an element, in its structure."""
-        return mapped(lambda leaf: leaf if isinstance(leaf, Nested) else leaf.dtype, self._spec)
+        return types(self._spec)
 
     @property
     def output_shapes(self) -> Any:
         """What is known of the shapes of an element, in its structure."""
-        return mapped(lambda leaf: TensorShape([]) if isinstance(leaf, Nested) else leaf.shape, self._spec)
+        return shapes(self._spec)
 
     @property
     def output_classes(self) -> Any:
         """`Tensor`, or `Dataset`, in the structure of an element."""
-        return mapped(lambda leaf: Dataset if isinstance(leaf, Nested) else Tensor, self._spec)
+        return classes(self._spec)
 
     @property
     def element_spec(self) -> Any:
@@ -200,11 +216,10 @@ class Iterator:
             Default: any.
         shared_name : str, optional
             Iterators of this name share their place in a session.
-        output_classes : optional
-            Taken, and not used.
+        output_classes : structure of classes, optional
+            `SparseTensor` where a part is sparse.
         """
-        del output_classes
-        spec = _declared(output_types, output_shapes)
+        spec = _declared(output_types, output_shapes, output_classes)
         return _iterator("IteratorV2", spec, shared_name)
 
     @staticmethod
@@ -224,8 +239,7 @@ class Iterator:
         -----
         Switching loses no place. A run with a handle that names none raises `InvalidArgumentError`.
         """
-        del output_classes
-        spec = _declared(output_types, output_shapes)
+        spec = _declared(output_types, output_shapes, output_classes)
         handle = convert_to_tensor(string_handle, string, "string_handle")
 
         def kernel(run: Any, name: bytes) -> _Place:
@@ -265,12 +279,10 @@ class Iterator:
         def kernel(run: Any, place: _Place) -> Any:
             return components(self._spec, place.next(run))
 
-        outputs = [(VARIANT, ()) if isinstance(leaf, Nested) else (leaf.dtype, leaf.shape)
-                   for leaf in leaves(self._spec)]  # fmt: skip
         op = self._iterator_resource.graph.create_op(
-            "IteratorGetNext", [self._iterator_resource], outputs, kernel, name, blocking=True
+            "IteratorGetNext", [self._iterator_resource], outputs_of(self._spec), kernel, name, blocking=True
         )
-        return _shown(self._spec, op)
+        return shown(self._spec, op.outputs)
 
     def string_handle(self, name: str | None = None) -> Tensor:
         """Return a string that names it in this session, for `from_string_handle`."""
@@ -282,26 +294,29 @@ class Iterator:
         return apply_op("IteratorToStringHandle", [self._iterator_resource], string, (), kernel, name, pure=False)
 
 
-def _shown(spec: Any, op: Operation) -> Any:
-    found = [Dataset(one, leaf.spec) if isinstance(leaf, Nested) else one
-             for one, leaf in zip(op.outputs, leaves(spec), strict=True)]  # fmt: skip
-    return packed(spec, found)
-
-
-def _declared(output_types: Any, output_shapes: Any) -> Any:
-    types = [one if isinstance(one, Nested) else as_dtype(one) for one in leaves(output_types)]
-    shapes: list[Any] = [None] * len(types)
+def _declared(output_types: Any, output_shapes: Any, output_classes: Any = None) -> Any:
+    found = leaves(output_types)
+    sides: list[Any] = [None] * len(found)
+    kinds: list[Any] = [Tensor] * len(found)
     if output_shapes is not None:
-        shapes = matched(output_types, output_shapes, "output_shapes")
-    return packed(output_types, [one if isinstance(one, Nested) else leaf_of(one, shape)
-                                 for one, shape in zip(types, shapes, strict=True)])  # fmt: skip
+        sides = matched(output_types, output_shapes, "output_shapes")
+    if output_classes is not None:
+        kinds = matched(output_types, output_classes, "output_classes")
+
+    def one(type_: Any, shape: Any, kind: Any) -> Any:
+        if isinstance(type_, Nested):
+            return type_
+        leaf = leaf_of(type_, shape)
+        return SparseLeaf(leaf.dtype, leaf.shape) if kind is SparseTensor else leaf
+
+    return packed(output_types, [one(*all_of) for all_of in zip(found, sides, kinds, strict=True)])
 
 
 def _check(wanted: Any, given: Any, error: type[Exception]) -> None:
-    if repr(mapped(lambda _: 0, wanted)) != repr(mapped(lambda _: 0, given)):
+    if not same_structure(wanted, given):
         raise ValueError(f"The two structures don't have the same nested structure: {wanted!r} and {given!r}")
     for one, other in zip(leaves(wanted), leaves(given), strict=True):
-        if isinstance(one, Nested) or isinstance(other, Nested):
+        if type(one) is not type(other) or isinstance(one, Nested):
             if one != other:
                 raise error(f"Expected {one!r} but got dataset with {other!r}")
         elif one.dtype != other.dtype:
@@ -403,12 +418,12 @@ class Optional:
         op = self._variant.graph.create_op(
             "OptionalGetValue",
             [self._variant],
-            [(leaf.dtype, leaf.shape) for leaf in leaves(self._spec)],
+            outputs_of(self._spec),
             lambda one: components(self._spec, one.get_value()),
             name,
             pure=True,
         )
-        return _shown(self._spec, op)
+        return shown(self._spec, op.outputs)
 
 
 def get_next_as_optional(iterator: Iterator) -> Optional:

@@ -9,25 +9,34 @@ from typing import Any
 import numpy as np
 
 from queuecore.errors import InvalidArgumentError
-from queuecore.ragged import Ragged
+from queuecore.ragged import Ragged, Sparse
 from queuecore.tf1._graph import Tensor, convert_to_tensor
 from queuecore.tf1._shapes import TensorShape, as_shape
+from queuecore.tf1._sparse import SparseTensor
 from queuecore.tf1._types import as_dtype, name_of, string
 
 __all__ = [
+    "VARIANT",
     "Leaf",
     "Nested",
-    "entered",
+    "SparseLeaf",
+    "classes",
+    "joined",
     "leaf_of",
     "leaves",
     "mapped",
     "matched",
     "packed",
     "parts",
+    "outputs_of",
     "plain",
-    "spec_of",
+    "same_structure",
+    "shapes",
+    "shown",
+    "split",
     "stacked",
     "tensors_of",
+    "types",
 ]
 
 VARIANT = np.dtype(object)
@@ -66,6 +75,26 @@ class Nested:
     def __repr__(self) -> str:
         """Return the elements' one."""
         return f"DatasetSpec({self.spec!r})"
+
+
+@dataclass(frozen=True)
+class SparseLeaf:
+    """What is known of a part of an element that is a sparse tensor.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of its values.
+    shape : TensorShape
+        Of the whole.
+    """
+
+    dtype: np.dtype[Any]
+    shape: TensorShape
+
+    def __repr__(self) -> str:
+        """Return both."""
+        return f"SparseTensorSpec({self.shape}, {name_of(self.dtype)})"
 
 
 def leaf_of(dtype: Any, shape: Any) -> Leaf:
@@ -172,6 +201,61 @@ def _same_tuple(like: tuple[Any, ...], made: list[Any]) -> Any:
     return type(like)(*made) if hasattr(like, "_fields") else tuple(made)
 
 
+def same_structure(one: Any, other: Any) -> bool:
+    """Return whether two structures differ in their parts alone."""
+    if isinstance(one, Mapping):
+        return (
+            isinstance(other, Mapping)
+            and one.keys() == other.keys()
+            and all(same_structure(part, other[key]) for key, part in one.items())
+        )
+    if isinstance(one, tuple):
+        return isinstance(other, tuple) and len(one) == len(other) and all(map(same_structure, one, other))
+    return not isinstance(other, (Mapping, tuple))
+
+
+# What is known of them
+
+
+def types(spec: Any) -> Any:
+    """Return the dtypes in a specification; of a dataset, itself."""
+    return mapped(lambda leaf: leaf if isinstance(leaf, Nested) else leaf.dtype, spec)
+
+
+def shapes(spec: Any) -> Any:
+    """Return the shapes in a specification."""
+    return mapped(lambda leaf: TensorShape([]) if isinstance(leaf, Nested) else leaf.shape, spec)
+
+
+def classes(spec: Any) -> Any:
+    """Return what the parts of an element are: `Tensor`, `SparseTensor` or `Dataset`."""
+    from queuecore.tf1._datasets import Dataset
+
+    kinds = {Leaf: Tensor, SparseLeaf: SparseTensor, Nested: Dataset}
+    return mapped(lambda leaf: kinds[type(leaf)], spec)
+
+
+def stacked(leaf: Any, size: int | None) -> Any:
+    """Return what is known of a batch of a part."""
+    if isinstance(leaf, Nested):
+        raise TypeError("datasets can't be batched: flat_map a window to batches of its elements")
+    return type(leaf)(leaf.dtype, TensorShape([size]).concatenate(leaf.shape))
+
+
+def outputs_of(spec: Any) -> list[tuple[np.dtype[Any], Any]]:
+    """Return types and shapes of the tensors that the parts of an element are, in order."""
+    return [output for leaf in leaves(spec) for output in _outputs(leaf)]
+
+
+def _outputs(leaf: Any) -> list[tuple[np.dtype[Any], Any]]:
+    if isinstance(leaf, Nested):
+        return [(VARIANT, ())]
+    if isinstance(leaf, SparseLeaf):
+        rank = leaf.shape.ndims
+        return [(np.dtype(np.int64), [None, rank]), (leaf.dtype, [None]), (np.dtype(np.int64), [rank])]
+    return [(leaf.dtype, leaf.shape)]
+
+
 # Tensors
 
 
@@ -191,11 +275,14 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
         if isinstance(part, Dataset):
             found.append(part._variant)
             return Nested(part._spec)
+        if isinstance(part, SparseTensor):
+            found.extend([part.indices, part.values, part.dense_shape])
+            return SparseLeaf(part.dtype, part.shape)
         if part is None:
             raise ValueError(f"{what}: None values are not supported.")
         tensor = convert_to_tensor(part)
         found.append(tensor)
-        return spec_of(tensor)
+        return Leaf(tensor.dtype, tensor.shape)
 
     spec = mapped(one, value)
     if not found:
@@ -203,32 +290,53 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
     return spec, found
 
 
-def spec_of(tensor: Tensor) -> Leaf:
-    """Return what is known of a tensor."""
-    return Leaf(tensor.dtype, tensor.shape)
+def shown(spec: Any, tensors: list[Tensor]) -> Any:
+    """Return tensors, as many as `outputs_of` says, as an element."""
+    from queuecore.tf1._datasets import of_variant
+
+    left = iter(tensors)
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, Nested):
+            return of_variant(next(left), leaf.spec)
+        if isinstance(leaf, SparseLeaf):
+            return SparseTensor(next(left), next(left), next(left))
+        return next(left)
+
+    return mapped(one, spec)
 
 
-def stacked(leaf: Any, size: int | None) -> Leaf:
-    """Return what is known of a batch of a part."""
-    if isinstance(leaf, Nested):
-        raise TypeError("datasets can't be batched: flat_map a window to batches of its elements")
-    return Leaf(leaf.dtype, TensorShape([size]).concatenate(leaf.shape))
+# Values: those of the tensors, and the parts of elements of `queuecore.data`
 
 
-# Values
-
-
-def entered(value: Any, leaf: Any) -> Any:
-    """Return a part of an element of `queuecore.data` as a value of a run: strings in arrays of objects.
+def split(leaf: Any, value: Any) -> list[Any]:
+    """Return a part of an element as the values of its tensors: strings in arrays of objects.
 
     Raises
     ------
     InvalidArgumentError
         If rows have different lengths.
     """
-    if type(value) is not Ragged:  # a symbol of a trace isn't asked for more than that
-        return value
-    return _dense(value, leaf)
+    if isinstance(leaf, SparseLeaf):
+        values = value.values.to_object() if isinstance(value.values, Ragged) else value.values
+        return [value.indices, values, value.dense_shape]
+    # A symbol of a trace isn't asked for more than that.
+    return [_dense(value, leaf) if type(value) is Ragged else value]
+
+
+def joined(spec: Any, values: list[Any]) -> Any:
+    """Return the values of the tensors of an element as one of `queuecore.data`."""
+    left = iter(values)
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, SparseLeaf):
+            return next(left)
+        indices, values, shape = next(left), next(left), next(left)
+        if leaf.dtype == string:
+            values = Ragged.from_list(values.tolist() or [b""])[: len(values)]
+        return Sparse(indices, values, shape)
+
+    return plain(spec, [one(leaf) for leaf in leaves(spec)])
 
 
 def _dense(rows: Ragged, leaf: Any) -> Any:

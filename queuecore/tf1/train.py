@@ -17,13 +17,33 @@ from queuecore.tf1._input import (
     slice_input_producer,
     string_input_producer,
 )
+from queuecore.tf1._messages import (
+    BytesList,
+    Example,
+    Feature,
+    FeatureList,
+    FeatureLists,
+    Features,
+    FloatList,
+    Int64List,
+    SequenceExample,
+)
 from queuecore.tf1._missing import refusing as _refusing
 from queuecore.tf1._runners import QueueRunner, add_queue_runner, lowering_report, start_queue_runners
 
 __all__ = [
+    "BytesList",
     "Coordinator",
+    "Example",
+    "Feature",
+    "FeatureList",
+    "FeatureLists",
+    "Features",
+    "FloatList",
+    "Int64List",
     "LooperThread",
     "QueueRunner",
+    "SequenceExample",
     "add_queue_runner",
     "batch",
     "batch_join",

@@ -1,0 +1,3 @@
+"""``tf.math``: arithmetic and reductions."""
+
+from queuecore.tf1._math import *
