@@ -364,7 +364,7 @@ class _Chosen(QueueBase):
     def _at(self, index: Any) -> QueueBase:
         if not 0 <= index < len(self._queues):
             raise InvalidArgumentError(f"Index must be in the range [0, {len(self._queues)}) but got {index}")
-        return self._queues[index]
+        return self._queues[int(index)]
 
     def of(self, session: Any) -> eager.QueueBase:
         """Return the queue that the index names now."""

@@ -392,7 +392,8 @@ def shuffled_batches(tf):
             (runner,) = [one for one in tf.get_collection("queue_runners") if "shuffle" in one.name]
             coord = tf.train.Coordinator()
             threads = runners(tf, sess, coord)
-            eventually(lambda sess=sess, size=runner.queue.is_closed(): sess.run(size))
+            closed = runner.queue.is_closed()
+            eventually(lambda sess=sess, closed=closed: sess.run(closed))
             made.append(rest(tf, sess, runner.queue.dequeue_up_to(5)) + [finished(tf, coord, threads)])
     return made
 
@@ -474,7 +475,13 @@ def joined_shapes(tf):
         except ValueError:
             return "ValueError"
 
-    return [made(3, None), made(None, 3), made(3, None, dynamic_pad=True), made(None, 3, dynamic_pad=True), made(None, None)]
+    return [
+        made(3, None),
+        made(None, 3),
+        made(3, None, dynamic_pad=True),
+        made(None, 3, dynamic_pad=True),
+        made(None, None),
+    ]
 
 
 @different(["ValueError", "TypeError"])

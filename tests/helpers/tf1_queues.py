@@ -5,7 +5,19 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from helpers.tf1_scenarios import Beside, different, eventually, got, outcome, refused, rest, run, scenario, shape, waits
+from helpers.tf1_scenarios import (
+    Beside,
+    different,
+    eventually,
+    got,
+    outcome,
+    refused,
+    rest,
+    run,
+    scenario,
+    shape,
+    waits,
+)
 from helpers.tf1_scenarios import sentence as core
 
 
@@ -218,7 +230,12 @@ def one_run(tf):
         sess.run(queue.enqueue_many([[0, 1, 2, 3, 4, 5], [10, 11, 12, 13, 14, 15]]))
         made = [got(tf, sess, [a, a, b, a + b]), got(tf, sess, queue.size())]
         made.append(sorted(int(one) for one in sess.run([a, c])))
-        made += [got(tf, sess, queue.size()), got(tf, sess, {"x": a, "y": [b, (a,)]}), got(tf, sess, [a]), got(tf, sess, b)]
+        made += [
+            got(tf, sess, queue.size()),
+            got(tf, sess, {"x": a, "y": [b, (a,)]}),
+            got(tf, sess, [a]),
+            got(tf, sess, b),
+        ]
         return [*made, waits(tf, sess, a)]
 
 
@@ -256,7 +273,12 @@ def close_behind_enqueues(tf):
         late = Beside(tf, sess, queue.enqueue(9))
         made.append(late.waits())
         made += [got(tf, sess, queue.dequeue_up_to(3)), put.over(), close.over(), late.over()]
-        return [*made, got(tf, sess, queue.is_closed()), got(tf, sess, queue.dequeue_up_to(3)), rest(tf, sess, queue.dequeue())]
+        return [
+            *made,
+            got(tf, sess, queue.is_closed()),
+            got(tf, sess, queue.dequeue_up_to(3)),
+            rest(tf, sess, queue.dequeue()),
+        ]
 
 
 @scenario
@@ -269,7 +291,12 @@ def close_with_cancel(tf):
         close = Beside(tf, sess, queue.close())
         made.append(close.waits())
         made += [got(tf, sess, queue.close(cancel_pending_enqueues=True)), put.over(), close.over()]
-        return [*made, got(tf, sess, queue.is_closed()), got(tf, sess, queue.dequeue_many(2)), got(tf, sess, queue.dequeue())]
+        return [
+            *made,
+            got(tf, sess, queue.is_closed()),
+            got(tf, sess, queue.dequeue_many(2)),
+            got(tf, sess, queue.dequeue()),
+        ]
 
 
 @scenario
@@ -413,7 +440,11 @@ def timeouts(tf):
     queue = tf.FIFOQueue(2, tf.int32, [()])
     with tf.Session() as sess:
         made = [waits(tf, sess, queue.dequeue()), got(tf, sess, queue.enqueue_many([[1, 2]]))]
-        made += [waits(tf, sess, queue.enqueue(3)), got(tf, sess, queue.size()), waits(tf, sess, queue.enqueue_many([[3, 4]]))]
+        made += [
+            waits(tf, sess, queue.enqueue(3)),
+            got(tf, sess, queue.size()),
+            waits(tf, sess, queue.enqueue_many([[3, 4]])),
+        ]
         return [*made, got(tf, sess, queue.dequeue_many(2)), got(tf, sess, queue.size())]
 
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from helpers.tf1_scenarios import ended, finished, folder, got, outcome, plain, rest, run, runners, scenario, sentence, waits
+from helpers.tf1_scenarios import (
+    ended,
+    finished,
+    folder,
+    got,
+    outcome,
+    plain,
+    rest,
+    run,
+    runners,
+    scenario,
+    sentence,
+    waits,
+)
 
 
 def names(keys):

@@ -211,9 +211,7 @@ def test_batches_are_pieces_of_what_comes(count, size, capacity, smaller, chunk)
             several = tf.stack([x + 100 * i for i in range(chunk)])
             parts = [several, tf.transpose(tf.stack([several, -several]))]
         found = drained(
-            tf.train.batch(
-                parts, size, capacity=capacity, enqueue_many=bool(chunk), allow_smaller_final_batch=smaller
-            )
+            tf.train.batch(parts, size, capacity=capacity, enqueue_many=bool(chunk), allow_smaller_final_batch=smaller)
         )
     expected = in_batches(rows, size, smaller)
     assert [one[0].tolist() for one in found] == expected
@@ -257,7 +255,9 @@ def test_everything_comes_once_from_several_threads(threads, shuffled):
         assert [a for a, _ in found] == [*range(200)] * 2
 
 
-@pytest.mark.parametrize("function", ["batch_join", "shuffle_batch_join", "maybe_batch_join", "maybe_shuffle_batch_join"])
+@pytest.mark.parametrize(
+    "function", ["batch_join", "shuffle_batch_join", "maybe_batch_join", "maybe_shuffle_batch_join"]
+)
 def test_every_list_has_a_thread(function):
     lists = [{"x": numbers(30), "at": tf.constant(i)} for i in range(3)]
     more = {"capacity": 50, "min_after_dequeue": 10} if "shuffle" in function else {}
@@ -272,7 +272,9 @@ def test_every_list_has_a_thread(function):
 def test_joined_examples_of_several_shapes_are_padded():
     x = numbers(4)
     short, long = tf.reshape(x, [1]), tf.stack([x, x, x])
-    found = drained(tf.train.batch_join([[short], [tf.slice(long, [0], tf.stack([tf.minimum(x, 3)]))]], 1, dynamic_pad=True))
+    found = drained(
+        tf.train.batch_join([[short], [tf.slice(long, [0], tf.stack([tf.minimum(x, 3)]))]], 1, dynamic_pad=True)
+    )
     assert len(found) == 4
 
 

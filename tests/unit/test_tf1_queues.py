@@ -333,7 +333,9 @@ def test_runs_do_what_a_model_says(capacity, plan):
         items, state = deque(), {"closed": False}
         for step, (name, count) in enumerate(plan):
             numbers = [10 * step + i for i in range(count)]
-            feed = {"enqueue": {x: 10 * step}, "enqueue_many": {xs: numbers}, "close": {}, "dequeue": {}}.get(name, {n: count})
+            feed = {"enqueue": {x: 10 * step}, "enqueue_many": {xs: numbers}, "close": {}, "dequeue": {}}.get(
+                name, {n: count}
+            )
             expected = by_hand(name, count, capacity, items, numbers, state)
             try:
                 found = sess.run(ops[name], feed, options=within(15))
