@@ -351,6 +351,36 @@ def padded_batches(tf):
     return drained(tf, tf.train.batch([x, text], 2, dynamic_pad=True, allow_smaller_final_batch=True))
 
 
+def parts_of(found):
+    """Return the parts of sparse values."""
+    if isinstance(found, (list, tuple)) and not hasattr(found, "_fields"):
+        return [parts_of(one) for one in found]
+    return list(found) if hasattr(found, "_fields") else found
+
+
+@scenario
+def sparse_batches(tf):
+    """One more dimension in front; the others are the largest of the batch; rows of chunks are told apart."""
+    made = []
+    for enqueue_many in (False, True):
+        for text in (False, True):
+            with tf.Graph().as_default(), tf.Session() as sess:
+                x = tf.cast(numbers(tf, 5), tf.int64)
+                values = tf.as_string(tf.stack([x, x + 1])) if text else tf.stack([x, x + 1])
+                places, sides = [[0, 1, 0], [2, 0, 1]], [3, 2, 2]
+                if not enqueue_many:
+                    places, sides = tf.stack([[x, x], [x + 1, tf.zeros_like(x)]]), tf.stack([x + 2, x + 1])
+                given = [tf.SparseTensor(places, values, sides)] * 2
+                found = tf.train.batch(given, 4, enqueue_many=enqueue_many, allow_smaller_final_batch=True)
+                made.append([shape(found[1].indices), shape(found[1].values), shape(found[1].dense_shape)])
+                coord = tf.train.Coordinator()
+                threads = runners(tf, sess, coord)
+                while not isinstance(value := outcome(tf, lambda: parts_of(run(tf, sess, found))), str):  # noqa: B023
+                    made.append(value)
+                made += [value, finished(tf, coord, threads)]
+    return made
+
+
 @scenario
 def kept_ones(tf):
     """keep_input: whole elements, whole chunks, single rows."""

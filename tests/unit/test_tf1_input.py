@@ -290,9 +290,42 @@ def test_a_batch_of_unknown_size():
 
 
 def test_tensors_of_several_parts_are_refused_in_words():
-    sparse = tf.SparseTensor([[0, 0]], [1], [1, 1])
     with pytest.raises(UnimplementedError, match="dense"):
-        tf.train.batch([sparse], 2)
+        tf.contrib.slim.prefetch_queue.prefetch_queue([tf.SparseTensor([[0, 0]], [1], [1, 1])])
+
+
+def test_sparse_and_dense_ones_are_not_joined():
+    sparse = [tf.SparseTensor([[0, 0]], [one], [1, 1]) for one in (1, 1.5)]
+    for other in (tf.constant(1), sparse[1]):
+        with pytest.raises(TypeError, match="consistent"):
+            tf.train.batch_join([[sparse[0]], [other]], 2)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_batches_of_sparse_tensors_are_those_of_dense_ones(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    count, size = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))
+    sides = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    chunk, keep = data.draw(st.booleans()), data.draw(st.booleans())
+    dense = rng.integers(-1, 2, [count, *([2] if chunk else []), *sides])
+    with tf.Graph().as_default():
+        (x,) = tf.train.slice_input_producer([dense], num_epochs=1, shuffle=False)
+        places = tf.py_func(lambda one: np.argwhere(one), [x], tf.int64)
+        places.set_shape([None, x.shape.ndims])
+        values = tf.py_func(lambda one: one[one != 0], [x], tf.int64)
+        values.set_shape([None])
+        given = tf.SparseTensor(places, values, x.get_shape().as_list())
+        mask = tf.greater(tf.reduce_sum(x), 0) if keep else True
+        found = drained(tf.train.maybe_batch([given], mask, size, enqueue_many=chunk, allow_smaller_final_batch=True))
+    kept = [one for one in dense if not keep or one.sum() > 0]
+    rows = [row for one in kept for row in one] if chunk else kept
+    expected = in_batches(rows, size, True)
+    assert len(found) == len(expected)
+    for got, part in zip(found, expected, strict=True):
+        again = np.zeros(got.dense_shape, np.int64)
+        again[tuple(got.indices.T)] = got.values
+        np.testing.assert_array_equal(again, np.stack(part))
 
 
 # Batches of records, and the native programs that make them
