@@ -533,3 +533,51 @@ def a_range_of_nothing_for_ever(tf):
         coord = tf.train.Coordinator()
         threads = runners(tf, sess, coord)
         return [got(tf, sess, queue.dequeue(), seconds=0.15), finished(tf, coord, threads)]
+
+
+# Generated programs
+
+
+@scenario
+def generated_pipelines(tf):
+    """Producers and batches with arguments by chance, one thread each."""
+    made = []
+    for number in range(40):
+        rng = np.random.default_rng(number)
+
+        def chance(*values, rng=rng):
+            return values[int(rng.integers(len(values)))]
+
+        count, epochs = int(rng.integers(1, 12)), int(rng.integers(1, 4))
+        options = {
+            "num_epochs": epochs,
+            "shuffle": chance(True, False),
+            "seed": int(rng.integers(50)),
+            "capacity": chance(1, 2, 5, 32),
+        }
+        with tf.Graph().as_default():
+            tf.set_random_seed(chance(None, 1, 77))
+            kind = chance("range", "strings", "rows", "slices")
+            if kind == "range":
+                parts = [tf.train.range_input_producer(count, **options).dequeue()]
+            elif kind == "strings":
+                parts = [tf.train.string_input_producer([f"s{i}" for i in range(count)], **options).dequeue()]
+            elif kind == "rows":
+                parts = [tf.train.input_producer(rng.random((count, 2, 3)).round(3), **options).dequeue()]
+            else:
+                parts = tf.train.slice_input_producer([np.arange(count), rng.random((count, 4)).round(3)], **options)
+            if chance(True, False):
+                parts = {f"p{i}": one for i, one in enumerate(parts)}
+            size, keep = int(rng.integers(1, 7)), chance(True, True, tf.constant(True))
+            many = chance(False, kind == "rows")
+            options = {
+                "capacity": chance(1, 3, 20),
+                "allow_smaller_final_batch": chance(True, False),
+                "dynamic_pad": chance(True, False),
+                "enqueue_many": many,
+            }
+            how = chance("batch", "maybe_batch", "batch_join", "maybe_batch_join")
+            given = [[parts] if "join" in how else parts] + ([keep] if "maybe" in how else [])
+            found = getattr(tf.train, how)(*given, batch_size=size, **options)
+            made.append(drained(tf, found))
+    return made

@@ -571,3 +571,63 @@ def the_numbers_in_the_message(tf):
         beside.over()
         eventually(lambda: said)
         return said[0]
+
+
+# Generated programs
+
+
+def queue_of_kind(tf, kind, capacity, seed):
+    """Return a queue of (int64, float32 vector)."""
+    shapes = [(), (2,)]
+    if kind == "PaddingFIFOQueue":
+        return tf.PaddingFIFOQueue(capacity, [tf.int64, tf.float32], [(), (None,)])
+    if kind == "PriorityQueue":
+        return tf.PriorityQueue(capacity, [tf.float32], [(2,)])
+    if kind == "RandomShuffleQueue":
+        return tf.RandomShuffleQueue(capacity, 0, [tf.int64, tf.float32], shapes, seed=seed)
+    return tf.FIFOQueue(capacity, [tf.int64, tf.float32], shapes)
+
+
+@scenario
+def generated_histories(tf):
+    """Operations by chance that need not wait, and those that a closed queue refuses."""
+    made = []
+    for number in range(24):
+        rng = np.random.default_rng(number)
+        kind = ["FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue"][number % 4]
+        capacity = int(rng.integers(3, 9))
+        with tf.Graph().as_default(), tf.Session() as sess:
+            tf.set_random_seed(int(rng.integers(1, 99)))
+            queue = queue_of_kind(tf, kind, capacity, int(rng.integers(99)))
+            keys, rows = tf.placeholder(tf.int64), tf.placeholder(tf.float32)
+            if kind == "PriorityQueue":
+                keys.set_shape([])
+            several, n = tf.placeholder(tf.int64), tf.placeholder(tf.int32, [])
+            one, many = queue.enqueue([keys, rows]), queue.enqueue_many([several, rows])
+            take, take_many, take_up_to = queue.dequeue(), queue.dequeue_many(n), queue.dequeue_up_to(n)
+            size, closed, fresh = 0, False, iter(rng.permutation(1000).tolist())
+            for _ in range(30):
+                width = int(rng.integers(1, 4)) if kind == "PaddingFIFOQueue" else 2
+                count = int(rng.integers(1, 4))
+                choice = rng.integers(6 if size or closed else 2)
+                if choice == 0 and (closed or size < capacity):
+                    made.append(got(tf, sess, one, {keys: next(fresh), rows: rng.random(width)}))
+                    size += not closed
+                elif choice == 1 and (closed or size + count <= capacity):
+                    given = {several: [next(fresh) for _ in range(count)], rows: rng.random((count, width))}
+                    made.append(got(tf, sess, many, given))
+                    size += 0 if closed else count
+                elif choice == 2 and (closed or size):
+                    made.append(got(tf, sess, take))
+                    size -= size > 0
+                elif choice == 3 and size >= count:
+                    made.append(got(tf, sess, take_many, {n: count}))
+                    size -= count
+                elif choice == 4 and (size >= count or (closed and kind != "PriorityQueue")):
+                    made.append(got(tf, sess, take_up_to, {n: count}))
+                    size -= min(size, count)
+                elif choice == 5 and not closed and rng.random() < 0.15:
+                    made.append(got(tf, sess, queue.close(cancel_pending_enqueues=bool(rng.integers(2)))))
+                    closed = True
+                made.append(int(sess.run(queue.size())) == size)
+    return made
