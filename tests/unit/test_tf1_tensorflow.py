@@ -13,6 +13,7 @@ import sys
 
 import pytest
 from helpers import tf1_scenarios
+from helpers.process import PATIENCE, soon, thread_count
 from helpers.tf1_scenarios import DIFFERENT, RECORDED, SCENARIOS, outcomes
 
 import queuecore.tf1 as tf
@@ -23,6 +24,13 @@ PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
     sys.executable if importlib.util.find_spec("tensorflow") is not None else None
 )
 THEIRS = json.loads(RECORDED.read_text())
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    before = thread_count()
+    yield
+    assert soon(lambda: thread_count() <= before, PATIENCE)
 
 
 @pytest.mark.parametrize("name", sorted(set(SCENARIOS) - set(DIFFERENT)))
