@@ -810,11 +810,14 @@ def _padded(told: Any, shape: TensorShape) -> TensorShape:
         told = constant_value(told)
         if told is None:
             raise ValueError("padded_shapes must be known before the graph runs")
-    if isinstance(told, TensorShape):
-        made = told
-    else:
-        sides = [told] if isinstance(told, (int, np.integer)) else list(told)
-        made = TensorShape([None if isinstance(one, (int, np.integer)) and one == -1 else one for one in sides])
+    try:
+        if isinstance(told, TensorShape):
+            made = told
+        else:
+            sides = [told] if isinstance(told, (int, np.integer)) else list(told)
+            made = TensorShape([None if isinstance(one, (int, np.integer)) and one == -1 else one for one in sides])
+    except TypeError as error:
+        raise ValueError(f"{told!r} is no shape: {error}") from None
     if made.sides is None or (shape.sides is not None and len(made.sides) != len(shape.sides)):
         raise ValueError(f"The padded shape {made} is not compatible with the corresponding input component shape "
                          f"{shape}.")  # fmt: skip
