@@ -172,7 +172,8 @@ class DeviceDataset:
     again after that, behind what the consumer's stream had got until then. The stream is CuPy's current one, of the
     thread that calls ``next()``; it is ordered after the copy before ``next()`` returns, so `__dlpack__` and all that
     uses the same stream needs nothing else. Work on other streams must be ordered after this one, and be done before
-    the array goes. With ``mode="ring"``, a batch is only good until the next one is taken, whatever refers to it.
+    the array goes, or be named by `queuecore.device.record_stream`. With ``mode="ring"``, a batch is only good until
+    the next one is taken, whatever refers to it.
 
     Who holds ``buffers`` batches or more gets copies on the device from then on, and one `RuntimeWarning`; with
     ``Options(on_hold="raise")`` `SlotsExhaustedError`.
@@ -428,7 +429,7 @@ class StagedIterator(IteratorBase):
         stream = target.arrays.stream()
         self._feed.waiting = None  # up to here it may come again
         try:
-            return self._arrays_there(sent, staged.take(*stream), memory)
+            return self._arrays_there(sent, staged.take(*stream, target.arrays), memory)
         except Exception as error:
             self._fail(error)
             raise
@@ -447,11 +448,11 @@ class StagedIterator(IteratorBase):
     def _arrays_there(self, sent: _Sent, lease: DeviceLease, memory: Any) -> Any:
         target = self._target
         if memory is not None:
-            lease.copy_to(target.device, target.arrays.address(memory))
+            lease.copy_to(target.device, target.arrays.address(memory), memory)
             self._copied += 1
         else:
-            memory = target.arrays.memory(lease)
             self._last = lease if target.ring else None
+        memory = target.arrays.memory(lease)
         self._state = sent.state
 
         def array(part: Any) -> Any:

@@ -18,11 +18,10 @@ from queuecore.tf1._graph import (
     control_dependencies,
     convert_to_tensor,
     get_default_graph,
-    seed_pair,
 )
 from queuecore.tf1._math import identity
 from queuecore.tf1._queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
-from queuecore.tf1._random import _shuffled
+from queuecore.tf1._random import random_shuffle
 from queuecore.tf1._runners import QueueRunner, add_queue_runner
 from queuecore.tf1._shapes import TensorShape
 from queuecore.tf1._state import Variable
@@ -205,19 +204,11 @@ def input_producer(
         if num_epochs is None:
             given = _with_rows(given, "there are no rows, so without num_epochs nothing would ever come of them")
         if shuffle:
-            given = _random_rows(given, seed)
+            given = random_shuffle(given, seed=seed)
         given = limit_epochs(given, num_epochs)
         queue = FIFOQueue(capacity, [given.dtype], [row], shared_name=shared_name, name=name)  # type: ignore[arg-type]
         add_queue_runner(QueueRunner(queue, [queue.enqueue_many([given])], cancel_op=cancel_op))
         return queue
-
-
-def _random_rows(given: Tensor, seed: int | None) -> Tensor:
-    pair = seed_pair(seed)
-    made = apply_op("RandomShuffle", [given], given.dtype, given.shape,
-                    lambda run, value: _shuffled(run.session, made.op, value), None, pure=False)  # fmt: skip
-    made.op.attributes["seed"] = pair
-    return made
 
 
 def _with_rows(given: Tensor, message: str) -> Tensor:

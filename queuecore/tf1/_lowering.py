@@ -70,7 +70,8 @@ def _lowered(op: Operation) -> Lowered | str:
     def function(value: Any) -> tuple[Any, ...]:
         values: dict[tuple[Operation, int], Any] = {(read, 1): value}
         for step in steps:
-            made = step.kernel(*[values[one.op, one.value_index] for one in step.inputs])
+            kernel = step.attributes.get("native", step.kernel)
+            made = kernel(*[values[one.op, one.value_index] for one in step.inputs])
             for index in range(len(step.outputs)):
                 values[step, index] = made if len(step.outputs) == 1 else made[index]
         return tuple([values[one.op, one.value_index] for one in op.inputs])
@@ -104,7 +105,7 @@ def _way(op: Operation, order: list[Operation], seen: set[Operation]) -> str:
     seen.add(op)
     if op.control_inputs:
         return f"{_shown(op)} has control dependencies: {op.control_inputs[0].name!r}"
-    if "enqueue" not in op.attributes and "reader" not in op.attributes and not op.pure:
+    if "enqueue" not in op.attributes and "reader" not in op.attributes and not (op.pure or "native" in op.attributes):
         return f"{_shown(op)} needs Python"
     if "reader" not in op.attributes:
         for one in op.inputs:

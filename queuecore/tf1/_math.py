@@ -17,7 +17,7 @@ from queuecore import ops
 from queuecore.tf1._graph import Tensor, apply_op, constant_value, convert_to_tensor
 from queuecore.tf1._shapes import Sides, TensorShape, broadcast
 from queuecore.tf1._state import Variable
-from queuecore.tf1._types import as_dtype, name_of
+from queuecore.tf1._types import as_dtype, name_of, string
 
 __all__: list[str] = []
 
@@ -59,7 +59,10 @@ def elementwise(type_: str, kernel: Callable[..., Any], dtype: Any = None) -> Ca
 
     def apply(x: Any, y: Any, name: str | None = None) -> Tensor:
         a, b = tensors(x, y)
-        return apply_op(type_, [a, b], dtype or a.dtype, broadcast([a.shape, b.shape]), kernel, name)
+        used = kernel
+        if a.dtype == string:  # which NumPy would take for its own strings, and those lose the zeros at their end
+            used = lambda x, y: kernel(np.asarray(x, object), np.asarray(y, object))  # noqa: E731
+        return apply_op(type_, [a, b], dtype or a.dtype, broadcast([a.shape, b.shape]), used, name)
 
     return apply
 
@@ -97,8 +100,8 @@ pow_ = elementwise("Pow", lambda x, y: x**y)
 _export("pow", pow_, "Return ``x ** y``.")
 maximum = _export("maximum", elementwise("Maximum", np.maximum), "Return the larger one.")
 minimum = _export("minimum", elementwise("Minimum", np.minimum), "Return the smaller one.")
-equal = _export("equal", elementwise("Equal", lambda x, y: x == y, bool), "Return whether they are equal.")
-not_equal = _export("not_equal", elementwise("NotEqual", lambda x, y: x != y, bool), "Return whether they differ.")
+equal = _export("equal", elementwise("Equal", np.equal, bool), "Return whether they are equal.")
+not_equal = _export("not_equal", elementwise("NotEqual", np.not_equal, bool), "Return whether they differ.")
 greater = _export("greater", elementwise("Greater", lambda x, y: x > y, bool), "Return whether ``x > y``.")
 greater_equal = _export("greater_equal", elementwise("GreaterEqual", lambda x, y: x >= y, bool), "Return ``x >= y``.")
 less = _export("less", elementwise("Less", lambda x, y: x < y, bool), "Return whether ``x < y``.")
@@ -398,10 +401,11 @@ def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False
     assert at is not None
 
     def kernel(x: Any) -> Any:
-        way = np.flip(x, at[0]) if reverse else x
-        made = np.cumsum(way, at[0], x.dtype)
+        way = np.moveaxis(np.flip(x, at[0]) if reverse else x, at[0], 0)
+        made = np.cumsum(way, 0, x.dtype)
         if exclusive:
-            made = made - way
+            made = np.concatenate([np.zeros_like(made[:1]), made[:-1]])
+        made = np.moveaxis(made, 0, at[0])
         return np.flip(made, at[0]) if reverse else made
 
     return apply_op("Cumsum", [given], given.dtype, given.shape, kernel, name)

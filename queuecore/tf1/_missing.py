@@ -26,7 +26,13 @@ _TRAINING = """
     Scaffold Server SessionRunHook Supervisor SyncReplicasOptimizer cosine_decay exponential_decay inverse_time_decay
     natural_exp_decay piecewise_constant polynomial_decay
 """
-_KNOWN = {"tf": frozenset(_MATHS.split()), "tf.train": frozenset(_TRAINING.split())}
+_PICTURES = """
+    ResizeMethodV1 crop_and_resize decode_and_crop_jpeg draw_bounding_boxes encode_jpeg encode_png extract_glimpse
+    extract_jpeg_shape hsv_to_rgb image_gradients non_max_suppression psnr resize_area resize_bicubic rgb_to_hsv
+    sample_distorted_bounding_box ssim total_variation
+"""
+_KNOWN = {"tf": frozenset(_MATHS.split()), "tf.train": frozenset(_TRAINING.split()),
+          "tf.image": frozenset(_PICTURES.split())}
 
 
 def refusing(module: str) -> Callable[[str], NoReturn]:

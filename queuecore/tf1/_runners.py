@@ -79,7 +79,7 @@ class QueueRunner:
                 raise ValueError("queue_runner_def and queue are mutually exclusive.")
             graph = get_default_graph()
             prefix = f"{import_scope}/" if import_scope else ""
-            queue = graph.as_graph_element(prefix + queue_runner_def.queue_name).op.attributes["queue"]  # type: ignore[union-attr]
+            queue = graph.get_operation_by_name(prefix + queue_runner_def.queue_name).attributes["queue"]
             enqueue_ops = [graph.as_graph_element(prefix + name) for name in queue_runner_def.enqueue_op_name]
             close_op = graph.as_graph_element(prefix + queue_runner_def.close_op_name)
             cancel_op = graph.as_graph_element(prefix + queue_runner_def.cancel_op_name)

@@ -28,6 +28,7 @@ from queuecore.tf1._messages import (
     Int64List,
     SequenceExample,
 )
+from queuecore.tf1._missing import refusing as _refusing
 from queuecore.tf1._runners import QueueRunner, add_queue_runner, lowering_report, start_queue_runners
 
 __all__ = [
@@ -61,3 +62,5 @@ __all__ = [
     "start_queue_runners",
     "string_input_producer",
 ]
+
+__getattr__ = _refusing("tf.train")  # optimizers and their like

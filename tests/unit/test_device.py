@@ -1,5 +1,6 @@
 """Batches to a device, on a driver that is none: that each arrives whole, is not overwritten, and goes back."""
 
+import contextlib
 import copy
 import gc
 import itertools
@@ -8,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import warnings
 
 import numpy as np
 import pytest
-from helpers.devices import Plane, plane
-from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, CudaError, build
+from helpers.devices import Plane, entered, nobody_works, plane
+from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, UNTIL_GO_ON, CudaError, build, check
 from helpers.functions import in_python
 from helpers.process import PATIENCE, soon
 from hypothesis import HealthCheck, Phase, given, settings
@@ -24,9 +26,12 @@ from queuecore._core import device as native
 from queuecore._core.atoms import thread_count as native_thread_count
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options, _device
 from queuecore.data._device import Dequeued, Target, goes_as_it_lies
+from queuecore.device import CuPyArrays, record_stream
 from queuecore.errors import (
     DeviceUnavailableError,
     FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
     ResourceExhaustedError,
     SlotsExhaustedError,
 )
@@ -728,6 +733,7 @@ def test_a_call_that_fails(cuda, kind, call, nth, how):
     ds, expected = kind
     cuda.stream()
     iter(cuda.of(ds)).close()
+    cuda.leaks = None  # what the driver no longer knows of is lost
     cuda.fake.fail(call, nth, 719, how)
     it = iter(cuda.of(ds))
     count = 0
@@ -748,6 +754,378 @@ def test_a_call_that_fails(cuda, kind, call, nth, how):
 
     assert soon(nothing_left, within=PATIENCE)
     cuda.fake.clear()  # also of a broken context
+
+
+# Memory that is used again
+
+
+def taken(ds):
+    """Take all batches and read none."""
+    for got in ds:
+        del got
+    assert soon(nobody_works, within=PATIENCE)
+
+
+def _widened(x):
+    return qc.ops.cast(x, np.float32) * 2
+
+
+AGAIN = {
+    **{name: (make, lambda a: a, lambda there: there) for name, make in KINDS.items()},
+    # The kernel's input is as large as its output.
+    "widened": (KINDS["as it lies"], lambda a: a * 2, lambda there: there.map(_widened)),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_stream_gets_the_memory_of_the_one_before(cuda, name, schedule):
+    """Also while that is still being read, or was left in the middle; and gives it back with the driver."""
+    make, result, more = AGAIN[name]
+    cuda.fake.schedule(schedule, 7)
+    cuda.stream()
+    made = None
+    for epoch in range(6):
+        numbers = np.random.default_rng(epoch).random((512, 32)).astype(np.float32)
+        with iter(more(cuda.of(make(numbers).batch(32)))) as it:
+            expected = batches(result(numbers), 32)
+            for got, wanted in zip(it, expected[: 4 if epoch % 2 else None], strict=False):
+                got.consume(wanted)
+                del got
+        del it
+        assert soon(nobody_works, within=PATIENCE)
+        made = made or cuda.fake.count("cuMemAlloc_v2")
+        assert cuda.fake.count("cuMemAlloc_v2") == made
+    assert cuda.fake.count("cuMemFree_v2") == 0
+
+
+def test_memory_of_another_size_is_not_used_again(cuda, numbers):
+    for size in (64, 32, 64, 32):
+        ds = cuda.of(Dataset.from_tensor_slices(numbers).batch(size))
+        for got, wanted in zip(ds, batches(numbers, size), strict=True):
+            got.consume(wanted)
+            del got
+    assert cuda.fake.count("cuMemAlloc_v2") == 6
+
+
+def test_memory_of_one_device_is_not_another_s(cuda, numbers):
+    cuda.fake.set(devices=2)
+    other = Plane(cuda.fake, 1)
+    ds = Dataset.from_tensor_slices(numbers).batch(100)
+    for there in (cuda, other, cuda, other):
+        for got, wanted in zip(there.of(ds), batches(numbers, 100), strict=True):
+            assert np.array_equal(got.numpy(), wanted)
+            del got
+    assert cuda.fake.count("cuMemAlloc_v2") == 6
+
+
+def test_no_more_is_kept_than(cuda):
+    """Of bytes: the oldest go first. The host has little of these batches."""
+    largest = 1 << 28
+
+    def run(depth):
+        taken(cuda.of(Dataset.range(16).batch(8), buffers=2).map(lambda x: qc.ops.one_hot(x, depth)))
+        cuda.fake.drain()
+        taken(cuda.of(Dataset.range(1)))  # which looks
+        return cuda.fake.count("cuMemAlloc_v2"), cuda.fake.alive()["allocated_bytes"]
+
+    run(2 << 20)  # 2 x 64 MiB
+    _, kept = run((2 << 20) + (1 << 18))  # 2 x 72 MiB
+    assert largest - (72 << 20) < kept <= largest
+    count, _ = run((2 << 20) + (1 << 18))
+    again, kept = run((2 << 20) + (1 << 18))
+    assert again == count
+    assert kept <= largest
+
+
+def test_no_more_pieces_are_kept_than(cuda):
+    for size in range(1, 7):
+        taken(cuda.of(Dataset.from_tensor_slices(np.zeros((1, 1024 * size), np.float32)).batch(1), buffers=64))
+    cuda.fake.drain()
+    taken(cuda.of(Dataset.range(1)))
+    assert 200 < cuda.fake.alive()["allocations"] <= 256
+
+
+def test_kept_memory_is_there_for_others(cuda):
+    """But not while it is read."""
+    stream = cuda.stream()
+    rows = np.random.default_rng(2).random((100, 1024)).astype(np.float32)
+    ds = Dataset.from_tensor_slices(rows)
+    with iter(cuda.of(ds.take(6).batch(2))) as it:
+        next(it).consume(rows[:2], UNTIL_GO_ON)
+    del it
+    assert soon(nobody_works, within=PATIENCE)
+    cuda.fake.set(total_memory=3 * 4096 * 4)
+    assert cuda.fake.alive()["allocated_bytes"] == 3 * 4096 * 2
+    with pytest.raises(ResourceExhaustedError, match="no memory for 16384 bytes"), iter(cuda.of(ds.batch(4))) as it:
+        next(it)
+    cuda.fake.go_on(stream)
+    cuda.fake.drain()
+    for got, wanted in zip(cuda.of(ds.batch(4)), batches(rows, 4), strict=True):
+        got.consume(wanted)
+        del got
+
+
+def test_kept_memory_is_there_for_cupy(cuda, numbers, monkeypatch):
+    """That is, for its pool, in which copies of batches lie."""
+
+    class OutOfMemoryError(Exception):
+        pass
+
+    def alloc(nbytes):
+        if cuda.fake.alive().get("allocated_bytes", 0) + nbytes > 1 << 16:
+            raise OutOfMemoryError
+        return nbytes
+
+    library = types.SimpleNamespace(
+        Device=lambda _: contextlib.nullcontext(),
+        alloc=alloc,
+        memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=library))
+    arrays = CuPyArrays(cuda.device)
+    taken(cuda.of(Dataset.from_tensor_slices(numbers).batch(20)))
+    assert arrays.allocate(1000) == 1000
+    assert cuda.fake.count("cuMemFree_v2") == 0
+    assert arrays.allocate(1 << 16) == 1 << 16
+    assert cuda.fake.count("cuMemFree_v2") == 3
+    with pytest.raises(ResourceExhaustedError, match="65537 bytes"):
+        arrays.allocate((1 << 16) + 1)
+
+
+# Streams aside
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", AGAIN)
+def test_streams_aside_read_their_batch(cuda, name, schedule):
+    """Longer than the consumer's; also where the memory goes to the next stream of batches."""
+    make, result, more = AGAIN[name]
+    cuda.fake.schedule(schedule, 6)
+    main, *sides = cuda.stream(), cuda.aside(), cuda.aside()
+    for epoch in range(3):
+        numbers = np.random.default_rng(epoch).random((256, 32)).astype(np.float32)
+        for got, wanted in zip(more(cuda.of(make(numbers).batch(16))), batches(result(numbers), 16), strict=True):
+            got.consume(wanted)
+            for side in sides:
+                cuda.order(main, side)
+                got[3].consume(wanted[3], 3000, side)
+                record_stream(got[3], side)
+            del got
+        assert soon(nobody_works, within=PATIENCE)
+    assert cuda.fake.count("cuMemFree_v2") == 0
+
+
+@pytest.mark.parametrize("how", ["a dict", "the current stream", "a list"])
+def test_streams_aside_of_nested_batches(cuda, how):
+    main, side = cuda.stream(), cuda.aside()
+    numbers = np.random.default_rng(3).random((200, 16)).astype(np.float32)
+    ds = Dataset.from_tensor_slices({"x": numbers, "y": (np.arange(200), {"z": numbers[:, 0]})}).batch(10)
+    for got, wanted in zip(cuda.of(ds), ds, strict=True):
+        cuda.order(main, side)
+        for array, part in zip((got["x"], got["y"][0], got["y"][1]["z"]), leaves(wanted), strict=True):
+            array.consume(part, 1000, side)
+        if how == "a dict":
+            record_stream(got, side)
+        elif how == "a list":
+            record_stream([got["y"], 3, "words"], side)
+        else:
+            cuda.arrays.current = side
+            record_stream(got)
+            cuda.arrays.current = main
+        del got, array
+
+
+def test_the_consumer_s_stream_waits_for_none_aside(cuda, kind):
+    """Nor do copies into other memory."""
+    ds, expected = kind
+    main, side = cuda.stream(), cuda.aside()
+    with iter(cuda.of(ds)) as it:
+        got = next(it)
+        record_stream(got, side)
+        cuda.order(main, side)
+        got.consume(expected[0], UNTIL_GO_ON, side)
+        del got
+        for wanted in expected[1:3]:
+            next(it).consume(wanted)
+        with entered(cuda.fake):
+            check(cuda.fake.driver.cuStreamSynchronize(main))
+        assert cuda.fake.count("consumers") == 3
+        assert cuda.fake.count("copies") == 3  # the next would be into the first one's memory
+        cuda.fake.go_on(side)
+        next(it).consume(expected[3])
+
+
+def test_as_many_streams_as_are_remembered(cuda, kind):
+    ds, expected = kind
+    main, *sides = cuda.stream(), *(cuda.aside() for _ in range(5))
+    with iter(cuda.of(ds)) as it:
+        for wanted in expected:
+            got = next(it)
+            for side in (*sides[:4], main, *sides[:4]):
+                record_stream(got, side)
+            with pytest.raises(InvalidArgumentError, match="5 streams read this batch already"):
+                record_stream(got, sides[4])
+            for side in sides[:4]:
+                cuda.order(main, side)
+                got.consume(wanted, 500, side)
+            del got
+
+
+def test_a_copy_of_a_held_batch_has_streams_aside(cuda, kind):
+    """Its memory is used again in the order of the consumer's stream, which waits for them."""
+    ds, expected = kind
+    main, side = cuda.stream(), cuda.aside()
+    with pytest.warns(RuntimeWarning, match="more than 2 batches"), iter(cuda.of(ds)) as it:
+        kept = [next(it) for _ in range(3)]
+    record_stream(kept, side)
+    cuda.order(main, side)
+    kept[2].consume(expected[2], 3000, side)
+    address, nbytes = kept[2].address, kept[2].nbytes
+    kept.clear()
+    gc.collect()
+    other = cuda.arrays.allocate(nbytes)
+    with entered(cuda.fake):  # whoever gets it next
+        check(cuda.fake.driver.cuMemcpyDtoDAsync_v2(address, cuda.arrays.address(other), nbytes, main))
+
+
+class Stream:
+    def __init__(self, **words):
+        self.__dict__.update(words)
+
+
+class Speaks:
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __cuda_stream__(self):
+        return 0, self.handle
+
+
+class Tensor:
+    """As PyTorch's, with a gradient."""
+
+    device = "cuda:0"
+
+    def __init__(self, address):
+        self.is_cuda = address != 0
+        self.address = address
+
+    def data_ptr(self):
+        assert self.is_cuda
+        return self.address
+
+    @property
+    def __cuda_array_interface__(self):
+        raise RuntimeError("it has a gradient")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [lambda s: s, lambda s: Stream(ptr=s), lambda s: Stream(cuda_stream=s), Speaks, None],
+    ids=["a handle", "CuPy's", "PyTorch's", "any", "the current one"],
+)
+def test_tensors_and_streams_of_others(cuda, kind, word, monkeypatch):
+    ds, expected = kind
+    main, side = cuda.stream(), cuda.aside()
+    library = types.SimpleNamespace(cuda=types.SimpleNamespace(current_stream=lambda device: Stream(cuda_stream=side)))
+    monkeypatch.setitem(sys.modules, "torch", library)
+    for got, wanted in zip(cuda.of(ds), expected, strict=True):
+        cuda.order(main, side)
+        got.consume(wanted, 1000, side)
+        record_stream((Tensor(got.address), Tensor(0)), word and word(side))
+        del got
+
+
+def test_what_is_no_batch(cuda, kind):
+    ds, _ = kind
+    side = cuda.aside()
+    record_stream({"x": np.zeros(3), "y": (b"a", 3, None, np.float32(2))}, side)
+    other = cuda.arrays.array(cuda.arrays.allocate(64), 0, (16,), np.float32)
+    with pytest.raises(InvalidArgumentError, match="isn't in the memory of a batch"):
+        record_stream(other, side)
+    record_stream(Stream(__cuda_array_interface__={"data": (0, False)}), side)
+    with iter(cuda.of(ds, buffers=2, ring=True)) as it:
+        got = next(it)
+        for word in ("cuda", True, -1, Stream(ptr="x")):
+            with pytest.raises(InvalidArgumentError, match="stream must be"):
+                record_stream(got, word)
+        lease = got.memory[1]
+        next(it)
+        with pytest.raises(InvalidArgumentError, match="given back"):
+            lease.record_stream(None, side)
+    with pytest.raises(InvalidArgumentError, match="given back"):
+        native.DeviceLease().record_stream(None, side)
+    record_stream(Dataset.range(3), side)
+
+
+def test_a_stream_that_cant_be_recorded(cuda, kind):
+    """Is not remembered; all else goes on."""
+    ds, expected = kind
+    cuda.stream()
+    side = cuda.aside()
+    with iter(cuda.of(ds)) as it:
+        got = next(it)
+        cuda.fake.fail("cuEventCreate", 1, 719)
+        with pytest.raises(InternalError, match="cuEventCreate"):
+            record_stream(got, side)
+        record_stream(got, side)
+        for wanted in expected:
+            got.consume(wanted)
+            got = None
+            got = next(it, None)
+
+
+# Memory of which nobody knows whether it is read
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("how", ["the consumer's", "one aside"])
+def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, how):
+    """Keeps its memory for ever: it isn't freed, and goes to nobody else."""
+    ds, expected = kind
+    cuda.fake.schedule(schedule, 5)
+    main, side = cuda.stream(), cuda.aside()
+    with iter(cuda.of(ds)) as it:
+        got = next(it)
+        assert soon(lambda: cuda.fake.count("cuEventRecord") == 6, within=PATIENCE)  # no slot is left
+        cuda.order(main, side)
+        got.consume(expected[0], UNTIL_GO_ON, side if how == "one aside" else main)
+        record_stream(got, side)
+        cuda.fake.fail("cuEventRecord", 1 + (how == "one aside"), 719)
+        address = got.address
+        del got
+        other = cuda.stream()  # nothing may wait for those above
+        with pytest.raises(InternalError, match="cuEventRecord failed"):
+            taken(it)
+    del it
+    assert soon(nobody_works, within=PATIENCE)
+    cuda.leaks = 1
+    for _ in range(3):
+        for got, wanted in zip(cuda.of(ds), expected, strict=True):
+            assert got.address != address
+            got.consume(wanted)
+            del got
+    with entered(cuda.fake):
+        check(cuda.fake.driver.cuStreamSynchronize(other))
+    cuda.fake.set(total_memory=cuda.fake.alive()["allocated_bytes"] + 2 * 8192 - 1)
+    taken(cuda.of(Dataset.from_tensor_slices(np.zeros((2, 1100), np.float32)).batch(1), buffers=2))
+    assert cuda.fake.count("cuMemFree_v2") >= 3  # all that was kept
+    cuda.fake.go_on(side if how == "one aside" else main)
+
+
+@pytest.mark.parametrize("widened", [False, True])
+def test_a_stream_of_copies_whose_end_the_driver_cant_tell(cuda, numbers, widened):
+    there = cuda.of(Dataset.from_tensor_slices(numbers).batch(100))
+    if widened:
+        there = there.map(lambda x: x * 2)
+    cuda.fake.fail("cuStreamSynchronize", 1, 719)
+    taken(there)
+    cuda.leaks = 3 + widened
+    count = cuda.fake.count("cuMemAlloc_v2")
+    taken(there)
+    assert cuda.fake.count("cuMemAlloc_v2") == 2 * count
+    assert cuda.fake.count("cuMemFree_v2") == 0
 
 
 # What the driver and the machine refuse
