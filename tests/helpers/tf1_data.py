@@ -96,7 +96,9 @@ def slices(tf: Any, folder: str) -> Any:
         elements(tf, ds.from_tensor_slices([1, 2, 3])),
         elements(tf, ds.from_tensor_slices([1.5, 2.5])),
         elements(tf, ds.from_tensor_slices({"a": np.array([1, 2], np.uint8), "b": ["x", "yz"]})),
-        elements(tf, ds.from_tensor_slices((np.zeros((2, 2, 2), np.float32), [[b"a", b"b"], [b"c", b""]], [True, False]))),
+        elements(
+            tf, ds.from_tensor_slices((np.zeros((2, 2, 2), np.float32), [[b"a", b"b"], [b"c", b""]], [True, False]))
+        ),
         elements(tf, ds.from_tensor_slices(Pair(np.array([1, 2]), OrderedDict([("z", [3, 4]), ("b", [5.0, 6.0])])))),
         elements(tf, ds.from_tensors((1, [2.0, 3.0], "s", {"k": [[1], [2]]}))),
         elements(tf, ds.from_tensors(tf.constant([1, 2]) + 1)),
@@ -124,7 +126,9 @@ def generators(tf: Any, folder: str) -> Any:
 
     return [
         elements(tf, ds.from_generator(lambda: range(3), tf.int32)),
-        elements(tf, ds.from_generator(pairs, (tf.int64, tf.float32), (tf.TensorShape([]), tf.TensorShape([None])), [3])),
+        elements(
+            tf, ds.from_generator(pairs, (tf.int64, tf.float32), (tf.TensorShape([]), tf.TensorShape([None])), [3])
+        ),
         elements(tf, ds.from_generator(words, (tf.string, {"x": tf.float64}), ([], {"x": []}))),
         elements(tf, ds.from_generator(lambda: range(4), tf.int64, []).batch(3).repeat(2)),
     ]
@@ -389,7 +393,9 @@ def reinitializable(tf: Any, folder: str) -> Any:
     out.append(failing(lambda: it.initializer))
     make = tf.data.Iterator.from_structure
     out.append(failing(lambda: make(tf.int64, []).make_initializer(tf.data.Dataset.from_tensors(1.0))))
-    out.append(failing(lambda: make(tf.int64, [3]).make_initializer(tf.data.Dataset.from_tensors(np.zeros(2, np.int64)))))
+    out.append(
+        failing(lambda: make(tf.int64, [3]).make_initializer(tf.data.Dataset.from_tensors(np.zeros(2, np.int64))))
+    )
     out.append(failing(lambda: make((tf.int64, tf.int64)).make_initializer(train)))
     return out
 
@@ -421,7 +427,11 @@ def runs(tf: Any, folder: str) -> Any:
     first, tens = it.get_next()
     second, _ = it.get_next()
     with tf.Session() as sess:
-        out = [shown(sess.run([first, tens, first + tens])), shown(sorted(sess.run([first, second]))), shown(sess.run(tens))]
+        out = [
+            shown(sess.run([first, tens, first + tens])),
+            shown(sorted(sess.run([first, second]))),
+            shown(sess.run(tens)),
+        ]
         out.append(shown(sess.run({"a": first, "b": [tens]})))
     return out
 
