@@ -360,7 +360,7 @@ def _listed(value: Any) -> list[Any]:
 
 def _dense(made: Any, shape: Sides) -> Any:
     # Strings come as rows of characters. All else, symbols of a trace among it, as it is.
-    return _string_array(made, shape) if isinstance(made, Ragged) else made
+    return _string_array(made, shape) if type(made) is Ragged else made
 
 
 def _string_array(made: Ragged, shape: Sides) -> Any:
@@ -379,7 +379,7 @@ def _string_array(made: Ragged, shape: Sides) -> Any:
 
 
 def _values(made: Any) -> Any:
-    return _string_array(made, (None,)) if isinstance(made, Ragged) else made
+    return _string_array(made, (None,)) if type(made) is Ragged else made
 
 
 def _sparse_parts(made: Sparse) -> list[Any]:

@@ -43,7 +43,7 @@ class Aside:
 def evaluated(plan: _Plan, run: Any, given: Sequence[Any], salt: int | None = None) -> list[Any]:
     """Run a plan; return the values of all its slots.
 
-    With a `salt` it is traced: what draws numbers draws them of the element's number, and of the salt if it has no seed.
+    With a `salt` it is traced: what draws numbers draws them for an element's number, and by the salt without a seed.
     """
     values: list[Any] = [None] * plan.slots
     for (_, slot), value in zip(plan.feeds, given, strict=True):

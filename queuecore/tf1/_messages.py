@@ -68,6 +68,8 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
     while at < len(data):
         tag, at = _read_varint(data, at)
         number, kind = tag >> 3, tag & 7
+        if not number or tag >> 32:
+            raise ProtoError("Error parsing message: a field has no number, or too large a one")
         if kind == _VARINT:
             value, at = _read_varint(data, at)
             yield number, kind, value
@@ -78,8 +80,8 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
             size = 4 if kind == _FIXED32 else 8
         else:
             raise ProtoError(f"Error parsing message: a field of the unknown type {kind}")
-        if not number or size > len(data) - at:
-            raise ProtoError("Error parsing message: a field is cut off, or has no number")
+        if size > len(data) - at:
+            raise ProtoError("Error parsing message: a field is cut off")
         yield number, kind, data[at : at + size]
         at += size
 
