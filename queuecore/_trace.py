@@ -269,6 +269,12 @@ class Symbol:
             self._stop(f"{what} is not known before the data is")
         return known
 
+    def _side(self, axis: int) -> Any:
+        dims = self._sides("a dimension's length")
+        if not -len(dims) <= axis < len(dims) or not isinstance(dims[axis], int):
+            self._stop("a dimension's length is not known before the data is")
+        return dims[axis]
+
     def _stop(self, reason: str) -> NoReturn:
         self._tracer.give_up(reason)
 
@@ -280,12 +286,14 @@ class Symbol:
             self._stop(f"numpy.{ufunc.__name__}{how}")
         return _call(self._tracer, ufunc, inputs)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Symbol:
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if not kwargs and function is np.where and len(args) == 3:
             return _choice(self._tracer, args)
         if not kwargs and function in _METHODS and type(args[0]) is Symbol:
             made: Symbol = getattr(args[0], function.__name__)(*args[1:])
             return made
+        if not kwargs and function is np.size and len(args) == 2 and type(args[1]) is int:
+            return self._side(args[1])
         if not kwargs and function is np.stack and type(args[0]) in (list, tuple):
             return _piled(self._tracer, args[0], *args[1:])
         self._stop(f"numpy.{function.__name__}")
@@ -909,7 +917,7 @@ def _piled(tracer: _Tracer, items: Sequence[Any], axis: Any = 0) -> Any:
         dtype = np.result_type(*[one.dtype for one in arrays])
     except TypeError as error:
         tracer.give_up(f"numpy.stack: {error}")
-    if not all(_is_native(one.dtype) for one in (dtype, *arrays)):
+    if not all(map(_is_native, (dtype, *[one.dtype for one in arrays]))):
         tracer.give_up(f"numpy.stack of {dtype}")
     at = axis % rank
     axes = [(one, 1) for one in range(rank - 1)]

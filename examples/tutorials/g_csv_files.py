@@ -37,5 +37,6 @@ with tf.Session() as sess:
         coord.request_stop()
     coord.join(threads)
 
-print(tf.train.lowering_report())
+for line in tf.train.lowering_report():
+    print(line)
 assert np.array_equal(seen, rows)

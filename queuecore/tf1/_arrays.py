@@ -156,17 +156,17 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     wanted = convert_to_tensor(shape.as_list() if isinstance(shape, TensorShape) else shape, np.int32)
     known = constant_value(wanted)
     if known is None:
-        count = wanted.shape.num_elements()
-        sides = None if count is None else [None] * count
         return apply_op(
             "Reshape",
             [given, wanted],
             given.dtype,
-            sides,
+            _shape_within(wanted),
             _structural(lambda x, to: np.reshape(x, [int(one) for one in to]), given.dtype),
             name,
         )
     numbers = tuple(int(one) for one in np.ravel(known))
+    if numbers.count(-1) > 1 or any(one < -1 for one in numbers):
+        raise ValueError(f"a shape is of numbers from 0 on, and -1 once at most, not {list(numbers)}")
     made: list[int | None] = [None if one == -1 else one for one in numbers]
     items = given.shape.num_elements()
     if items is not None:
@@ -372,15 +372,17 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     made = None if sides is None else [side for i, side in enumerate(sides) if i != at]
 
     def kernel(x: Any) -> Any:
-        if x.shape[at] != count:
-            raise InvalidArgumentError(f"unstack: there are {x.shape[at]} parts, not {count}")
+        if np.size(x, at) != count:
+            raise InvalidArgumentError(f"unstack: there are {np.size(x, at)} parts, not {count}")
         return [x[(*(np.s_[:],) * at, i)] for i in range(count)]
 
     return _several("Unpack", given, [made] * count, kernel, name) if count else []
 
 
 @public
-def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split") -> list[Tensor]:
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
+) -> list[Tensor]:
     """Return pieces of a tensor along a dimension.
 
     Parameters
@@ -423,7 +425,7 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = 
     shapes = [None if sides is None else [*sides[:at], one, *sides[at + 1 :]] for one in lengths]
 
     def kernel(x: Any) -> Any:
-        there = x.shape[at]
+        there = np.size(x, at)
         whole = list(lengths)
         if np.ndim(known) == 0:
             if there % len(whole):
@@ -488,7 +490,7 @@ def _slice_at(x: Any, begin: Any, size: Any) -> Any:
         if not a and n == -1:
             key.append(np.s_[:])
             continue
-        side = x.shape[axis]
+        side = np.size(x, axis)
         end = side if n == -1 else a + n
         if not 0 <= a <= end <= side:
             raise InvalidArgumentError(f"slice: axis {axis} is {side} long, and has no part from {a} on, {n} long")
@@ -706,7 +708,9 @@ def pad(
     if np.any(np.asarray(around) < 0) or sides is not None and len(around) != len(sides):
         raise ValueError(f"pad: paddings {around} of shape {given.shape}")
     room = [None if side is None else side - (how == "reflect") for side in sides or ()]
-    if how != "constant" and any(side is not None and max(both) > side for side, both in zip(room, around, strict=False)):
+    if how != "constant" and any(
+        side is not None and max(both) > side for side, both in zip(room, around, strict=False)
+    ):
         raise ValueError(f"pad: paddings {around} are more than there is to mirror in shape {given.shape}")
     shape = None
     if sides is not None:
@@ -734,9 +738,8 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return a tensor repeated to a shape."""
     given, wanted = convert_to_tensor(input), _shape_tensor(shape)
     known = constant_value(wanted)
-    made: Any = [None] * int(wanted.shape[0]) if known is None and wanted.shape.is_fully_defined() else None
+    made: Any = _shape_within(wanted)
     if known is not None:
-        made = [int(one) for one in known]
         broadcast([given.shape, TensorShape(made)]).assert_is_compatible_with(made)
 
     def kernel(x: Any, to: Any) -> Any:
@@ -746,6 +749,39 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
 
 
 # Tensors of one value
+
+
+def _shape_within(tensor: Tensor) -> Sides | None:
+    """Return what is known beforehand of the shape that a tensor's value is."""
+    known = constant_value(tensor)
+    op = tensor.op
+    if known is not None:
+        return tuple(None if one < 0 else int(one) for one in np.ravel(known))
+    if op.type == "Shape":
+        return op.inputs[0].shape.sides
+    if op.type == "Pack" and tensor.shape.ndims == 1:
+        parts = [_number_within(one) for one in op.inputs]
+        return tuple(None if one is None or one < 0 else one for one in parts)
+    if op.type == "ConcatV2":
+        found: Sides = ()
+        for one in op.inputs:
+            inner = _shape_within(one)
+            if inner is None:
+                return None
+            found += inner
+        return found
+    count = tensor.shape.num_elements()
+    return None if count is None else (None,) * count
+
+
+def _number_within(tensor: Tensor) -> int | None:
+    known = constant_value(tensor)
+    if known is not None:
+        return int(known)
+    if tensor.op.type == "StridedSlice" and "index" in tensor.op.attributes:
+        sides = _shape_within(tensor.op.inputs[0])
+        return None if sides is None else sides[tensor.op.attributes["index"]]
+    return None
 
 
 def _shape_tensor(shape: Any) -> Tensor:
@@ -780,8 +816,8 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
         made = [int(side) for side in known]
         if any(side < 0 for side in made):
             raise ValueError(f"Fill dimensions must be >= 0: {made}")
-    elif wanted.shape.is_fully_defined():
-        made = [None] * int(wanted.shape[0])
+    else:
+        made = _shape_within(wanted)
 
     def kernel(to: Any, x: Any) -> Any:
         array = np.empty([int(side) for side in to], object if one.dtype == string else one.dtype)
@@ -859,7 +895,9 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
     def kernel(a: Any, b: Any, step: Any) -> Any:
         if step == 0 or (b - a) * np.sign(step) < 0:
             raise InvalidArgumentError(f"range: no steps of {step} lead from {a} to {b}")
-        count = math.ceil((float(b) - float(a)) / float(step)) if wanted.kind == "f" else -((int(a) - int(b)) // int(step))
+        count = (
+            math.ceil((float(b) - float(a)) / float(step)) if wanted.kind == "f" else -((int(a) - int(b)) // int(step))
+        )
         if wanted.kind == "f":
             return (a + np.arange(count).astype(wanted) * step).astype(wanted)
         return np.arange(int(a), int(b), int(step), wanted)
@@ -977,15 +1015,15 @@ def one_hot(
     count = int(_known(depth, "depth"))
     if count < 0:
         raise ValueError(f"one_hot: depth must be from 0 on, not {count}")
-    values = [None if one is None else _known(one, "on_value and off_value") for one in (on_value, off_value)]
     wanted = None if dtype is None else as_dtype(dtype)
-    for one in values:
-        if one is not None and wanted is None:
-            wanted = string if isinstance(one, bytes) else one.dtype
-        elif one is not None and wanted != (string if isinstance(one, bytes) else one.dtype):
-            source, target = np.asarray(one).dtype, wanted
-            if target is None or source.kind not in "iu" or target.kind not in "iufc":
-                raise TypeError(f"one_hot: dtype {wanted} and a value of {source} do not match")
+    values = []
+    for one in (on_value, off_value):
+        if one is not None:
+            one = convert_to_tensor(one, None if isinstance(one, Tensor) else wanted)
+            if wanted is not None and one.dtype != wanted:
+                raise TypeError(f"one_hot: {name_of(wanted)} and a value of {name_of(one.dtype)} do not match")
+            wanted = one.dtype
+        values.append(None if one is None else _known(one, "on_value and off_value"))
     wanted = np.dtype(np.float32) if wanted is None else wanted
     on, off = (as_value(n if one is None else one, wanted) for n, one in zip((1, 0), values, strict=True))
     sides = given.shape.sides

@@ -110,7 +110,11 @@ def Print(  # noqa: N802
     def kernel(run: Any, value: Any, *values: Any) -> Any:
         counter = run.session.resource(("print", op), itertools.count)
         if most < 0 or next(counter) < most:
-            print((message or "") + "".join([f"[{summarized(one, items)}]" for one in values]), file=sys.stderr, flush=True)
+            print(
+                (message or "") + "".join([f"[{summarized(one, items)}]" for one in values]),
+                file=sys.stderr,
+                flush=True,
+            )
         return value
 
     op = given.graph.create_op("Print", [given, *shown], [(given.dtype, given.shape)], kernel, name or "Print")
@@ -154,7 +158,9 @@ _MEANT: list[tuple[tuple[type[BaseException], ...], type[QueueCoreError]]] = [
 ]
 
 
-def py_func(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None) -> Any:  # noqa: N803
+def py_func(
+    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
+) -> Any:  # noqa: N803
     """Return the tensors that a function of Python's makes of others, in each run.
 
     Parameters
@@ -234,7 +240,11 @@ def _returned(name: str, index: int, value: Any, wanted: np.dtype[Any]) -> Any:
 
 
 def numpy_function(
-    func: Any = None, inp: Any = None, Tout: Any = None, stateful: bool = True, name: str | None = None  # noqa: N803
+    func: Any = None,
+    inp: Any = None,
+    Tout: Any = None,
+    stateful: bool = True,
+    name: str | None = None,  # noqa: N803
 ) -> Any:
     """Return the tensors that a function of Python's makes of others: `py_func`."""
     return py_func(func, inp, Tout, stateful, name)

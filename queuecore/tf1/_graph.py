@@ -616,7 +616,7 @@ def _listed(value: Any, wanted: np.dtype[Any] | None) -> Any:
         raise ValueError(f"{value!r} is no tensor: {error}") from error
     if array.dtype.kind == "O" and not all(isinstance(one, (str, bytes)) for one in array.flat):
         raise TypeError(f"Failed to convert {value!r} (of type {type(value).__name__}) to a tensor")
-    if array.dtype.kind == "S":  # which would cut zero bytes off
+    if array.dtype.kind in "SU":  # which would cut zeros off their ends
         array = np.array(value, object)
     if array.size == 0 and array.dtype == np.float64 and not isinstance(value, np.ndarray):
         array = array.astype(np.float32 if wanted is None or wanted.kind == "S" else wanted)

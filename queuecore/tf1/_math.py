@@ -420,7 +420,10 @@ def _sliced(tensor: Tensor, key: Any) -> Tensor:
         sides = [0 if side is None else side for side in tensor.shape.sides]
         unknown = [side is None for side in tensor.shape.sides]
         shape = _shape_of_slice(sides, unknown, keys)
-    return apply_op("StridedSlice", [tensor], tensor.dtype, shape, lambda x: x[key], "strided_slice")
+    made = apply_op("StridedSlice", [tensor], tensor.dtype, shape, lambda x: x[key], "strided_slice")
+    if isinstance(key, int):
+        made.op.attributes["index"] = key  # for what is known of a shape that is made of such
+    return made
 
 
 def _parts(keys: tuple[Any, ...]) -> list[Any]:

@@ -31,8 +31,11 @@ _PICTURES = """
     extract_jpeg_shape hsv_to_rgb image_gradients non_max_suppression psnr resize_area resize_bicubic rgb_to_hsv
     sample_distorted_bounding_box ssim total_variation
 """
-_KNOWN = {"tf": frozenset(_MATHS.split()), "tf.train": frozenset(_TRAINING.split()),
-          "tf.image": frozenset(_PICTURES.split())}
+_KNOWN = {
+    "tf": frozenset(_MATHS.split()),
+    "tf.train": frozenset(_TRAINING.split()),
+    "tf.image": frozenset(_PICTURES.split()),
+}
 
 
 def refusing(module: str) -> Callable[[str], NoReturn]:

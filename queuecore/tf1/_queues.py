@@ -122,7 +122,13 @@ class QueueBase:
         return held.queue
 
     def _operation(
-        self, type_: str, inputs: list[Tensor], outputs: Any, kernel: Callable[..., Any], name: str, blocking: bool = True
+        self,
+        type_: str,
+        inputs: list[Tensor],
+        outputs: Any,
+        kernel: Callable[..., Any],
+        name: str,
+        blocking: bool = True,
     ) -> Operation:
         # The kernel gets the queue itself, of the run's session, before the run and the values.
         op: Operation = self.graph.create_op(
@@ -341,7 +347,13 @@ class _Chosen(QueueBase):
         super().__init__(first.dtypes, shapes, first.names, first._make, None, "from_list")
 
     def _operation(
-        self, type_: str, inputs: list[Tensor], outputs: Any, kernel: Callable[..., Any], name: str, blocking: bool = True
+        self,
+        type_: str,
+        inputs: list[Tensor],
+        outputs: Any,
+        kernel: Callable[..., Any],
+        name: str,
+        blocking: bool = True,
     ) -> Operation:
         op: Operation = self.graph.create_op(
             type_, [self._index, *inputs], outputs,
@@ -496,7 +508,11 @@ class PaddingFIFOQueue(QueueBase):
     ) -> None:  # fmt: skip
         size = _check_capacity(capacity)
         types = _dtypes(dtypes)
-        if not isinstance(shapes, (list, tuple)) or len(shapes) != len(types) or any(isinstance(one, int) for one in shapes):
+        if (
+            not isinstance(shapes, (list, tuple))
+            or len(shapes) != len(types)
+            or any(isinstance(one, int) for one in shapes)
+        ):
             raise ValueError(
                 f"shapes must be a list with one shape for each of the {len(types)} dtypes, not {shapes!r}"
             )

@@ -15,7 +15,7 @@ from queuecore import ops
 from queuecore._core import draws
 from queuecore._seeds import Pair
 from queuecore.errors import InvalidArgumentError
-from queuecore.tf1._arrays import _shape_tensor
+from queuecore.tf1._arrays import _shape_tensor, _shape_within
 from queuecore.tf1._graph import Drawn, Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
 from queuecore.tf1._shapes import TensorShape
 from queuecore.tf1._types import as_dtype, name_of
@@ -97,8 +97,8 @@ def _drawn(
         made = [int(one) for one in known]
         if any(one < 0 for one in made):
             raise ValueError(f"{type_}: a shape has no negative sides: {made}")
-    elif sides.shape.is_fully_defined():
-        made = [None] * int(sides.shape[0])
+    else:
+        made = _shape_within(sides)
     for one in limits:
         one.shape.with_rank(0)
 

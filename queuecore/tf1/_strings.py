@@ -13,7 +13,7 @@ import numpy as np
 
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._graph import Operation, Tensor, apply_op, as_value, convert_to_tensor
-from queuecore.tf1._shapes import broadcast
+from queuecore.tf1._shapes import TensorShape, broadcast
 from queuecore.tf1._sparse import SparseTensor
 from queuecore.tf1._types import as_dtype, string
 
@@ -68,7 +68,10 @@ def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = N
     """
     given = [_given(one) for one in inputs]
     between = as_value(separator, string)
-    shape = broadcast([one.shape for one in given])
+    shape = TensorShape([])
+    for one in given:  # scalars join every item
+        if one.shape.ndims != 0:
+            shape = one.shape if shape.ndims == 0 else shape.merge_with(one.shape)
     return apply_op("StringJoin", given, string, shape, _each(lambda *one: between.join(one), string), name)
 
 
@@ -89,7 +92,9 @@ def _sparse(given: Tensor, cut: Callable[[bytes], list[bytes]], name: str | None
 
     number = np.dtype(np.int64)
     outputs: list[tuple[np.dtype[Any], Any]] = [(number, (None, 2)), (string, (None,)), (number, (2,))]
-    return SparseTensor(*given.graph.create_op("StringSplit", [given], outputs, kernel, name or "StringSplit", pure=True).outputs)
+    return SparseTensor(
+        *given.graph.create_op("StringSplit", [given], outputs, kernel, name or "StringSplit", pure=True).outputs
+    )
 
 
 def string_split(
@@ -122,7 +127,9 @@ def string_split(
         raise ValueError("string_split: the result_type must be 'SparseTensor'")
     given = _given(source)
     given.shape.with_rank(1)
-    marks = as_value(" " if (sep if delimiter is None else delimiter) is None else sep if delimiter is None else delimiter, string)
+    marks = as_value(
+        " " if (sep if delimiter is None else delimiter) is None else sep if delimiter is None else delimiter, string
+    )
     pattern = re.compile(b"[" + re.escape(marks) + b"]") if marks else None
 
     def cut(one: bytes) -> list[bytes]:

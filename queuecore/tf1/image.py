@@ -76,7 +76,9 @@ def _pictures(value: Any, what: str, single: bool = False) -> tuple[Tensor, Side
     if rank is None:
         return given, (None,) * 3
     if rank != 3 and (single or rank < 3):
-        raise ValueError(f"{what}: expected pictures [{'' if single else '..., '}height, width, channels], got {given!r}")
+        raise ValueError(
+            f"{what}: expected pictures [{'' if single else '..., '}height, width, channels], got {given!r}"
+        )
     return given, given.shape.sides or ()
 
 
@@ -258,7 +260,7 @@ def crop_to_bounding_box(
         raise ValueError(f"pictures must be at least {needed[0]} by {needed[1]}, not {given.shape}")
 
     def kernel(x: Any) -> Any:
-        there = x.shape[-3:-1]
+        there = np.size(x, -3), np.size(x, -2)
         if there[0] < needed[0] or there[1] < needed[1]:
             raise InvalidArgumentError(f"pictures must be at least {needed[0]} by {needed[1]}, not {there}")
         return _cut(x, offset_height, offset_width, target_height, target_width)
@@ -268,7 +270,7 @@ def crop_to_bounding_box(
 
 
 def _around(x: Any, top: int, left: int, height: int, width: int) -> Any:
-    there = x.shape[-3:-1]
+    there = np.size(x, -3), np.size(x, -2)
     if there[0] + top > height or there[1] + left > width:
         raise InvalidArgumentError(f"pictures of {there} do not fit into {(height, width)} at {(top, left)}")
     lead = [(0, 0)] * (x.ndim - 3)
@@ -311,7 +313,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: int, target_width: 
         raise ValueError("target_height and target_width must be > 0.")
 
     def kernel(x: Any) -> Any:
-        height, width = x.shape[-3:-1]
+        height, width = np.size(x, -3), np.size(x, -2)
         rows, columns = min(height, target_height), min(width, target_width)
         part = _cut(x, (height - rows) // 2, (width - columns) // 2, rows, columns)
         if (rows, columns) == (target_height, target_width):
@@ -342,7 +344,7 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
         return start, side - 2 * start
 
     def kernel(x: Any) -> Any:
-        (top, height), (left, width) = (part(side) for side in x.shape[-3:-1])
+        (top, height), (left, width) = (part(side) for side in (np.size(x, -3), np.size(x, -2)))
         return _cut(x, top, left, height, width)
 
     inner = [None if side is None else part(side)[1] for side in sides[-3:-1]]

@@ -1,0 +1,116 @@
+"""Expressions of TensorFlow 1 that have the same meaning here, and what TensorFlow says to them.
+
+What it says is recorded in ``corpus/tf1/NAME.json``. Where there is a Python with TensorFlow it is asked again, and with
+QUEUECORE_RECORD=1 recorded anew.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import queuecore.tf1 as tf1
+from helpers import tensorflow_tf1
+
+PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
+    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
+)
+CORPUS = Path(__file__).parent.parent / "corpus" / "tf1"
+
+
+def asked(cases: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Return TensorFlow's answers, of TensorFlow itself."""
+    assert PYTHON is not None
+    done = subprocess.run(
+        [PYTHON, "-P", tensorflow_tf1.__file__], input=json.dumps(cases).encode(), capture_output=True, timeout=570,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:].decode()
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def recorded(name: str, expressions: list[str], runs: int) -> list[dict[str, Any]]:
+    """Return TensorFlow's answers as they are recorded."""
+    path = CORPUS / f"{name}.json"
+    if os.environ.get("QUEUECORE_RECORD") == "1":
+        CORPUS.mkdir(exist_ok=True, parents=True)
+        told = dict(zip(expressions, asked([(one, runs) for one in expressions]), strict=True))
+        lines = [f"{json.dumps(one)}: {json.dumps(answer)}" for one, answer in told.items()]
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    known = json.loads(path.read_text())
+    return [known[one] for one in expressions]
+
+
+def same(ours: Any, theirs: Any, exact: bool) -> bool:
+    """Whether values are the same, floats within a few of their last digits unless `exact`."""
+    if isinstance(theirs, list) and isinstance(ours, list):
+        return len(ours) == len(theirs) and all(same(a, b, exact) for a, b in zip(ours, theirs, strict=True))
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(same(ours[key], theirs[key], exact) for key in ours)
+    if isinstance(ours, float) and isinstance(theirs, float) and not exact:
+        return math.isclose(ours, theirs, rel_tol=2e-5, abs_tol=2e-6)
+    return type(ours) is type(theirs) and ours == theirs
+
+
+def compatible(static: Any, value: Any) -> bool:
+    """Whether a value has the shape that was known of it."""
+    if isinstance(static, dict):
+        return all(compatible(static[key], value[key]) for key in static)
+    if static is None or static == "no tensor":
+        return True
+    if static and isinstance(static[0], list) or len(static) and static[0] == "no tensor":
+        return all(compatible(one, part) for one, part in zip(static, value, strict=True))
+    if len(value) != 3 or not isinstance(value[0], str):
+        return all(compatible(one, part) for one, part in zip(static, value, strict=True))
+    return len(static) == len(value[1]) and all(a in (None, b) for a, b in zip(static, value[1], strict=True))
+
+
+def known_by(ours: Any, theirs: Any) -> bool:
+    """Whether as much is known of a shape here as there."""
+    if isinstance(ours, dict):
+        return all(known_by(ours[key], theirs[key]) for key in ours)
+    if not isinstance(ours, list) or not isinstance(theirs, list):
+        return theirs is None or ours == theirs
+    return len(ours) == len(theirs) and all(known_by(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def refusal(classes: list[str]) -> str:
+    """Return the class that an error is of, as TensorFlow has them."""
+    wanted = ("TypeError", "ValueError", "IndexError", "NotImplementedError")
+    for one in classes:
+        if one in wanted or one.endswith("Error") and one not in ("DtypeError", "CsvError", "ProtoError", "DecodeError"):
+            return one
+    return classes[0]
+
+
+def differences(expression: str, runs: int, theirs: dict[str, Any], exact: bool = False) -> list[str]:
+    """Return what is not as TensorFlow says."""
+    ours = tensorflow_tf1.answer(tf1, expression, runs)
+    told = f"{expression}: {ours} and there {theirs}"
+    if "built" in theirs:
+        # Not all that is refused there while the graph is built must be: but it must be refused.
+        found = ours.get("built") or ours["runs"][0].get("error") if "built" in ours or isinstance(ours["runs"][0], dict) else None
+        return [] if found and set(found) & {"ValueError", "TypeError", "NotImplementedError", "IndexError"} else [told]
+    if "built" in ours:
+        # Earlier than there is well; but it must be refused there.
+        refused = isinstance(theirs["runs"][0], dict) and "error" in theirs["runs"][0]
+        return [] if refused and set(ours["built"]) & {"ValueError", "TypeError"} else [told]
+    wrong = []
+    if not known_by(ours["sides"], theirs["sides"]):
+        wrong.append(f"static shapes: {told}")
+    for mine, one in zip(ours["runs"], theirs["runs"], strict=True):
+        if isinstance(one, dict) and "error" in one:
+            if not (isinstance(mine, dict) and one["error"][0] in mine.get("error", ())):
+                wrong.append(told)
+        elif isinstance(mine, dict) and "error" in mine or not same(mine, one, exact):
+            wrong.append(told)
+        elif not compatible(ours["sides"], mine):
+            wrong.append(f"its own static shape: {told}")
+    return wrong
