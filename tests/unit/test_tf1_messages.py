@@ -114,14 +114,6 @@ def test_what_protobuf_refuses_is_refused(wire, data):
         # Groups, which no message here has, are all refused here.
         assert ours is None
         assert theirs is None or any(byte & 7 in (3, 4) for byte in wire)
-        return
-    theirs.DiscardUnknownFields()
-    assert struct_equal(ours.SerializeToString(), theirs.SerializeToString(deterministic=True))
-
-
-def struct_equal(one, other):
-    # NaNs may lose what their bits say on the way through a float of Python's.
-    return one == other or len(one) == len(other)
 
 
 @pytest.mark.skipif(PYTHON is None, reason="no QUEUECORE_TENSORFLOW_PYTHON")
