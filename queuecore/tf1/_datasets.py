@@ -775,9 +775,8 @@ def _constant(value: Any, dtype: Any) -> Any:
 def _batch(batch_size: Any, drop_remainder: Any) -> tuple[list[Tensor], int | None]:
     size = _number(batch_size, "batch_size")
     drop = convert_to_tensor(drop_remainder, bool, "drop_remainder")
-    known, all_of_it = constant_value(size), constant_value(drop)
-    certain = known is not None and all_of_it is not None and bool(all_of_it) and known > 0
-    return [size, drop], int(known) if certain else None
+    known = constant_value(size) if constant_value(drop) else None
+    return [size, drop], None if known is None or known < 1 else int(known)
 
 
 def _unbatched(leaf: Any) -> Any:
