@@ -254,12 +254,15 @@ class QueueBase:
     def _several(self, type_: str, n: Any, name: str, up_to: bool) -> Any:
         with self.graph.as_default():
             count = convert_to_tensor(n, np.int32, name="n")
+        count.shape.with_rank(0)
         known = count.op.attributes.get("value")
         if known is not None and known < 0:
             raise ValueError(f"the number of elements must not be negative: {known}")
         rows = TensorShape([None if up_to or known is None else int(known)])
 
         def kernel(queue: Any, run: Any, number: Any) -> Any:
+            if np.ndim(number):
+                raise InvalidArgumentError(f"the number of elements must be a scalar, and has shape {np.shape(number)}")
             take = queue.dequeue_up_to if up_to else queue.dequeue_many
             return take(int(number), timeout=run.left())
 

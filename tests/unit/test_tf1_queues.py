@@ -212,6 +212,26 @@ def test_a_limit_leaves_all_that_was_gathered(sess, fetches):
     assert sess.run(queue.dequeue_many(3), options=within(5000)).tolist() == [1, 2, 3]
 
 
+def test_how_many_is_a_scalar(sess):
+    # TensorFlow takes a vector of one.
+    queue = tf.FIFOQueue(9, tf.int32, [()])
+    sess.run(queue.enqueue_many([[1, 2, 3]]))
+    n = tf.placeholder(tf.int32)
+    with pytest.raises(InvalidArgumentError, match="scalar"):
+        sess.run(queue.dequeue_many(n), {n: [2]})
+    with pytest.raises(ValueError, match="rank 0"):
+        queue.dequeue_many([2])
+    assert sess.run(queue.dequeue_many(n), {n: 2}).tolist() == [1, 2]
+
+
+def test_a_dequeue_whose_value_is_fed_takes_nothing(sess):
+    queue = tf.FIFOQueue(9, tf.int32, [()])
+    sess.run(queue.enqueue_many([[1, 2]]))
+    x = queue.dequeue()
+    assert sess.run([x + 1, x], {x: 41}) == [42, 41]
+    assert sess.run(queue.size()) == 2
+
+
 def test_an_error_names_the_operation(sess):
     queue = tf.FIFOQueue(1, tf.int32, [()], name="numbers")
     sess.run(queue.close())

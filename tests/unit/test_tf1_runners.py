@@ -233,6 +233,21 @@ def test_one_close_op_is_run_at_the_end_and_the_other_at_the_stop(sess, coord):
     assert sess.run(done) == 11
 
 
+def test_a_finalized_graph_can_be_run(graph, coord):
+    # Nothing is added to it by threads that are made, nor by runs.
+    queue, runner = endless()
+    tf.train.add_queue_runner(runner)
+    take = queue.dequeue()
+    graph.finalize()
+    with tf.Session() as sess:
+        threads = tf.train.start_queue_runners(sess, coord)
+        assert sess.run([take, take]) == [1, 1]
+        coord.request_stop()
+        coord.join(threads)
+        with pytest.raises(RuntimeError, match="finalized"):
+            queue.size()
+
+
 def test_nothing_to_start_is_said(sess):
     with pytest.warns(RuntimeWarning, match="no queue runners"):
         assert tf.train.start_queue_runners(sess) == []
