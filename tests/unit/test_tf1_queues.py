@@ -145,8 +145,8 @@ def test_ctrl_c_ends_a_run(sess, beside):
     a, b = tf.FIFOQueue(1, tf.int32, [()]), tf.FIFOQueue(1, tf.int32, [()])
     fetches = [a.dequeue(), b.dequeue()] if beside else a.dequeue()
     timer = threading.Timer(0.1, _thread.interrupt_main)
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()
         sess.run(fetches, options=within(20000))
     timer.join()
     # Nothing waits any more that would take this.
