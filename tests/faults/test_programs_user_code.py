@@ -239,7 +239,7 @@ def test_a_function_without_memory(path):
 def test_nothing_is_left_open(path):
     """After runs that end by the data, by an error and by a stop."""
     gc.collect()  # errors of other tests, and the frames that they came through
-    before = open_descriptors()
+    before, alive = open_descriptors(), threading.active_count()
     for function, most in ((bytes, None), (lambda value: 1 / (value[0] - 50), 3), (lambda value: 1 / 0, 3)):
         queue = qc.FIFOQueue(-1, [object], [()])
         program = qc.StageProgram(
@@ -257,5 +257,5 @@ def test_nothing_is_left_open(path):
             thread.join(PATIENCE)
         del program, queue, coord, threads
     gc.collect()
-    assert threading.active_count() == 1
+    assert threading.active_count() <= alive
     assert soon(lambda: open_descriptors() <= before)  # native threads of an earlier test may have ended meanwhile
