@@ -233,7 +233,7 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
         if isinstance(x, bytes) or not np.ndim(x) or len(x) < 2:
             return x
         order = np.empty(len(x), np.int64)
-        block = run.session.resource(("random", result.op), Stream).take((len(x) + 2) // 4)  # for one number less
+        block = run.session.resource(("random", result.op), Stream).take((len(x) + 2) // 4)
         draws.shuffle(*pair, block, order)
         return x[order]
 
