@@ -273,8 +273,6 @@ class Message:
         assert isinstance(other, Message)
         return self._present() == other._present()
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __reduce__(self) -> Any:
         """Support `pickle` and `copy`."""
         return type(self).FromString, (self.SerializeToString(),)
@@ -361,8 +359,6 @@ class _List(MutableSequence[Any]):
         if isinstance(other, _List):
             other = other._items
         return self._items == other
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return repr(self._items)
@@ -557,8 +553,6 @@ class _Map(Mapping[str, Any]):
         if isinstance(other, _Map):
             other = other._items
         return self._items == other
-
-    __hash__ = None
 
     def __repr__(self) -> str:
         return repr(self._items)

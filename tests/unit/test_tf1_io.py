@@ -214,3 +214,19 @@ def test_damaged_and_missing_records(tmp_path):
     assert next(records) == b"abc"
     with pytest.raises(E.DataLossError):
         next(records)
+
+
+def test_text_and_bytes(tmp_path):
+    compat = tf.compat
+    assert (compat.as_bytes("é"), compat.as_bytes(b"x"), compat.as_bytes("é", "latin-1")) == (
+        b"\xc3\xa9",
+        b"x",
+        b"\xe9",
+    )
+    assert (compat.as_text(b"\xc3\xa9"), compat.as_str("x"), compat.as_str_any(3)) == ("é", "x", "3")
+    assert compat.path_to_str(tmp_path) == str(tmp_path)
+    assert compat.path_to_bytes(tmp_path) == str(tmp_path).encode()
+    for function in (compat.as_bytes, compat.as_text):
+        with pytest.raises(TypeError):
+            function(3)
+    assert compat.v1.data.make_one_shot_iterator is tf.data.make_one_shot_iterator

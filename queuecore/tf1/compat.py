@@ -1,0 +1,46 @@
+"""``tf.compat``: text and bytes, and this module under the name that TensorFlow 2 has for TensorFlow 1's."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import queuecore.tf1 as v1
+
+__all__ = ["as_bytes", "as_str", "as_str_any", "as_text", "path_to_bytes", "path_to_str", "v1"]
+
+
+def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
+    """Return text, or bytes, as bytes. `TypeError`: it is neither."""
+    if isinstance(bytes_or_text, (bytes, bytearray)):
+        return bytes(bytes_or_text)
+    if isinstance(bytes_or_text, str):
+        return bytes_or_text.encode(encoding)
+    raise TypeError(f"Expected binary or unicode string, got {bytes_or_text!r}")
+
+
+def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
+    """Return text, or bytes, as text. `TypeError`: it is neither."""
+    if isinstance(bytes_or_text, str):
+        return bytes_or_text
+    if isinstance(bytes_or_text, bytes):
+        return bytes_or_text.decode(encoding)
+    raise TypeError(f"Expected binary or unicode string, got {bytes_or_text!r}")
+
+
+as_str = as_text
+
+
+def as_str_any(value: Any, encoding: str = "utf-8") -> str:
+    """Return anything as text."""
+    return as_text(value, encoding) if isinstance(value, bytes) else str(value)
+
+
+def path_to_str(path: Any) -> Any:
+    """Return a path as text; what is none as it is."""
+    return as_str_any(os.fspath(path)) if isinstance(path, os.PathLike) else path
+
+
+def path_to_bytes(path: Any) -> bytes:
+    """Return a path as bytes."""
+    return as_bytes(os.fspath(path))
