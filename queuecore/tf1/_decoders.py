@@ -356,8 +356,8 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _dense(made: Any, shape: Sides) -> Any:
-    # Strings come as rows of characters. All else, symbols of a trace among it, as it is.
-    return _string_array(made, shape) if isinstance(made, Ragged) else made
+    # Strings come as rows of characters. All else, symbols of a trace among it (which refuse isinstance), as it is.
+    return _string_array(made, shape) if type(made) is Ragged else made
 
 
 def _string_array(made: Ragged, shape: Sides) -> Any:
@@ -376,7 +376,7 @@ def _string_array(made: Ragged, shape: Sides) -> Any:
 
 
 def _values(made: Any) -> Any:
-    return _string_array(made, (None,)) if isinstance(made, Ragged) else made
+    return _string_array(made, (None,)) if type(made) is Ragged else made
 
 
 def _sparse_parts(made: Sparse) -> list[Any]:
