@@ -792,7 +792,8 @@ def _shape_tensor(shape: Any) -> Tensor:
     made = convert_to_tensor(shape)
     if made.dtype.kind not in "iu":
         raise TypeError(f"a shape must be of integers, not {name_of(made.dtype)}")
-    return reshape(made, [1]) if made.shape.ndims == 0 else made
+    made.shape.with_rank(1)
+    return made
 
 
 @public
@@ -826,13 +827,24 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 @public
 def zeros(shape: Any, dtype: Any = np.float32, name: str | None = None) -> Tensor:
     """Return a tensor of zeros, of empty strings, or of what doesn't hold."""
-    return fill(shape, _same(0, as_dtype(dtype)), name or "zeros")
+    return fill(_listed(shape), _same(0, as_dtype(dtype)), name or "zeros")
 
 
 @public
 def ones(shape: Any, dtype: Any = np.float32, name: str | None = None) -> Tensor:
     """Return a tensor of ones."""
-    return fill(shape, _same(1, as_dtype(dtype)), name or "ones")
+    return fill(_listed(shape), _same(1, as_dtype(dtype)), name or "ones")
+
+
+def _listed(shape: Any) -> Any:
+    # One side alone is a shape here.
+    if isinstance(shape, (list, tuple, TensorShape)):
+        return shape
+    made = convert_to_tensor(shape)
+    known = constant_value(made)
+    if known is not None:
+        return np.ravel(known)
+    return reshape(made, [1]) if made.shape.ndims == 0 else made
 
 
 def _same(number: int, dtype: np.dtype[Any]) -> Any:

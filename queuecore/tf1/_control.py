@@ -38,6 +38,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         if not np.isfinite(value):
             return str(float(value))
+        if value.dtype.itemsize < 4:
+            value = np.float32(value)
         short, long = (15, 17) if value.dtype.itemsize == 8 else (6, 9)
         text = f"{value:.{short}g}"
         return text if type(value)(text) == value else f"{float(value):.{long}g}"

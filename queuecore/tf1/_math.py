@@ -287,7 +287,10 @@ def axes_of(axis: Any, rank: int | None, what: str = "reduction") -> tuple[int, 
     for one in found:
         if not -rank <= one < rank:
             raise ValueError(f"Invalid {what} dimension {one} for input with {rank} dimensions.")
-    return tuple(sorted({one % rank for one in found}))
+    places = sorted({one % rank for one in found})
+    if len(places) != len(found):
+        raise ValueError(f"Invalid {what} arguments: {found} name a dimension twice")
+    return tuple(places)
 
 
 def _reduction(type_: str, kernel: Callable[..., Any], kinds: str) -> Callable[..., Tensor]:

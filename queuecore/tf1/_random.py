@@ -232,8 +232,8 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
     def kernel(run: Any, x: Any) -> Any:
         if isinstance(x, bytes) or not np.ndim(x) or len(x) < 2:
             return x
-        order = np.empty(len(x), np.int64)
-        block = run.session.resource(("random", result.op), Stream).take((len(x) + 3) // 4)
+        order = np.empty(len(x), np.int64)  # of all but the last place one draw each
+        block = run.session.resource(("random", result.op), Stream).take((len(x) + 2) // 4)
         draws.shuffle(*pair, block, order)
         return x[order]
 
