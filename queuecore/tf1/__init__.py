@@ -42,7 +42,9 @@ from queuecore.tf1._readers import (
     WholeFileReader,
 )
 from queuecore.tf1._session import ConfigProto, InteractiveSession, RunMetadata, RunOptions, Session
+from queuecore.tf1._shapes import Dimension, TensorShape
 from queuecore.tf1._sparse import *
+from queuecore.tf1._state import *
 from queuecore.tf1._strings import (
     as_string,
     matching_files,
@@ -55,8 +57,6 @@ from queuecore.tf1._strings import (
     substr,
     write_file,
 )
-from queuecore.tf1._shapes import Dimension, TensorShape
-from queuecore.tf1._state import *
 from queuecore.tf1._types import NAMES as _NAMES
 from queuecore.tf1._types import as_dtype
 

@@ -380,7 +380,9 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
 
 
 @public
-def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split") -> list[Tensor]:
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
+) -> list[Tensor]:
     """Return pieces of a tensor along a dimension.
 
     Parameters
@@ -706,7 +708,8 @@ def pad(
     if np.any(np.asarray(around) < 0) or sides is not None and len(around) != len(sides):
         raise ValueError(f"pad: paddings {around} of shape {given.shape}")
     room = [None if side is None else side - (how == "reflect") for side in sides or ()]
-    if how != "constant" and any(side is not None and max(both) > side for side, both in zip(room, around, strict=False)):
+    beyond = [side is not None and max(both) > side for side, both in zip(room, around, strict=False)]
+    if how != "constant" and any(beyond):
         raise ValueError(f"pad: paddings {around} are more than there is to mirror in shape {given.shape}")
     shape = None
     if sides is not None:
@@ -903,8 +906,8 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
     def kernel(a: Any, b: Any, step: Any) -> Any:
         if step == 0 or (b - a) * np.sign(step) < 0:
             raise InvalidArgumentError(f"range: no steps of {step} lead from {a} to {b}")
-        count = math.ceil((float(b) - float(a)) / float(step)) if wanted.kind == "f" else -((int(a) - int(b)) // int(step))
         if wanted.kind == "f":
+            count = math.ceil((float(b) - float(a)) / float(step))
             return (a + np.arange(count).astype(wanted) * step).astype(wanted)
         return np.arange(int(a), int(b), int(step), wanted)
 

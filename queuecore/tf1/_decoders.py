@@ -247,9 +247,8 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = np.uint8, name: st
     """
     wanted = as_dtype(dtype)
     ops.decode_png(None, channels, wanted)
-    return _picture(
-        "DecodePng", contents, wanted, (None, None, channels or None), lambda x: ops.decode_png(x, channels, wanted), name
-    )
+    shape = (None, None, channels or None)
+    return _picture("DecodePng", contents, wanted, shape, lambda x: ops.decode_png(x, channels, wanted), name)
 
 
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:

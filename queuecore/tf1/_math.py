@@ -372,9 +372,9 @@ def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
             raise ValueError("Cannot specify both 'axis' and 'dimension'.")
         given, wanted = convert_to_tensor(input), as_dtype(output_type)
         sides = given.shape.sides
-        at = axes_of((0 if dimension is None else dimension) if axis is None else axis, None if sides is None else len(sides))
-        assert at is not None
-        if len(at) != 1:
+        chosen = dimension if axis is None else axis
+        at = axes_of(0 if chosen is None else chosen, None if sides is None else len(sides))
+        if at is None or len(at) != 1:
             raise ValueError("argmax and argmin look along one dimension")
         made: Sides | None = None if sides is None else tuple(one for i, one in enumerate(sides) if i != at[0])
 
@@ -388,8 +388,8 @@ def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
     return find
 
 
-argmax = _export("argmax", _place("ArgMax", np.argmax), "Return where the largest is along an axis, the first of several.")
-argmin = _export("argmin", _place("ArgMin", np.argmin), "Return where the smallest is along an axis, the first of several.")
+argmax = _export("argmax", _place("ArgMax", np.argmax), "Return where along an axis the largest is, the first one.")
+argmin = _export("argmin", _place("ArgMin", np.argmin), "Return where along an axis the smallest is, the first one.")
 
 
 @public

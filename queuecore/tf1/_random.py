@@ -270,8 +270,11 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     there = given.shape.with_rank(len(sides)).sides or ()
     if any(side is not None and side < one for side, one in zip(there, sides, strict=True)):
         raise ValueError(f"Need value.shape >= size, got {given.shape} and {sides}")
-    return counted("RandomCrop", given, TensorShape(sides), seed_pair(seed),
-                   lambda x, number, **which: ops.random_crop(x, sides, number, **which), name or "random_crop")  # fmt: skip
+
+    def call(x: Any, number: int, **which: int) -> Any:
+        return ops.random_crop(x, sides, number, **which)
+
+    return counted("RandomCrop", given, TensorShape(sides), seed_pair(seed), call, name or "random_crop")
 
 
 def counted(

@@ -92,7 +92,8 @@ def _sparse(given: Tensor, cut: Callable[[bytes], list[bytes]], name: str | None
 
     number = np.dtype(np.int64)
     outputs: list[tuple[np.dtype[Any], Any]] = [(number, (None, 2)), (string, (None,)), (number, (2,))]
-    return SparseTensor(*given.graph.create_op("StringSplit", [given], outputs, kernel, name or "StringSplit", pure=True).outputs)
+    op = given.graph.create_op("StringSplit", [given], outputs, kernel, name or "StringSplit", pure=True)
+    return SparseTensor(*op.outputs)
 
 
 def string_split(
@@ -125,7 +126,8 @@ def string_split(
         raise ValueError("string_split: the result_type must be 'SparseTensor'")
     given = _given(source)
     given.shape.with_rank(1)
-    marks = as_value(" " if (sep if delimiter is None else delimiter) is None else sep if delimiter is None else delimiter, string)
+    chosen = sep if delimiter is None else delimiter
+    marks = as_value(" " if chosen is None else chosen, string)
     pattern = re.compile(b"[" + re.escape(marks) + b"]") if marks else None
 
     def cut(one: bytes) -> list[bytes]:

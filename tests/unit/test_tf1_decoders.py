@@ -1,4 +1,4 @@
-"""Decoders of queuecore.tf1: against what TensorFlow says, recorded and live; and what of them is native in a runner."""
+"""Decoders of queuecore.tf1: against what TensorFlow says, recorded and live; and what is native in a runner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from helpers.tf1_cases import PYTHON, asked, differences, recorded
 import queuecore.tf1 as tf
 from queuecore import errors, ops
 
-ONE = example(a=feature(1, 300), f=feature(1.5), s=feature(b"x"), i=feature(2, 0), v=feature(7, 8), e=feature(kind=np.int64))
+ONE = example(
+    a=feature(1, 300), f=feature(1.5), s=feature(b"x"), i=feature(2, 0), v=feature(7, 8), e=feature(kind=np.int64)
+)
 TWO = example(a=feature(-5, 2), s=feature(b"yy", b"z"), i=feature(1), v=feature(9), n=feature(1, 1))
 LONE = example(a=feature(4), f=feature(2.5, 3.5))
 STEPS = sequence({"c": feature(3)}, t=[feature(1, 2), feature(3, 4)], w=[feature(b"a"), feature(b"b", b"c")])

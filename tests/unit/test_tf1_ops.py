@@ -1,4 +1,4 @@
-"""Operations of queuecore.tf1: against what TensorFlow says, recorded and live, and against NumPy on generated inputs."""
+"""Operations of queuecore.tf1: against what TensorFlow says, recorded and live, and NumPy on generated inputs."""
 
 from __future__ import annotations
 

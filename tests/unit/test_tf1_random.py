@@ -83,9 +83,13 @@ def test_also_those_of_seeds_that_were_drawn_now():
     rng = np.random.default_rng()
     cases = []
     for graph_seed, seed in rng.integers(-(2**33), 2**33, (20, 2)).tolist():
-        for one in ("tf.random_uniform([11], seed={})", "tf.random_shuffle(np.arange(40), seed={})",
-                    "tf.random_uniform([9], -7, 12345, dtype=tf.int64, seed={})",
-                    "tf.random_normal([33], dtype=tf.float64, seed={})", "tf.truncated_normal([33], seed={})"):  # fmt: skip
+        for one in (
+            "tf.random_uniform([11], seed={})",
+            "tf.random_shuffle(np.arange(40), seed={})",
+            "tf.random_uniform([9], -7, 12345, dtype=tf.int64, seed={})",
+            "tf.random_normal([33], dtype=tf.float64, seed={})",
+            "tf.truncated_normal([33], seed={})",
+        ):
             cases += seeded([one.format(seed)], graph_seed)
     wrong = []
     for case, theirs in zip(cases, asked([(case, 2) for case in cases]), strict=True):
