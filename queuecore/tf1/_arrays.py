@@ -485,16 +485,16 @@ def _slice_at(x: Any, begin: Any, size: Any) -> Any:
     starts, counts = [int(one) for one in begin], [int(one) for one in size]
     if len(starts) != x.ndim or len(counts) != x.ndim:
         raise InvalidArgumentError(f"slice: begin {starts} and size {counts} for {x.ndim} dimensions")
-    key = []
+    key: list[slice] = []
     for axis, (a, n) in enumerate(zip(starts, counts, strict=True)):
         if not a and n == -1:
-            key.append(np.s_[:])
+            key.append(slice(None))
             continue
         side = np.size(x, axis)
         end = side if n == -1 else a + n
         if not 0 <= a <= end <= side:
             raise InvalidArgumentError(f"slice: axis {axis} is {side} long, and has no part from {a} on, {n} long")
-        key.append(np.s_[a:end])
+        key.append(slice(a, end))
     return x[tuple(key)]
 
 
@@ -909,7 +909,7 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
         if wanted.kind == "f":
             count = math.ceil((float(b) - float(a)) / float(step))
             return (a + np.arange(count).astype(wanted) * step).astype(wanted)
-        return np.arange(int(a), int(b), int(step), wanted)
+        return np.arange(int(a), int(b), int(step)).astype(wanted)
 
     made: Any = [None]
     if all(one is not None for one in values):
@@ -1108,7 +1108,8 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
         shape_[:2] = shape_[1::-1]
 
     def made(which: int, *x: Any) -> Any:
-        return np.meshgrid(*[np.ravel(one) for one in x], indexing=indexing)[which]  # type: ignore[arg-type]
+        how: Any = indexing
+        return np.meshgrid(*[np.ravel(one) for one in x], indexing=how)[which]
 
     return [apply_op("Meshgrid", given, given[0].dtype, shape_, functools.partial(made, i), name)
             for i in range(len(given))]  # fmt: skip

@@ -35,7 +35,7 @@ def _shown(value: Any) -> str:
         return "".join([_escaped(one) for one in text])
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
-    if isinstance(value, (float, np.floating)):
+    if isinstance(value, np.floating):
         if not np.isfinite(value):
             return str(float(value))
         if value.dtype.itemsize < 4:

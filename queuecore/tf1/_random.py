@@ -66,7 +66,7 @@ def _uniform(pair: Pair, block: int, count: int, dtype: np.dtype[Any]) -> Array:
 
 
 def _normal(pair: Pair, block: int, count: int, dtype: np.dtype[Any], cut: bool) -> Array:
-    made = np.empty(count, np.float64 if dtype == np.float64 else np.float32)
+    made: Array = np.empty(count, np.float64 if dtype == np.float64 else np.float32)
     if dtype == np.float64:
         (draws.truncated_doubles if cut else draws.normal_doubles)(*pair, block, made)
     else:
