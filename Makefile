@@ -83,12 +83,12 @@ bench: build
 	$(PY) -P benchmarks/run.py $(BENCH_ARGS)
 
 .PHONY: gpu-test gpu-bench
-# Without a GPU, all of them are skipped, and say why.
+# Without a GPU, the tests are skipped, and figures are not measured; all say why.
 gpu-test: build
 	$(BIN)/pytest -m gpu -rs $(PYTEST_ARGS)
 
 gpu-bench: build
-	$(PY) -P benchmarks/run.py --only bench_feed $(BENCH_ARGS)
+	$(PY) -P benchmarks/run.py --only bench_feed bench_device $(BENCH_ARGS)
 
 .PHONY: lint format types
 lint: $(STAMP)-dev $(STAMP)-build

@@ -191,6 +191,15 @@ def finding(
     return result
 
 
+def unmeasured(
+    name: str, unit: str, why: str, *, at_least: float | None = None, at_most: float | None = None
+) -> dict[str, Any]:
+    """Describe a figure that couldn't be taken, and why; its target is neither reached nor missed."""
+    result: dict[str, Any] = {"name": name, "unit": unit, "not_measured": why}
+    target = f">= {at_least:g}" if at_least is not None else f"<= {at_most:g}" if at_most is not None else None
+    return result if target is None else result | {"target": target, "reached": None}
+
+
 def report(
     name: str,
     what: str,
@@ -218,7 +227,12 @@ def print_report(result: dict[str, Any]) -> None:
     """Print the findings as a table."""
     print(f"{result['name']}: {result['what']}")
     for one in result["findings"]:
+        if "not_measured" in one:
+            print(f"  {one['name']:<70} {'not measured':>14} {one['unit']:<14} ({one['not_measured']})")
+            continue
         verdict = "" if "target" not in one else f"   {one['target']:>8} {'reached' if one['reached'] else 'MISSED'}"
+        if "no_target" in one:
+            verdict = f"   no target: {one['no_target']}"
         figure = f"{one['median']:>14,.3f} {one['unit']:<14} [{one['min']:,.3f} .. {one['max']:,.3f}]"
         print(f"  {one['name']:<70} {figure}{verdict}")
     for peer, why in result["absent"].items():
@@ -327,13 +341,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="FOLDER", help="where the temporary input files go")
 
 
-def main(run: Callable[[Options], dict[str, Any]]) -> None:
-    """Run one benchmark alone: pin, run, print, and write the result where ``--json`` says."""
+def main(run: Callable[[Options], dict[str, Any]], cores: int | None = 2) -> None:
+    """Run one benchmark alone: pin, run, print, and write the result where ``--json`` says.
+
+    `cores` is how many it is restricted to; `None`: it may use all.
+    """
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     add_options(parser)
     parser.add_argument("--json", metavar="FILE", help="also write the result here")
     args = parser.parse_args()
-    cpus = pin()
+    cpus = sorted(os.sched_getaffinity(0)) if cores is None else pin(cores)
     native()
     result = run(Options(args.quick, args.peers, args.data_dir))
     result["cpus"] = cpus

@@ -179,7 +179,8 @@ def kernel_of(
     stages : sequence of Stage
         Each gets what the one before it makes. With none of them, the components are only split off.
     batched : bool, default True
-        Whether components have a batch dimension in front. If not, they are one row.
+        Whether components have a batch dimension in front. If not, stages get a row, and the kernel does the same to
+        each row of a batch.
     entry : str
         The function's name.
 
@@ -212,7 +213,7 @@ def kernel_of(
 
 
 def _refusal(what: str, why: object) -> UnimplementedError:
-    return UnimplementedError(f"{what}: no kernel can do this on a device, so put it before prefetch_to_device: {why}")
+    return UnimplementedError(f"{what}: no kernel can do this on a device: {why}")
 
 
 def _items(shape: Any) -> int:

@@ -971,7 +971,13 @@ def _traced(
     structure = Structure(functools.partial(_assembled, shape), functools.partial(_specified, shape, outputs), shape)
     text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
     stage = _TracedStage(f"traced({text})", bind, structure, rowwise)
-    stage.device = lambda tensors: computed(tracer.graph, values, tensors)
+
+    def tensors_of(given: list[Any]) -> list[Any]:
+        if rowwise and not given[0].rows:
+            return computed(tracer.rows, rows, given)
+        return computed(tracer.graph, values, given)
+
+    stage.device = tensors_of
     stage.again = again
     return Traced(stage, outputs, shape)
 

@@ -8,36 +8,39 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from queuecore._core.device import device as open_device
+from queuecore._core.device import lease_at
 from queuecore._kernels import Compiled, Kernel, compile_for
+from queuecore.data._structures import mapped
 from queuecore.errors import DeviceUnavailableError, ForkedPipelineError, InvalidArgumentError, ResourceExhaustedError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from queuecore._core.device import Device, DeviceLease
 
-__all__ = ["Arrays", "CuPyArrays", "chosen"]
+__all__ = ["Arrays", "CuPyArrays", "chosen", "record_stream"]
 
 _log = logging.getLogger("queuecore")
 _told = False
 
 
 class Arrays(Protocol):
-    """Makes arrays of what lies in a device's memory."""
+    """Makes arrays of what lies in a device's memory. They have the CUDA array interface, or are tensors."""
 
     def stream(self) -> tuple[Any, int]:
         """Return the stream that the consumer's next work goes to, and its handle."""
         ...
 
     def memory(self, lease: DeviceLease) -> Any:
-        """Return the memory of a batch, which keeps its lease."""
+        """Return the memory of a batch, which keeps its lease. A lease may be one on what `allocate` returned."""
         ...
 
     def allocate(self, nbytes: int) -> Any:
-        """Return memory of its own, for what follows in the consumer's stream."""
+        """Return memory of its own, for what follows in the consumer's stream, and to be used again behind that."""
         ...
 
     def address(self, memory: Any) -> int:
@@ -75,7 +78,11 @@ class CuPyArrays:
         cuda = self._cupy.cuda
         try:
             with cuda.Device(self._device.ordinal):
-                return cuda.alloc(nbytes)
+                try:
+                    return cuda.alloc(nbytes)
+                except cuda.memory.OutOfMemoryError:
+                    self._device.free_kept()
+                    return cuda.alloc(nbytes)
         except cuda.memory.OutOfMemoryError as error:
             raise ResourceExhaustedError(
                 f"no memory on cuda:{self._device.ordinal} for a copy of a batch, {nbytes} bytes, because more batches "
@@ -134,3 +141,86 @@ def chosen(word: str) -> tuple[Device, Arrays] | None:
             _log.warning('device="auto": batches stay on the host, because %s', error)
         return None
     return device, arrays
+
+
+def record_stream(batch: Any, stream: Any = None) -> None:
+    """Say that a stream reads a batch, beside the one that it was handed to.
+
+    A batch's memory is used again once its last array is gone, behind what the stream had got until then that was
+    current when ``next()`` returned it. Work on any other stream isn't waited for, unless that is named here: then it
+    is, up to what it got before the last array went. Nothing else waits: neither the consumer's stream nor the copies
+    into other batches' memory, only the one into this memory, and those behind it.
+
+    Parameters
+    ----------
+    batch : array, or a dict, tuple or list of them, nested
+        From an iterator of a `queuecore.data.DeviceDataset`, `queuecore.QueueBase.to_device` or a loader on a device:
+        CuPy's arrays, views of them, or PyTorch's tensors of the same memory. What is on the host needs nothing.
+    stream : stream or int, optional
+        CuPy's, PyTorch's, anything with ``__cuda_stream__``, or the handle of one that lives until the batch is gone.
+        `None`: the current one of this thread, for a tensor PyTorch's, for other arrays CuPy's.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an array of a device isn't in the memory of a batch (also of one that is gone in ``mode="ring"``); if it is
+        no stream; if four others read the batch already. The same stream counts once.
+    ForkedPipelineError
+        In a child of the process that took the batch.
+
+    Notes
+    -----
+    It orders nothing by itself: let the stream wait for the one that the batch came in, before it reads. As
+    ``torch.Tensor.record_stream``, which knows only memory of PyTorch's own, and does nothing for these. It never
+    blocks.
+
+    Examples
+    --------
+    >>> import queuecore as qc
+    >>> from queuecore.device import record_stream
+    >>> for batch in qc.data.Dataset.range(4).batch(2).prefetch_to_device("cpu"):
+    ...     record_stream(batch)  # on the host there is nothing to do
+    """
+
+    def mark(value: Any) -> None:
+        if isinstance(value, list):  # of a queue
+            mapped(mark, tuple(value))
+        elif address := _address(value):
+            lease = lease_at(address)
+            if lease is None:
+                raise InvalidArgumentError(
+                    f"the {type(value).__name__} at {address:#x} isn't in the memory of a batch that is still held"
+                )
+            lease.record_stream(*(_current(value, lease) if stream is None else (stream, _handle(stream))))
+
+    mapped(mark, batch)
+
+
+def _address(value: Any) -> int:
+    """Return where an array begins in a device's memory; 0: it isn't there, or has no items."""
+    if isinstance(value, np.ndarray | np.generic):
+        return 0
+    if hasattr(value, "data_ptr"):  # a tensor: with a gradient, it has no interface
+        return int(value.data_ptr()) if value.is_cuda else 0
+    interface = getattr(value, "__cuda_array_interface__", None)
+    return 0 if interface is None else int(interface["data"][0])
+
+
+def _current(value: Any, lease: DeviceLease) -> tuple[Any, int]:
+    if hasattr(value, "data_ptr"):
+        stream = sys.modules["torch"].cuda.current_stream(value.device)
+        return stream, stream.cuda_stream
+    made: tuple[Any, int] = lease.arrays.stream()
+    return made
+
+
+def _handle(stream: Any) -> int:
+    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
+        return stream
+    speaks: Any = getattr(stream, "__cuda_stream__", None)
+    if speaks is not None:
+        return int(speaks()[1])
+    for name in ("ptr", "cuda_stream"):  # CuPy's, and PyTorch's
+        if isinstance(handle := getattr(stream, name, None), int):
+            return handle
+    raise InvalidArgumentError(f"stream must be a stream of CuPy's or PyTorch's, or its handle, not {stream!r}")

@@ -16,6 +16,7 @@ from typing import Any
 
 __all__ = [
     "AbortedError",
+    "AlreadyExistsError",
     "CancelledError",
     "ChecksumError",
     "CsvError",
@@ -197,6 +198,10 @@ class _AlsoOSError(OSError, QueueCoreError):
 
 class NotFoundError(_AlsoOSError, FileNotFoundError):
     """A file that isn't there."""
+
+
+class AlreadyExistsError(_AlsoOSError, FileExistsError):
+    """A file that is there already, and is not to be replaced."""
 
 
 class PermissionDeniedError(_AlsoOSError, PermissionError):

@@ -65,8 +65,8 @@ class StageProgram:
 
     An error says which record of which file it was, and closes the queue with it as the cause; what came before it is
     delivered first. An exception of a Python function is the ``__cause__`` of a `PipelineError`, while
-    `KeyboardInterrupt` and `SystemExit` come out as they are. A record that a stop or a close finds on its way into the
-    queue is lost, as in TensorFlow.
+    `KeyboardInterrupt` and `SystemExit` come out as they are. Records that a stop or a close finds on their way into
+    the queue are lost, as in TensorFlow: of each thread at most 16, or a sixteenth of the queue's capacity.
 
     What ``on_error="skip"`` leaves out:
 

@@ -30,6 +30,12 @@ _made: dict[str, int] = {}
 _shared: weakref.WeakValueDictionary[str, NativeQueue] = weakref.WeakValueDictionary()
 
 
+class Settled(str):
+    """A name that needs no number: whoever gives it knows that it is the only one."""
+
+    __slots__ = ()
+
+
 class _Component:
     """One component of an element: its dtype and shape, and how a value becomes one."""
 
@@ -246,10 +252,11 @@ class QueueBase:
                 self._native = found
                 return
             if shared_name is None:
-                shown = default_name if name is None else name
-                count = _made.get(shown, 0)
-                _made[shown] = count + 1
-                shown = shown if count == 0 else f"{shown}_{count}"
+                shown = default_name if name is None else str(name)
+                if not isinstance(name, Settled):
+                    count = _made.get(shown, 0)
+                    _made[shown] = count + 1
+                    shown = shown if count == 0 else f"{shown}_{count}"
             else:
                 shown = shared_name
             self._native = NativeQueue(
@@ -261,7 +268,7 @@ class QueueBase:
                 labels,
                 lambda index, value, many: components[index].convert(value, many),
                 pad=pad,
-                seeds=seed,
+                seeds=tuple(seed),
             )
             self._native.described = described
             if shared_name is not None:
@@ -815,7 +822,7 @@ class RandomShuffleQueue(QueueBase):
             components,
             names,
             min_after_dequeue=least,
-            seed=_seeds.resolve(seed)[0],
+            seed=tuple(_seeds.resolve(seed)[0]),
             shared_name=shared_name,
             name=name,
             default_name="random_shuffle_queue",

@@ -433,6 +433,8 @@ class Map(ObjectNode):
         Whether elements keep their order; `None`: as the options say.
     why : str
         Why it isn't native.
+    on_device : bool
+        Whether it is marked for a device, where it can't be done.
     """
 
     name: ClassVar[str] = "map"
@@ -441,6 +443,7 @@ class Map(ObjectNode):
     threads: int | None
     ordered: bool | None
     why: str
+    on_device: bool = False
 
     def words(self) -> dict[str, Any]:
         return {"function": self.function.name}

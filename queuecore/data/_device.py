@@ -20,13 +20,16 @@ import numpy as np
 from queuecore._core.device import Device, DeviceLease, Staged
 from queuecore._core.runtime import StopEvent
 from queuecore._kernels import Column, Compiled, Kernel, kernel_of
-from queuecore._stages import Component, Stage
+from queuecore._stages import BYTES, Component, Stage
 from queuecore._warnings import warn
 from queuecore.data._args import check_int
 from queuecore.data._explain import lines_of
 from queuecore.data._iterators import IteratorBase
+from queuecore.data._lazy import lazy
 from queuecore.data._nodes import start_thread
-from queuecore.data._ops import Batch, Map
+from queuecore.data._ops import Batch, Map, Op
+from queuecore.data._padded import ShapedBatch
+from queuecore.data._source import FixedLengthSource
 from queuecore.data._structures import mapped
 from queuecore.data._values import owned
 from queuecore.data.iterator import Iterator
@@ -40,18 +43,28 @@ from queuecore.errors import (
     SlotsExhaustedError,
     UnimplementedError,
 )
+from queuecore.ops import record_stage
 
 if TYPE_CHECKING:
     from queuecore.data.dataset import Dataset
     from queuecore.queues import QueueBase
 
-__all__ = ["Dequeued", "DeviceDataset", "StagedIterator", "Target", "device_dataset", "device_queue"]
+__all__ = ["Asked", "Dequeued", "DeviceDataset", "StagedIterator", "Target", "device_dataset", "device_queue"]
 
 _MOST_BUFFERS = 64
 # Seconds that a wait for a queue's element lasts, before it is looked whether anybody still wants it.
 _SLICE = 0.1
 # What a device's arrays can be made of.
 _KINDS = "biufc"
+
+
+class Asked(NamedTuple):
+    """What a user asks for: the arguments of `Dataset.prefetch_to_device`."""
+
+    device: str
+    buffers: int
+    mode: str
+    pinned: str
 
 
 class Target(NamedTuple):
@@ -100,10 +113,13 @@ class Target(NamedTuple):
 class Widening:
     """The stages behind the copy, as one kernel.
 
+    What comes after a batch natively makes the same of the batch as of its rows one by one. So here, as on the host,
+    all stages get rows, and where the batch comes between them doesn't matter.
+
     Attributes
     ----------
     given : sequence of Component
-        A raw batch's.
+        A raw row's.
     stages : list of Stage
     template : nested
         Of an element, over the outputs.
@@ -118,13 +134,31 @@ class Widening:
 
     def kernel(self, offsets: Sequence[int]) -> Kernel:
         """Return the kernel for batches whose components begin at these bytes."""
-        batches = [one._replace(shape=(None, *(one.shape or ()))) for one in self.given]
-        return kernel_of([Column(one, offset) for one, offset in zip(batches, offsets, strict=True)], self.stages)
+        columns = [Column(one, offset) for one, offset in zip(self.given, offsets, strict=True)]
+        return kernel_of(columns, self.stages, batched=False)
 
     def compiled(self, offsets: Sequence[int]) -> tuple[Kernel, Compiled]:
         """Return it, and ready to be launched."""
         kernel = self.kernel(offsets)
         return kernel, self.arrays.compiled(kernel)
+
+
+class _Parts(NamedTuple):
+    """What is done where.
+
+    Attributes
+    ----------
+    host : Dataset
+        Of what is copied.
+    widening : Widening, optional
+        What is made of it on the device.
+    kept : dict of int to str
+        Of maps that are marked for the device and done on the host, by their place in `host`: why.
+    """
+
+    host: Dataset
+    widening: Widening | None
+    kept: dict[int, str]
 
 
 class DeviceDataset:
@@ -138,38 +172,36 @@ class DeviceDataset:
     again after that, behind what the consumer's stream had got until then. The stream is CuPy's current one, of the
     thread that calls ``next()``; it is ordered after the copy before ``next()`` returns, so `__dlpack__` and all that
     uses the same stream needs nothing else. Work on other streams must be ordered after this one, and be done before
-    the array goes. With ``mode="ring"``, a batch is only good until the next one is taken, whatever refers to it.
+    the array goes, or be named by `queuecore.device.record_stream`. With ``mode="ring"``, a batch is only good until
+    the next one is taken, whatever refers to it.
 
     Who holds ``buffers`` batches or more gets copies on the device from then on, and one `RuntimeWarning`; with
     ``Options(on_hold="raise")`` `SlotsExhaustedError`.
 
     Its iterators do what `Iterator` does, `state_dict` included: a place saved on a device can be loaded on the host,
     and the other way round.
+
+    It can be pickled and copied if its dataset can. A copy asks anew for the device that was asked for, where it is
+    made: in a process without a GPU, ``"auto"`` is the host, and ``"cuda"`` a `DeviceUnavailableError`.
     """
 
-    def __init__(self, dataset: Dataset, target: Target | None, buffers: int, why: str = "") -> None:
+    def __init__(self, dataset: Dataset, target: Target | None, asked: Asked) -> None:
         self._dataset = dataset
         self._target = target
-        self._buffers = buffers
-        self._why = why  # maps are done on the host
+        self._asked = asked
 
     def __iter__(self) -> IteratorBase:
         target = self._target
         if target is None:
-            return iter(self._dataset.prefetch(self._buffers))
-        host = self._host()
+            return iter(self._dataset.prefetch(self._asked.buffers))
+        host, widening, _ = self._parts
         if not goes_as_it_lies(host):
             return StagedIterator(Iterator(host), target, host._options.on_hold == "raise")
-        return Iterator(host, None, target, self._dataset)
+        return Iterator(host, None, target._replace(widening=widening), self._dataset)
 
-    def _host(self) -> Dataset:
-        """Return the dataset of what is copied."""
-        from queuecore.data.dataset import _Steps
-
-        whole = self._dataset
-        widening = None if self._target is None else self._target.widening
-        there = 0 if widening is None else len(widening.stages)
-        return _Steps(whole._source, whole._ops[: len(whole._ops) - there], whole._options)
+    @lazy
+    def _parts(self) -> _Parts:
+        return _parted(self._dataset, self._target)
 
     def map(self, map_func: Stage | Callable[..., Any]) -> DeviceDataset:
         """Make something else of each element, on the device if that is possible.
@@ -186,22 +218,13 @@ class DeviceDataset:
         Notes
         -----
         All maps behind each other are one kernel, launched in the copy's stream: so little data goes to the device, and
-        becomes more there. A kernel can be made of functions that are traced, and of native operations, on batches of
+        becomes more there. Maps before `Dataset.prefetch_to_device` join them if they are marked (``on_device`` of
+        `Dataset.map`). A kernel can be made of functions that are traced, and of native operations, on batches of
         one size: casts, arithmetic, comparison, `scale`, `one_hot`, `reshape`, `transpose`, `decode_raw` and fields of
         records. The results are those of the host, bit for bit. All others are done on the host, before the copy;
         `plan` says which, and why.
         """
-        whole = self._dataset.map(map_func)
-        if self._target is None:
-            return DeviceDataset(whole, None, self._buffers)
-        widening, why = None, ""
-        try:
-            if whole._source is not self._dataset._source or whole._ops[:-1] != self._dataset._ops:
-                raise UnimplementedError("it runs in Python")
-            widening = _widening(whole, self._host(), self._target)
-        except UnimplementedError as error:
-            why = str(error)
-        return DeviceDataset(whole, self._target._replace(widening=widening), self._buffers, why)
+        return DeviceDataset(self._dataset.map(map_func, on_device=True), self._target, self._asked)
 
     @property
     def element_spec(self) -> Any:
@@ -214,39 +237,72 @@ class DeviceDataset:
 
     def with_options(self, options: Options) -> DeviceDataset:
         """Set how the dataset runs, as `Dataset.with_options` does."""
-        return DeviceDataset(self._dataset.with_options(options), self._target, self._buffers, self._why)
+        return DeviceDataset(self._dataset.with_options(options), self._target, self._asked)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy asks for a device where it is made.
+        return device_dataset, (self._dataset, *self._asked)
 
     def plan(self) -> str:
-        """Say what is done, and where, as `Dataset.plan` does."""
-        lines = []
-        host = self._host()
-        for op in reversed(self._dataset._ops[len(host._ops) :]):
-            assert isinstance(op, Map)
-            lines.append((f"map({op.stage!r})", "device: one kernel, in the stream of the copies"))
-        if self._target is None:
-            lines.append((f"prefetch_to_device('cpu', {self._buffers})", "native: batches stay on the host"))
-        else:
-            where = "native: one thread copies batches as they lie"
+        """Say what is done, and where, as `Dataset.plan` does; of maps that are not done on the device, why.
+
+        Only of those that were meant for it: marked, or put behind `Dataset.prefetch_to_device`.
+        """
+        host, widening, kept = self._parts
+        stages = [] if widening is None else widening.stages
+        lines = [(f"map({stage!r})", "device: one kernel, in the stream of the copies") for stage in reversed(stages)]
+        device, where = "cpu", "native: batches stay on the host"
+        if self._target is not None:
+            device, where = f"cuda:{self._target.device.ordinal}", "native: one thread copies batches as they lie"
             if not goes_as_it_lies(host):
                 where = "Python copies an element's arrays together, one native thread copies those"
-            if self._why:
-                where += f"; maps are done on the host: {self._why}"
-            lines.append((f"prefetch_to_device('cuda:{self._target.device.ordinal}', {self._buffers})", where))
-        lines += lines_of(host)
+        lines.append((f"prefetch_to_device({device!r}, {self._asked.buffers})", where))
+        lines += lines_of(host, "", kept)
         width = max(len(what) for what, _ in lines)
         return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
 
 
-def _widening(whole: Dataset, host: Dataset, target: Target) -> Widening:
-    """Return what the last steps of a dataset, which the host's lacks, are on a device, or raise UnimplementedError."""
+def _parted(whole: Dataset, target: Target | None) -> _Parts:
+    """Return where the steps of a dataset are done: as many of the last maps on the device as can be."""
+    from queuecore.data.dataset import _Steps
+
+    ops = whole._ops
+    first = len(ops)
+    while first and _lets_by(ops[first - 1]):
+        first -= 1
+    maps = [at for at in range(first, len(ops)) if isinstance(ops[at], Map)]
+    kept: dict[int, str] = {}
+    for number, at in enumerate(maps):
+        there = maps[number:]
+        host = _Steps(whole._source, tuple(op for i, op in enumerate(ops) if i not in there), whole._options)
+        try:
+            if target is None:
+                raise UnimplementedError("batches stay on the host")
+            return _Parts(host, _widening(whole, host, target.arrays), kept)
+        except UnimplementedError as error:
+            kept[at] = str(error)
+    return _Parts(whole, None, kept)
+
+
+def _lets_by(op: Op) -> bool:
+    """Whether a map before this step may be done behind the copy, as far as this step goes."""
+    # Others than maps only say which elements come, and when; but padding is made for the shapes that it gets.
+    return op.on_device if isinstance(op, Map) else not isinstance(op, ShapedBatch)
+
+
+def _widening(whole: Dataset, host: Dataset, arrays: Arrays) -> Widening:
+    """Return what the last maps of a dataset, which the host's lacks, are on a device, or raise UnimplementedError."""
     if sum(isinstance(op, Batch) for op in host._ops) != 1 or not goes_as_it_lies(host):
         raise UnimplementedError("elements are no batches of one size")
     made = whole._source.made(whole._stages())
     if made.assemble is not None:
         raise UnimplementedError("it makes something else than arrays")
-    given = host._source.made(host._stages()).given
-    stages = whole._stages()[len(host._stages()) :]
-    widening = Widening(given, stages, made.template, target.arrays)
+    source, before = host._source, host._stages()
+    given = source.made(before).given
+    if isinstance(source, FixedLengthSource) and not before:
+        # Of records without stages it knows no names, by which the first stage may ask for fields.
+        given = record_stage(source.record).bind((Component(BYTES, (), source.record.record_bytes),)).outputs
+    widening = Widening(given, whole._stages()[len(before) :], made.template, arrays)
     widening.kernel([0] * len(given))
     return widening
 
@@ -254,7 +310,7 @@ def _widening(whole: Dataset, host: Dataset, target: Target) -> Widening:
 def device_dataset(dataset: Dataset, device: str, buffers: SupportsIndex, mode: str, pinned: str) -> DeviceDataset:
     """Return the dataset of a user's arguments."""
     target, count = _target(device, buffers, mode, pinned)
-    return DeviceDataset(dataset, target, count)
+    return DeviceDataset(dataset, target, Asked(device, count, mode, pinned))
 
 
 def device_queue(elements: QueueBase, device: str, buffers: SupportsIndex, mode: str, pinned: str) -> Dequeued:
@@ -373,7 +429,7 @@ class StagedIterator(IteratorBase):
         stream = target.arrays.stream()
         self._feed.waiting = None  # up to here it may come again
         try:
-            return self._arrays_there(sent, staged.take(*stream), memory)
+            return self._arrays_there(sent, staged.take(*stream, target.arrays), memory)
         except Exception as error:
             self._fail(error)
             raise
@@ -392,11 +448,11 @@ class StagedIterator(IteratorBase):
     def _arrays_there(self, sent: _Sent, lease: DeviceLease, memory: Any) -> Any:
         target = self._target
         if memory is not None:
-            lease.copy_to(target.device, target.arrays.address(memory))
+            lease.copy_to(target.device, target.arrays.address(memory), memory)
             self._copied += 1
         else:
-            memory = target.arrays.memory(lease)
             self._last = lease if target.ring else None
+        memory = target.arrays.memory(lease)
         self._state = sent.state
 
         def array(part: Any) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from queuecore.data import _calls
 from queuecore.data._nodes import Node
 from queuecore.data._ops import Map, Prefetch
 from queuecore.data._source import FixedLengthSource
@@ -37,17 +39,33 @@ def source_label(dataset: Dataset) -> str:
     return f"{source.name} of {files}"
 
 
-def lines_of(dataset: Dataset, front: str = "") -> list[tuple[str, str]]:
-    """Return what is done and where it is done, the last step first, the inputs of a node behind it and further in."""
+def lines_of(dataset: Dataset, front: str = "", kept: Mapping[int, str] | None = None) -> list[tuple[str, str]]:
+    """Return what is done and where it is done, the last step first, the inputs of a node behind it and further in.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        All of it is done on the host.
+    front : str
+        What lines begin with.
+    kept : mapping of int to str, optional
+        Where a device follows: for steps that are marked for it, by their place, what keeps them on the host; where it
+        says nothing, that is a step behind them.
+    """
     lines = []
-    for op, label in zip(reversed(dataset._ops), reversed(step_labels(dataset)), strict=True):
+    for at, (op, label) in reversed(list(enumerate(zip(dataset._ops, step_labels(dataset), strict=True)))):
         what = ": how far ahead" if isinstance(op, Prefetch) else "" if isinstance(op, Map) else ": order"
+        if kept is not None and isinstance(op, Map) and op.on_device:
+            what += f"; not on the device: {kept.get(at, 'a step behind it is done on the host')}"
         lines.append((front + label, "native" + what))
     source = dataset._source
     if not isinstance(source, Node):
         lines.append((front + source_label(dataset), "native: read, cut"))
         return lines
-    lines.append((front + source.label(), source.where()))
+    where = source.where()
+    if kept is not None and isinstance(source, _calls.Map) and source.on_device:
+        where += "; not on the device: it runs in Python"
+    lines.append((front + source.label(), where))
     for one in source.inputs:
-        lines += lines_of(one, front + "    ")
+        lines += lines_of(one, front + "    ", None if kept is None else {})
     return lines

@@ -253,9 +253,10 @@ class Prefetch(Op):
 
 @dataclass(frozen=True)
 class Map(Op):
-    """A native stage on each element."""
+    """A native stage on each element; on a device, if it is marked for that and can be done there."""
 
     stage: Stage
+    on_device: bool = False
 
     def native(self) -> None:
         return None

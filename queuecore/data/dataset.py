@@ -811,6 +811,8 @@ class Dataset:
         map_func: Stage | Callable[..., Any],
         num_parallel_calls: SupportsIndex | None = None,
         deterministic: bool | None = None,
+        *,
+        on_device: bool = False,
     ) -> Dataset:
         r"""Make something else of each element.
 
@@ -829,6 +831,9 @@ class Dataset:
         deterministic : bool, optional
             Whether elements keep their order where a function runs in several threads. Default:
             `Options.deterministic`, and else they do.
+        on_device : bool, default False
+            Do it on the device that `prefetch_to_device` sends the elements to, behind the copy, if that is possible:
+            what it makes there need not be copied.
 
         Returns
         -------
@@ -871,6 +876,12 @@ class Dataset:
 
         A record that can't be decoded is an error in its place in the order, after all elements before it.
 
+        What `on_device` marks goes to the device, from before the `batch` as well as from after it, if all maps between
+        it and `prefetch_to_device` go there too, and nothing else makes new elements there (`zip`, `unbatch`,
+        `padded_batch` and so on). Together they are one kernel, with the maps of the `DeviceDataset`, which says what
+        can be in one (`DeviceDataset.map`). All others are done on the host, as without the mark; `DeviceDataset.plan`
+        says why. What comes out is the same, bit for bit, and so are saved places.
+
         Examples
         --------
         >>> import pathlib, tempfile
@@ -892,9 +903,10 @@ class Dataset:
         calls = check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
         threads = AUTOTUNE if calls is None and num_parallel_calls is not None else calls
         ordered = None if deterministic is None else check_bool(deterministic, "deterministic")
+        marked = check_bool(on_device, "on_device")
         if not isinstance(map_func, Stage):
-            native, why = self._traced(map_func)
-            return native or dataset_of(_calls.Map((self,), _calls.Call(map_func), threads, ordered, why))
+            native, why = self._traced(map_func, marked)
+            return native or dataset_of(_calls.Map((self,), _calls.Call(map_func), threads, ordered, why, marked))
         why = ""
         if _calls.has_objects(self._source):
             why = "elements are Python objects"
@@ -903,8 +915,8 @@ class Dataset:
         elif not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
             why = "it makes something else of a batch than of its elements one by one"
         if why:
-            return dataset_of(_calls.Map((self,), _calls.StageCall(map_func), threads, ordered, why))
-        made = self._with(Map(map_func))
+            return dataset_of(_calls.Map((self,), _calls.StageCall(map_func), threads, ordered, why, marked))
+        made = self._with(Map(map_func, marked))
         made._source.made(made._stages())
         return made
 
@@ -2240,7 +2252,7 @@ class Dataset:
                 most = max(most, -(-op.buffer_size // stacked))
         return most
 
-    def _traced(self, function: Any) -> tuple[Dataset | None, str]:
+    def _traced(self, function: Any, on_device: bool) -> tuple[Dataset | None, str]:
         """Return what a function makes of the elements natively; or `None`, and why it has to run in Python."""
         if not callable(function) or is_native(function):
             hint = ": say what it makes, by queuecore.ops.cfunc(function, outputs)" if callable(function) else ""
@@ -2261,7 +2273,7 @@ class Dataset:
             return None, str(found)
         if batches and not found.stage.rowwise:
             return None, "it makes something else of a batch than of its elements one by one"
-        native = self._with(Map(found.stage))
+        native = self._with(Map(found.stage, on_device))
         try:
             native._source.made(native._stages())
         except InvalidArgumentError as error:  # nothing that can be batched

@@ -4,8 +4,7 @@ A deferred graph of queues, readers, decoders and arithmetic, and sessions that 
 others as there. It feeds a training loop, and is none: there are no gradients. Values are arrays of NumPy's.
 """
 
-from queuecore import errors
-from queuecore.tf1 import image, io, math, random, strings, train
+from queuecore.tf1 import contrib, data, errors, gfile, image, io, math, python_io, random, strings, train
 from queuecore.tf1._arrays import *
 from queuecore.tf1._arrays import range_ as range
 from queuecore.tf1._arrays import slice_ as slice

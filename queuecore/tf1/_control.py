@@ -239,7 +239,11 @@ def _returned(name: str, index: int, value: Any, wanted: np.dtype[Any]) -> Any:
 
 
 def numpy_function(
-    func: Any = None, inp: Any = None, Tout: Any = None, stateful: bool = True, name: str | None = None  # noqa: N803
+    func: Any = None,
+    inp: Any = None,
+    Tout: Any = None,
+    stateful: bool = True,
+    name: str | None = None,  # noqa: N803
 ) -> Any:
     """Return the tensors that a function of Python's makes of others: `py_func`."""
     return py_func(func, inp, Tout, stateful, name)

@@ -96,9 +96,7 @@ def decode_raw(
     items = None if fixed_length is None else fixed_length // dtype.itemsize
     shape = None if sides is None else (*sides, items)
     type_ = "DecodeRaw" if fixed_length is None else "DecodePaddedRaw"
-    return apply_op(
-        type_, [given], dtype, shape, lambda x: ops.decode_raw(x, dtype, little_endian, fixed_length), name
-    )
+    return apply_op(type_, [given], dtype, shape, lambda x: ops.decode_raw(x, dtype, little_endian, fixed_length), name)
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:

@@ -277,10 +277,10 @@ class Graph:
     def unique_name(self, name: str) -> str:
         """Return the name within the present scope, with a number if it is taken; it is taken from now on.
 
-        A name that ends with a slash is that of a scope itself.
+        A name that ends with a slash is that of a scope itself, whose it may be once.
         """
         if name.endswith("/"):
-            return self._unique(name[:-1])
+            return name[:-1] if name[:-1] not in self._named else self._unique(name[:-1])
         if not _NAME.match(name):
             raise ValueError(f"'{name}' is not a valid scope name")
         return self._unique(f"{self._scope}/{name}" if self._scope else name)
@@ -392,6 +392,28 @@ class Graph:
             yield
         finally:
             self._device = before
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[list[Operation]]:
+        """Take operations that are added meanwhile out of the graph again: they are those of a function.
+
+        Yields
+        ------
+        list of Operation
+            They, when it is over. What they read may be in the graph.
+        """
+        made: list[Operation] = []
+        with self._lock:
+            count, named, used = len(self._ops), dict(self._named), dict(self._used)
+            outside = self._control, self._device
+            self._control, self._device = [], ""
+            try:
+                yield made
+            finally:
+                made += self._ops[count:]
+                del self._ops[count:]
+                self._named, self._used = named, used
+                self._control, self._device = outside
 
     def finalize(self) -> None:
         """Forbid changes from now on."""
@@ -661,6 +683,9 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
         packed: Tensor = stack([convert_to_tensor(one, dtype) for one in value], name=name or "packed")
         return packed
     found = as_value(value, dtype)
+    if isinstance(found, np.ndarray):  # neither whose array it was nor who fetches it can change it
+        found = found.copy() if isinstance(value, np.ndarray) else found
+        found.flags.writeable = False
     op = get_default_graph().create_op(
         "Const", [], [(_dtype_of(found), np.shape(found))], lambda: found, name or "Const", pure=True
     )

@@ -318,9 +318,7 @@ def _reduction(type_: str, kernel: Callable[..., Any], kinds: str) -> Callable[.
             made = left if keep else [side for at, side in enumerate(left) if at not in axes]
         elif axes is None and not keep:
             made = ()
-        return apply_op(
-            type_, [given], given.dtype, made, lambda x: kernel(x, axis=axes, keepdims=keep), name or type_
-        )
+        return apply_op(type_, [given], given.dtype, made, lambda x: kernel(x, axis=axes, keepdims=keep), name or type_)
 
     return reduce
 

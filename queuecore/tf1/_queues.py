@@ -10,7 +10,7 @@ import numpy as np
 
 import queuecore.queues as eager
 from queuecore.errors import CancelledError, InvalidArgumentError, QueueCoreError
-from queuecore.tf1._graph import Operation, Tensor, apply_op, convert_to_tensor, get_default_graph, seed_pair
+from queuecore.tf1._graph import Operation, Tensor, convert_to_tensor, get_default_graph, seed_pair
 from queuecore.tf1._shapes import TensorShape, as_shape
 from queuecore.tf1._types import as_dtype
 
@@ -100,6 +100,11 @@ class QueueBase:
         """The graph that it is part of."""
         return self.queue_ref.graph
 
+    @property
+    def _label(self) -> str:
+        # What the names of its operations begin with: they are in the scope in which they are made.
+        return self.name.rpartition("/")[2]
+
     def _as_graph_element(self) -> Tensor:
         return self.queue_ref
 
@@ -115,6 +120,22 @@ class QueueBase:
         held = session.resource(("queue", self._shared), lambda: _Held(self._make(self._shared or "")))
         session.resource(self, lambda: _Compared(self, held.queue))
         return held.queue
+
+    def _operation(
+        self,
+        type_: str,
+        inputs: list[Tensor],
+        outputs: Any,
+        kernel: Callable[..., Any],
+        name: str,
+        blocking: bool = True,
+    ) -> Operation:
+        # The kernel gets the queue itself, of the run's session, before the run and the values.
+        op: Operation = self.graph.create_op(
+            type_, inputs, outputs, lambda run, *values: kernel(self.of(run.session), run, *values), name,
+            blocking=blocking,
+        )  # fmt: skip
+        return op
 
     # ---- putting
 
@@ -136,10 +157,10 @@ class QueueBase:
         for one, shape in zip(given, self.shapes, strict=True):
             one.shape.assert_is_compatible_with(shape)
 
-        def kernel(run: Any, *values: Any) -> None:
-            self.of(run.session).enqueue(self._element(values), timeout=run.left())
+        def kernel(queue: Any, run: Any, *values: Any) -> None:
+            queue.enqueue(self._element(values), timeout=run.left())
 
-        return self._putting("QueueEnqueueV2", given, kernel, name or f"{self.name}_enqueue", False)
+        return self._putting("QueueEnqueueV2", given, kernel, name or f"{self._label}_enqueue", False)
 
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts the rows of the components as elements, in order, waiting for room.
@@ -164,15 +185,15 @@ class QueueBase:
                 rows = rows.merge_with([one.shape.sides[0]])
                 one.shape[1:].assert_is_compatible_with(shape)
 
-        def kernel(run: Any, *values: Any) -> None:
-            self.of(run.session).enqueue_many(self._element(values), timeout=run.left())
+        def kernel(queue: Any, run: Any, *values: Any) -> None:
+            queue.enqueue_many(self._element(values), timeout=run.left())
 
-        return self._putting("QueueEnqueueManyV2", given, kernel, name or f"{self.name}_EnqueueMany", True)
+        return self._putting("QueueEnqueueManyV2", given, kernel, name or f"{self._label}_EnqueueMany", True)
 
     def _putting(self, type_: str, given: list[Tensor], kernel: Any, name: str, many: bool) -> Operation:
-        op = self.graph.create_op(type_, given, [], kernel, name, blocking=True)
+        op = self._operation(type_, given, [], kernel, name)
         op.attributes.update(enqueue=self, many=many)
-        return op  # type: ignore[no-any-return]
+        return op
 
     def _element(self, values: Sequence[Any]) -> Any:
         return list(values) if self.names is None else dict(zip(self.names, values, strict=True))
@@ -195,7 +216,8 @@ class QueueBase:
             raise InvalidArgumentError(
                 f"{self.name}: an element has {len(self.dtypes)} components, and got {len(parts)}"
             )
-        return [convert_to_tensor(part, dtype) for part, dtype in zip(parts, self.dtypes, strict=True)]
+        with self.graph.as_default():
+            return [convert_to_tensor(part, dtype) for part, dtype in zip(parts, self.dtypes, strict=True)]
 
     # ---- taking
 
@@ -211,8 +233,8 @@ class QueueBase:
             "QueueDequeueV2",
             [],
             self.shapes,
-            lambda run: self.of(run.session).dequeue(timeout=run.left()),
-            name or f"{self.name}_Dequeue",
+            lambda queue, run: queue.dequeue(timeout=run.left()),
+            name or f"{self._label}_Dequeue",
         )
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
@@ -223,22 +245,22 @@ class QueueBase:
         ValueError
             If `n` is negative.
         """
-        return self._several("QueueDequeueManyV2", n, name or f"{self.name}_DequeueMany", False)
+        return self._several("QueueDequeueManyV2", n, name or f"{self._label}_DequeueMany", False)
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
         """Return the components of `n` elements, stacked; of fewer, if the queue is closed and has no more."""
-        return self._several("QueueDequeueUpToV2", n, name or f"{self.name}_DequeueUpTo", True)
+        return self._several("QueueDequeueUpToV2", n, name or f"{self._label}_DequeueUpTo", True)
 
     def _several(self, type_: str, n: Any, name: str, up_to: bool) -> Any:
-        count = convert_to_tensor(n, np.int32)
+        with self.graph.as_default():
+            count = convert_to_tensor(n, np.int32, name="n")
         known = count.op.attributes.get("value")
         if known is not None and known < 0:
             raise ValueError(f"the number of elements must not be negative: {known}")
         rows = TensorShape([None if up_to or known is None else int(known)])
 
-        def kernel(run: Any, number: Any) -> Any:
-            given = self.of(run.session)
-            take = given.dequeue_up_to if up_to else given.dequeue_many
+        def kernel(queue: Any, run: Any, number: Any) -> Any:
+            take = queue.dequeue_up_to if up_to else queue.dequeue_many
             return take(int(number), timeout=run.left())
 
         return self._taking(type_, [count], [rows.concatenate(shape) for shape in self.shapes], kernel, name)
@@ -248,12 +270,12 @@ class QueueBase:
         if names is not None:
             keys, take = names, kernel
 
-            def kernel(run: Any, *values: Any) -> Any:
-                element = take(run, *values)
+            def kernel(queue: Any, run: Any, *values: Any) -> Any:
+                element = take(queue, run, *values)
                 return [element[key] for key in keys] if len(keys) > 1 else element[keys[0]]
 
         outputs = list(zip(self.dtypes, shapes, strict=True))
-        op = self.graph.create_op(type_, inputs, outputs, kernel, name, blocking=True)
+        op = self._operation(type_, inputs, outputs, kernel, name)
         op.attributes["dequeue"] = self
         if names is not None:
             return dict(zip(names, op.outputs, strict=True))
@@ -267,28 +289,26 @@ class QueueBase:
         A second one in the same session raises `CancelledError`, unless it cancels.
         """
 
-        def kernel(run: Any) -> None:
-            given = self.of(run.session)
-            if not cancel_pending_enqueues and given.is_closed():
-                raise CancelledError(f"Queue '{self.name}' is already closed.")
-            given.close(cancel_pending_enqueues, timeout=run.left())
+        def kernel(queue: Any, run: Any) -> None:
+            if not cancel_pending_enqueues and queue.is_closed():
+                raise CancelledError(f"Queue '{queue.name}' is already closed.")
+            queue.close(cancel_pending_enqueues, timeout=run.left())
 
-        op: Operation = self.graph.create_op(
-            "QueueCloseV2", [], [], kernel, name or f"{self.name}_Close", blocking=True
-        )
-        return op
+        return self._operation("QueueCloseV2", [], [], kernel, name or f"{self._label}_Close")
 
     def size(self, name: str | None = None) -> Tensor:
         """Return how many elements are in it, as an int32."""
-        with self.graph.as_default():
-            return apply_op("QueueSizeV2", [], np.int32, (), lambda run: np.int32(self.of(run.session).size()),
-                            name or f"{self.name}_Size", pure=False)  # fmt: skip
+        return self._looking("QueueSizeV2", np.int32, lambda queue, _: queue.size(), name or f"{self._label}_Size")
 
     def is_closed(self, name: str | None = None) -> Tensor:
         """Return whether it is closed."""
-        with self.graph.as_default():
-            return apply_op("QueueIsClosedV2", [], bool, (), lambda run: np.bool_(self.of(run.session).is_closed()),
-                            name or f"{self.name}_Is_Closed", pure=False)  # fmt: skip
+        return self._looking(
+            "QueueIsClosedV2", np.bool_, lambda queue, _: queue.is_closed(), name or f"{self._label}_Is_Closed"
+        )
+
+    def _looking(self, type_: str, kind: Any, kernel: Callable[..., Any], name: str) -> Tensor:
+        outputs = [(as_dtype(kind), ())]
+        return self._operation(type_, [], outputs, lambda *given: kind(kernel(*given)), name, False).outputs[0]
 
     @staticmethod
     def from_list(index: Any, queues: list[QueueBase]) -> QueueBase:
@@ -314,7 +334,7 @@ class QueueBase:
 
 
 class _Chosen(QueueBase):
-    # One of several, by a tensor: its operations get the index as one more input, which the kernels see first.
+    # One of several, by a tensor, which is one more input of its operations.
     _kind = "RefSelect"
 
     def __init__(self, index: Tensor, queues: list[QueueBase]) -> None:
@@ -326,12 +346,29 @@ class _Chosen(QueueBase):
         self._queues = queues
         super().__init__(first.dtypes, shapes, first.names, first._make, None, "from_list")
 
+    def _operation(
+        self,
+        type_: str,
+        inputs: list[Tensor],
+        outputs: Any,
+        kernel: Callable[..., Any],
+        name: str,
+        blocking: bool = True,
+    ) -> Operation:
+        op: Operation = self.graph.create_op(
+            type_, [self._index, *inputs], outputs,
+            lambda run, index, *values: kernel(self._at(index).of(run.session), run, *values), name, blocking=blocking,
+        )  # fmt: skip
+        return op
+
+    def _at(self, index: Any) -> QueueBase:
+        if not 0 <= index < len(self._queues):
+            raise InvalidArgumentError(f"Index must be in the range [0, {len(self._queues)}) but got {index}")
+        return self._queues[index]
+
     def of(self, session: Any) -> eager.QueueBase:
         """Return the queue that the index names now."""
-        at = int(session.run(self._index))
-        if not 0 <= at < len(self._queues):
-            raise InvalidArgumentError(f"Index must be in the range [0, {len(self._queues)}) but got {at}")
-        return self._queues[at].of(session)
+        return self._at(session.run(self._index)).of(session)
 
 
 class _Compared:
@@ -411,7 +448,7 @@ class FIFOQueue(QueueBase):
         _check_defined(sides)
 
         def make(own: str) -> eager.QueueBase:
-            return eager.FIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=own)
+            return eager.FIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=eager.Settled(own))
 
         super().__init__(types, sides, names, make, shared_name, name)
 
@@ -445,7 +482,7 @@ class RandomShuffleQueue(QueueBase):
 
         def make(own: str) -> eager.QueueBase:
             return eager.RandomShuffleQueue(
-                size, min_after_dequeue, _eager_dtypes(types), _sides(sides), names, pair, name=own
+                size, min_after_dequeue, _eager_dtypes(types), _sides(sides), names, pair, name=eager.Settled(own)
             )
 
         super().__init__(types, sides, names, make, shared_name, name)
@@ -471,7 +508,11 @@ class PaddingFIFOQueue(QueueBase):
     ) -> None:  # fmt: skip
         size = _check_capacity(capacity)
         types = _dtypes(dtypes)
-        if not isinstance(shapes, (list, tuple)) or len(shapes) != len(types):
+        if (
+            not isinstance(shapes, (list, tuple))
+            or len(shapes) != len(types)
+            or any(isinstance(one, int) for one in shapes)
+        ):
             raise ValueError(
                 f"shapes must be a list with one shape for each of the {len(types)} dtypes, not {shapes!r}"
             )
@@ -480,7 +521,7 @@ class PaddingFIFOQueue(QueueBase):
             raise ValueError(f"the number of dimensions must be known: {shapes!r}")
 
         def make(own: str) -> eager.QueueBase:
-            return eager.PaddingFIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=own)
+            return eager.PaddingFIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=eager.Settled(own))
 
         super().__init__(types, sides, names, make, shared_name, name)
 
@@ -514,6 +555,6 @@ class PriorityQueue(QueueBase):
         _check_defined(sides)
 
         def make(own: str) -> eager.QueueBase:
-            return eager.PriorityQueue(size, _eager_dtypes(values), _sides(sides), names, name=own)
+            return eager.PriorityQueue(size, _eager_dtypes(values), _sides(sides), names, name=eager.Settled(own))
 
         super().__init__([as_dtype(np.int64), *values], [TensorShape(()), *sides], names, make, shared_name, name)

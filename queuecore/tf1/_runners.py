@@ -8,7 +8,7 @@ from typing import Any
 
 from queuecore import runtime
 from queuecore._warnings import warn
-from queuecore.errors import OutOfRangeError, QueueCoreError
+from queuecore.errors import CancelledError, OutOfRangeError, QueueCoreError
 from queuecore.runtime import Coordinator
 from queuecore.tf1._graph import GraphKeys, default_session, get_default_graph
 from queuecore.tf1._lowering import Lowered, lowered
@@ -19,14 +19,21 @@ __all__ = ["QueueRunner", "add_queue_runner", "lowering_report", "missing_start"
 
 
 class _Core(runtime.QueueRunner):
-    def __init__(self, shown: str, *arguments: Any) -> None:
+    def __init__(self, shown: str, sess: Session, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._shown = shown
+        self._sess = sess
 
     @property
     def name(self) -> str:
         """The queue's name in the graph."""
         return self._shown
+
+    def _failed(self, error: BaseException, coord: Coordinator | None, *others: Any) -> None:
+        if coord is None and isinstance(error, CancelledError) and self._sess._closed:
+            self._exceptions.append(error)  # nobody is left to hear of it
+        else:
+            super()._failed(error, coord, *others)
 
 
 class QueueRunner:
@@ -72,7 +79,7 @@ class QueueRunner:
                 raise ValueError("queue_runner_def and queue are mutually exclusive.")
             graph = get_default_graph()
             prefix = f"{import_scope}/" if import_scope else ""
-            queue = graph.as_graph_element(prefix + queue_runner_def.queue_name).op.attributes["queue"]  # type: ignore[union-attr]
+            queue = graph.get_operation_by_name(prefix + queue_runner_def.queue_name).attributes["queue"]
             enqueue_ops = [graph.as_graph_element(prefix + name) for name in queue_runner_def.enqueue_op_name]
             close_op = graph.as_graph_element(prefix + queue_runner_def.close_op_name)
             cancel_op = graph.as_graph_element(prefix + queue_runner_def.cancel_op_name)
@@ -154,7 +161,7 @@ class QueueRunner:
             ops.append(found.program(sess) if isinstance(found, Lowered) else _call(sess, op))
             ops[-1].__name__ = op.name
         close, cancel = _call(sess, self._close_op), _call(sess, self._cancel_op)
-        return _Core(self.name, self._queue.of(sess), ops, close, cancel, self._closed_types)
+        return _Core(self.name, sess, self._queue.of(sess), ops, close, cancel, self._closed_types)
 
     def to_proto(self, export_scope: str | None = None) -> Any:
         """Return a description by names, from which `from_proto` makes it again in a graph with the same ones."""
@@ -179,7 +186,17 @@ class QueueRunner:
 
 
 def _call(sess: Session, op: Any) -> Callable[[], Any]:
-    return sess.make_callable(op)  # type: ignore[no-any-return]
+    run = sess.make_callable(op)
+
+    def call() -> Any:
+        try:
+            return run()
+        except RuntimeError as error:
+            if sess._closed and not isinstance(error, QueueCoreError):
+                raise CancelledError("the session was closed") from error
+            raise
+
+    return call
 
 
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:

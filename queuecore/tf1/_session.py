@@ -333,7 +333,13 @@ class InteractiveSession(Session):
 
 
 def _shown(value: Any) -> Any:
-    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.ndim == 0:
+        return value[()]
+    return (
+        value if value.flags.writeable else value.copy()
+    )  # a constant's, or a variable's, is not the user's to change
 
 
 def _fed(tensor: Any, value: Any) -> Any:

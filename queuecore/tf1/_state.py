@@ -19,7 +19,7 @@ from queuecore.tf1._graph import (
     get_default_graph,
 )
 from queuecore.tf1._shapes import TensorShape, as_shape
-from queuecore.tf1._types import as_dtype
+from queuecore.tf1._types import as_dtype, name_of
 
 __all__ = [
     "Variable",
@@ -159,7 +159,11 @@ class Variable:
                 )
             with cell.lock:
                 old = self._read(run) if type_ != "Assign" else None
-                cell.value = made = compute(old, new)
+                made = compute(old, new)
+                if isinstance(made, np.ndarray) and made.flags.writeable:
+                    made = made.copy() if made is new else made  # it may be what was fed
+                    made.flags.writeable = False
+                cell.value = made
             return made
 
         return apply_op(type_, [given], self.dtype, self._shape, kernel, name or type_, pure=False)
@@ -246,7 +250,7 @@ class Variable:
 
     def __repr__(self) -> str:
         """Return name, shape and type."""
-        return f"<tf.Variable {self.name!r} shape={self._shape} dtype={self.dtype.name}_ref>"
+        return f"<tf.Variable {self.name!r} shape={self._shape} dtype={name_of(self.dtype)}_ref>"
 
     def __getattr__(self, name: str) -> Any:
         """Do as its value does."""

@@ -1,16 +1,66 @@
 """``tf.train``: coordinators, queue runners, and what they feed."""
 
 from queuecore.runtime import Coordinator, LooperThread
+from queuecore.tf1._input import (
+    batch,
+    batch_join,
+    input_producer,
+    limit_epochs,
+    match_filenames_once,
+    maybe_batch,
+    maybe_batch_join,
+    maybe_shuffle_batch,
+    maybe_shuffle_batch_join,
+    range_input_producer,
+    shuffle_batch,
+    shuffle_batch_join,
+    slice_input_producer,
+    string_input_producer,
+)
+from queuecore.tf1._messages import (
+    BytesList,
+    Example,
+    Feature,
+    FeatureList,
+    FeatureLists,
+    Features,
+    FloatList,
+    Int64List,
+    SequenceExample,
+)
 from queuecore.tf1._missing import refusing as _refusing
 from queuecore.tf1._runners import QueueRunner, add_queue_runner, lowering_report, start_queue_runners
 
 __all__ = [
+    "BytesList",
     "Coordinator",
+    "Example",
+    "Feature",
+    "FeatureList",
+    "FeatureLists",
+    "Features",
+    "FloatList",
+    "Int64List",
     "LooperThread",
     "QueueRunner",
+    "SequenceExample",
     "add_queue_runner",
+    "batch",
+    "batch_join",
+    "input_producer",
+    "limit_epochs",
     "lowering_report",
+    "match_filenames_once",
+    "maybe_batch",
+    "maybe_batch_join",
+    "maybe_shuffle_batch",
+    "maybe_shuffle_batch_join",
+    "range_input_producer",
+    "shuffle_batch",
+    "shuffle_batch_join",
+    "slice_input_producer",
     "start_queue_runners",
+    "string_input_producer",
 ]
 
 __getattr__ = _refusing("tf.train")  # optimizers and their like

@@ -76,6 +76,12 @@ def test_a_fork(fake_cuda_library):
                 os._exit(2)
         else:
             os._exit(3)
+        try:
+            qc.device.record_stream(kept, 1)
+        except qc.errors.ForkedPipelineError:
+            pass
+        else:
+            os._exit(6)
         kept.clear()
         for it in its.values():
             it.close()

@@ -20,6 +20,7 @@ the copies from it, as with a device: what is freed too early is a SIGSEGV in a 
     fake.story()                                       # the first faults in words
     fake.consume(stream, address, n, hash)             # a consumer's kernel, put on a stream
     fake.hash(array), fake.read(address, n)            # of host memory; the bytes at a device address
+    fake.registered()                                  # where memory of the host begins that is page-locked
     fake.hold(stream); fake.go_on(stream)              # nothing on it goes on in between
     fake.drain()                                       # waits until all streams have nothing to do
     fake.clear()                                       # counts and settings; fake.reset(): all, contexts too
@@ -37,6 +38,7 @@ import contextlib
 import ctypes
 import fcntl
 import hashlib
+import itertools
 import os
 import shlex
 import shutil
@@ -68,6 +70,7 @@ FUNCTIONS: dict[str, list[type]] = {
     "cuDeviceGet": [POINTER(c_int), c_int],
     "cuDeviceGetCount": [POINTER(c_int)],
     "cuDeviceGetName": [c_char_p, c_int, c_int],
+    "cuDeviceGetPCIBusId": [c_char_p, c_int, c_int],
     "cuDeviceGetAttribute": [POINTER(c_int), c_int, c_int],
     "cuDevicePrimaryCtxRetain": [POINTER(c_void_p), c_int],
     "cuDevicePrimaryCtxRelease_v2": [c_int],
@@ -107,6 +110,7 @@ _CONTROLS: dict[str, tuple[type | None, list[type]]] = {
     "fake_reset": (None, []),
     "fake_consume": (c_int, [c_void_p, _DEVICE, c_size_t, c_uint64, c_long]),
     "fake_hash": (c_uint64, [c_void_p, c_size_t]),
+    "fake_registered": (c_uint64, [c_long]),
     "fake_translate": (c_void_p, [_DEVICE]),
     "fake_kernel": (c_void_p, [c_void_p, c_size_t, POINTER(c_size_t)]),
     "fake_dims": (POINTER(c_uint), []),
@@ -264,6 +268,10 @@ class Fake:
         if at is None:
             raise ValueError(f"no device memory at {address:#x}")
         return ctypes.string_at(at, nbytes)
+
+    def registered(self) -> list[int]:
+        """Return where registered memory of the host begins."""
+        return list(iter(map(self.driver.fake_registered, itertools.count()).__next__, 0))
 
     def kernel(self, function: object, *sizes: int) -> int:
         """Return a handle for cuLaunchKernel: `function` has parameters of these sizes, and is a C function pointer."""

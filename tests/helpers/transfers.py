@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import sys
@@ -20,14 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.devices import FakeArray, Plane, plane
-from helpers.fake_cuda import ONCE, SCHEDULED, check
+from helpers.devices import FakeArray, Plane, entered, nobody_works, plane
+from helpers.fake_cuda import ONCE, SCHEDULED, UNTIL_GO_ON, check
 from helpers.process import PATIENCE, soon
 
 import queuecore
 from queuecore._core.device import DeviceLease, Staged
 from queuecore.data import Dataset, Options
-from queuecore.errors import InternalError
+from queuecore.device import record_stream
+from queuecore.errors import InternalError, ResourceExhaustedError
 
 BUFFERS = 3
 Array = np.ndarray[Any, Any]
@@ -57,12 +59,25 @@ class Feed:
             yield self.staged.take(*self.plane.arrays.stream()), batch
 
     def consume(self, memory: Any, expected: Array) -> None:
-        """Let the consumer's stream read a batch at a place in memory."""
-        FakeArray(self.plane.arrays, memory, 0, expected.shape, expected.dtype).consume(expected)
+        """Let the consumer's stream read a batch at a place in memory, and for longer the one aside if there is one."""
+        read(self.plane, memory, expected, SCHEDULED)
 
     def stop(self) -> None:
         self.staged.stop()
         self.thread.join(PATIENCE)
+
+
+def read(plane: Plane, memory: Any, expected: Array, delay: int) -> None:
+    """As `Feed.consume`. `delay`: of the last stream that reads."""
+    array = FakeArray(plane.arrays, memory, 0, expected.shape, expected.dtype)
+    side = plane.streams[1] if len(plane.streams) > 1 else 0
+    if not side:
+        array.consume(expected, delay)
+        return
+    array.consume(expected)
+    plane.order(plane.arrays.current, side)
+    array.consume(expected, 3000 if delay == SCHEDULED else delay, side)
+    record_stream(array, side)
 
 
 def made(count: int, size: int = 4096, seed: int = 0) -> list[Array]:
@@ -153,6 +168,117 @@ def left(plane: Plane) -> Counter[str]:
     return Counter()
 
 
+def again(plane: Plane) -> Counter[str]:
+    """Streams without and with a kernel follow each other, and use the same memory. All is the size of a slot."""
+    rows = np.concatenate(made(8, 64 * 512)).reshape(-1, 512)
+    ds = plane.of(Dataset.from_tensor_slices(rows).batch(64), BUFFERS)
+    kernels = plane.fake.count("cuLaunchKernel")
+    for run in range(6):
+        key = run % 2 * 7
+        with iter(ds.map(lambda x: x ^ 7) if key else ds) as it:
+            for at, got in zip(range(8), it, strict=True):
+                slow = not key and at >= 8 - BUFFERS
+                got.consume(rows[64 * at : 64 * (at + 1)] ^ key, 30000 if slow else SCHEDULED)
+                del got
+        del it
+        assert soon(nobody_works, PATIENCE)
+    return Counter(missing_kernels=kernels + 3 * 8 - plane.fake.count("cuLaunchKernel"))
+
+
+def crowded(plane: Plane) -> Counter[str]:
+    """A stream needs the memory that is kept of another one, from which a consumer still reads."""
+    (batch,) = made(1)
+    feed = Feed(plane, [batch])
+    for lease, _ in feed.leases():
+        read(plane, plane.arrays.memory(lease), batch, UNTIL_GO_ON)
+        del lease
+    feed.stop()
+    feed.staged.join(PATIENCE)
+    del feed
+    if len(plane.streams) > 1:
+        with entered(plane.fake):  # the consumer's own stream is done
+            check(plane.fake.driver.cuStreamSynchronize(plane.arrays.current))
+    plane.fake.set(total_memory=2 * batch.nbytes)
+    feed = Feed(plane, made(1, 2 * batch.nbytes))
+    refused = False
+    try:
+        feed.staged.wait()
+    except ResourceExhaustedError:
+        refused = True
+    feed.stop()
+    plane.fake.go_on(plane.streams[-1])
+    return Counter(memory_that_is_read=not refused)
+
+
+def kept_aside(plane: Plane) -> Counter[str]:
+    """Batches are copies, in memory that is used again in the order of the consumer's stream."""
+    plane.aside()
+    feed = Feed(plane, made(40))
+    other = plane.arrays.allocate(4096)
+
+    class Own:
+        """Memory that somebody else gets when nobody refers to it any more, and writes to at once."""
+
+        def __init__(self, address: int) -> None:
+            self.address = address
+
+        def __del__(self) -> None:
+            with entered(plane.fake):
+                check(plane.fake.driver.cuMemcpyDtoDAsync_v2(self.address, other[0], 4096, plane.arrays.current))
+
+    for lease, batch in feed.leases():
+        address = plane.arrays.address(plane.arrays.allocate(batch.nbytes))
+        lease.copy_to(plane.device, address, Own(address))
+        feed.consume(plane.arrays.memory(lease), batch)
+        del lease
+    feed.stop()
+    return Counter()
+
+
+def aside(plane: Plane) -> Counter[str]:
+    """Two streams read each batch."""
+    plane.aside()
+    return staged(plane)
+
+
+def left_aside(plane: Plane) -> Counter[str]:
+    """As `left`, with two streams that read."""
+    plane.aside()
+    return left(plane)
+
+
+def growing_aside(plane: Plane) -> Counter[str]:
+    """As `growing`, with two streams that read."""
+    plane.aside()
+    return growing(plane)
+
+
+def crowded_aside(plane: Plane) -> Counter[str]:
+    """As `crowded`; a stream aside reads."""
+    plane.aside()
+    return crowded(plane)
+
+
+def queued(plane: Plane) -> Counter[str]:
+    """A queue's elements of many shapes; the first one is held until as many are on their way as can be."""
+    arrays = [np.resize(one, (n % 5 + 1, 100 * (n % 7) + 1)) for n, one in enumerate(made(40))]
+    queue = queuecore.FIFOQueue(40, [np.uint8, np.int64])
+    for n, one in enumerate(arrays):
+        queue.enqueue([one, np.arange(n % 3)])
+    queue.close()
+    with plane.dequeued(queue, BUFFERS) as it:
+        held = next(it)
+        full = soon(lambda: queue.size() == 40 - 2 * BUFFERS - 1, PATIENCE)  # held here, on the device, page-locked
+        seen = 0
+        for n, got in enumerate(itertools.chain([held], it)):
+            got[0].consume(arrays[n])
+            got[1].consume(np.arange(n % 3))
+            held = None
+            seen += 1
+            del got
+    return Counter(missing=40 - seen, not_full=not full)
+
+
 def failing_to_send(plane: Plane) -> Counter[str]:
     """A call of the transfer's thread fails: that is an error, behind whole batches."""
     wrong: Counter[str] = Counter()
@@ -182,8 +308,29 @@ def failing_to_end(plane: Plane) -> Counter[str]:
     plane.fake.drain()
     plane.fake.fail("cuEventRecord", 1, FAILURE, ONCE)
     lease.end()
+    plane.leaks = 1
     wrong = _fails(feed, leases, "cuEventRecord")
     feed.stop()
+    return wrong
+
+
+def lost(plane: Plane) -> Counter[str]:
+    """A lease can't say when its slot may be written again; streams of batches come that want as much memory."""
+    feed = _full(plane)
+    lease, batch = next(feed.leases())
+    read(plane, plane.arrays.memory(lease), batch, UNTIL_GO_ON)
+    plane.fake.fail("cuEventRecord", 1, FAILURE, ONCE)
+    lease.end()
+    plane.leaks = 1
+    feed.stop()
+    feed.staged.join(PATIENCE)
+    del feed, lease
+    consumers = plane.arrays.current
+    plane.stream()
+    wrong: Counter[str] = Counter()
+    for _ in range(2):
+        wrong += staged(plane)
+    plane.fake.go_on(consumers)
     return wrong
 
 
@@ -213,8 +360,10 @@ def _fails(feed: Feed, leases: Iterator[tuple[DeviceLease, Array]], call: str) -
 WORKLOADS: dict[str, Callable[[Plane], Counter[str]]] = {
     one.__name__: one
     for one in (
-        *(staged, growing, native, widened, kept, left),
-        *(failing_to_send, failing_to_wait, failing_to_end),
+        *(staged, growing, native, widened, kept, left, again, crowded),
+        *(aside, left_aside, growing_aside, crowded_aside, kept_aside),
+        queued,
+        *(failing_to_send, failing_to_wait, failing_to_end, lost),
     )
 }
 

@@ -552,7 +552,10 @@ def programs() -> dict[str, object]:
 
 
 def device() -> dict[str, object]:
-    """Batches to a device that is a fake: as they lie, put together, made wider there; leases that end elsewhere."""
+    """Batches to a device that is a fake: as they lie, put together, made wider there; leases that end elsewhere.
+
+    Two streams read each batch, and the second stream of batches gets the memory of the first one.
+    """
     import threading
 
     import numpy as np
@@ -562,7 +565,9 @@ def device() -> dict[str, object]:
     from helpers.fake_cuda import SCHEDULES
     from helpers.functions import in_python
 
+    import queuecore as qc
     from queuecore.data import Dataset
+    from queuecore.device import record_stream
 
     rows = np.arange(16000, dtype=np.float32).reshape(1600, 10)
     source = Dataset.from_tensor_slices(rows)
@@ -573,12 +578,27 @@ def device() -> dict[str, object]:
         "wider": (source.batch(16), lambda ds: ds.map(lambda x: x * 2 + 1), [one * 2 + 1 for one in expected]),
     }
 
-    def missing(ds, wanted: list) -> int:
+    def dequeued(cuda):
+        # Of several shapes, put by another thread while it goes on.
+        queue = qc.FIFOQueue(7, [np.float32])
+
+        def fill() -> None:
+            for one in expected[: rounds(10)]:
+                queue.enqueue(one)
+            queue.close()
+
+        threading.Thread(target=fill, daemon=True).start()
+        return cuda.dequeued(queue)
+
+    def missing(cuda, ds, wanted: list) -> int:
         count = 0
         with iter(ds) as it:
             for got, one in zip(it, wanted[: rounds(10)], strict=False):
                 part = got["x"] if isinstance(got, dict) else got
                 part.consume(one)
+                cuda.order(cuda.streams[0], cuda.streams[1])
+                part.consume(one, stream=cuda.streams[1])
+                record_stream(got, cuda.streams[1])
                 box = [got, part]
                 del got, part
                 other = threading.Thread(target=box.clear)  # where the lease ends
@@ -593,7 +613,10 @@ def device() -> dict[str, object]:
             for cuda in plane(Path(os.environ["QUEUECORE_LIBCUDA"])):
                 cuda.fake.schedule(schedule, number)
                 cuda.stream()
-                counts.append(missing(more(cuda.of(host)), wanted))
+                cuda.aside()
+                counts += [missing(cuda, more(cuda.of(host)), wanted) for _ in range(2)]
+                if number == 0:
+                    counts.append(missing(cuda, dequeued(cuda), expected))
     return {"missing": counts}
 
 

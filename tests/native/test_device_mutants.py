@@ -53,6 +53,10 @@ def row(name: str, workloads: str, schedules: str, *edits: tuple[str, ...], pati
     return Planted(name, made, tuple(workloads.split()), on, patience)
 
 
+WAIT = "_after_readers(t, &s.region)"
+# An event that was never recorded, in the place of the one behind the last readers.
+FORGOTTEN = "cuda.event_destroy(r.consumed[0]); cuda.event_create(&r.consumed[0], kCuEventDisableTiming)"
+
 PLANTED = [
     # ---- the host's memory
     row(
@@ -91,7 +95,7 @@ PLANTED = [
         "the consumer's stream doesn't wait for the copy",
         "staged native widened kept",
         "slow_copy jitter",
-        ("transfer_hand", "cuda.stream_wait(<void*>lease.handle, t.slots[lease.slot].ready, 0)", "0"),
+        ("transfer_hand", "cuda.stream_wait(<void*>lease.handles[0], s.ready, 0)", "0"),
     ),
     row(
         "nothing says that a batch may be read",
@@ -122,19 +126,19 @@ PLANTED = [
         "the copy doesn't wait for who reads the slot",
         "staged native",
         "slow_consumer jitter",
-        ("_send 1/2", "cuda.stream_wait(t.stream, s.consumed, 0)", "0"),
+        ("_send 1/2", WAIT, "0"),
     ),
     row(
         "the kernel doesn't wait for who reads the slot",
         "widened",
         "all",
-        ("_send 2/2", "cuda.stream_wait(t.stream, s.consumed, 0)", "0"),
+        ("_send 2/2", WAIT, "0"),
     ),
     row(
         "a lease's end says nothing",
         "staged native widened",
         "slow_consumer jitter",
-        ("end_", "cuda.event_record(s.consumed, <void*>self.handle)", "0"),
+        ("end_", "cuda.event_record(r.consumed[i], <void*>self.handles[i])", "0"),
     ),
     row(
         "a lease gives its slot back before it says anything",
@@ -160,22 +164,85 @@ PLANTED = [
         "jitter",
         (
             "copy_to",
-            "failure.result = cuda.copy_on_device(address, self.address, self.nbytes, <void*>self.handle)",
-            "at, n = self.address, self.nbytes; self.end_(); "
-            "failure.result = cuda.copy_on_device(address, at, n, <void*>self.handle)",
+            "failure.result = cuda.copy_on_device(address, self.base, self.nbytes, <void*>self.handles[0])",
+            "at, n = self.base, self.nbytes; self.end_(); "
+            "failure.result = cuda.copy_on_device(address, at, n, <void*>self.handles[0])",
         ),
     ),
     row(
-        "a slot's memory is freed while it is read",
-        "left",
+        "kept memory is freed while it is read",
+        "crowded",
         "all",
-        ("_sweep", "cuda.event_query(g.consumed) == kCuNotReady", "False"),
+        ("_sweep", "_read(&g.region)", "False"),
     ),
     row(
         "a slot that becomes larger is freed while it is read",
         "growing",
         "all",
-        ("_grow", '_failed(t, cuda.event_synchronize(s.consumed), "cuEventSynchronize", 0)', "False"),
+        ("_grow", '_failed(t, _readers_end(r), "cuEventSynchronize", 0)', "False"),
+    ),
+    row(
+        "the next stream writes to memory that is read",
+        "left",
+        "slow_consumer",
+        ("_region_take", "r[0] = g.region", f"r[0] = g.region; {FORGOTTEN}"),
+    ),
+    row(
+        "a kernel's input is written to memory that is read",
+        "again",
+        "all",
+        ("_send", "t.next == 0", "False"),
+    ),
+    # ---- streams aside
+    row(
+        "the copy doesn't wait for streams aside",
+        "aside",
+        "all",
+        (
+            "_after_readers",
+            "rc = cuda.stream_wait(t.stream, r.consumed[i], 0)",
+            "rc = cuda.stream_wait(t.stream, r.consumed[0], 0)",
+        ),
+    ),
+    row(
+        "a lease's end says nothing of streams aside",
+        "aside",
+        "all",
+        (
+            "end_",
+            "cuda.event_record(r.consumed[i], <void*>self.handles[i])",
+            "0 if i > 0 else cuda.event_record(r.consumed[i], <void*>self.handles[i])",
+        ),
+    ),
+    row(
+        "a slot doesn't know of streams aside",
+        "aside",
+        "all",
+        ("end_", "r.readers = self.readers"),
+    ),
+    row(
+        "the next stream of batches doesn't know of streams aside",
+        "left_aside",
+        "all",
+        ("_region_take", "r[0] = g.region", "r[0] = g.region; r.readers = 1"),
+    ),
+    row(
+        "kept memory is freed while a stream aside reads it",
+        "crowded_aside",
+        "all",
+        ("_read", "cuda.event_query(r.consumed[i]) != 0", "i == 0 and cuda.event_query(r.consumed[i]) != 0"),
+    ),
+    row(
+        "a slot that becomes larger is freed while a stream aside reads it",
+        "growing_aside",
+        "all",
+        ("_readers_end", "cuda.event_synchronize(r.consumed[i])", "cuda.event_synchronize(r.consumed[0])"),
+    ),
+    row(
+        "a copy's memory is used again while a stream aside reads it",
+        "kept_aside",
+        "all",
+        ("_gather", "cuda.stream_wait(<void*>self.handles[0], event, 0)", "0"),
     ),
     # ---- contexts
     row(
@@ -196,18 +263,31 @@ PLANTED = [
         "all",
         ("transfer_hand", "_leave(&e)"),
     ),
+    # ---- elements of a queue
+    row(
+        "shapes are forgotten before their batch is taken",
+        "queued",
+        "all",
+        ("feed", "self.layouts = self.staging.count + self.transfer.buffers", "self.layouts = self.staging.count"),
+    ),
+    row(
+        "a larger element doesn't get more room",
+        "queued",
+        "all",
+        ("_feed", "self._room(&self.staging.slots[slot[0]], total, failure)", "True"),
+    ),
     # ---- calls that fail
     row(
         "a copy that fails is no error",
         "failing_to_send",
         "all",
-        ("_send", "_copy(t, s.memory, batch)", "_copy(t, s.memory, batch) * 0"),
+        ("_send", "_copy(t, s.region.memory, batch)", "_copy(t, s.region.memory, batch) * 0"),
     ),
     row(
         "a wait that fails is no error",
         "failing_to_send",
         "all",
-        ("_send 1/2", "cuda.stream_wait(t.stream, s.consumed, 0)", "cuda.stream_wait(t.stream, s.consumed, 0) * 0"),
+        ("_send 1/2", WAIT, f"{WAIT} * 0"),
     ),
     row(
         "after a failure the host's memory goes back at once",
@@ -231,7 +311,13 @@ PLANTED = [
         "a lease that can't end gives its slot back",
         "failing_to_end",
         "all",
-        ("end_ 2/2", "rc == 0", "True"),
+        ("end_ 3/3", "rc == 0", "True"),
+    ),
+    row(
+        "the next stream of batches gets a slot whose lease couldn't end",
+        "lost",
+        "all",
+        ("end_", "t.slots[self.slot].lost = True"),
     ),
 ]
 

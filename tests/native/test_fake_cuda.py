@@ -275,6 +275,7 @@ def test_all_functions_are_there_and_no_older_form(fake, fake_cuda_folder):
         assert not hasattr(fake.driver, name)
     old = Fake(build(fake_cuda_folder, "-DNO_BATCH"))
     assert not hasattr(old.driver, "cuMemcpyBatchAsync_v2")
+    assert not hasattr(old.driver, "cuDeviceGetPCIBusId")
     assert hasattr(old.driver, "cuMemcpyHtoDAsync_v2")
     check(old.driver.cuInit(0))
     assert fake.count("cuInit") == 0  # another library is another driver
@@ -301,6 +302,12 @@ def test_what_is_there_before_and_after_init(fake):
     assert name.value == b"Fake CUDA device 1"
     check(fake.driver.cuDeviceGetName(name, 5, 1))
     assert name.value == b"Fake"
+    check(fake.driver.cuDeviceGetPCIBusId(name, len(name), 1))
+    assert name.value == b"0000:02:00.0"
+    fake.attribute(33, 0xAF)
+    check(fake.driver.cuDeviceGetPCIBusId(name, len(name), 1))
+    assert name.value == b"0000:AF:00.0"
+    assert fake.driver.cuDeviceGetPCIBusId(name, len(name), 2) == INVALID_DEVICE
     major, minor = c_int(), c_int()
     check(fake.driver.cuDeviceGetAttribute(byref(major), 75, 0))
     check(fake.driver.cuDeviceGetAttribute(byref(minor), 76, 0))

@@ -47,10 +47,15 @@ def test_bytes(name, own_stream):
 
 def test_a_map_is_the_host_s_bit_for_bit():
     host = Dataset.from_tensor_slices(ROWS).batch(100)
-    there = host.prefetch_to_device("cuda").map(widened)
-    assert "device: one kernel" in there.plan()
-    for got, wanted in zip(there, host.map(widened), strict=True):
-        assert cupy.asnumpy(got).tobytes() == wanted.tobytes()
+    before = Dataset.from_tensor_slices(ROWS).map(lambda x: qc.ops.cast(x, np.float32) / 255, on_device=True)
+    for there in (
+        host.prefetch_to_device("cuda").map(widened),
+        host.map(widened, on_device=True).prefetch_to_device("cuda"),
+        before.batch(100).prefetch_to_device("cuda").map(lambda x: qc.ops.transpose(x, (0, 3, 1, 2))),
+    ):
+        assert "device: one kernel" in there.plan()
+        for got, wanted in zip(there, host.map(widened), strict=True):
+            assert cupy.asnumpy(got).tobytes() == wanted.tobytes()
 
 
 def test_slow_consumers_keep_their_batches():
@@ -65,6 +70,22 @@ def test_slow_consumers_keep_their_batches():
             del got
         sums = [(int(one), int(two)) for one, two in sums]
     assert sums == [(int(ROWS[at : at + 50].sum(dtype=np.int64)),) * 2 for at in range(0, 5000, 50)]
+
+
+def test_a_stream_aside_keeps_its_batches():
+    """It reads each long after the consumer's stream was done with it."""
+    slow = cupy.ones((4096, 4096), np.float32)
+    side = cupy.cuda.Stream(non_blocking=True)
+    sums = []
+    for got in Dataset.from_tensor_slices(ROWS).batch(50).prefetch_to_device("cuda", buffers=2):
+        side.wait_event(cupy.cuda.get_current_stream().record())
+        with side:
+            slow @ slow
+            sums.append(got.sum(dtype=np.int64))
+        qc.device.record_stream(got, side)
+        del got
+    side.synchronize()
+    assert [int(one) for one in sums] == [int(ROWS[at : at + 50].sum(dtype=np.int64)) for at in range(0, 5000, 50)]
 
 
 def test_kept_batches_are_copies_of_their_own():
@@ -92,6 +113,7 @@ def test_dlpack():
         pytest.skip("PyTorch sees no GPU")
     for at, got in enumerate(Dataset.from_tensor_slices(ROWS).batch(500).prefetch_to_device("cuda")):
         tensor = torch.from_dlpack(got)
+        qc.device.record_stream((got, tensor), torch.cuda.Stream())
         assert int(tensor.sum(dtype=torch.int64)) == int(ROWS[500 * at : 500 * at + 500].sum(dtype=np.int64))
 
 

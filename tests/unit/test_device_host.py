@@ -1,6 +1,8 @@
 """The device plane on a machine without a device: what is asked for, and the host in its place."""
 
+import copy
 import logging
+import pickle
 import subprocess
 import sys
 
@@ -9,7 +11,8 @@ import pytest
 from helpers.functions import in_python
 
 import queuecore as qc
-from queuecore.data import Dataset, Options
+from queuecore.data import Dataset, DeviceDataset, Options
+from queuecore.data._device import Asked
 from queuecore.errors import DeviceUnavailableError, InvalidArgumentError
 
 try:
@@ -38,6 +41,39 @@ def test_the_host_in_place_of_a_device(ds, device, mode):
 def test_maps(ds):
     there = ds.prefetch_to_device("cpu").map(lambda x: (x, x * 2)).map(in_python(lambda x, y: {"sum": x + y}))
     assert [one["sum"].tolist() for one in there] == [[0, 3, 6, 9], [12, 15, 18, 21], [24, 27]]
+
+
+def test_marked_maps(ds):
+    """Are maps like any other."""
+    marked = ds.map(lambda x: x * 2, on_device=True)
+    there = marked.prefetch_to_device("cpu").map(in_python(lambda x: x + 1))
+    assert [one.tolist() for one in there] == [[1, 3, 5, 7], [9, 11, 13, 15], [17, 19]]
+    assert there.plan().count("not on the device: ") == 2
+    assert marked.prefetch_to_device("auto").plan().count("not on the device: batches stay on the host") == 1
+    assert marked.plan() == ds.map(lambda x: x * 2).plan()
+
+
+@pytest.mark.parametrize("mark", [1, None, "cuda", "cpu"])
+def test_marks_that_mean_nothing(ds, mark):
+    with pytest.raises(InvalidArgumentError, match="on_device"):
+        ds.map(lambda x: x, on_device=mark)
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies(ds, device, way):
+    shuffled = ds.shuffle(3, seed=1, reshuffle_each_iteration=False)
+    there = shuffled.map(qc.ops.scale(a=2), on_device=True).prefetch_to_device(device, 5)
+    other = way(there.with_options(Options(num_threads=1)))
+    assert other.plan() == there.plan()
+    assert [one.tolist() for one in other] == [one.tolist() for one in there]
+
+
+def test_a_copy_of_what_asks_for_a_device(ds):
+    there = DeviceDataset(ds, None, Asked("cuda", 3, "lease", "require"))
+    for way in (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+        with pytest.raises(DeviceUnavailableError, match="no CUDA driver"):
+            way(there)
 
 
 def test_places(ds):

@@ -408,6 +408,34 @@ def test_elements_that_are_no_batches():
     same(seven[0], np.asarray(7))
 
 
+def test_rows_of_a_batch():
+    """What gets rows does the same to each of a batch, wherever they begin; a batch's function does so, if it can."""
+    raw = np.random.default_rng(3).integers(0, 256, (300, 4, 6, 3), np.uint8)
+    place = Column(Component(raw.dtype, raw.shape[1:]), 5, 80)
+    factors = np.arange(3, dtype=np.float32)
+
+    def of_a_row(x):
+        return qc.ops.transpose(x * factors, (2, 0, 1)), x[1:, ::-1], x.reshape(-1, 9), np.int16(7)
+
+    def of_a_batch(x):
+        return x * factors, x[:, 1:, ::-1], x.reshape(-1, 8, 9), x + np.int16(7)
+
+    row = trace(of_a_row, [place.component], 0)
+    batches = [trace(of_a_batch, [place.component], 0, batch=(rows,)) for rows in (None, 300)]
+    assert all(isinstance(made, Traced) for made in (row, *batches))
+    kernels = [
+        kernel_of([place], [made.stage], batched=False, entry=f"rows{index}")
+        for index, made in enumerate((row, *batches))
+    ]
+    host, area = Host(kernels), area_of([place], [raw])
+    expected = [of_a_row(one) for one in raw]
+    for got, parts in zip(host(kernels[0], area, 300), zip(*expected, strict=True), strict=True):
+        same(got, np.stack(parts))
+    for kernel in kernels[1:]:
+        for got, wanted in zip(host(kernel, area, 300), of_a_batch(raw), strict=True):
+            same(got, wanted.reshape(got.shape))
+
+
 def test_batches_that_are_always_of_one_size():
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     stages = [qc.ops.reshape(shape=(4, 3, 1)), qc.ops.slice(begin=(0, 1, 0), size=(4, 2, 1)), qc.ops.cast(dtype="i4")]
@@ -520,7 +548,7 @@ STRINGS = Component(BYTES, (None,), 12)
 def test_stages_that_are_refused(given_, stage, word):
     with pytest.raises(UnimplementedError, match=re.escape(word)) as refused:
         kernel_of([Column(given_)], [stage])
-    assert "put it before prefetch_to_device" in str(refused.value)
+    assert "no kernel can do this" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -546,7 +574,7 @@ def test_functions_that_are_refused(function):
     # Of a batch of unknown length a trace refuses some of these already.
     made = trace(function, [Component(np.dtype("u1"), (1, 300, 3))], 0, batch=(4,))
     assert isinstance(made, Traced)
-    with pytest.raises(UnimplementedError, match="traced.*put it before prefetch_to_device"):
+    with pytest.raises(UnimplementedError, match="traced.*no kernel can do this"):
         kernel_of([Column(Component(np.dtype("u1"), (4, 1, 300, 3)))], [made.stage])
 
 
@@ -562,7 +590,7 @@ def test_functions_that_are_refused(function):
     ],
 )
 def test_batches_that_are_refused(given_):
-    with pytest.raises(UnimplementedError, match="prefetch_to_device"):
+    with pytest.raises(UnimplementedError, match="no kernel can do this"):
         kernel_of([Column(given_)], [])
 
 

@@ -272,6 +272,46 @@ def test_it_needs_no_gil(tmp_path, coord):
     coord.join(threads)
 
 
+# Elements go into the queue several at a time
+
+
+@pytest.mark.parametrize("kind", ["fifo", "random", "priority"])
+def test_what_is_made_is_put_before_the_program_waits_for_a_name(tmp_path, coord, kind):
+    for index in range(2):
+        (tmp_path / str(index)).write_text("".join(f"{100 - n},{n}\n" for n in range(8 * index, 8 * index + 8)))
+    names = qc.FIFOQueue(10, [bytes], [()])
+    queue = {
+        "fifo": lambda: qc.FIFOQueue(1000, [np.int64, np.int64], [(), ()]),
+        "random": lambda: qc.RandomShuffleQueue(1000, 0, [np.int64, np.int64], [(), ()]),
+        "priority": lambda: qc.PriorityQueue(1000, [np.int64], [()]),
+    }[kind]()
+    numbers = qc.ops.decode_csv(record_defaults=[np.int64, np.int64])
+    program = qc.StageProgram(qc.TextLineReader(), names, numbers)
+    threads = qc.QueueRunner(queue, [program]).create_threads(coord, start=True)
+    for index in range(2):
+        names.enqueue(str(tmp_path / str(index)))
+        keys, values = queue.dequeue_many(8, timeout=PATIENCE)
+        assert (keys + values).tolist() == [100] * 8
+        assert sorted(values.tolist()) == list(range(8 * index, 8 * index + 8))
+        if kind == "priority":
+            assert keys.tolist() == sorted(keys.tolist())
+    coord.request_stop()
+    coord.join(threads)
+
+
+def test_a_small_queue_is_not_run_ahead_of(tmp_path, coord):
+    (tmp_path / "a").write_bytes(bytes(100))
+    reader = qc.FixedLengthRecordReader(1)
+    queue = qc.FIFOQueue(5, [np.uint8], [(1,)])
+    threads = qc.QueueRunner(queue, [qc.StageProgram(reader, [tmp_path / "a"], raw())]).create_threads(
+        coord, start=True
+    )
+    assert soon(lambda: queue.stats()["waiting_enqueues"] == 1)
+    assert (queue.size(), reader.num_records_produced()) == (5, 6)
+    coord.request_stop()
+    coord.join(threads)
+
+
 # Stops
 
 

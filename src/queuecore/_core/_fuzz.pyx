@@ -1111,7 +1111,7 @@ cdef Verdict _reader(Given g) noexcept nogil:
         return "no file in memory"
     while True:
         memset(&record, 0, sizeof(Record))
-        rc = reader_next(r, &record, &fault)
+        rc = reader_next(r, &record, &fault, False)
         # Nobody writes where a record is that was given before.
         if before.block != NULL and e.framing != FRAME_WHOLE and before.nbytes > 0 and (
                 memcmp(before.data, _filler, BORDER) if kept_at < e.filler else

@@ -2,22 +2,29 @@
 #
 #   host slot --copy--> device slot --hand-off--> consumer's stream --lease's end--> free
 #
-# Three events say three things: `copied`, the host slot may be written again; `ready`, the batch may be read; `consumed`, the device
-# slot may be written again. The copy stream is ordered by itself; nobody waits on the host for any of them but for `copied`.
+# Three events say three things: `copied`, the host slot may be written again; `ready`, the batch may be read; `consumed`, one for each
+# stream that reads it, the device slot may be written again. The copy stream is ordered by itself; nobody waits on the host for any of them but for `copied`.
 #
 # transfer_new, transfer_start, transfer_stop: one Python thread. Everything in the step: the transfer's thread alone. transfer_ready,
-# transfer_wait, transfer_hand: the consumer, one thread at a time. transfer_return, transfer_drop: any thread, without waiting.
+# transfer_wait, transfer_hand: the consumer, one thread at a time. What a lease does: any thread, under the GIL. transfer_drop: any
+# thread, without waiting.
 #   I1  A host slot is given back once the event behind its copy is complete, oldest first.
 #   I2  A device slot is free, on its way, or leased. `where` names the slot of batch k until k + buffers is on its way, which needs a
 #       slot that k's lease gave back.
 #   I3  The first failed call ends the transfer: what was on its way before is drained, every host slot goes back, and the consumer
 #       hears which call it was.
-#   I4  In a forked child no function of the driver is called.
+#   I4  A device's memory is kept when its stream ends, with the events behind its last readers, and goes to one stream at a time. It is
+#       freed once these are complete, and not before; nobody waits for that on the host.
+#   I5  Memory of which the driver can't say any more whether it is in use is neither freed nor used again. Its context is broken then.
+#   I6  In a forked child no function of the driver is called.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from queuecore._core.platform cimport Atomic, EventCount, Runner, SlotStack, Turn
 
 ctypedef unsigned long long CuPointer
+
+cdef enum:
+    READERS_MOST = 5         # streams that read a batch: the one that it was handed to, and those that are named later
 
 # What a source answers.
 cdef enum:
@@ -52,22 +59,32 @@ cdef struct DeviceCore:
     int32_t ordinal
     int device
     void* context
+    int32_t node             # the memory of the host that it is near to; -1: not known
     uint64_t generation      # of the process that opened it
     Turn* turn
-    # under the turn: memory whose last readers may not be done
-    Grave* graves
+    # under the turn: memory of streams that have ended, the oldest in front, for streams that want as much
+    Grave* first
+    Grave* last
+    int32_t kept
+    int64_t kept_bytes
+
+# Memory on the device, and the end of its last readers: who writes there waits for them on the device, also as another stream's.
+# A lease's own until it gives the slot back, then of who has the slot.
+cdef struct Region:
+    CuPointer memory
+    int64_t capacity
+    int32_t readers          # whose events count: the first always does; of further ones, as many as the last lease had
+    void* consumed[READERS_MOST]
 
 cdef struct Grave:
-    CuPointer memory
-    void* consumed
+    Region region
     Grave* next
 
 cdef struct DeviceSlot:
-    CuPointer memory
-    int64_t capacity
+    Region region
     int64_t nbytes
     void* ready
-    void* consumed
+    bint lost                # by a lease that couldn't say when its readers are done
 
 cdef struct Flight:
     uint32_t host
@@ -116,10 +133,11 @@ cdef struct Transfer:
     int32_t buffers
     void* stream
     Widen widen
-    CuPointer raw            # what the kernel reads; only the copy stream uses it
+    Region raw               # what the kernel reads; only the copy stream uses it
     Failure failure          # published by `over`
     # the transfer's thread alone
     bint entered
+    bint unsure              # whether all copies are done: nobody knows
     uint64_t next
     uint32_t* idle           # free slots, the one that was freed first in front: its readers are done soonest
     int32_t idle_first, idle_count
@@ -138,7 +156,7 @@ cdef bint transfer_ready(Transfer* t, uint64_t k) noexcept nogil
 # Until batch k is on its way, nothing more comes, or the deadline passes.
 cdef void transfer_wait(Transfer* t, uint64_t k, int64_t deadline_ns) noexcept nogil
 
-# Page-locked memory, page-aligned. NULL: *result says why; 0 there is no memory at all.
+# Page-locked memory, page-aligned, on the device's node if there is room. NULL: *result says why; 0 there is no memory at all.
 cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept nogil
 cdef void pinned_give(DeviceCore* core, void* p, size_t nbytes) noexcept nogil
 
@@ -148,20 +166,31 @@ cdef class Device:
     cdef readonly int ordinal
     cdef readonly str name
     cdef readonly int driver_version
+    cdef readonly object numa_node
 
+    cdef object _node(self)
     # Raises the exception of a call that failed.
     cdef int fail(self, const Failure* failure) except -1
 
 
 cdef class DeviceLease:
-    """A consumer's hold on a batch in a device's memory."""
-    cdef Transfer* transfer
+    """A consumer's hold on a batch in a device's memory: in a slot, or in memory of its own, to which it was copied."""
+    cdef Device device
+    cdef Transfer* transfer   # NULL: there is no slot any more
     cdef uint32_t slot
-    cdef uintptr_t handle
-    cdef object stream        # kept for the record at the end
+    cdef int32_t readers
+    cdef uintptr_t[READERS_MOST] handles
+    cdef list streams         # kept for the records at the end
+    cdef readonly object arrays
+    cdef CuPointer base       # 0: at its end
+    cdef int64_t size
+    cdef object own           # memory of its own
+    cdef void* before         # all leases, under the GIL
+    cdef void* after
 
     cdef int end_(self) noexcept nogil
+    cdef bint _gather(self) noexcept nogil
 
 
-# Batch k, after whose copy the stream is ordered from now on.
-cdef DeviceLease transfer_hand(Transfer* t, Device device, uint64_t k, stream, uintptr_t handle)
+# Batch k, after whose copy the stream is ordered from now on. arrays: what makes arrays of it.
+cdef DeviceLease transfer_hand(Transfer* t, Device device, uint64_t k, stream, uintptr_t handle, arrays)

@@ -1,6 +1,7 @@
 """The CUDA driver, found at run time; page-locked memory; and the transfer of host batches to a device. See device.pxd."""
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport Py_INCREF
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
@@ -58,6 +59,7 @@ cdef extern from "queuecore/cuda.hpp" namespace "queuecore" nogil:
         int (*device_count)(int*) noexcept
         int (*device_get)(int*, int) noexcept
         int (*device_name)(char*, int, int) noexcept
+        int (*device_bus)(char*, int, int) noexcept
         int (*context_retain)(void**, int) noexcept
         int (*context_release)(int) noexcept
         int (*context_set)(void*) noexcept
@@ -84,6 +86,9 @@ cdef extern from "queuecore/cuda.hpp" namespace "queuecore" nogil:
 
 cdef extern from *:
     """
+    #include <sys/syscall.h>
+    #include <unistd.h>
+
     namespace {
     // Written while _open_driver holds the GIL, before there is a device; read by whoever has one.
     queuecore::Cuda cuda;
@@ -131,11 +136,25 @@ cdef extern from *:
       for (const auto& one : wanted)
         if (!find(library, one.name, one.place)) return one.name;
       find(library, "cuMemcpyBatchAsync_v2", &cuda.copy_batch);
+      find(library, "cuDeviceGetPCIBusId", &cuda.device_bus);
       return nullptr;
+    }
+
+    // Pages that nobody has touched yet come from that node as long as it has some. Without it they are as good: a kernel, or a
+    // container, that refuses is not asked twice, and its answer isn't looked at.
+    void prefer_node(void* p, size_t nbytes, int node) noexcept {
+    #ifdef SYS_mbind
+      constexpr int kPreferred = 1, kBits = 8 * sizeof(unsigned long), kNodes = 1024;
+      unsigned long nodes[kNodes / kBits] = {};
+      if (node < 0 || node >= kNodes) return;
+      nodes[node / kBits] = 1ul << node % kBits;
+      syscall(SYS_mbind, p, nbytes, kPreferred, nodes, kNodes + 1, 0);  // the kernel looks at one bit less than it is told
+    #endif
     }
     }  // namespace
     """
     Cuda cuda
+    void prefer_node(void*, size_t, int) noexcept nogil
     const char* cuda_find(void*) noexcept nogil
 
 cdef enum:
@@ -143,6 +162,8 @@ cdef enum:
     REAP_NS = 100000         # a copy that is on its way is looked at again after this
     IDLE_MOST = 32           # page-locked blocks that are kept for who wants one of that size next
     IDLE_BYTES = 268435456
+    KEPT_MOST = 256          # and pieces of a device's memory
+    KEPT_BYTES = 268435456
     ALIGNED = 256            # where components begin in a batch that is put together here
 
 
@@ -223,6 +244,7 @@ cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept no
     p = map_pages(nbytes)
     if p == NULL:
         return NULL
+    prefer_node(p, nbytes, core.node)
     while at < nbytes:  # touched first: registering untouched pages takes longer
         (<unsigned char*>p)[at] = 0
         at += 4096
@@ -274,13 +296,74 @@ cdef bint _failed(Transfer* t, int result, const char* call, int64_t nbytes) noe
     return True
 
 
-cdef bint _slot_init(Transfer* t, DeviceSlot* s, int64_t nbytes) noexcept nogil:
-    if (_failed(t, cuda.event_create(&s.ready, kCuEventDisableTiming), "cuEventCreate", 0)
-            or _failed(t, cuda.event_create(&s.consumed, kCuEventDisableTiming), "cuEventCreate", 0)
-            or (nbytes > 0 and _failed(t, cuda.memory_new(&s.memory, nbytes), "cuMemAlloc", nbytes))):
+cdef void _events_destroy(Region* r) noexcept nogil:
+    cdef int i
+    for i in range(READERS_MOST):
+        if r.consumed[i] != NULL:
+            cuda.event_destroy(r.consumed[i])
+        r.consumed[i] = NULL
+
+
+cdef bint _region_take(Transfer* t, Region* r, int64_t nbytes) noexcept nogil:
+    # Memory of a stream that has ended, if some is kept that has exactly that size. Its last readers may be at work.
+    cdef Grave* g = _exhume(t.core, nbytes)
+    cdef int rc
+    if g != NULL:
+        _events_destroy(r)
+        r[0] = g.region
+        free(g)
+        return True
+    r.readers = 1
+    if r.consumed[0] == NULL and _failed(t, cuda.event_create(&r.consumed[0], kCuEventDisableTiming), "cuEventCreate", 0):
         return False
-    s.capacity = nbytes
+    if nbytes > 0:
+        rc = cuda.memory_new(&r.memory, nbytes)
+        if rc == kCuOutOfMemory:
+            _sweep(t.core, 0)
+            rc = cuda.memory_new(&r.memory, nbytes)
+        if _failed(t, rc, "cuMemAlloc", nbytes):
+            return False
+    r.capacity = nbytes
     return True
+
+
+cdef bint _read(const Region* r) noexcept nogil:
+    # Whether somebody may read it still; also where the driver doesn't say.
+    cdef int i
+    for i in range(r.readers):
+        if cuda.event_query(r.consumed[i]) != 0:
+            return True
+    return False
+
+
+cdef int _readers_end(const Region* r) noexcept nogil:
+    # Waits, on the host.
+    cdef int i, rc = 0
+    for i in range(r.readers):
+        if rc == 0:
+            rc = cuda.event_synchronize(r.consumed[i])
+    return rc
+
+
+cdef int _after_readers(Transfer* t, const Region* r) noexcept nogil:
+    # The copy stream waits.
+    cdef int i, rc = 0
+    for i in range(r.readers):
+        if rc == 0:
+            rc = cuda.stream_wait(t.stream, r.consumed[i], 0)
+    return rc
+
+
+cdef void _region_leave(DeviceCore* core, Region* r, bint lost) noexcept nogil:
+    if r.memory != 0 and not lost:
+        _bury(core, r)
+    else:
+        _events_destroy(r)
+
+
+cdef void _region_free(Region* r) noexcept nogil:
+    cuda.memory_free(r.memory)
+    _events_destroy(r)
 
 
 cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
@@ -315,7 +398,7 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
     t.runner.step = _step
     t.runner.release = _release
     t.runner.context = t
-    _sweep(core)
+    _sweep(core, KEPT_BYTES)
     well = not _failed(t, _enter(core, &e), "cuCtxSetCurrent", 0)
     if well:
         well = not _failed(t, cuda.stream_create(&t.stream, kCuStreamNonBlocking, -1000), "cuStreamCreateWithPriority", 0)
@@ -324,10 +407,11 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
             well = not _failed(t, cuda.event_create(&t.flights[i].copied, kCuEventDisableTiming), "cuEventCreate", 0)
             i += 1
         if well and t.widen.function != NULL and t.widen.nbytes > 0:
-            well = not _failed(t, cuda.memory_new(&t.raw, t.widen.nbytes), "cuMemAlloc", t.widen.nbytes)
+            well = _region_take(t, &t.raw, t.widen.nbytes)
         i = 0
         while well and i < buffers:
-            well = _slot_init(t, &t.slots[i], nbytes)
+            well = (not _failed(t, cuda.event_create(&t.slots[i].ready, kCuEventDisableTiming), "cuEventCreate", 0)
+                    and _region_take(t, &t.slots[i].region, nbytes))
             i += 1
         _leave(&e)
     if not well:
@@ -339,60 +423,100 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
     return t
 
 
-cdef void _sweep(DeviceCore* core) noexcept nogil:
-    # Frees memory whose last readers are done.
-    cdef Grave* kept = NULL
+cdef Grave* _exhume(DeviceCore* core, int64_t nbytes) noexcept nogil:
+    # The one that was kept first: its last readers are done soonest.
+    cdef Grave* before = NULL
+    cdef Grave* g
+    turn_take(core.turn)
+    g = core.first
+    while g != NULL and g.region.capacity != nbytes:
+        before = g
+        g = g.next
+    if g != NULL:
+        if before == NULL:
+            core.first = g.next
+        else:
+            before.next = g.next
+        if core.last == g:
+            core.last = before
+        core.kept -= 1
+        core.kept_bytes -= nbytes
+    turn_give(core.turn)
+    return g
+
+
+cdef void _sweep(DeviceCore* core, int64_t most) noexcept nogil:
+    # Frees kept memory beyond so many bytes, the oldest first, as far as its last readers are done.
     cdef Grave* done = NULL
+    cdef Grave* before = NULL
+    cdef Grave* first
+    cdef Grave* last
     cdef Grave* g
     cdef Grave* next
+    cdef int64_t nbytes
+    cdef int32_t count
     cdef Entered e
     if not _ours(core):
         return
     turn_take(core.turn)
-    g = core.graves
-    core.graves = NULL
-    turn_give(core.turn)
-    if g == NULL:
+    if core.kept_bytes <= most and core.kept <= KEPT_MOST:
+        turn_give(core.turn)
         return
-    _enter(core, &e)
-    while g != NULL:
+    first, last, nbytes, count = core.first, core.last, core.kept_bytes, core.kept
+    core.first = core.last = NULL
+    core.kept_bytes = core.kept = 0
+    turn_give(core.turn)
+    g = first if _enter(core, &e) == 0 else NULL
+    while g != NULL and (nbytes > most or count > KEPT_MOST):
         next = g.next
-        if cuda.event_query(g.consumed) == kCuNotReady:
-            g.next = kept
-            kept = g
+        if _read(&g.region):
+            before = g
         else:
+            if before == NULL:
+                first = next
+            else:
+                before.next = next
+            if last == g:
+                last = before
+            nbytes -= g.region.capacity
+            count -= 1
             g.next = done
             done = g
         g = next
     while done != NULL:
         g = done
         done = g.next
-        cuda.memory_free(g.memory)
-        cuda.event_destroy(g.consumed)
+        _region_free(&g.region)
         free(g)
     _leave(&e)
-    turn_take(core.turn)
-    while kept != NULL:
-        g = kept
-        kept = g.next
-        g.next = core.graves
-        core.graves = g
+    if first == NULL:
+        return
+    turn_take(core.turn)  # in front of what came meanwhile
+    last.next = core.first
+    core.first = first
+    if core.last == NULL:
+        core.last = last
+    core.kept_bytes += nbytes
+    core.kept += count
     turn_give(core.turn)
 
 
-cdef void _bury(DeviceCore* core, DeviceSlot* s) noexcept nogil:
-    # Frees a slot's memory once nobody reads it any more.
+cdef void _bury(DeviceCore* core, Region* r) noexcept nogil:
+    # For the next stream. Nobody waits for who reads it yet.
     cdef Grave* g = <Grave*>calloc(1, sizeof(Grave))
     if g == NULL:
-        cuda.event_synchronize(s.consumed)
-        cuda.memory_free(s.memory)
-        cuda.event_destroy(s.consumed)
+        if _readers_end(r) == 0:
+            _region_free(r)
         return
-    g.memory = s.memory
-    g.consumed = s.consumed
+    g.region = r[0]
     turn_take(core.turn)
-    g.next = core.graves
-    core.graves = g
+    if core.last == NULL:
+        core.first = g
+    else:
+        core.last.next = g
+    core.last = g
+    core.kept += 1
+    core.kept_bytes += r.capacity
     turn_give(core.turn)
 
 
@@ -408,20 +532,15 @@ cdef void _transfer_free(Transfer* t) noexcept nogil:
             s = &t.slots[i]
             if s.ready != NULL:
                 cuda.event_destroy(s.ready)
-            if s.memory != 0:
-                _bury(t.core, s)
-            elif s.consumed != NULL:
-                cuda.event_destroy(s.consumed)
+            _region_leave(t.core, &s.region, t.unsure or s.lost)
         for i in range(t.flight_most):
             if t.flights[i].copied != NULL:
                 cuda.event_destroy(t.flights[i].copied)
-        if t.raw != 0:
-            cuda.stream_synchronize(t.stream)
-            cuda.memory_free(t.raw)
+        _region_leave(t.core, &t.raw, t.unsure)
         if t.stream != NULL:
             cuda.stream_destroy(t.stream)
         _leave(&e)
-        _sweep(t.core)
+        _sweep(t.core, KEPT_BYTES)
     t.source.drop(t.source.context)
     free(t.shared)
     free(t.runner)
@@ -479,20 +598,15 @@ cdef void _reap(Transfer* t, bint all_) noexcept nogil:
         t.flight_count -= 1
 
 
-cdef bint _grow(Transfer* t, DeviceSlot* s, int64_t nbytes) noexcept nogil:
+cdef bint _grow(Transfer* t, Region* r, int64_t nbytes) noexcept nogil:
     # Its earlier readers may be at work.
-    cdef CuPointer memory = 0
-    if _failed(t, cuda.event_synchronize(s.consumed), "cuEventSynchronize", 0):
+    if _failed(t, _readers_end(r), "cuEventSynchronize", 0):
         return False
-    if s.memory != 0:
-        cuda.memory_free(s.memory)
-    s.memory = 0
-    s.capacity = 0
-    if _failed(t, cuda.memory_new(&memory, nbytes), "cuMemAlloc", nbytes):
-        return False
-    s.memory = memory
-    s.capacity = nbytes
-    return True
+    if r.memory != 0:
+        cuda.memory_free(r.memory)
+    r.memory = 0
+    r.capacity = 0
+    return _region_take(t, r, nbytes)
 
 
 cdef int _launch(Transfer* t, DeviceSlot* s, int64_t rows) noexcept nogil:
@@ -502,8 +616,8 @@ cdef int _launch(Transfer* t, DeviceSlot* s, int64_t rows) noexcept nogil:
     if rows == 0:
         return 0
     blocks = 1 if blocks < 1 else (blocks if blocks < t.widen.blocks else t.widen.blocks)
-    arguments[0] = &t.raw
-    arguments[1] = &s.memory
+    arguments[0] = &t.raw.memory
+    arguments[1] = &s.region.memory
     arguments[2] = &count
     return cuda.launch(t.widen.function, <unsigned>blocks, 1, 1, <unsigned>t.widen.threads, 1, 1, 0, t.stream, arguments, NULL)
 
@@ -532,18 +646,19 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
     at = t.flight_first + t.flight_count
     f = &t.flights[at if at < t.flight_most else at - t.flight_most]
     if t.widen.function == NULL:
-        if batch.nbytes > s.capacity and not _grow(t, s, batch.nbytes):
+        if batch.nbytes > s.region.capacity and not _grow(t, &s.region, batch.nbytes):
             return False
         s.nbytes = batch.nbytes
-        if (_failed(t, cuda.stream_wait(t.stream, s.consumed, 0), "cuStreamWaitEvent", 0)
-                or (batch.nbytes > 0 and _failed(t, _copy(t, s.memory, batch), "cuMemcpyHtoDAsync", batch.nbytes))
+        if (_failed(t, _after_readers(t, &s.region), "cuStreamWaitEvent", 0)
+                or (batch.nbytes > 0 and _failed(t, _copy(t, s.region.memory, batch), "cuMemcpyHtoDAsync", batch.nbytes))
                 or _failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)):
             return False
     else:  # the copy need not wait for who reads the slot, the kernel does
-        s.nbytes = s.capacity
-        if ((batch.nbytes > 0 and _failed(t, _copy(t, t.raw, batch), "cuMemcpyHtoDAsync", batch.nbytes))
+        s.nbytes = s.region.capacity
+        if ((t.next == 0 and _failed(t, _after_readers(t, &t.raw), "cuStreamWaitEvent", 0))  # as kept
+                or (batch.nbytes > 0 and _failed(t, _copy(t, t.raw.memory, batch), "cuMemcpyHtoDAsync", batch.nbytes))
                 or _failed(t, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)
-                or _failed(t, cuda.stream_wait(t.stream, s.consumed, 0), "cuStreamWaitEvent", 0)
+                or _failed(t, _after_readers(t, &s.region), "cuStreamWaitEvent", 0)
                 or _failed(t, _launch(t, s, batch.rows), "cuLaunchKernel", 0)):
             return False
     if _failed(t, cuda.event_record(s.ready, t.stream), "cuEventRecord", 0):
@@ -582,7 +697,7 @@ cdef int _over(Transfer* t) noexcept nogil:
     # No more will be. Copies that are on their way are waited for: the host's memory may be somebody else's soon.
     if t.entered:
         _reap(t, True)
-        cuda.stream_synchronize(t.stream)
+        t.unsure = cuda.stream_synchronize(t.stream) != 0
     t.shared.over.store(2 if t.failure.result != 0 else 1, kRelease)  # release: pairs with transfer_ready; `failure` was written before
     event_notify_all(&t.shared.arrived)
     return STEP_DONE
@@ -642,73 +757,184 @@ cdef void transfer_wait(Transfer* t, uint64_t k, int64_t deadline_ns) noexcept n
             return
 
 
-cdef DeviceLease transfer_hand(Transfer* t, Device device, uint64_t k, stream, uintptr_t handle):
+cdef void* _leases = NULL        # all there are, under the GIL; each takes itself out when it goes
+
+
+cdef DeviceLease transfer_hand(Transfer* t, Device device, uint64_t k, stream, uintptr_t handle, arrays):
     cdef DeviceLease lease = DeviceLease.__new__(DeviceLease)
+    cdef DeviceSlot* s
     cdef Failure failure
     cdef Entered e
-    lease.stream = stream
-    lease.handle = kCuStreamLegacy if handle == 0 else handle
+    global _leases
+    lease.device = device
+    lease.arrays = arrays
+    lease.streams = [stream]
+    lease.handles[0] = kCuStreamLegacy if handle == 0 else handle
+    lease.readers = 1
     lease.slot = t.where[k % <uint64_t>t.buffers]
+    s = &t.slots[lease.slot]
     memset(&failure, 0, sizeof(failure))
     failure.call = "cuStreamWaitEvent"
     failure.result = _enter(t.core, &e)
     if failure.result == 0:
-        failure.result = cuda.stream_wait(<void*>lease.handle, t.slots[lease.slot].ready, 0)
+        failure.result = cuda.stream_wait(<void*>lease.handles[0], s.ready, 0)
         _leave(&e)
     if failure.result != 0:
         device.fail(&failure)
     transfer_hold(t)
     t.shared.held.fetch_add(1, kRelaxed)  # relaxed: consumers count under the GIL
     lease.transfer = t
+    lease.base = s.region.memory
+    lease.size = s.nbytes
+    lease.after = _leases
+    if _leases != NULL:
+        (<DeviceLease>_leases).before = <void*>lease
+    _leases = <void*>lease
     return lease
 
 
+def lease_at(uintptr_t address):
+    """Return the lease on the batch that has an address in a device's memory, or None."""
+    cdef DeviceLease lease
+    cdef void* at = _leases
+    while at != NULL:
+        lease = <DeviceLease>at
+        if lease.base <= address < lease.base + <uint64_t>lease.size:
+            return lease
+        at = lease.after
+    return None
+
+
 @cython.final
-@cython.no_gc  # it refers to a stream of the user's, which knows nothing of it: no cycle
+@cython.no_gc  # it refers to streams of the user's, and to memory, which know nothing of it: no cycle
 cdef class DeviceLease:
 
     cdef int end_(self) noexcept nogil:
-        # The consumer's stream is done with the slot once it has come here.
+        # The streams that read the slot are done with it once they have come here.
         cdef Transfer* t = self.transfer
-        cdef DeviceSlot* s
+        cdef Region* r
         cdef Entered e
-        cdef int rc
-        self.transfer = NULL
-        if t == NULL or not _ours(t.core):
+        cdef int i, rc
+        if t == NULL:
             return 0
-        s = &t.slots[self.slot]
+        self.transfer = NULL
+        self.base = 0
+        if not _ours(t.core):
+            return 0
+        r = &t.slots[self.slot].region
         rc = _enter(t.core, &e)
         if rc == 0:
-            rc = cuda.event_record(s.consumed, <void*>self.handle)
+            for i in range(self.readers):
+                if rc == 0:
+                    rc = cuda.event_record(r.consumed[i], <void*>self.handles[i])
             _leave(&e)
+        r.readers = self.readers
         t.shared.held.fetch_sub(1, kRelaxed)  # relaxed: as in transfer_hand
         if rc == 0:
             slots_push(&t.free, self.slot)
         else:  # nobody knows when it may be written again
+            t.slots[self.slot].lost = True
             t.shared.lost.store(rc, kRelease)  # release: pairs with _step
         event_notify_all(&t.shared.freed)
         transfer_drop(t)
         return rc
 
+    cdef bint _gather(self) noexcept nogil:
+        # Memory of its own is used again behind its first stream alone: that waits for the others.
+        cdef Entered e
+        cdef void* event = NULL
+        cdef int i, rc = _enter(self.device.core, &e)
+        if rc != 0:
+            return False
+        for i in range(1, self.readers):
+            if rc == 0:
+                rc = cuda.event_create(&event, kCuEventDisableTiming)
+                if rc == 0:
+                    rc = cuda.event_record(event, <void*>self.handles[i])
+                    if rc == 0:
+                        rc = cuda.stream_wait(<void*>self.handles[0], event, 0)
+                    cuda.event_destroy(event)
+        _leave(&e)
+        return rc == 0
+
     def __dealloc__(self):
+        global _leases
+        if self.before != NULL:
+            (<DeviceLease>self.before).after = self.after
+        elif _leases == <void*>self:
+            _leases = self.after
+        if self.after != NULL:
+            (<DeviceLease>self.after).before = self.before
         self.end_()
+        if self.own is not None and self.readers > 1 and _ours(self.device.core) and not self._gather():
+            Py_INCREF(self.own)  # nobody knows when it may be written again
 
     @property
     def address(self):
         """Where the batch begins in the device's memory."""
-        return 0 if self.transfer == NULL else self.transfer.slots[self.slot].memory
+        return self.base
 
     @property
     def nbytes(self):
         """How many bytes it has."""
-        return 0 if self.transfer == NULL else self.transfer.slots[self.slot].nbytes
+        return self.size if self.base != 0 else 0
 
     def end(self):
-        """Give the slot back: what the stream got up to now is the last that reads it."""
+        """Give the slot back: what the streams got up to now is the last that reads it."""
         self.end_()
 
-    def copy_to(self, Device device, uintptr_t address):
-        """Copy the batch to memory on the device, in the order of the stream, and give the slot back."""
+    def record_stream(self, stream, uintptr_t handle):
+        """Say that another stream reads the batch, too: what it gets up to the lease's end comes before what is written there next.
+
+        Parameters
+        ----------
+        stream : object
+            Kept until the lease's end.
+        handle : int
+            Of that stream. Its order behind the copy is the caller's to see to.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the lease is at its end, or as many streams read the batch as can.
+        ForkedPipelineError
+            In a child of the process that took the batch.
+        """
+        cdef Failure failure
+        cdef Region* r
+        cdef Entered e
+        cdef int i
+        if self.base == 0:
+            raise _errors.InvalidArgumentError("this batch is given back already")
+        if not _ours(self.device.core):
+            raise _errors.ForkedPipelineError("this batch was taken before os.fork(), and exists only in the parent process")
+        handle = kCuStreamLegacy if handle == 0 else handle
+        for i in range(self.readers):
+            if self.handles[i] == handle:
+                return
+        if self.readers == READERS_MOST:
+            raise _errors.InvalidArgumentError(
+                f"{READERS_MOST} streams read this batch already, and more than that aren't remembered: let one of them wait for the others")
+        if self.transfer != NULL:
+            r = &self.transfer.slots[self.slot].region
+            if r.consumed[self.readers] == NULL:
+                memset(&failure, 0, sizeof(failure))
+                failure.call = "cuEventCreate"
+                failure.result = _enter(self.device.core, &e)
+                if failure.result == 0:
+                    failure.result = cuda.event_create(&r.consumed[self.readers], kCuEventDisableTiming)
+                    _leave(&e)
+                if failure.result != 0:
+                    self.device.fail(&failure)
+        self.streams.append(stream)
+        self.handles[self.readers] = handle
+        self.readers += 1
+
+    def copy_to(self, Device device, uintptr_t address, memory=None):
+        """Copy the batch to memory on the device, in the order of the stream, and give the slot back.
+
+        `memory`: whose that is, and which is used again in the order of the stream. From now on the lease is one on it, and keeps it.
+        """
         cdef Failure failure
         cdef Entered e
         memset(&failure, 0, sizeof(failure))
@@ -716,11 +942,14 @@ cdef class DeviceLease:
         failure.result = _enter(device.core, &e)
         if failure.result == 0 and self.nbytes > 0:
             failure.nbytes = self.nbytes
-            failure.result = cuda.copy_on_device(address, self.address, self.nbytes, <void*>self.handle)
+            failure.result = cuda.copy_on_device(address, self.base, self.nbytes, <void*>self.handles[0])
             _leave(&e)
         self.end_()
         if failure.result != 0:
             device.fail(&failure)
+        if memory is not None:
+            self.own = memory
+            self.base = address
 
 
 cdef object thread_refused(int rc):
@@ -1163,7 +1392,7 @@ cdef class Staged:
         """How many bytes the batch has that `wait` waited for."""
         return self.transfer.slots[self.transfer.where[self.taken % <uint64_t>self.transfer.buffers]].nbytes
 
-    def take(self, stream, uintptr_t handle):
+    def take(self, stream, uintptr_t handle, arrays=None):
         """Return the lease of the batch that `wait` waited for.
 
         Parameters
@@ -1172,8 +1401,10 @@ cdef class Staged:
             Kept until the lease's end.
         handle : int
             Of that stream: what it gets from now on comes after the copy.
+        arrays : Arrays, optional
+            What makes arrays of the batch; the lease says so.
         """
-        lease = transfer_hand(self.transfer, self.device, self.taken, stream, handle)
+        lease = transfer_hand(self.transfer, self.device, self.taken, stream, handle, arrays)
         self.taken += 1
         return lease
 
@@ -1188,23 +1419,33 @@ cdef class Staged:
 cdef object _driver = None       # None: not looked for yet; else why there is none that can be used
 cdef bint _found = False
 cdef dict _devices = {}
+cdef str _PCI = "/sys/bus/pci/devices"
+cdef str _pci = _PCI
 cdef object _opening = threading.Lock()
 
 
-def open_driver(str path=None):
+def open_driver(str path=None, str pci=_PCI):
     """Find the CUDA driver, once in the process; or, by its path, another one than the usual, after `close_driver`.
+
+    Parameters
+    ----------
+    path : str, optional
+        Of the library.
+    pci : str
+        Where the system describes its PCI devices.
 
     Raises
     ------
     DeviceUnavailableError
         If there is none, or none that can be used.
     """
-    global _driver, _found
+    global _driver, _found, _pci
     cdef void* library
     cdef const char* missing = NULL
     cdef int rc
     with _opening:
         if _driver is None:
+            _pci = pci
             library = dlopen((path or "libcuda.so.1").encode(), RTLD_NOW | RTLD_LOCAL)
             if library != NULL:
                 missing = cuda_find(library)
@@ -1252,7 +1493,7 @@ def close_driver():
         for one in _devices.values():
             core = (<Device>one).core
             if _ours(core):
-                _sweep(core)
+                _sweep(core, 0)
                 cuda.context_release(core.device)
         _devices.clear()
         _driver = None
@@ -1292,6 +1533,8 @@ cdef class Device:
     ordinal : int
     name : str
     driver_version : int
+    numa_node : int or None
+        Of the host, whose memory is nearest: page-locked memory is asked for there.
     """
 
     def __init__(self, int ordinal):
@@ -1318,11 +1561,30 @@ cdef class Device:
             rc = cuda.context_retain(&self.core.context, self.core.device)
         if rc != 0:
             raise _errors.DeviceUnavailableError(f"cuda:{ordinal} can't be used: {_text(rc)}")
+        self.numa_node = self._node()
+        self.core.node = -1 if self.numa_node is None else self.numa_node
+
+    cdef object _node(self):
+        cdef char[64] bus
+        bus[0] = 0
+        if cuda.device_bus == NULL or cuda.device_bus(bus, 63, self.core.device) != 0:
+            return None
+        try:
+            with open(f"{_pci}/{bus.decode('ascii').lower()}/numa_node", encoding="ascii") as file:
+                node = int(file.read())
+        except (OSError, ValueError):
+            return None
+        return node if 0 <= node < 1024 else None  # -1: there is only one
 
     # Its core stays: memory and leases of it may be anywhere.
 
     def __repr__(self):
         return f"<Device cuda:{self.ordinal} {self.name!r}>"
+
+    def free_kept(self):
+        """Free the device's memory that is kept for later streams and that nobody reads any more: others need it."""
+        with nogil:
+            _sweep(self.core, 0)
 
     cdef int fail(self, const Failure* failure) except -1:
         if failure.result == 0:

@@ -508,6 +508,9 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
     cdef int32_t i, k, r
     if n == 0:
         return 0
+    if e.instruction_count == 0 and readings[0].room != NULL:  # only moved: no stop on the way
+        _gather(&readings[0], target, 0, n, e.item)
+        return 0
     if e.temporaries > 0:
         scratch = <bytes_out>arena_take(arena, e.temporaries * e.tile * 8)
         if scratch == NULL:
@@ -533,6 +536,8 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
                 fill_items(target + at * e.item, data[0], m, e.item)
             else:
                 memcpy(target + at * e.item, data[0], m * e.item)
+            at += m
+            continue
         for i in range(e.instruction_count):
             one = &e.instructions[i]
             for k in range(one.arguments + 1):
@@ -553,7 +558,8 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
             else:
                 one.cast(arguments[0], arguments[1], m)
         at += m
-    qc_clear_float_flags()
+    if e.instruction_count > 0:
+        qc_clear_float_flags()
     return 0
 
 

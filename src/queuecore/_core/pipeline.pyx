@@ -3027,7 +3027,7 @@ cdef class Stream:
             said, self.warned = self.warned, True
             self.target.say_held(self.on_hold_raise, said)
             memory = self.arrays.allocate(t.slots[t.where[k % <uint64_t>t.buffers]].nbytes)
-        lease = transfer_hand(t, self.device, k, stream, handle)  # up to here the batch may come again
+        lease = transfer_hand(t, self.device, k, stream, handle, self.arrays)  # up to here the batch may come again
         try:
             return self._arrays_there(b, lease, memory, dims, lead)
         except Exception as error:
@@ -3038,11 +3038,11 @@ cdef class Stream:
         cdef list made = [], shape
         cdef int i, j, n
         if memory is not None:
-            lease.copy_to(self.device, self.arrays.address(memory))
+            lease.copy_to(self.device, self.arrays.address(memory), memory)
             self.copied += 1
         else:
-            memory = self.arrays.memory(lease)
             self.last_lease = lease if self.ring else None
+        memory = self.arrays.memory(lease)
         if self.widen is not None:
             return [self.arrays.array(memory, offset, (b.rows, *one.shape), one.dtype)
                     for offset, one in zip(self.kernel.offsets(b.rows), self.kernel.outputs)]

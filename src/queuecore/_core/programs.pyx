@@ -9,7 +9,7 @@ from queuecore._core.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.platform cimport Atomic, Fault, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.queues cimport NativeQueue
 from queuecore._core.readers cimport (
-    READER_AGAIN, READER_DAMAGED, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave,
+    READER_AGAIN, READER_DAMAGED, READER_DRY, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave,
     reader_next, reader_open, record_check, record_drop, record_key, record_key_room)
 from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
 from queuecore._core.stages cimport (
@@ -23,6 +23,7 @@ check_layout(layout_hash())
 
 cdef enum:
     SLICE_NS = 50000000  # a stop is heard so soon
+    HELD_MOST = 16       # elements that are put at once, as far as records for them are there: a consumer that waits is told once
 
 # Why the loop of a thread ended.
 cdef enum:
@@ -65,6 +66,8 @@ cdef struct Run:
     bint filled              # has done so
     bint has_slot
     uint32_t slot
+    uint32_t[HELD_MOST] held   # filled, and not put yet
+    int held_count, held_most
     Cell* given              # of step `at`
     int32_t at, rc
     Atomic[int64_t]* delivered  # the thread's own
@@ -156,15 +159,37 @@ cdef int _advance(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
         for i in range(run.parts):
             if not queue.slot_fill(run.slot, i, &run.given[run.order[i]], &run.fault):
                 return RUN_MISFIT
-    run.rc = queue.slot_put(run.slot, stop)
+    run.held[run.held_count] = run.slot
+    run.held_count += 1
+    run.has_slot = False
+    return RUN_ON if run.held_count < run.held_most else _put(run, queue, stop)
+
+
+cdef int _put(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
+    cdef int done, i
+    if run.held_count == 0:
+        return RUN_ON
+    run.rc = queue.slots_put(run.held, run.held_count, stop, &done)
+    run.delivered.store(run.delivered.load(kRelaxed) + done, kRelaxed)  # relaxed: a statistic that only this thread writes
+    run.held_count -= done
+    for i in range(run.held_count):
+        run.held[i] = run.held[i + done]
     if run.rc == HAND_DONE:
-        run.has_slot = False
-        run.delivered.store(run.delivered.load(kRelaxed) + 1, kRelaxed)  # relaxed: a statistic that only this thread writes
         return RUN_ON
     return RUN_STOPPED if run.rc == HAND_SLICE else RUN_PUT
 
 
 cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
+    # Whatever ends it comes after the elements before it.
+    cdef int rc = _work(run, queue, names, stop)
+    cdef int put
+    if rc == RUN_STOPPED or rc == RUN_PUT:
+        return rc
+    put = _put(run, queue, stop)
+    return rc if put == RUN_ON else put
+
+
+cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
     cdef int rc
     while True:
         if run.inside:
@@ -179,10 +204,14 @@ cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) no
             run.entered = reader_enter(run.reader, monotonic_ns() + SLICE_NS)
             if not run.entered:
                 continue
-        rc = reader_next(run.reader, &run.record, &run.fault)
+        rc = reader_next(run.reader, &run.record, &run.fault, run.held_count > 0)
         if rc == READER_AGAIN:
             continue
-        if rc == READER_WORK:
+        if (rc == READER_DRY or rc == READER_WORK) and run.held_count > 0:  # what comes next may take long
+            reader_leave(run.reader)
+            run.entered = False
+            rc = _put(run, queue, stop)
+        elif rc == READER_WORK:
             rc = _next_unit(run, names, stop)
         else:
             reader_leave(run.reader)
@@ -296,6 +325,11 @@ cdef class NativeProgram:
         run.loose = run.step_count > 0 and self.steps[run.step_count - 1].outputs is None
         run.parts = <int32_t>len(order)
         run.asks = names is None
+        # No more than a small part of the queue: readers run ahead of it by that. What Python makes comes one by one.
+        run.held_most = max(1, min(HELD_MOST, queue.hand.capacity // 16 if queue.hand.capacity >= 0 else HELD_MOST))
+        for step in self.steps:
+            if isinstance(step, PythonStep):
+                run.held_most = 1
         run.most = self.most
         run.delivered = &counter.count
         self.running.append(counter)
@@ -343,6 +377,11 @@ cdef class NativeProgram:
             # Nothing lets go of the GIL between these two: it is never counted twice, or not at all.
             self.running.remove(counter)
             self.delivered += counter.count.load(kRelaxed)  # relaxed: this thread's own
+            for i in range(run.held_count):
+                if run.loose:
+                    queue._release(&run.held[i], 1)
+                else:
+                    queue.slot_give(run.held[i])
             if run.has_slot:
                 if run.loose:
                     queue._release(&run.slot, 1)

@@ -965,23 +965,38 @@ cdef class NativeQueue:
         got = f"{fault.b} dimensions" if fault.what == MISFIT_DIMS else f"{fault.b} as side {fault.record}"
         return _errors.InvalidArgumentError(f"{label} of {self.kind} {self.name!r}: expected shape {shape}, got {got}")
 
-    cdef int slot_put(self, uint32_t slot, StopEvent stop) noexcept nogil:
+    cdef int slots_put(self, const uint32_t* slots, int n, StopEvent stop, int* done) noexcept nogil:
         cdef Op op
-        cdef int64_t key = (<int64_t*>pool_row(self.pool, slot))[0] if self.hand.store == STORE_PRIORITY else 0
-        cdef int rc = put_try(self.hand, slot, key)
-        if rc == HAND_DONE and hand_unsettled(self.hand):
+        cdef int64_t key = 0
+        cdef uint32_t slot
+        cdef int rc = HAND_DONE
+        cdef bint any_ = False
+        done[0] = 0
+        while done[0] < n:
+            slot = slots[done[0]]
+            if self.hand.store == STORE_PRIORITY:
+                key = (<int64_t*>pool_row(self.pool, slot))[0]
+            rc = put_try(self.hand, slot, key)
+            if rc == HAND_BUSY:
+                any_ = False  # whoever stands in line settles
+                op.tokens = &slot
+                op.keys = &key
+                op.n = 1
+                while True:
+                    rc = hand_wait(self.hand, SIDE_PUT, self.random, &op, monotonic_ns() + SLICE_NS)
+                    if rc == HAND_SLICE and (stop.stopped_ns() != 0 or exiting()):
+                        rc = hand_leave(self.hand, SIDE_PUT, self.random, &op)
+                        break
+                    if rc != HAND_SLICE:
+                        break
+            elif rc == HAND_DONE:
+                any_ = True
+            if rc != HAND_DONE:
+                break
+            done[0] += 1
+        if any_ and hand_unsettled(self.hand):
             hand_settle(self.hand, self.random)
-        if rc != HAND_BUSY:
-            return rc
-        op.tokens = &slot
-        op.keys = &key
-        op.n = 1
-        while True:
-            rc = hand_wait(self.hand, SIDE_PUT, self.random, &op, monotonic_ns() + SLICE_NS)
-            if rc != HAND_SLICE:
-                return rc
-            if stop.stopped_ns() != 0 or exiting():
-                return hand_leave(self.hand, SIDE_PUT, self.random, &op)
+        return rc
 
     cdef int slot_get(self, uint32_t* slot, StopEvent stop) noexcept nogil:
         cdef Op op

@@ -26,6 +26,7 @@ cdef enum:
     READER_FAULT = 2
     READER_DAMAGED = 3   # of one record; the next call goes on in the same unit
     READER_AGAIN = 4     # what it reads from makes it wait; call it again
+    READER_DRY = 5       # what has been read holds no further one
 
 cdef enum:
     SPARE_BLOCKS = 4
@@ -136,7 +137,8 @@ cdef void reader_leave(Reader* r) noexcept nogil
 # The next record of the work unit in progress, or why not. After READER_FAULT the unit is given up. With it, and with READER_DAMAGED,
 # `record` has the unit's name, the offset of the first byte that no record was made of, and in nbytes how many are given up from it on
 # (-1: not known). It comes back from a wait for a pipe, or for another try, after 100 ms at most.
-cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil
+# held: nothing is read for it, READER_DRY says that something would have to be.
+cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcept nogil
 # Begins a work unit; there must be none. False: `fault` says why, and the unit is given up.
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil
 # Whether its checksum is right; without the role, as it takes time. False: `fault` says what is wrong, and the reader may go on.

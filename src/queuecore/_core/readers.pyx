@@ -273,7 +273,7 @@ cdef void _complete(Reader* r) noexcept nogil:
     _close(r)
 
 
-cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
+cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcept nogil:
     cdef int rc
     cdef int64_t need = 0
     while r.name != NULL:
@@ -308,6 +308,8 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault) noexcept nogil:
             if r.framing == FRAME_WHOLE or r.framing == FRAME_IDENTITY:
                 _complete(r)
             return READER_RECORD
+        if rc == FRAME_MORE and held:
+            return READER_DRY
         if rc == FRAME_END:
             _complete(r)
         elif rc == FRAME_FAULT or not _refill(r, need, fault):
@@ -557,7 +559,7 @@ cdef class NativeReader:
             raise error
         while True:
             with nogil:
-                rc = reader_next(self.r, record, &fault)
+                rc = reader_next(self.r, record, &fault, False)
             if rc == READER_RECORD:
                 return 0
             if rc == READER_FAULT or rc == READER_DAMAGED:
@@ -628,7 +630,7 @@ cdef class NativeReader:
                     count += 1
                     if not well or count == n:
                         break
-                    rc = reader_next(self.r, &record, &fault)
+                    rc = reader_next(self.r, &record, &fault, False)
                     if rc != READER_RECORD:
                         break
             if not well:

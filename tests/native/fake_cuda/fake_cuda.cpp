@@ -16,7 +16,7 @@
 // context to its end (and from fake_go_on to what was held, from what was done to the end of fake_drain). So it reports
 // a host that writes what a copy may still read, and a kernel that reads what a copy may still write, also in runs where
 // every byte happened to be right. With -DFAKE_CUDA_VISIBLE nothing is hidden: that build checks the fake itself.
-// With -DNO_BATCH there is no cuMemcpyBatchAsync_v2, as in drivers before 13.0.
+// With -DNO_BATCH there is no cuMemcpyBatchAsync_v2, as in drivers before 13.0, and no cuDeviceGetPCIBusId.
 //
 // What it can't show: speed, a real driver's locks, stream capture, kernels. Kernels are functions of the host.
 //
@@ -62,6 +62,7 @@
 //       until fake_go_on. It is counted (`consumers`) when it has read once. Any stream handle, also 0, 1, 2; needs no
 //       current context. Gives 0 or the driver's error.
 //   uint64_t fake_hash(pointer, nbytes)   of host memory
+//   uint64_t fake_registered(n)           where the n-th registration begins, by address, from 0 on; 0: there are fewer
 //   void* fake_translate(devptr)          where the bytes at that device address are; null: at none, or freed (counted)
 //   void* fake_kernel(function, count, sizes)   makes a handle for cuLaunchKernel out of a host function
 //       `void f(void** params)` with `count` parameters of those sizes. As the driver does, the launch copies them.
@@ -147,6 +148,7 @@ namespace {
   X(cuDeviceGet)                  \
   X(cuDeviceGetCount)             \
   X(cuDeviceGetName)              \
+  X(cuDeviceGetPCIBusId)          \
   X(cuDeviceGetAttribute)         \
   X(cuDevicePrimaryCtxRetain)     \
   X(cuDevicePrimaryCtxRelease_v2) \
@@ -1158,23 +1160,23 @@ EXPORT int cuDeviceGetName(char* name, int size, int device) {
   });
 }
 
-const int kPciBus = 33;
+const int kPciBus = 33, kPciDevice = 34, kPciDomain = 50;
 const std::pair<int, int> kAttributes[] = {
-    {1, 1024},                        // threads in a block
-    {8, 48 << 10},                    // shared memory of a block
-    {10, 32},                         // threads in a warp
-    {16, 4},                          // multiprocessors
-    {18, 0},                          // one with the host
-    {20, 0},                          // compute mode: default
-    {31, 1},                          // concurrent kernels
-    {kPciBus, 0},                     // and PCI device, domain
-    {34, 0},       {50, 0}, {40, 2},  // copy engines
-    {41, 1},                          // unified addresses
-    {75, 9},       {76, 0},           // compute capability
-    {78, 1},                          // priorities
-    {88, 0},                          // access to pageable memory
-    {99, 1},                          // memory can be registered
-    {134, -1},                        // NUMA node: unknown
+    {1, 1024},                                  // threads in a block
+    {8, 48 << 10},                              // shared memory of a block
+    {10, 32},                                   // threads in a warp
+    {16, 4},                                    // multiprocessors
+    {18, 0},                                    // one with the host
+    {20, 0},                                    // compute mode: default
+    {31, 1},                                    // concurrent kernels
+    {kPciBus, 0},                               // and PCI device, domain
+    {kPciDevice, 0}, {kPciDomain, 0}, {40, 2},  // copy engines
+    {41, 1},                                    // unified addresses
+    {75, 9},         {76, 0},                   // compute capability
+    {78, 1},                                    // priorities
+    {88, 0},                                    // access to pageable memory
+    {99, 1},                                    // memory can be registered
+    {134, -1},                                  // NUMA node: unknown
 };
 
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
@@ -1194,6 +1196,21 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
     return kInvalidValue;
   });
 }
+
+#ifndef NO_BATCH
+EXPORT int cuDeviceGetPCIBusId(char* id, int size, int device) {
+  return call(c_cuDeviceGetPCIBusId, kInitialized, [&](Call&) -> int {
+    if (id == nullptr || size <= 0) return kInvalidValue;
+    if (device < 0 || device >= setting(s_devices)) return kInvalidDevice;
+    auto of = [](int attribute, int usual) {
+      auto set = driver.attributes.find(attribute);
+      return unsigned(set == driver.attributes.end() ? usual : set->second);
+    };
+    std::snprintf(id, size_t(size), "%04X:%02X:%02X.0", of(kPciDomain, 0), of(kPciBus, device + 1), of(kPciDevice, 0));
+    return kSuccess;
+  });
+}
+#endif
 
 EXPORT int cuDevicePrimaryCtxRetain(Context** context, int device) {
   return call(c_cuDevicePrimaryCtxRetain, kInitialized, [&](Call&) -> int {
@@ -1770,6 +1787,15 @@ EXPORT int fake_consume(Stream* stream, CUdeviceptr address, size_t nbytes, uint
     c.put(s, op);
     return kSuccess;
   });
+}
+
+EXPORT uint64_t fake_registered(long n) {
+  Hidden hidden;
+  std::lock_guard<std::mutex> guard(driver.mutex);
+  for (auto& one : driver.registrations) {
+    if (n-- == 0) return one.first;
+  }
+  return 0;
 }
 
 EXPORT void* fake_translate(CUdeviceptr address) {

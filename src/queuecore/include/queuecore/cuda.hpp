@@ -39,6 +39,7 @@ struct Cuda {
   int (*device_count)(int*);
   int (*device_get)(int* device, int ordinal);
   int (*device_name)(char*, int length, int device);
+  int (*device_bus)(char* id, int length, int device);  // or null
   int (*context_retain)(void** context, int device);
   int (*context_release)(int device);
   int (*context_set)(void* context);

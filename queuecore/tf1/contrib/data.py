@@ -1,0 +1,70 @@
+"""``tf.contrib.data``: steps for `Dataset.apply`, and the classes that were there first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from queuecore.tf1._datasets import Dataset, FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from queuecore.tf1._experimental import (
+    AUTOTUNE,
+    Counter,
+    CsvDataset,
+    Optional,
+    bucket_by_sequence_length,
+    choose_from_datasets,
+    copy_to_device,
+    enumerate_dataset,
+    get_next_as_optional,
+    get_single_element,
+    ignore_errors,
+    map_and_batch,
+    parallel_interleave,
+    prefetch_to_device,
+    sample_from_datasets,
+    shuffle_and_repeat,
+    unbatch,
+)
+from queuecore.tf1._iterators import Iterator
+
+__all__ = [
+    "AUTOTUNE",
+    "Counter",
+    "CsvDataset",
+    "Dataset",
+    "FixedLengthRecordDataset",
+    "Iterator",
+    "Optional",
+    "TFRecordDataset",
+    "TextLineDataset",
+    "batch_and_drop_remainder",
+    "bucket_by_sequence_length",
+    "choose_from_datasets",
+    "copy_to_device",
+    "enumerate_dataset",
+    "get_next_as_optional",
+    "get_single_element",
+    "ignore_errors",
+    "map_and_batch",
+    "padded_batch_and_drop_remainder",
+    "parallel_interleave",
+    "prefetch_to_device",
+    "sample_from_datasets",
+    "shuffle_and_repeat",
+    "sloppy_interleave",
+    "unbatch",
+]
+
+
+def batch_and_drop_remainder(batch_size: Any) -> Any:
+    """Return a step that stacks elements, and leaves out a last batch that isn't full."""
+    return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
+
+
+def padded_batch_and_drop_remainder(batch_size: Any, padded_shapes: Any, padding_values: Any = None) -> Any:
+    """Return a step that pads and stacks elements, and leaves out a last batch that isn't full."""
+    return lambda dataset: dataset.padded_batch(batch_size, padded_shapes, padding_values, drop_remainder=True)
+
+
+def sloppy_interleave(map_func: Any, cycle_length: Any, block_length: Any = 1) -> Any:
+    """Return a step that takes turns among datasets, of which one that isn't ready loses its turn."""
+    return parallel_interleave(map_func, cycle_length, block_length, sloppy=True)
