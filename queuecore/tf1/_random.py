@@ -121,12 +121,16 @@ def _between(pair: Pair, block: int, count: int, dtype: np.dtype[Any], low: Any,
     if dtype.kind == "f":
         made: Array = _uniform(pair, block, count, dtype) * (high - low) + low
         return made
+    numbers: Array
     if low >= high:
         raise InvalidArgumentError(f"Need minval < maxval, got {low} >= {high}")
     width = int(high) - int(low)
     if dtype.itemsize == 8:
-        return (_pairs(_bits(pair, block, 2 * count)) % np.uint64(width)).view(np.int64) + low
-    return (_bits(pair, block, count) % np.uint32(width)).view(np.int32) + low
+        numbers = (_pairs(_bits(pair, block, 2 * count)) % np.uint64(width)).view(np.int64)
+    else:
+        numbers = (_bits(pair, block, count) % np.uint32(width)).view(np.int32)
+    numbers += low
+    return numbers
 
 
 def random_uniform(

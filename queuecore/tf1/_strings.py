@@ -176,7 +176,7 @@ def _written(precision: int, scientific: bool, shortest: bool, width: int, fill:
 
     def write(one: Any) -> bytes:
         if isinstance(one, bytes):
-            return (b"%" + flag.encode() + size.encode() + b"s") % one
+            return bytes((b"%" + flag.encode() + size.encode() + b"s") % one)
         if isinstance(one, (bool, np.bool_)):
             return (f"%{flag.replace('0', '')}{size}s" % ("true" if one else "false")).encode()
         if isinstance(one, (int, np.integer)):
@@ -248,7 +248,7 @@ def _part(in_bytes: bool, one: bytes, at: Any, count: Any) -> bytes:
         raise InvalidArgumentError(f"pos {at} out of range for string b'{one.decode(errors='backslashreplace')}'")
     begin = at % length if at < 0 else at
     part = text[begin : begin + count]
-    return part if in_bytes else part.encode()  # type: ignore[no-any-return]
+    return bytes(part if in_bytes else part.encode())
 
 
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
