@@ -180,8 +180,8 @@ def _written(precision: int, scientific: bool, shortest: bool, width: int, fill:
         if isinstance(one, (bool, np.bool_)):
             return (f"%{flag.replace('0', '')}{size}s" % ("true" if one else "false")).encode()
         if isinstance(one, (int, np.integer)):
-            return (f"%{flag}{size}d" % one).encode()
-        return (f"%{flag}{size}{digits}{letter}" % one).encode()
+            return bytes((f"%{flag}{size}d" % one).encode())
+        return bytes((f"%{flag}{size}{digits}{letter}" % one).encode())
 
     return write
 
