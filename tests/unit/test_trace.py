@@ -268,7 +268,7 @@ def test_stack(code):
     stage = traced(lambda a, b: np.stack([a, b], 1), *[Component(np.dtype(code), ())] * 2, batch=(None,)).stage
     assert stage.rowwise
     x = values(code, (7,), 3)
-    same(stage.bind([component(x)] * 2)(x, x[::-1].copy())[0], np.stack([x, x[::-1]], 1))
+    same(stage.bind([component(x, True)] * 2)(x, x[::-1].copy())[0], np.stack([x, x[::-1]], 1))
     made = trace(lambda a, b: np.stack([a, b]), [Component(np.dtype(code), ())] * 2, (0, 1), batch=(None,))
     assert not getattr(made.stage, "rowwise", False)
 
