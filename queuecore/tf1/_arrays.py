@@ -702,6 +702,8 @@ def pad(
     def kernel(x: Any, around: Any) -> Any:
         if around.shape != (np.ndim(x), 2) or np.any(around < 0):
             raise InvalidArgumentError(f"pad: paddings {around.tolist()} of shape {list(np.shape(x))}")
+        if not np.ndim(x):
+            return x
         room = np.asarray(np.shape(x)) - (how == "reflect")
         if how != "constant":
             if np.any(around > room[:, None]):

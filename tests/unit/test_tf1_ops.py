@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import random
+
 import numpy as np
 import pytest
 from helpers import tf1_cases
@@ -414,6 +417,71 @@ def test_what_is_recorded_is_what_tensorflow_says():
         if not tf1_cases.same(one.get("runs"), old.get("runs"), False) or one.get("sides") != old.get("sides")
     ]  # fmt: skip
     assert not changed
+
+
+def drawn(rng):
+    """An expression over arrays of random shapes, sensible or not."""
+    shape = [rng.randint(0, 3) for _ in range(rng.randint(0, 3))]
+    rank = len(shape)
+
+    def array(sides, dtype="np.int32"):
+        return f"tf.constant((np.arange({int(np.prod(sides))}) % 7 - 3).astype({dtype}).reshape({sides}))"
+
+    x, axis = array(shape), rng.randint(-rank, max(rank - 1, 0))
+    floats = array(shape, rng.choice(["np.float32", "np.float64"]))
+    other = array([rng.choice([side, side, 1, 2]) for side in shape[rng.randint(0, rank) :]])
+    part = [rng.choice(["", "1", "-1", ":", "1:", ":-1", "::2", "::-1", "...", "tf.newaxis"]) for _ in range(rank)]
+    key = ", ".join(one for i, one in enumerate(part) if one and (one != "..." or "..." not in part[:i])) or "..."
+    numbers = [rng.randint(0, 2) for _ in range(rng.randint(1, 3))]
+    # There TensorFlow says nothing, or more than once something else: of parts of nothing, and of scalars.
+    odd = [
+        f"tf.slice({x}, {[rng.randint(0, 2) for _ in shape]}, {[rng.randint(-1, 2) for _ in shape]})",
+        f"tf.strided_slice({x}, {[rng.randint(-2, 2) for _ in shape]}, {[rng.randint(-2, 3) for _ in shape]}, "
+        f"{[rng.choice([1, 1, 2, -1]) for _ in shape]}, {rng.randint(0, 7)}, {rng.randint(0, 7)})",
+        f"tf.gather({x}, {numbers}, axis={axis})",
+        f"tf.where({x} > 0)",
+        f"tf.reshape({x}, {[rng.choice([-1, 1, 2, 3]) for _ in range(rng.randint(0, 3))]})",
+    ]
+    return rng.choice(
+        [
+            *(odd if rank and 0 not in shape else ()),
+            f"{x}[{key}]",
+            f"tf.concat([{x}, {x}, {other}], {axis})",
+            f"tf.stack([{x}, {x}], {axis})",
+            f"tf.reduce_{rng.choice(['sum', 'max', 'min', 'prod'])}({x}, {axis}, {rng.choice([True, False])})",
+            f"tf.reduce_mean({floats} + 9, {axis}, {rng.choice([True, False])})",
+            f"tf.arg{rng.choice(['max', 'min'])}({x}, {axis})",
+            f"{x} {rng.choice(['+', '-', '*', '<', '>='])} {other}",
+            f"tf.{rng.choice(['maximum', 'minimum', 'floordiv', 'mod'])}({floats}, tf.cast({other}, {floats}.dtype) * 2 + 1)",
+            f"tf.cast({floats} / 2, tf.{rng.choice(['int32', 'int64', 'bool', 'float16'])})",
+            f"tf.transpose({x}, {rng.sample(range(rank), rank)})",
+            f"tf.tile({x}, {[rng.randint(0, 2) for _ in shape]})",
+            f"tf.pad({x}, {[[rng.randint(0, 2), rng.randint(0, 2)] for _ in shape] or 'np.zeros((0, 2), np.int32)'}, "
+            f"{rng.choice(['CONSTANT', 'REFLECT', 'SYMMETRIC'])!r})",
+            f"tf.split({x}, {rng.randint(1, 3)}, {axis})",
+            f"tf.unstack({x}, axis={axis})",
+            f"tf.one_hot({x}, {rng.randint(0, 3)}, axis={rng.randint(-1, rank)})",
+            f"tf.where({x} > 0, {x}, -{x})",
+            f"tf.boolean_mask({x}, {x} > 0)",
+            f"tf.expand_dims({x}, {rng.randint(-rank - 2, rank + 1)})",
+            f"tf.squeeze({x}, {rng.choice([None, [axis]])})",
+            f"tf.clip_by_value({floats}, -1, 2)",
+            f"tf.cumsum({x}, {axis}, exclusive={rng.choice([True, False])}, reverse={rng.choice([True, False])})",
+            f"tf.reverse({x}, [{axis}])",
+            f"tf.range({rng.randint(-3, 3)}, {rng.randint(-3, 9)}, {rng.choice([-2, -1, 1, 2, 3])})",
+        ]
+    )
+
+
+@pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON")
+@pytest.mark.watchdog(600)
+def test_generated_expressions():
+    rng = random.Random(int(os.environ.get("QUEUECORE_TENSORFLOW_HISTORIES", "6")))
+    cases = [drawn(rng) for _ in range(600)]
+    wrong = []
+    for case, theirs in zip(cases, asked([(case, 1) for case in cases]), strict=True):
+        wrong += differences(case, 1, theirs)
+    assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n".join(wrong)
 
 
 # What TensorFlow's answers don't say
