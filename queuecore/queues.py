@@ -268,7 +268,7 @@ class QueueBase:
                 labels,
                 lambda index, value, many: components[index].convert(value, many),
                 pad=pad,
-                seeds=tuple(seed),
+                seeds=seed,
             )
             self._native.described = described
             if shared_name is not None:
@@ -817,12 +817,13 @@ class RandomShuffleQueue(QueueBase):
                 if size > 0
                 else f"min_after_dequeue must not be negative: {least}"
             )
+        (low, high), _ = _seeds.resolve(seed)
         super().__init__(
             capacity,
             components,
             names,
             min_after_dequeue=least,
-            seed=tuple(_seeds.resolve(seed)[0]),
+            seed=(low, high),
             shared_name=shared_name,
             name=name,
             default_name="random_shuffle_queue",

@@ -775,9 +775,8 @@ def _constant(value: Any, dtype: Any) -> Any:
 def _batch(batch_size: Any, drop_remainder: Any) -> tuple[list[Tensor], int | None]:
     size = _number(batch_size, "batch_size")
     drop = convert_to_tensor(drop_remainder, bool, "drop_remainder")
-    known, all_of_it = constant_value(size), constant_value(drop)
-    certain = known is not None and all_of_it is not None and bool(all_of_it) and known > 0
-    return [size, drop], int(known) if certain else None
+    known = constant_value(size) if constant_value(drop) else None
+    return [size, drop], None if known is None or known < 1 else int(known)
 
 
 def _unbatched(leaf: Any) -> Any:
@@ -810,11 +809,14 @@ def _padded(told: Any, shape: TensorShape) -> TensorShape:
         told = constant_value(told)
         if told is None:
             raise ValueError("padded_shapes must be known before the graph runs")
-    if isinstance(told, TensorShape):
-        made = told
-    else:
-        sides = [told] if isinstance(told, (int, np.integer)) else list(told)
-        made = TensorShape([None if isinstance(one, (int, np.integer)) and one == -1 else one for one in sides])
+    try:
+        if isinstance(told, TensorShape):
+            made = told
+        else:
+            sides = [told] if isinstance(told, (int, np.integer)) else list(told)
+            made = TensorShape([None if isinstance(one, (int, np.integer)) and one == -1 else one for one in sides])
+    except TypeError as error:
+        raise ValueError(f"{told!r} is no shape: {error}") from None
     if made.sides is None or (shape.sides is not None and len(made.sides) != len(shape.sides)):
         raise ValueError(f"The padded shape {made} is not compatible with the corresponding input component shape "
                          f"{shape}.")  # fmt: skip

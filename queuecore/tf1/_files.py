@@ -258,12 +258,11 @@ def makedirs(path: Any) -> None:
 
 
 def remove(path: Any) -> None:
-    """Remove a file, or an empty directory. `NotFoundError`: there is none."""
+    """Remove a file. `NotFoundError`: there is none; `FailedPreconditionError`: it is a directory."""
+    if isdir(path) and not os.path.islink(_name(path)):
+        raise FailedPreconditionError(f"{_name(path)} is a directory: use rmtree", path=path)
     with _refused(path):
-        if isdir(path) and not os.path.islink(_name(path)):
-            os.rmdir(_name(path))
-        else:
-            os.remove(_name(path))
+        os.remove(_name(path))
 
 
 def rmtree(path: Any) -> None:

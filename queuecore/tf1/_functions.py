@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from queuecore._seeds import draw_pair
 from queuecore._trace import Symbol
 from queuecore.errors import CancelledError
 from queuecore.tf1._graph import Graph, Operation, Tensor
@@ -39,13 +40,20 @@ class Aside:
         return None
 
 
-def evaluated(plan: _Plan, run: Any, given: Sequence[Any]) -> list[Any]:
-    """Run a plan; return the values of all its slots."""
+def evaluated(plan: _Plan, run: Any, given: Sequence[Any], salt: int | None = None) -> list[Any]:
+    """Run a plan; return the values of all its slots.
+
+    With a `salt` it is traced: what draws numbers draws them for an element's number, and by the salt without a seed.
+    """
     values: list[Any] = [None] * plan.slots
     for (_, slot), value in zip(plan.feeds, given, strict=True):
         values[slot] = value
     for step in plan.steps:
-        _do(step, run, values)
+        if salt is not None and (native := step.op.attributes.get("native")) is not None:
+            given_salt = salt if step.op.attributes["drawn"] else 0
+            values[step.output] = native(*[values[slot] for slot in step.inputs], salt=given_salt)
+        else:
+            _do(step, run, values)
     return values
 
 
@@ -99,7 +107,8 @@ class Function:
         self._plan = plan._replace(steps=sorted(plan.steps, key=lambda step: own[step.op]))
         self._slots = plan.fetched[: len(results)]
         self._leaves = [leaf for spec in self.specs for leaf in leaves(spec)]
-        self.why = "" if not active else f"{active[0].type} {active[0].name!r} needs Python"
+        forbids = next((op for op in active if "native" not in op.attributes), None)
+        self.why = "" if forbids is None else f"{forbids.type} {forbids.name!r} needs Python"
 
     def bound(self, run: Any, captured: Sequence[Any]) -> Callable[..., Any]:
         """Return it as a function that `queuecore.data` takes: from elements to one.
@@ -113,15 +122,17 @@ class Function:
         """
         aside = Aside(run.session)
         kept = tuple(captured)
+        salt = draw_pair()[0]
 
         def call(*arguments: Any) -> Any:
             if len(self.specs) == 1:
                 arguments = (arguments,) if isinstance(self.specs[0], tuple) else arguments
             given = [part for spec, one in zip(self.specs, arguments, strict=True) for part in parts(spec, one)]
-            if self.why and type(given[0]) is Symbol:
+            traced = type(given[0]) is Symbol
+            if self.why and traced:
                 given[0]._stop(self.why)
             given = [value for leaf, part in zip(self._leaves, given, strict=True) for value in split(leaf, part)]
-            values = evaluated(self._plan, aside, [*given, *kept])
+            values = evaluated(self._plan, aside, [*given, *kept], salt if traced else None)
             return joined(self.spec, [values[slot] for slot in self._slots])
 
         # What a dataset shows of it, and files of a cache know it by.

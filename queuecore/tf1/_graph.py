@@ -15,6 +15,7 @@ from queuecore.tf1._shapes import TensorShape, as_shape
 from queuecore.tf1._types import as_dtype, name_of
 
 __all__ = [
+    "Drawn",
     "Graph",
     "GraphKeys",
     "Operation",
@@ -555,12 +556,18 @@ def set_random_seed(seed: int | None) -> None:
     get_default_graph().seed = seed
 
 
+class Drawn(Pair):
+    """A pair that no seed decides: what is made of it may be something else each time."""
+
+    __slots__ = ()
+
+
 def seed_pair(op_seed: int | None) -> Pair:
     """Return the pair of the graph's seed and an operation's, or its number; without any seed, drawn ones."""
     graph = get_default_graph()
     if op_seed is None:
         if graph.seed is None:
-            return Pair(draw_pair())
+            return Drawn(draw_pair())
         op_seed = len(graph._ops)
     return paired(graph.seed, op_seed)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +26,7 @@ from queuecore.tf1._queues import FIFOQueue, PaddingFIFOQueue, QueueBase, Random
 from queuecore.tf1._random import random_shuffle
 from queuecore.tf1._runners import QueueRunner, add_queue_runner
 from queuecore.tf1._shapes import TensorShape
+from queuecore.tf1._sparse import SparseTensor
 from queuecore.tf1._state import Variable
 from queuecore.tf1._types import name_of, string
 
@@ -375,11 +378,56 @@ def _listed(tensors: Any) -> list[Any]:
 def _tensor(value: Any) -> Tensor:
     if hasattr(value, "_fetch"):
         raise UnimplementedError(
-            f"{value!r} is made of several tensors, and a queue's component is one. Give its parts (of a SparseTensor "
-            "indices, values and dense_shape) with dynamic_pad, or make it dense; queuecore.data batches sparse "
-            "components"
+            f"{value!r} is made of several tensors, and a queue's component is one. Give its parts, or make it dense"
         )
     return convert_to_tensor(value)
+
+
+# A sparse tensor goes through a queue as one string, which nobody else reads.
+
+
+def _packed(given: SparseTensor, enqueue_many: bool) -> Tensor:
+    def one(indices: Any, values: Any, shape: Any) -> bytes:
+        return pickle.dumps((indices, values, shape), pickle.HIGHEST_PROTOCOL)
+
+    def rows(indices: Any, values: Any, shape: Any) -> Any:
+        order = np.argsort(indices[:, 0], kind="stable")
+        bounds = np.searchsorted(indices[order, 0], np.arange(int(shape[0]) + 1))
+        made = np.empty(int(shape[0]), object)
+        for row, (begin, end) in enumerate(itertools.pairwise(bounds)):
+            places = order[begin:end]
+            made[row] = one(indices[places, 1:], values[places], shape[1:])
+        return made
+
+    side = (given.shape.sides or (None,))[0]
+    return apply_op(
+        "SerializeSparse", [given.indices, given.values, given.dense_shape], string,
+        (side,) if enqueue_many else (), rows if enqueue_many else one, None,
+    )  # fmt: skip
+
+
+def _unpacked(strings: Tensor, like: SparseTensor, enqueue_many: bool) -> SparseTensor:
+    # One more dimension in front, as large as the batch; the others as the largest in it.
+    rank = like.indices.shape[1].value
+    rank = None if rank is None else rank - enqueue_many
+
+    def kernel(given: Any) -> tuple[Any, Any, Any]:
+        parts = [pickle.loads(text) for text in given]
+        sides = len(parts[0][2]) if parts else rank or 0
+        places = [np.insert(indices, 0, row, axis=1) for row, (indices, _, _) in enumerate(parts)]
+        shapes = [shape for _, _, shape in parts]
+        largest = np.max(shapes, axis=0) if parts else np.zeros(sides, np.int64)
+        return (
+            np.concatenate([np.zeros((0, sides + 1), np.int64), *places]),
+            np.concatenate([np.empty(0, object if like.dtype == string else like.dtype), *(part[1] for part in parts)]),
+            np.concatenate([[len(parts)], largest]).astype(np.int64),
+        )
+
+    width = None if rank is None else rank + 1
+    integers = np.dtype(np.int64)
+    outputs = [(integers, (None, width)), (like.dtype, (None,)), (integers, (width,))]
+    op = get_default_graph().create_op("DeserializeSparse", [strings], outputs, kernel, None, pure=True)
+    return SparseTensor(*op.outputs)
 
 
 def _keep(keep_input: Any, enqueue_many: bool) -> Tensor | None:
@@ -467,9 +515,19 @@ def _batched(
         keys = sorted(given[0])
         given = [[one[key] for key in keys] for one in given]
     with get_default_graph().name_scope(name or what) as scope:
-        lists = [[_tensor(one) for one in _listed(tensors)] for tensors in given]
-        if not lists[0]:
+        first = _listed(given[0])
+        if not first:
             raise ValueError(f"Expected at least one tensor in {what}().")
+        sparse = [one if isinstance(one, SparseTensor) else None for one in first]
+        lists = []
+        for tensors in map(_listed, given):
+            if [one.dtype if isinstance(one, SparseTensor) else None for one in tensors] != [
+                None if one is None else one.dtype for one in sparse
+            ]:
+                raise TypeError(f"Expected types to be consistent, also of sparse tensors: {first} vs. {tensors}.")
+            lists.append(
+                [_packed(one, enqueue_many) if isinstance(one, SparseTensor) else _tensor(one) for one in tensors]
+            )
         keep = _keep(keep_input, enqueue_many)
         dtypes = [one.dtype for one in lists[0]]
         for other in lists[1:]:
@@ -482,7 +540,10 @@ def _batched(
         add_queue_runner(QueueRunner(made, [_put(made, one, keep, enqueue_many) for one in lists] * copies))
         take = made.dequeue_up_to if allow_smaller_final_batch else made.dequeue_many
         taken = take(batch_size, name=scope)
-    parts = taken if isinstance(taken, list) else [taken]
+        parts = [
+            part if like is None else _unpacked(part, like, enqueue_many)
+            for part, like in zip(taken if isinstance(taken, list) else [taken], sparse, strict=True)
+        ]
     if keys is not None:
         return dict(zip(keys, parts, strict=True))
     return parts if len(parts) > 1 else parts[0]
@@ -542,7 +603,8 @@ def batch(
     Returns
     -------
     Tensor, list or dict
-        As `tensors`, with one more dimension in front; bare for a list of one.
+        As `tensors`, with one more dimension in front; bare for a list of one. Of a `SparseTensor` one whose other
+        dimensions are the largest of the batch.
 
     Raises
     ------

@@ -81,7 +81,9 @@ class _Place:
             self._lock.release()
 
     def begin(self, dataset: eager.Dataset) -> None:
-        before, self.iterator = self.iterator, iter(dataset)
+        made = iter(dataset)
+        made._warned = True  # programs of TensorFlow's keep what runs return: some of it is copied then, and none told
+        before, self.iterator = self.iterator, made
         if before is not None:  # which also ends a run that waits for it
             before.close()
 

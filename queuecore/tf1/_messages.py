@@ -68,6 +68,8 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
     while at < len(data):
         tag, at = _read_varint(data, at)
         number, kind = tag >> 3, tag & 7
+        if not number or tag >> 32:
+            raise ProtoError("Error parsing message: a field has no number, or too large a one")
         if kind == _VARINT:
             value, at = _read_varint(data, at)
             yield number, kind, value
@@ -78,8 +80,8 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
             size = 4 if kind == _FIXED32 else 8
         else:
             raise ProtoError(f"Error parsing message: a field of the unknown type {kind}")
-        if not number or size > len(data) - at:
-            raise ProtoError("Error parsing message: a field is cut off, or has no number")
+        if size > len(data) - at:
+            raise ProtoError("Error parsing message: a field is cut off")
         yield number, kind, data[at : at + size]
         at += size
 
@@ -313,7 +315,11 @@ class _List(MutableSequence[Any]):
         raise NotImplementedError
 
     def _fill(self, values: Iterable[Any]) -> None:
-        self.extend(values)
+        if isinstance(values, _List) and type(values) is type(self) and not isinstance(self, _Features):
+            self._items += values._items  # which were checked
+            self._touch()
+        else:
+            self.extend(values)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -382,8 +388,12 @@ class _Strings(_List):
             self._items.append(bytes(value))
 
     def _word(self, value: Any) -> str:
-        text = "".join([_ESCAPES.get(one) or (chr(one) if 32 <= one < 127 else f"\\{one:03o}") for one in value])
-        return f'"{text}"'
+        return _quoted(value)
+
+
+def _quoted(value: bytes) -> str:
+    text = "".join([_ESCAPES.get(one) or (chr(one) if 32 <= one < 127 else f"\\{one:03o}") for one in value])
+    return f'"{text}"'
 
 
 class _Floats(_List):
@@ -548,7 +558,7 @@ class _Map(Mapping[str, Any]):
             other = other._items
         return self._items == other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return repr(self._items)
@@ -582,7 +592,7 @@ class _Map(Mapping[str, Any]):
             for key in sorted(self._items)
             for line in [
                 f"{name} {{",
-                f"  key: {_Strings._word(self, key.encode())}",  # type: ignore[arg-type]
+                f"  key: {_quoted(key.encode())}",
                 *(f"  {one}" for one in _nested("value", self._items[key])),
                 "}",
             ]

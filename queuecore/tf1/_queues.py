@@ -265,14 +265,14 @@ class QueueBase:
 
         return self._taking(type_, [count], [rows.concatenate(shape) for shape in self.shapes], kernel, name)
 
-    def _taking(self, type_: str, inputs: list[Tensor], shapes: Any, kernel: Any, name: str) -> Any:
+    def _taking(self, type_: str, inputs: list[Tensor], shapes: Any, take: Any, name: str) -> Any:
         names = self.names
-        if names is not None:
-            keys, take = names, kernel
 
-            def kernel(queue: Any, run: Any, *values: Any) -> Any:
-                element = take(queue, run, *values)
-                return [element[key] for key in keys] if len(keys) > 1 else element[keys[0]]
+        def kernel(queue: Any, run: Any, *values: Any) -> Any:
+            element = take(queue, run, *values)
+            if names is None:
+                return element
+            return [element[key] for key in names] if len(names) > 1 else element[names[0]]
 
         outputs = list(zip(self.dtypes, shapes, strict=True))
         op = self._operation(type_, inputs, outputs, kernel, name)
@@ -364,7 +364,7 @@ class _Chosen(QueueBase):
     def _at(self, index: Any) -> QueueBase:
         if not 0 <= index < len(self._queues):
             raise InvalidArgumentError(f"Index must be in the range [0, {len(self._queues)}) but got {index}")
-        return self._queues[index]
+        return self._queues[int(index)]
 
     def of(self, session: Any) -> eager.QueueBase:
         """Return the queue that the index names now."""
@@ -389,10 +389,10 @@ def queue_of(given: Any) -> QueueBase:
     """
     if isinstance(given, QueueBase):
         return given
-    found = given.op.attributes.get("queue") if isinstance(given, Tensor) else None
+    found: QueueBase | None = given.op.attributes.get("queue") if isinstance(given, Tensor) else None
     if found is None:
         raise TypeError(f"{given!r} is no queue")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _eager_dtypes(dtypes: list[np.dtype[Any]]) -> list[Any]:

@@ -16,7 +16,7 @@ from queuecore._core import draws
 from queuecore._seeds import Pair
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._arrays import _shape_tensor, _shape_within
-from queuecore.tf1._graph import Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
+from queuecore.tf1._graph import Drawn, Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
 from queuecore.tf1._shapes import TensorShape
 from queuecore.tf1._types import as_dtype, name_of
 
@@ -294,5 +294,6 @@ def counted(
         return call(x, number, element=run.session.resource(("random", result.op), Stream).take(1))
 
     result = apply_op(type_, [given], given.dtype, shape, kernel, name, pure=False)
-    result.op.attributes["native"] = lambda x: call(x, number)
+    result.op.attributes["native"] = lambda x, salt=0: call(x, number ^ salt)
+    result.op.attributes["drawn"] = isinstance(pair, Drawn)
     return result

@@ -29,11 +29,11 @@ class _Core(runtime.QueueRunner):
         """The queue's name in the graph."""
         return self._shown
 
-    def _failed(self, error: BaseException, coord: Coordinator | None, *others: Any) -> None:
+    def _failed(self, error: BaseException, coord: Coordinator | None, round_: Any) -> None:
         if coord is None and isinstance(error, CancelledError) and self._sess._closed:
             self._exceptions.append(error)  # nobody is left to hear of it
         else:
-            super()._failed(error, coord, *others)
+            super()._failed(error, coord, round_)
 
 
 class QueueRunner:
@@ -95,7 +95,7 @@ class QueueRunner:
         self._ops = list(enqueue_ops)
         self._close_op = queue.close() if close_op is None else close_op
         self._cancel_op = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
-        self._closed_types = queue_closed_exception_types
+        self._closed_types: tuple[type[BaseException], ...] = queue_closed_exception_types
         self._last: _Core | None = None
 
     @property
@@ -121,7 +121,7 @@ class QueueRunner:
     @property
     def queue_closed_exception_types(self) -> tuple[type[BaseException], ...]:
         """The errors that mean the end of the data."""
-        return self._closed_types  # type: ignore[no-any-return]
+        return self._closed_types
 
     @property
     def exceptions_raised(self) -> list[BaseException]:
@@ -253,15 +253,17 @@ def start_queue_runners(
 
 
 def missing_start(session: Any, name: str) -> str | None:
-    """Return what to say of a wait for a queue, if a runner that was to fill one was never started in the session."""
+    """Return what to say of a wait for a queue, if a runner that was to fill one was never started in the session.
+
+    Nothing, if the queue isn't one that runners fill: then somebody else does.
+    """
     runners = session.graph.get_collection(GraphKeys.QUEUE_RUNNERS)
     left = [one for one in runners if one.queue not in session._started]
-    if not left:
+    if not left or all(one.queue.of(session).name != name for one in runners):
         return None
-    shown = [one.queue.name for one in left]
-    waited = next((one.queue.name for one in left if one.queue.of(session).name == name), name)
+    shown = dict.fromkeys(one.queue.name for one in left)
     return (
-        f"a run has been waiting for the queue {waited!r} for 5 s, and the queue runners of "
+        f"a run has been waiting for the queue {name!r} for 5 s, and the queue runners of "
         f"{', '.join(map(repr, shown))} were never started in this session: call "
         "tf.train.start_queue_runners(sess=sess, coord=coord) before the first run that needs them. It goes on waiting"
     )

@@ -21,7 +21,3 @@ UNIMPLEMENTED = 12
 INTERNAL = 13
 UNAVAILABLE = 14
 DATA_LOSS = 15
-
-
-class AlreadyExistsError(OpError):
-    """What is to be made is there: for ``except`` clauses, nothing here raises it."""

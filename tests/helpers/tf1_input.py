@@ -351,6 +351,36 @@ def padded_batches(tf):
     return drained(tf, tf.train.batch([x, text], 2, dynamic_pad=True, allow_smaller_final_batch=True))
 
 
+def parts_of(found):
+    """Return the parts of sparse values."""
+    if isinstance(found, (list, tuple)) and not hasattr(found, "_fields"):
+        return [parts_of(one) for one in found]
+    return list(found) if hasattr(found, "_fields") else found
+
+
+@scenario
+def sparse_batches(tf):
+    """One more dimension in front; the others are the largest of the batch; rows of chunks are told apart."""
+    made = []
+    for enqueue_many in (False, True):
+        for text in (False, True):
+            with tf.Graph().as_default(), tf.Session() as sess:
+                x = tf.cast(numbers(tf, 5), tf.int64)
+                values = tf.as_string(tf.stack([x, x + 1])) if text else tf.stack([x, x + 1])
+                places, sides = [[0, 1, 0], [2, 0, 1]], [3, 2, 2]
+                if not enqueue_many:
+                    places, sides = tf.stack([[x, x], [x + 1, tf.zeros_like(x)]]), tf.stack([x + 2, x + 1])
+                given = [tf.SparseTensor(places, values, sides)] * 2
+                found = tf.train.batch(given, 4, enqueue_many=enqueue_many, allow_smaller_final_batch=True)
+                made.append([shape(found[1].indices), shape(found[1].values), shape(found[1].dense_shape)])
+                coord = tf.train.Coordinator()
+                threads = runners(tf, sess, coord)
+                while not isinstance(value := outcome(tf, lambda: parts_of(run(tf, sess, found))), str):  # noqa: B023
+                    made.append(value)
+                made += [value, finished(tf, coord, threads)]
+    return made
+
+
 @scenario
 def kept_ones(tf):
     """keep_input: whole elements, whole chunks, single rows."""
@@ -392,7 +422,8 @@ def shuffled_batches(tf):
             (runner,) = [one for one in tf.get_collection("queue_runners") if "shuffle" in one.name]
             coord = tf.train.Coordinator()
             threads = runners(tf, sess, coord)
-            eventually(lambda sess=sess, size=runner.queue.is_closed(): sess.run(size))
+            closed = runner.queue.is_closed()
+            eventually(lambda sess=sess, closed=closed: sess.run(closed))
             made.append(rest(tf, sess, runner.queue.dequeue_up_to(5)) + [finished(tf, coord, threads)])
     return made
 
@@ -474,7 +505,13 @@ def joined_shapes(tf):
         except ValueError:
             return "ValueError"
 
-    return [made(3, None), made(None, 3), made(3, None, dynamic_pad=True), made(None, 3, dynamic_pad=True), made(None, None)]
+    return [
+        made(3, None),
+        made(None, 3),
+        made(3, None, dynamic_pad=True),
+        made(None, 3, dynamic_pad=True),
+        made(None, None),
+    ]
 
 
 @different(["ValueError", "TypeError"])
@@ -496,3 +533,51 @@ def a_range_of_nothing_for_ever(tf):
         coord = tf.train.Coordinator()
         threads = runners(tf, sess, coord)
         return [got(tf, sess, queue.dequeue(), seconds=0.15), finished(tf, coord, threads)]
+
+
+# Generated programs
+
+
+@scenario
+def generated_pipelines(tf):
+    """Producers and batches with arguments by chance, one thread each."""
+    made = []
+    for number in range(40):
+        rng = np.random.default_rng(number)
+
+        def chance(*values, rng=rng):
+            return values[int(rng.integers(len(values)))]
+
+        count, epochs = int(rng.integers(1, 12)), int(rng.integers(1, 4))
+        options = {
+            "num_epochs": epochs,
+            "shuffle": chance(True, False),
+            "seed": int(rng.integers(50)),
+            "capacity": chance(1, 2, 5, 32),
+        }
+        with tf.Graph().as_default():
+            tf.set_random_seed(chance(None, 1, 77))
+            kind = chance("range", "strings", "rows", "slices")
+            if kind == "range":
+                parts = [tf.train.range_input_producer(count, **options).dequeue()]
+            elif kind == "strings":
+                parts = [tf.train.string_input_producer([f"s{i}" for i in range(count)], **options).dequeue()]
+            elif kind == "rows":
+                parts = [tf.train.input_producer(rng.random((count, 2, 3)).round(3), **options).dequeue()]
+            else:
+                parts = tf.train.slice_input_producer([np.arange(count), rng.random((count, 4)).round(3)], **options)
+            if chance(True, False):
+                parts = {f"p{i}": one for i, one in enumerate(parts)}
+            size, keep = int(rng.integers(1, 7)), chance(True, True, tf.constant(True))
+            many = chance(False, kind == "rows")
+            options = {
+                "capacity": chance(1, 3, 20),
+                "allow_smaller_final_batch": chance(True, False),
+                "dynamic_pad": chance(True, False),
+                "enqueue_many": many,
+            }
+            how = chance("batch", "maybe_batch", "batch_join", "maybe_batch_join")
+            given = [[parts] if "join" in how else parts] + ([keep] if "maybe" in how else [])
+            found = getattr(tf.train, how)(*given, batch_size=size, **options)
+            made.append(drained(tf, found))
+    return made

@@ -5,7 +5,19 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from helpers.tf1_scenarios import Beside, different, eventually, got, outcome, refused, rest, run, scenario, shape, waits
+from helpers.tf1_scenarios import (
+    Beside,
+    different,
+    eventually,
+    got,
+    outcome,
+    refused,
+    rest,
+    run,
+    scenario,
+    shape,
+    waits,
+)
 from helpers.tf1_scenarios import sentence as core
 
 
@@ -218,7 +230,12 @@ def one_run(tf):
         sess.run(queue.enqueue_many([[0, 1, 2, 3, 4, 5], [10, 11, 12, 13, 14, 15]]))
         made = [got(tf, sess, [a, a, b, a + b]), got(tf, sess, queue.size())]
         made.append(sorted(int(one) for one in sess.run([a, c])))
-        made += [got(tf, sess, queue.size()), got(tf, sess, {"x": a, "y": [b, (a,)]}), got(tf, sess, [a]), got(tf, sess, b)]
+        made += [
+            got(tf, sess, queue.size()),
+            got(tf, sess, {"x": a, "y": [b, (a,)]}),
+            got(tf, sess, [a]),
+            got(tf, sess, b),
+        ]
         return [*made, waits(tf, sess, a)]
 
 
@@ -256,7 +273,12 @@ def close_behind_enqueues(tf):
         late = Beside(tf, sess, queue.enqueue(9))
         made.append(late.waits())
         made += [got(tf, sess, queue.dequeue_up_to(3)), put.over(), close.over(), late.over()]
-        return [*made, got(tf, sess, queue.is_closed()), got(tf, sess, queue.dequeue_up_to(3)), rest(tf, sess, queue.dequeue())]
+        return [
+            *made,
+            got(tf, sess, queue.is_closed()),
+            got(tf, sess, queue.dequeue_up_to(3)),
+            rest(tf, sess, queue.dequeue()),
+        ]
 
 
 @scenario
@@ -269,7 +291,12 @@ def close_with_cancel(tf):
         close = Beside(tf, sess, queue.close())
         made.append(close.waits())
         made += [got(tf, sess, queue.close(cancel_pending_enqueues=True)), put.over(), close.over()]
-        return [*made, got(tf, sess, queue.is_closed()), got(tf, sess, queue.dequeue_many(2)), got(tf, sess, queue.dequeue())]
+        return [
+            *made,
+            got(tf, sess, queue.is_closed()),
+            got(tf, sess, queue.dequeue_many(2)),
+            got(tf, sess, queue.dequeue()),
+        ]
 
 
 @scenario
@@ -413,7 +440,11 @@ def timeouts(tf):
     queue = tf.FIFOQueue(2, tf.int32, [()])
     with tf.Session() as sess:
         made = [waits(tf, sess, queue.dequeue()), got(tf, sess, queue.enqueue_many([[1, 2]]))]
-        made += [waits(tf, sess, queue.enqueue(3)), got(tf, sess, queue.size()), waits(tf, sess, queue.enqueue_many([[3, 4]]))]
+        made += [
+            waits(tf, sess, queue.enqueue(3)),
+            got(tf, sess, queue.size()),
+            waits(tf, sess, queue.enqueue_many([[3, 4]])),
+        ]
         return [*made, got(tf, sess, queue.dequeue_many(2)), got(tf, sess, queue.size())]
 
 
@@ -540,3 +571,63 @@ def the_numbers_in_the_message(tf):
         beside.over()
         eventually(lambda: said)
         return said[0]
+
+
+# Generated programs
+
+
+def queue_of_kind(tf, kind, capacity, seed):
+    """Return a queue of (int64, float32 vector)."""
+    shapes = [(), (2,)]
+    if kind == "PaddingFIFOQueue":
+        return tf.PaddingFIFOQueue(capacity, [tf.int64, tf.float32], [(), (None,)])
+    if kind == "PriorityQueue":
+        return tf.PriorityQueue(capacity, [tf.float32], [(2,)])
+    if kind == "RandomShuffleQueue":
+        return tf.RandomShuffleQueue(capacity, 0, [tf.int64, tf.float32], shapes, seed=seed)
+    return tf.FIFOQueue(capacity, [tf.int64, tf.float32], shapes)
+
+
+@scenario
+def generated_histories(tf):
+    """Operations by chance that need not wait, and those that a closed queue refuses."""
+    made = []
+    for number in range(24):
+        rng = np.random.default_rng(number)
+        kind = ["FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue"][number % 4]
+        capacity = int(rng.integers(3, 9))
+        with tf.Graph().as_default(), tf.Session() as sess:
+            tf.set_random_seed(int(rng.integers(1, 99)))
+            queue = queue_of_kind(tf, kind, capacity, int(rng.integers(99)))
+            keys, rows = tf.placeholder(tf.int64), tf.placeholder(tf.float32)
+            if kind == "PriorityQueue":
+                keys.set_shape([])
+            several, n = tf.placeholder(tf.int64), tf.placeholder(tf.int32, [])
+            one, many = queue.enqueue([keys, rows]), queue.enqueue_many([several, rows])
+            take, take_many, take_up_to = queue.dequeue(), queue.dequeue_many(n), queue.dequeue_up_to(n)
+            size, closed, fresh = 0, False, iter(rng.permutation(1000).tolist())
+            for _ in range(30):
+                width = int(rng.integers(1, 4)) if kind == "PaddingFIFOQueue" else 2
+                count = int(rng.integers(1, 4))
+                choice = rng.integers(6 if size or closed else 2)
+                if choice == 0 and (closed or size < capacity):
+                    made.append(got(tf, sess, one, {keys: next(fresh), rows: rng.random(width)}))
+                    size += not closed
+                elif choice == 1 and (closed or size + count <= capacity):
+                    given = {several: [next(fresh) for _ in range(count)], rows: rng.random((count, width))}
+                    made.append(got(tf, sess, many, given))
+                    size += 0 if closed else count
+                elif choice == 2 and (closed or size):
+                    made.append(got(tf, sess, take))
+                    size -= size > 0
+                elif choice == 3 and size >= count:
+                    made.append(got(tf, sess, take_many, {n: count}))
+                    size -= count
+                elif choice == 4 and (size >= count or (closed and kind != "PriorityQueue")):
+                    made.append(got(tf, sess, take_up_to, {n: count}))
+                    size -= min(size, count)
+                elif choice == 5 and not closed and rng.random() < 0.15:
+                    made.append(got(tf, sess, queue.close(cancel_pending_enqueues=bool(rng.integers(2)))))
+                    closed = True
+                made.append(int(sess.run(queue.size())) == size)
+    return made

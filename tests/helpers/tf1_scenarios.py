@@ -14,6 +14,7 @@ import logging
 import os
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 import threading
@@ -23,6 +24,7 @@ import numpy as np
 
 RECORDED = pathlib.Path(__file__).parent.parent / "corpus" / "tf1.json"
 SCENARIOS = {}
+_folders = []
 
 # Where ours is meant to differ, what ours gives: section 10 of the reference, and what is said beside each.
 DIFFERENT = {}
@@ -178,6 +180,7 @@ class Beside:
 def folder(files):
     """Return a new folder with files of these contents."""
     path = pathlib.Path(tempfile.mkdtemp())
+    _folders.append(path)
     for name, content in files.items():
         (path / name).write_bytes(content)
     return path
@@ -204,6 +207,8 @@ def outcomes(tf, names=None):
     for name in names or SCENARIOS:
         with tf.Graph().as_default():
             made[name] = json.loads(json.dumps(outcome(tf, SCENARIOS[name], tf)))
+        while _folders:
+            shutil.rmtree(_folders.pop())
     return made
 
 

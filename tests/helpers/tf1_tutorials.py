@@ -5,7 +5,20 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from helpers.tf1_scenarios import ended, finished, folder, got, outcome, plain, rest, run, runners, scenario, sentence, waits
+from helpers.tf1_scenarios import (
+    ended,
+    finished,
+    folder,
+    got,
+    outcome,
+    plain,
+    rest,
+    run,
+    runners,
+    scenario,
+    sentence,
+    waits,
+)
 
 
 def names(keys):
@@ -284,3 +297,115 @@ def feeding_a_queue(tf):
         threads[0].start()
         made = [plain(run(tf, sess, take)) for _ in range(4)]
         return [*made, got(tf, sess, take), finished(tf, coord, threads)]
+
+
+def write_examples(tf, count, files):
+    """Write messages with a number, a vector and text, spread over files; return their names."""
+    path = folder({})
+    made = []
+    for at in range(files):
+        made.append(str(path / f"{at}.tfrecord"))
+        with tf.python_io.TFRecordWriter(made[-1]) as writer:
+            for n in range(at, count, files):
+                features = {
+                    "n": tf.train.Feature(int64_list=tf.train.Int64List(value=[n])),
+                    "x": tf.train.Feature(float_list=tf.train.FloatList(value=[n, n / 2])),
+                    "s": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"%03d" % n])),
+                }
+                example = tf.train.Example(features=tf.train.Features(feature=features))
+                writer.write(example.SerializeToString())
+    return made
+
+
+def parse(tf, text):
+    """Return the parts of a message."""
+    features = {
+        "n": tf.FixedLenFeature([], tf.int64),
+        "x": tf.FixedLenFeature([2], tf.float32),
+        "s": tf.FixedLenFeature([], tf.string, default_value=""),
+    }
+    found = tf.parse_single_example(text, features)
+    return found["n"], found["x"] * 2, found["s"]
+
+
+@scenario
+def records_through_datasets(tf):
+    """TFRecord files, interleaved, shuffled by a seed, parsed, in batches, ahead."""
+    files = write_examples(tf, 20, 3)
+    tf.set_random_seed(1)
+    data = tf.data.Dataset.from_tensor_slices(files)
+    data = data.interleave(lambda name: tf.data.TFRecordDataset(name), cycle_length=2, block_length=2)
+    data = data.shuffle(8, seed=5).map(lambda text: parse(tf, text)).batch(6).prefetch(1)
+    element = data.make_one_shot_iterator().get_next()
+    with tf.Session() as sess:
+        return rest(tf, sess, element)[:2]
+
+
+@scenario
+def records_through_queues(tf):
+    """The same files by a reader, with a batch of messages parsed at once."""
+    files = write_examples(tf, 20, 3)
+    queue = tf.train.string_input_producer(files, num_epochs=2, seed=7)
+    _, text = tf.TFRecordReader().read(queue)
+    texts = tf.train.batch([text], 8, allow_smaller_final_batch=True)
+    features = {"n": tf.FixedLenFeature([], tf.int64), "x": tf.FixedLenFeature([2], tf.float32)}
+    found = tf.parse_example(texts, features)
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        threads = runners(tf, sess, coord)
+        return [*rest(tf, sess, found), finished(tf, coord, threads)]
+
+
+@scenario
+def a_sequence_of_runners(tf):
+    """Records one by one, parsed, shuffled in batches, the order by seeds."""
+    files = write_examples(tf, 20, 2)
+    queue = tf.train.string_input_producer(files, num_epochs=1, shuffle=False)
+    n, x, s = parse(tf, tf.TFRecordReader().read(queue)[1])
+    batch = tf.train.shuffle_batch([n, x, s], 4, 50, 25, seed=3)
+    (runner,) = [one for one in tf.get_collection("queue_runners") if "shuffle" in one.name]
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        threads = runners(tf, sess, coord)
+        closed = runner.queue.is_closed()
+        while not sess.run(closed):  # everything is there before the first batch
+            pass
+        return [*rest(tf, sess, batch), finished(tf, coord, threads)]
+
+
+@scenario
+def datasets(tf):
+    """Slices of one array and of a pair, zipped; one-shot, initialised by what is fed, and switched."""
+    made = []
+    with tf.Session() as sess:
+        pair = tf.data.Dataset.from_tensor_slices({"a": np.arange(4), "b": np.arange(8.0).reshape(4, 2)})
+        both = tf.data.Dataset.zip((pair, tf.data.Dataset.range(10, 13)))
+        made.append(rest(tf, sess, both.make_one_shot_iterator().get_next()))
+        limit = tf.placeholder(tf.int64, [])
+        iterator = tf.data.Dataset.range(limit).make_initializable_iterator()
+        following = iterator.get_next()
+        made.append(got(tf, sess, following))
+        for n in (3, 1):
+            sess.run(iterator.initializer, {limit: n})
+            made.append(rest(tf, sess, following))
+        first = tf.data.Dataset.range(3)
+        other = tf.data.Dataset.range(100, 102)
+        switched = tf.data.Iterator.from_structure(first.output_types, first.output_shapes)
+        following = switched.get_next()
+        for data in (first, other, first):
+            sess.run(switched.make_initializer(data))
+            made.append(rest(tf, sess, following)[0])
+    return made
+
+
+@scenario
+def from_a_dataset_into_a_queue(tf):
+    """Elements of an iterator, put into a queue by a runner of several threads."""
+    element = tf.data.Dataset.range(20).make_one_shot_iterator().get_next()
+    queue = tf.FIFOQueue(5, [tf.int64], [()])
+    tf.train.add_queue_runner(tf.train.QueueRunner(queue, [queue.enqueue(element)] * 3))
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        threads = runners(tf, sess, coord)
+        values, *end = rest(tf, sess, queue.dequeue())
+        return [sorted(one[1] for one in values), end, finished(tf, coord, threads)]

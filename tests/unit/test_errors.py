@@ -22,6 +22,7 @@ TREE = {
     "ProtoError": ("InvalidArgumentError", ValueError),
     "DecodeError": ("InvalidArgumentError", ValueError),
     "NotFoundError": ("QueueCoreError", FileNotFoundError),
+    "AlreadyExistsError": ("QueueCoreError", FileExistsError),
     "PermissionDeniedError": ("QueueCoreError", PermissionError),
     "UnavailableError": ("QueueCoreError", OSError),
     "NotAFileError": ("UnavailableError", IsADirectoryError),

@@ -299,6 +299,28 @@ def test_what_is_made_is_put_before_the_program_waits_for_a_name(tmp_path, coord
     coord.join(threads)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", ["fifo", "random"])
+def test_nothing_is_lost_where_several_wait_for_room(tmp_path, coord, kind, threads):
+    # Each element of those that are put at once may have to wait by itself.
+    numbers = np.arange(3000, dtype=np.int32)
+    (tmp_path / "a").write_bytes(numbers.tobytes())
+    queue = qc.FIFOQueue(40, [np.int32], [(1,)])
+    if kind == "random":
+        queue = qc.RandomShuffleQueue(40, 20, [np.int32], [(1,)], seed=1)
+    program = qc.StageProgram(
+        qc.FixedLengthRecordReader(4), names_queue([str(tmp_path / "a")]), qc.ops.decode_raw(out_type=np.int32)
+    )
+    made = qc.QueueRunner(queue, [program] * threads).create_threads(coord, start=True)
+    assert soon(lambda: queue.stats()["waiting_enqueues"] == threads)
+    found = []
+    with pytest.raises(OutOfRangeError):
+        for take in itertools.cycle([1, 1, 7]):
+            found += queue.dequeue_up_to(take, timeout=PATIENCE)[:, 0].tolist()
+    coord.join(made)
+    assert sorted(found) == numbers.tolist()
+
+
 def test_a_small_queue_is_not_run_ahead_of(tmp_path, coord):
     (tmp_path / "a").write_bytes(bytes(100))
     reader = qc.FixedLengthRecordReader(1)

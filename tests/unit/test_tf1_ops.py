@@ -452,7 +452,8 @@ def drawn(rng):
             f"tf.reduce_mean({floats} + 9, {axis}, {rng.choice([True, False])})",
             f"tf.arg{rng.choice(['max', 'min'])}({x}, {axis})",
             f"{x} {rng.choice(['+', '-', '*', '<', '>='])} {other}",
-            f"tf.{rng.choice(['maximum', 'minimum', 'floordiv', 'mod'])}({floats}, tf.cast({other}, {floats}.dtype) * 2 + 1)",
+            f"tf.{rng.choice(['maximum', 'minimum', 'floordiv', 'mod'])}({floats}, "
+            f"tf.cast({other}, {floats}.dtype) * 2 + 1)",
             f"tf.cast({floats} / 2, tf.{rng.choice(['int32', 'int64', 'bool', 'float16'])})",
             f"tf.transpose({x}, {rng.sample(range(rank), rank)})",
             f"tf.tile({x}, {[rng.randint(0, 2) for _ in shape]})",

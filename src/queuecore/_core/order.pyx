@@ -1702,20 +1702,3 @@ def permute(uint64_t seed_lo, uint64_t seed_hi, int64_t iteration, int64_t count
         _key(&op, seed_lo, seed_hi, iteration)
         for k in range(n):
             places[k] = _permuted(&op, start + k)
-
-
-def shuffled(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, int64_t[::1] out not None):
-    """Fill `out` with its places as TensorFlow's random_shuffle orders them, which draws from this block on, without the GIL."""
-    cdef Philox p
-    cdef int64_t i, j, n = out.shape[0]
-    cdef int64_t* places = &out[0] if n > 0 else NULL
-    if n > <int64_t>1 << 32:
-        raise ValueError("at most 2**32 places")
-    with nogil:
-        philox_seed(&p, seed_lo, seed_hi)
-        philox_jump(&p, block)
-        for i in range(n):
-            places[i] = i
-        for i in range(n - 1):
-            j = i + philox_next(&p) % (n - i)
-            places[i], places[j] = places[j], places[i]

@@ -1965,7 +1965,7 @@ cdef class Stream:
     cdef list counters        # ShuffleCounter or None, one a shuffle
     cdef list levels          # batch sizes, the innermost first
     cdef bint on_hold_raise
-    cdef bint warned
+    cdef public bint _warned  # that batches are held
     cdef int64_t stall_warn_ns, stall_timeout_ns  # -1: never
     cdef int64_t moved, still_since
     cdef bint warned_still
@@ -2193,7 +2193,7 @@ cdef class Stream:
         self.assemble = assemble
         self.feeder = feeder
         self.scope = scope
-        self.warned = inner
+        self._warned = inner
         self._describe_maker(blocks, step, csv, components, [] if pads is None else pads)
         if blocks is not None:
             stored = False
@@ -2889,8 +2889,8 @@ cdef class Stream:
             raise _errors.SlotsExhaustedError(
                 f"{held} batches of this iterator are still held, and on_hold='raise' allows {p.config.max_leases}. "
                 "Drop or copy them, or use on_hold='copy'")
-        if copy and not self.raw and not self.warned:  # before the batch is taken: where a warning is an error, it comes again
-            self.warned = True
+        if copy and not self.raw and not self._warned:  # before the batch is taken: where a warning is an error, it comes again
+            self._warned = True
             warn(
                 f"more than {p.config.max_leases} batches of this iterator are held; further ones are copies, which costs time. "
                 "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
@@ -3024,7 +3024,7 @@ cdef class Stream:
             lead = self._lead_dims(b, dims)
         stream, handle = self.arrays.stream()
         if t.shared.held.load(kRelaxed) >= t.buffers - 1:  # relaxed: leases are taken under the GIL
-            said, self.warned = self.warned, True
+            said, self._warned = self._warned, True
             self.target.say_held(self.on_hold_raise, said)
             memory = self.arrays.allocate(t.slots[t.where[k % <uint64_t>t.buffers]].nbytes)
         lease = transfer_hand(t, self.device, k, stream, handle, self.arrays)  # up to here the batch may come again

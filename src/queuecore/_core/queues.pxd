@@ -92,6 +92,7 @@ cdef class NativeQueue:
     # Puts filled slots, in their order, or takes one, waiting until `stop` is set at most: HAND_DONE, or HAND_SLICE (stopped), or why
     # not. *done: how many are put; the others stay the caller's.
     cdef int slots_put(self, const uint32_t* slots, int n, StopEvent stop, int* done) noexcept nogil
+    cdef int _slot_wait(self, uint32_t slot, int64_t key, StopEvent stop) noexcept nogil
     cdef int slot_get(self, uint32_t* slot, StopEvent stop) noexcept nogil
     # Component i of the element in a slot: where its bytes are, how many, and its shape. Of strings: as _pack says.
     cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim, const Py_ssize_t** dims) noexcept nogil

@@ -965,8 +965,20 @@ cdef class NativeQueue:
         got = f"{fault.b} dimensions" if fault.what == MISFIT_DIMS else f"{fault.b} as side {fault.record}"
         return _errors.InvalidArgumentError(f"{label} of {self.kind} {self.name!r}: expected shape {shape}, got {got}")
 
+    cdef int _slot_wait(self, uint32_t slot, int64_t key, StopEvent stop) noexcept nogil:
+        cdef Op op  # a new one each time: one that is over stays so
+        cdef int rc
+        op.tokens = &slot
+        op.keys = &key
+        op.n = 1
+        while True:
+            rc = hand_wait(self.hand, SIDE_PUT, self.random, &op, monotonic_ns() + SLICE_NS)
+            if rc != HAND_SLICE:
+                return rc
+            if stop.stopped_ns() != 0 or exiting():
+                return hand_leave(self.hand, SIDE_PUT, self.random, &op)
+
     cdef int slots_put(self, const uint32_t* slots, int n, StopEvent stop, int* done) noexcept nogil:
-        cdef Op op
         cdef int64_t key = 0
         cdef uint32_t slot
         cdef int rc = HAND_DONE
@@ -979,16 +991,7 @@ cdef class NativeQueue:
             rc = put_try(self.hand, slot, key)
             if rc == HAND_BUSY:
                 any_ = False  # whoever stands in line settles
-                op.tokens = &slot
-                op.keys = &key
-                op.n = 1
-                while True:
-                    rc = hand_wait(self.hand, SIDE_PUT, self.random, &op, monotonic_ns() + SLICE_NS)
-                    if rc == HAND_SLICE and (stop.stopped_ns() != 0 or exiting()):
-                        rc = hand_leave(self.hand, SIDE_PUT, self.random, &op)
-                        break
-                    if rc != HAND_SLICE:
-                        break
+                rc = self._slot_wait(slot, key, stop)
             elif rc == HAND_DONE:
                 any_ = True
             if rc != HAND_DONE:

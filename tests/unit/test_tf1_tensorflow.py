@@ -1,0 +1,54 @@
+"""Programs of TensorFlow 1, run with `queuecore.tf1` and with TensorFlow: the same results, and the same errors.
+
+What TensorFlow gives is recorded; the record is compared with TensorFlow itself where there is a Python that has it:
+the one that runs the tests, or the one that QUEUECORE_TENSORFLOW_PYTHON names.
+"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from helpers import tf1_scenarios
+from helpers.tf1_scenarios import DIFFERENT, RECORDED, SCENARIOS, outcomes
+
+import queuecore.tf1 as tf
+
+tf1_scenarios.load()
+
+PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
+    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
+)
+THEIRS = json.loads(RECORDED.read_text())
+
+
+@pytest.mark.parametrize("name", sorted(set(SCENARIOS) - set(DIFFERENT)))
+def test_as_tensorflow_does(name):
+    assert outcomes(tf, [name])[name] == THEIRS[name]
+
+
+@pytest.mark.parametrize("name", sorted(DIFFERENT))
+def test_where_ours_differs(name):
+    assert outcomes(tf, [name])[name] == json.loads(json.dumps(DIFFERENT[name])) != THEIRS[name]
+
+
+def test_nothing_else_is_recorded():
+    assert set(THEIRS) == set(SCENARIOS)
+
+
+@pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON")
+@pytest.mark.watchdog(600)
+def test_the_record_is_tensorflows():
+    done = subprocess.run(
+        [PYTHON, "-P", tf1_scenarios.__file__],
+        capture_output=True,
+        text=True,
+        timeout=570,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(tf1_scenarios.__file__).parent.parent)},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout) == THEIRS
