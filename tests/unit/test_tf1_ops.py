@@ -887,3 +887,13 @@ def test_choices(array, how):
     compared(array, how, lambda x: tf.one_hot(x, 3), lambda x: (x[..., None] == np.arange(3)).astype(np.float32))
     if array.ndim:
         compared(array, "rank" if how == "nothing" else how, lambda x: tf.boolean_mask(x, x > 0), lambda x: x[x > 0])
+
+
+def test_the_same_functions_under_two_names():
+    for name in ("abs", "pow", "round", "reduce_sum", "argmax", "sigmoid", "floormod"):
+        assert getattr(tf.math, name) is getattr(tf, name)
+    for name in ("decode_raw", "decode_csv", "parse_example", "read_file", "write_file", "matching_files"):
+        assert getattr(tf.io, name) is getattr(tf, name)
+    assert tf.strings.join is tf.string_join
+    assert tf.random.uniform is tf.random_uniform
+    assert tf.FixedLengthFeature is tf.FixedLenFeature is tf.io.FixedLenFeature
