@@ -930,7 +930,7 @@ def _piled(tracer: _Tracer, items: Sequence[Any], axis: Any = 0) -> Any:
         if type(one) is Symbol:
             one = one._cast(dtype, True)._view(axes, [0] * (rank - 1), sides)
         else:
-            one = np.expand_dims(one.astype(dtype), at)
+            one = one.astype(dtype).reshape(*one.shape[:at], 1, *one.shape[at:])
         made = one if made is None else _choice(tracer, (numbers == index, one, made))
     return made
 

@@ -27,6 +27,8 @@ from queuecore.tf1._graph import (
     set_random_seed,
 )
 from queuecore.tf1._math import *
+from queuecore.tf1._math import abs_ as abs
+from queuecore.tf1._math import pow_ as pow
 from queuecore.tf1._math import round_ as round
 from queuecore.tf1._missing import refusing as _refusing
 from queuecore.tf1._queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue

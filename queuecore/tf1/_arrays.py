@@ -24,16 +24,41 @@ from queuecore.tf1._math import axes_of, cast, identity, tensors
 from queuecore.tf1._shapes import Dimension, Sides, TensorShape, as_shape, broadcast
 from queuecore.tf1._types import as_dtype, name_of, string
 
-__all__: list[str] = []
+__all__ = [
+    "boolean_mask",
+    "broadcast_to",
+    "concat",
+    "constant",
+    "expand_dims",
+    "fill",
+    "gather",
+    "identity_n",
+    "lin_space",
+    "linspace",
+    "meshgrid",
+    "one_hot",
+    "ones",
+    "ones_like",
+    "pad",
+    "placeholder",
+    "rank",
+    "reshape",
+    "reverse",
+    "shape",
+    "size",
+    "split",
+    "squeeze",
+    "stack",
+    "strided_slice",
+    "tile",
+    "transpose",
+    "unstack",
+    "where",
+    "zeros",
+    "zeros_like",
+]
 
 
-def public(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Export a function."""
-    __all__.append(function.__name__)
-    return function
-
-
-@public
 def constant(
     value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
 ) -> Tensor:
@@ -72,7 +97,6 @@ def constant(
     return convert_to_tensor(found, name=name)
 
 
-@public
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
     """Return a tensor whose value is given to each run, in `feed_dict`.
 
@@ -121,7 +145,6 @@ def _at(axis: Any, rank: int | None, what: str) -> int:
     return found[0]
 
 
-@public
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     """Return tensors of one shape, one after the other along a new dimension.
 
@@ -149,7 +172,6 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     return apply_op("Pack", given, given[0].dtype, made, kernel, name)
 
 
-@public
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return a tensor with the same items in another shape; -1: what is left for one side."""
     given = convert_to_tensor(tensor)
@@ -187,7 +209,6 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     )
 
 
-@public
 def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Tensor:
     """Return a tensor with its dimensions in another order: that of `perm`, or the other way round."""
     given = convert_to_tensor(a)
@@ -212,7 +233,6 @@ def _known(value: Any, what: str) -> Any:
 # Shapes
 
 
-@public
 def shape(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tensor:
     """Return a tensor's shape, as a vector."""
     given, wanted = convert_to_tensor(input), as_dtype(out_type or np.int32)
@@ -221,7 +241,6 @@ def shape(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tens
     return apply_op("Shape", [given], wanted, [given.shape.ndims], lambda x: np.array(np.shape(x), wanted), name)
 
 
-@public
 def size(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tensor:
     """Return how many items a tensor has."""
     given, wanted = convert_to_tensor(input), as_dtype(out_type or np.int32)
@@ -231,7 +250,6 @@ def size(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tenso
     return apply_op("Size", [given], wanted, (), lambda x: np.array(np.size(x), wanted), name)
 
 
-@public
 def rank(input: Any, name: str | None = None) -> Tensor:
     """Return how many dimensions a tensor has."""
     given = convert_to_tensor(input)
@@ -240,7 +258,6 @@ def rank(input: Any, name: str | None = None) -> Tensor:
     return apply_op("Rank", [given], np.int32, (), lambda x: np.array(np.ndim(x), np.int32), name)
 
 
-@public
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """Return a tensor with a new dimension of length 1 before an axis; -1: at the end."""
     if axis is None and dim is None:
@@ -258,7 +275,6 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     return apply_op("ExpandDims", [given], given.dtype, made, _structural(kernel, given.dtype), name)
 
 
-@public
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
     """Return a tensor without dimensions of length 1: without these, or without all such.
 
@@ -300,7 +316,6 @@ def range_of(sides: Sequence[Any]) -> range:
 # Parts and compositions
 
 
-@public
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """Return tensors one after the other along a dimension.
 
@@ -350,7 +365,6 @@ def _several(
     return list(op.outputs)
 
 
-@public
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
     """Return the parts of a tensor along a dimension, without that.
 
@@ -379,7 +393,6 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     return _several("Unpack", given, [made] * count, kernel, name) if count else []
 
 
-@public
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:
@@ -485,20 +498,19 @@ def _slice_at(x: Any, begin: Any, size: Any) -> Any:
     starts, counts = [int(one) for one in begin], [int(one) for one in size]
     if len(starts) != x.ndim or len(counts) != x.ndim:
         raise InvalidArgumentError(f"slice: begin {starts} and size {counts} for {x.ndim} dimensions")
-    key = []
+    key: list[slice] = []
     for axis, (a, n) in enumerate(zip(starts, counts, strict=True)):
         if not a and n == -1:
-            key.append(np.s_[:])
+            key.append(slice(None))
             continue
         side = np.size(x, axis)
         end = side if n == -1 else a + n
         if not 0 <= a <= end <= side:
             raise InvalidArgumentError(f"slice: axis {axis} is {side} long, and has no part from {a} on, {n} long")
-        key.append(np.s_[a:end])
+        key.append(slice(a, end))
     return x[tuple(key)]
 
 
-@public
 def strided_slice(
     input_: Any,
     begin: Any,
@@ -551,7 +563,6 @@ def strided_slice(
     return made if name is None else identity(made, name)
 
 
-@public
 def gather(
     params: Any, indices: Any, validate_indices: bool | None = None, name: str | None = None, axis: Any = None,
     batch_dims: int = 0,
@@ -606,7 +617,6 @@ def gather(
     return apply_op("GatherV2", [given, wanted], given.dtype, made, kernel, name)
 
 
-@public
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int | None = None) -> Tensor:
     """Return the parts of a tensor for which a mask over its first dimensions holds, one after the other.
 
@@ -635,7 +645,6 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int |
     return apply_op("BooleanMask", [given, holds], given.dtype, made, kernel, name)
 
 
-@public
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """Return a tensor so many times after itself, on each axis."""
     given, wanted = convert_to_tensor(input), convert_to_tensor(multiples)
@@ -662,7 +671,6 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
 _PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
 
 
-@public
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
 ) -> Tensor:
@@ -694,6 +702,8 @@ def pad(
     def kernel(x: Any, around: Any) -> Any:
         if around.shape != (np.ndim(x), 2) or np.any(around < 0):
             raise InvalidArgumentError(f"pad: paddings {around.tolist()} of shape {list(np.shape(x))}")
+        if not np.ndim(x):
+            return x
         room = np.asarray(np.shape(x)) - (how == "reflect")
         if how != "constant":
             if np.any(around > room[:, None]):
@@ -708,9 +718,8 @@ def pad(
     if np.any(np.asarray(around) < 0) or sides is not None and len(around) != len(sides):
         raise ValueError(f"pad: paddings {around} of shape {given.shape}")
     room = [None if side is None else side - (how == "reflect") for side in sides or ()]
-    if how != "constant" and any(
-        side is not None and max(both) > side for side, both in zip(room, around, strict=False)
-    ):
+    beyond = [side is not None and max(both) > side for side, both in zip(room, around, strict=False)]
+    if how != "constant" and any(beyond):
         raise ValueError(f"pad: paddings {around} are more than there is to mirror in shape {given.shape}")
     shape = None
     if sides is not None:
@@ -721,7 +730,6 @@ def pad(
     return apply_op("Pad", [given], given.dtype, shape, _structural(lambda x: kernel(x, numbers), given.dtype), name)
 
 
-@public
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """Return a tensor the other way round on some axes."""
     given = convert_to_tensor(tensor)
@@ -733,7 +741,6 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     return apply_op("ReverseV2", [given], given.dtype, given.shape, kernel, name)
 
 
-@public
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return a tensor repeated to a shape."""
     given, wanted = convert_to_tensor(input), _shape_tensor(shape)
@@ -796,10 +803,10 @@ def _shape_tensor(shape: Any) -> Tensor:
     made = convert_to_tensor(shape)
     if made.dtype.kind not in "iu":
         raise TypeError(f"a shape must be of integers, not {name_of(made.dtype)}")
-    return reshape(made, [1]) if made.shape.ndims == 0 else made
+    made.shape.with_rank(1)
+    return made
 
 
-@public
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """Return a tensor of a shape with one value everywhere.
 
@@ -827,16 +834,25 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     return apply_op("Fill", [wanted, one], one.dtype, made, kernel, name)
 
 
-@public
 def zeros(shape: Any, dtype: Any = np.float32, name: str | None = None) -> Tensor:
     """Return a tensor of zeros, of empty strings, or of what doesn't hold."""
-    return fill(shape, _same(0, as_dtype(dtype)), name or "zeros")
+    return fill(_listed(shape), _same(0, as_dtype(dtype)), name or "zeros")
 
 
-@public
 def ones(shape: Any, dtype: Any = np.float32, name: str | None = None) -> Tensor:
     """Return a tensor of ones."""
-    return fill(shape, _same(1, as_dtype(dtype)), name or "ones")
+    return fill(_listed(shape), _same(1, as_dtype(dtype)), name or "ones")
+
+
+def _listed(shape: Any) -> Any:
+    # One side alone is a shape here.
+    if isinstance(shape, (list, tuple, TensorShape)):
+        return shape
+    made = convert_to_tensor(shape)
+    known = constant_value(made)
+    if known is not None:
+        return np.ravel(known)
+    return reshape(made, [1]) if made.shape.ndims == 0 else made
 
 
 def _same(number: int, dtype: np.dtype[Any]) -> Any:
@@ -855,14 +871,12 @@ def _like(number: int, tensor: Any, dtype: Any, name: str | None, type_: str) ->
     return made
 
 
-@public
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
     """Return a tensor of zeros of another one's shape, and of its type unless one is given."""
     del optimize
     return _like(0, tensor, dtype, name, "zeros_like")
 
 
-@public
 def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
     """Return a tensor of ones of another one's shape, and of its type unless one is given."""
     del optimize
@@ -895,12 +909,10 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
     def kernel(a: Any, b: Any, step: Any) -> Any:
         if step == 0 or (b - a) * np.sign(step) < 0:
             raise InvalidArgumentError(f"range: no steps of {step} lead from {a} to {b}")
-        count = (
-            math.ceil((float(b) - float(a)) / float(step)) if wanted.kind == "f" else -((int(a) - int(b)) // int(step))
-        )
         if wanted.kind == "f":
+            count = math.ceil((float(b) - float(a)) / float(step))
             return (a + np.arange(count).astype(wanted) * step).astype(wanted)
-        return np.arange(int(a), int(b), int(step), wanted)
+        return np.arange(int(a), int(b), int(step)).astype(wanted)
 
     made: Any = [None]
     if all(one is not None for one in values):
@@ -915,7 +927,6 @@ def _constant_cast(tensor: Tensor) -> Any:
     return constant_value(tensor)
 
 
-@public
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
     """Return so many floats from one to another, both among them, at equal distances."""
     a, b = tensors(start, stop)
@@ -928,13 +939,11 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
 
 
 lin_space = linspace
-__all__ += ["lin_space"]
 
 
 # Choices
 
 
-@public
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """Return items of one tensor where a condition holds, and of another one elsewhere; or where it holds.
 
@@ -979,7 +988,6 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return apply_op("Select", [holds, a, b], a.dtype, shape_, _structural(kernel, a.dtype), name)
 
 
-@public
 def one_hot(
     indices: Any,
     depth: Any,
@@ -1049,7 +1057,6 @@ def one_hot(
 # Several at once
 
 
-@public
 def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
     """Return the same tensors, each of which is there once all are."""
     given = [convert_to_tensor(one) for one in input]
@@ -1087,7 +1094,6 @@ def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) ->
         return [None if one is None else one if isinstance(one, Operation) else identity(one) for one in given]
 
 
-@public
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
     """Return for each vector a tensor of the shape of all, along whose own dimension it lies."""
     given = tensors(*args)
@@ -1099,7 +1105,8 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
         shape_[:2] = shape_[1::-1]
 
     def made(which: int, *x: Any) -> Any:
-        return np.meshgrid(*[np.ravel(one) for one in x], indexing=indexing)[which]  # type: ignore[arg-type]
+        how: Any = indexing
+        return np.meshgrid(*[np.ravel(one) for one in x], indexing=how)[which]
 
     return [apply_op("Meshgrid", given, given[0].dtype, shape_, functools.partial(made, i), name)
             for i in range(len(given))]  # fmt: skip

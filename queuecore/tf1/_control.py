@@ -35,9 +35,11 @@ def _shown(value: Any) -> str:
         return "".join([_escaped(one) for one in text])
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
-    if isinstance(value, (float, np.floating)):
+    if isinstance(value, np.floating):
         if not np.isfinite(value):
             return str(float(value))
+        if value.dtype.itemsize < 4:
+            value = np.float32(value)
         short, long = (15, 17) if value.dtype.itemsize == 8 else (6, 9)
         text = f"{value:.{short}g}"
         return text if type(value)(text) == value else f"{float(value):.{long}g}"
@@ -110,11 +112,8 @@ def Print(  # noqa: N802
     def kernel(run: Any, value: Any, *values: Any) -> Any:
         counter = run.session.resource(("print", op), itertools.count)
         if most < 0 or next(counter) < most:
-            print(
-                (message or "") + "".join([f"[{summarized(one, items)}]" for one in values]),
-                file=sys.stderr,
-                flush=True,
-            )
+            told = "".join([f"[{summarized(one, items)}]" for one in values])
+            print((message or "") + told, file=sys.stderr, flush=True)
         return value
 
     op = given.graph.create_op("Print", [given, *shown], [(given.dtype, given.shape)], kernel, name or "Print")
@@ -159,8 +158,12 @@ _MEANT: list[tuple[tuple[type[BaseException], ...], type[QueueCoreError]]] = [
 
 
 def py_func(
-    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
-) -> Any:  # noqa: N803
+    func: Callable[..., Any],
+    inp: Sequence[Any],
+    Tout: Any,  # noqa: N803
+    stateful: bool = True,
+    name: str | None = None,
+) -> Any:
     """Return the tensors that a function of Python's makes of others, in each run.
 
     Parameters
@@ -207,11 +210,7 @@ def py_func(
         except QueueCoreError:
             raise
         except Exception as error:
-            for types, wanted in _MEANT:
-                if isinstance(error, types):
-                    break
-            else:
-                wanted = UnknownError
+            wanted = next((made for types, made in _MEANT if isinstance(error, types)), UnknownError)
             raise wanted(f"{type(error).__name__}: {error}") from error
         parts = [] if made is None else list(made) if isinstance(made, (list, tuple)) else [made]
         if len(parts) != len(dtypes):

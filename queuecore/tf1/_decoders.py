@@ -245,14 +245,8 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = np.uint8, name: st
     """
     wanted = as_dtype(dtype)
     ops.decode_png(None, channels, wanted)
-    return _picture(
-        "DecodePng",
-        contents,
-        wanted,
-        (None, None, channels or None),
-        lambda x: ops.decode_png(x, channels, wanted),
-        name,
-    )
+    shape = (None, None, channels or None)
+    return _picture("DecodePng", contents, wanted, shape, lambda x: ops.decode_png(x, channels, wanted), name)
 
 
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
@@ -359,7 +353,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _dense(made: Any, shape: Sides) -> Any:
-    # Strings come as rows of characters. All else, symbols of a trace among it, as it is.
+    # Strings come as rows of characters. All else, symbols of a trace among it (which refuse isinstance), as it is.
     return _string_array(made, shape) if type(made) is Ragged else made
 
 

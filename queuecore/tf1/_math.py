@@ -19,13 +19,71 @@ from queuecore.tf1._shapes import Sides, TensorShape, broadcast
 from queuecore.tf1._state import Variable
 from queuecore.tf1._types import as_dtype, name_of, string
 
-__all__: list[str] = []
-
-
-def public(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Export a function."""
-    __all__.append(function.__name__)
-    return function
+__all__ = [
+    "add",
+    "add_n",
+    "argmax",
+    "argmin",
+    "cast",
+    "ceil",
+    "clip_by_value",
+    "cos",
+    "cumsum",
+    "div",
+    "divide",
+    "equal",
+    "exp",
+    "expm1",
+    "floor",
+    "floordiv",
+    "floormod",
+    "greater",
+    "greater_equal",
+    "identity",
+    "is_finite",
+    "is_inf",
+    "is_nan",
+    "less",
+    "less_equal",
+    "log",
+    "log1p",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "negative",
+    "not_equal",
+    "reciprocal",
+    "reduce_all",
+    "reduce_any",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+    "rint",
+    "rsqrt",
+    "saturate_cast",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sqrt",
+    "square",
+    "squared_difference",
+    "subtract",
+    "tan",
+    "tanh",
+    "to_double",
+    "to_float",
+    "to_int32",
+    "to_int64",
+    "truediv",
+    "truncatediv",
+]
 
 
 def tensors(*values: Any, dtype: Any = None) -> list[Tensor]:
@@ -77,11 +135,10 @@ def unary(type_: str, kernel: Callable[..., Any], dtype: Any = None) -> Callable
     return apply
 
 
-def _export(name: str, function: Any, doc: str) -> Any:
+def _named(name: str, function: Any, doc: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    globals()[name] = function  # also where it has another name in here: pow, abs
-    return public(function)
+    return function
 
 
 def _truncated(x: Any, y: Any) -> Any:
@@ -91,33 +148,30 @@ def _truncated(x: Any, y: Any) -> Any:
     )
 
 
-add = _export("add", elementwise("Add", lambda x, y: x + y), "Return ``x + y``.")
-subtract = _export("subtract", elementwise("Sub", lambda x, y: x - y), "Return ``x - y``.")
-multiply = _export("multiply", elementwise("Mul", lambda x, y: x * y), "Return ``x * y``.")
-floordiv = _export("floordiv", elementwise("FloorDiv", lambda x, y: x // y), "Return ``x // y``, rounded down.")
-mod = _export("mod", elementwise("FloorMod", lambda x, y: x % y), "Return the remainder of ``x // y``.")
-pow_ = elementwise("Pow", lambda x, y: x**y)
-_export("pow", pow_, "Return ``x ** y``.")
-maximum = _export("maximum", elementwise("Maximum", np.maximum), "Return the larger one.")
-minimum = _export("minimum", elementwise("Minimum", np.minimum), "Return the smaller one.")
-equal = _export("equal", elementwise("Equal", np.equal, bool), "Return whether they are equal.")
-not_equal = _export("not_equal", elementwise("NotEqual", np.not_equal, bool), "Return whether they differ.")
-greater = _export("greater", elementwise("Greater", lambda x, y: x > y, bool), "Return whether ``x > y``.")
-greater_equal = _export("greater_equal", elementwise("GreaterEqual", lambda x, y: x >= y, bool), "Return ``x >= y``.")
-less = _export("less", elementwise("Less", lambda x, y: x < y, bool), "Return whether ``x < y``.")
-less_equal = _export("less_equal", elementwise("LessEqual", lambda x, y: x <= y, bool), "Return whether ``x <= y``.")
-logical_and = _export("logical_and", elementwise("LogicalAnd", np.logical_and, bool), "Return whether both hold.")
-logical_or = _export("logical_or", elementwise("LogicalOr", np.logical_or, bool), "Return whether either holds.")
-logical_xor = _export("logical_xor", elementwise("LogicalXor", np.logical_xor, bool), "Return whether one holds.")
-logical_not = _export("logical_not", unary("LogicalNot", np.logical_not, bool), "Return whether it doesn't hold.")
-negative = _export("negative", unary("Neg", lambda x: -x), "Return ``-x``.")
-abs_ = unary("Abs", np.abs)
-_export("abs", abs_, "Return the absolute value.")
-square = _export("square", unary("Square", lambda x: x * x), "Return ``x * x``.")
-identity = _export("identity", unary("Identity", lambda x: x), "Return the same value, read when this runs.")
+add = _named("add", elementwise("Add", lambda x, y: x + y), "Return ``x + y``.")
+subtract = _named("subtract", elementwise("Sub", lambda x, y: x - y), "Return ``x - y``.")
+multiply = _named("multiply", elementwise("Mul", lambda x, y: x * y), "Return ``x * y``.")
+floordiv = _named("floordiv", elementwise("FloorDiv", lambda x, y: x // y), "Return ``x // y``, rounded down.")
+mod = _named("mod", elementwise("FloorMod", lambda x, y: x % y), "Return the remainder of ``x // y``.")
+pow_ = _named("pow", elementwise("Pow", lambda x, y: x**y), "Return ``x ** y``.")
+maximum = _named("maximum", elementwise("Maximum", np.maximum), "Return the larger one.")
+minimum = _named("minimum", elementwise("Minimum", np.minimum), "Return the smaller one.")
+equal = _named("equal", elementwise("Equal", np.equal, bool), "Return whether they are equal.")
+not_equal = _named("not_equal", elementwise("NotEqual", np.not_equal, bool), "Return whether they differ.")
+greater = _named("greater", elementwise("Greater", lambda x, y: x > y, bool), "Return whether ``x > y``.")
+greater_equal = _named("greater_equal", elementwise("GreaterEqual", lambda x, y: x >= y, bool), "Return ``x >= y``.")
+less = _named("less", elementwise("Less", lambda x, y: x < y, bool), "Return whether ``x < y``.")
+less_equal = _named("less_equal", elementwise("LessEqual", lambda x, y: x <= y, bool), "Return whether ``x <= y``.")
+logical_and = _named("logical_and", elementwise("LogicalAnd", np.logical_and, bool), "Return whether both hold.")
+logical_or = _named("logical_or", elementwise("LogicalOr", np.logical_or, bool), "Return whether either holds.")
+logical_xor = _named("logical_xor", elementwise("LogicalXor", np.logical_xor, bool), "Return whether one holds.")
+logical_not = _named("logical_not", unary("LogicalNot", np.logical_not, bool), "Return whether it doesn't hold.")
+negative = _named("negative", unary("Neg", lambda x: -x), "Return ``-x``.")
+abs_ = _named("abs", unary("Abs", np.abs), "Return the absolute value.")
+square = _named("square", unary("Square", lambda x: x * x), "Return ``x * x``.")
+identity = _named("identity", unary("Identity", lambda x: x), "Return the same value, read when this runs.")
 
 
-@public
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return ``x / y``; integers become floats of 32 bits if they have 16 or fewer, else of 64."""
     a, b = tensors(x, y)
@@ -128,10 +182,8 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 divide = truediv
-__all__ += ["divide"]
 
 
-@public
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return ``x / y`` of floats, and ``x // y`` of integers."""
     a, b = tensors(x, y)
@@ -139,7 +191,6 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
     return made
 
 
-@public
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Return it as another type: floats lose what is behind the point, as by `queuecore.ops.cast`."""
     given, wanted = convert_to_tensor(x), as_dtype(dtype)
@@ -148,7 +199,6 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     return apply_op("Cast", [given], wanted, given.shape, lambda x: ops.cast(x, wanted), name)
 
 
-@public
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Return it as another type; what doesn't fit becomes the nearest number that does."""
     given, wanted = convert_to_tensor(value), as_dtype(dtype)
@@ -168,10 +218,10 @@ def _conversion(name: str, dtype: Any) -> Any:
     return convert
 
 
-to_float = _export("to_float", _conversion("ToFloat", "float32"), "Return it as float32.")
-to_double = _export("to_double", _conversion("ToDouble", "float64"), "Return it as float64.")
-to_int32 = _export("to_int32", _conversion("ToInt32", "int32"), "Return it as int32.")
-to_int64 = _export("to_int64", _conversion("ToInt64", "int64"), "Return it as int64.")
+to_float = _named("to_float", _conversion("ToFloat", "float32"), "Return it as float32.")
+to_double = _named("to_double", _conversion("ToDouble", "float64"), "Return it as float64.")
+to_int32 = _named("to_int32", _conversion("ToInt32", "int32"), "Return it as int32.")
+to_int64 = _named("to_int64", _conversion("ToInt64", "int64"), "Return it as int64.")
 
 
 # Functions of floats
@@ -192,29 +242,29 @@ def _floating(type_: str, kernel: Callable[..., Any], dtype: Any = None) -> Call
     return checked
 
 
-sqrt = _export("sqrt", _floating("Sqrt", np.sqrt), "Return the square root.")
-rsqrt = _export("rsqrt", _floating("Rsqrt", lambda x: 1 / np.sqrt(x)), "Return 1 through the square root.")
-exp = _export("exp", _floating("Exp", np.exp), "Return e to the power of it.")
-expm1 = _export("expm1", _floating("Expm1", np.expm1), "Return e to the power of it, less 1.")
-log = _export("log", _floating("Log", np.log), "Return the natural logarithm.")
-log1p = _export("log1p", _floating("Log1p", np.log1p), "Return the natural logarithm of it and 1.")
-sin = _export("sin", _floating("Sin", np.sin), "Return the sine.")
-cos = _export("cos", _floating("Cos", np.cos), "Return the cosine.")
-tan = _export("tan", _floating("Tan", np.tan), "Return the tangent.")
-tanh = _export("tanh", _floating("Tanh", np.tanh), "Return the hyperbolic tangent.")
+sqrt = _named("sqrt", _floating("Sqrt", np.sqrt), "Return the square root.")
+rsqrt = _named("rsqrt", _floating("Rsqrt", lambda x: 1 / np.sqrt(x)), "Return 1 through the square root.")
+exp = _named("exp", _floating("Exp", np.exp), "Return e to the power of it.")
+expm1 = _named("expm1", _floating("Expm1", np.expm1), "Return e to the power of it, less 1.")
+log = _named("log", _floating("Log", np.log), "Return the natural logarithm.")
+log1p = _named("log1p", _floating("Log1p", np.log1p), "Return the natural logarithm of it and 1.")
+sin = _named("sin", _floating("Sin", np.sin), "Return the sine.")
+cos = _named("cos", _floating("Cos", np.cos), "Return the cosine.")
+tan = _named("tan", _floating("Tan", np.tan), "Return the tangent.")
+tanh = _named("tanh", _floating("Tanh", np.tanh), "Return the hyperbolic tangent.")
 # Of tanh, which overflows nowhere.
-sigmoid = _export("sigmoid", _floating("Sigmoid", lambda x: np.tanh(x / 2) / 2 + 0.5), "Return ``1 / (1 + exp(-x))``.")
-floor = _export("floor", _floating("Floor", np.floor), "Return the largest whole number that isn't larger.")
-ceil = _export("ceil", _floating("Ceil", np.ceil), "Return the smallest whole number that isn't smaller.")
-rint = _export("rint", _floating("Rint", np.rint), "Return the nearest whole number, the even one of two.")
-is_nan = _export("is_nan", _floating("IsNan", np.isnan, bool), "Return whether it is no number.")
-is_inf = _export("is_inf", _floating("IsInf", np.isinf, bool), "Return whether it is infinite.")
-is_finite = _export("is_finite", _floating("IsFinite", np.isfinite, bool), "Return whether it is a finite number.")
-reciprocal = _export("reciprocal", _floating("Reciprocal", lambda x: 1 / x), "Return ``1 / x``.")
-sign = _export("sign", unary("Sign", np.sign), "Return -1, 0 or 1.")
-floormod = _export("floormod", elementwise("FloorMod", lambda x, y: x % y), "Return the remainder of ``x // y``.")
-truncatediv = _export("truncatediv", elementwise("TruncateDiv", _truncated), "Return ``x / y``, rounded to zero.")
-squared_difference = _export(
+sigmoid = _named("sigmoid", _floating("Sigmoid", lambda x: np.tanh(x / 2) / 2 + 0.5), "Return ``1 / (1 + exp(-x))``.")
+floor = _named("floor", _floating("Floor", np.floor), "Return the largest whole number that isn't larger.")
+ceil = _named("ceil", _floating("Ceil", np.ceil), "Return the smallest whole number that isn't smaller.")
+rint = _named("rint", _floating("Rint", np.rint), "Return the nearest whole number, the even one of two.")
+is_nan = _named("is_nan", _floating("IsNan", np.isnan, bool), "Return whether it is no number.")
+is_inf = _named("is_inf", _floating("IsInf", np.isinf, bool), "Return whether it is infinite.")
+is_finite = _named("is_finite", _floating("IsFinite", np.isfinite, bool), "Return whether it is a finite number.")
+reciprocal = _named("reciprocal", _floating("Reciprocal", lambda x: 1 / x), "Return ``1 / x``.")
+sign = _named("sign", unary("Sign", np.sign), "Return -1, 0 or 1.")
+floormod = _named("floormod", elementwise("FloorMod", lambda x, y: x % y), "Return the remainder of ``x // y``.")
+truncatediv = _named("truncatediv", elementwise("TruncateDiv", _truncated), "Return ``x / y``, rounded to zero.")
+squared_difference = _named(
     "squared_difference", elementwise("SquaredDifference", lambda x, y: (x - y) * (x - y)), "Return ``(x - y) ** 2``."
 )
 
@@ -226,7 +276,6 @@ def round_(x: Any, name: str | None = None) -> Tensor:
     return made
 
 
-@public
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
     """Return it with what is beyond two limits moved there.
 
@@ -249,7 +298,6 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     )
 
 
-@public
 def add_n(inputs: Sequence[Any], name: str | None = None) -> Tensor:
     """Return the sum of tensors of one type and shape.
 
@@ -287,7 +335,10 @@ def axes_of(axis: Any, rank: int | None, what: str = "reduction") -> tuple[int, 
     for one in found:
         if not -rank <= one < rank:
             raise ValueError(f"Invalid {what} dimension {one} for input with {rank} dimensions.")
-    return tuple(sorted({one % rank for one in found}))
+    places = sorted({one % rank for one in found})
+    if len(places) != len(found):
+        raise ValueError(f"Invalid {what} arguments: {found} name a dimension twice")
+    return tuple(places)
 
 
 def _reduction(type_: str, kernel: Callable[..., Any], kinds: str) -> Callable[..., Tensor]:
@@ -336,27 +387,27 @@ def _limit(dtype: np.dtype[Any], high: bool) -> Any:
     return limits.max if high else limits.min
 
 
-reduce_sum = _export(
+reduce_sum = _named(
     "reduce_sum", _reduction("Sum", lambda x, **how: np.sum(x, dtype=x.dtype, **how), "iufc"), "Return the sum."
 )
-reduce_prod = _export(
+reduce_prod = _named(
     "reduce_prod", _reduction("Prod", lambda x, **how: np.prod(x, dtype=x.dtype, **how), "iufc"), "Return the product."
 )
-reduce_mean = _export(
+reduce_mean = _named(
     "reduce_mean", _reduction("Mean", _mean, "iufc"), "Return the mean; of integers an integer, rounded to zero."
 )
-reduce_max = _export(
+reduce_max = _named(
     "reduce_max",
     _reduction("Max", lambda x, **how: np.max(x, initial=_limit(x.dtype, False), **how), "iuf"),
     "Return the largest.",
 )
-reduce_min = _export(
+reduce_min = _named(
     "reduce_min",
     _reduction("Min", lambda x, **how: np.min(x, initial=_limit(x.dtype, True), **how), "iuf"),
     "Return the smallest.",
 )
-reduce_any = _export("reduce_any", _reduction("Any", np.any, "b"), "Return whether one of them holds.")
-reduce_all = _export("reduce_all", _reduction("All", np.all, "b"), "Return whether all of them hold.")
+reduce_any = _named("reduce_any", _reduction("Any", np.any, "b"), "Return whether one of them holds.")
+reduce_all = _named("reduce_all", _reduction("All", np.all, "b"), "Return whether all of them hold.")
 
 
 def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
@@ -367,11 +418,9 @@ def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
             raise ValueError("Cannot specify both 'axis' and 'dimension'.")
         given, wanted = convert_to_tensor(input), as_dtype(output_type)
         sides = given.shape.sides
-        at = axes_of(
-            (0 if dimension is None else dimension) if axis is None else axis, None if sides is None else len(sides)
-        )
-        assert at is not None
-        if len(at) != 1:
+        chosen = dimension if axis is None else axis
+        at = axes_of(0 if chosen is None else chosen, None if sides is None else len(sides))
+        if at is None or len(at) != 1:
             raise ValueError("argmax and argmin look along one dimension")
         made: Sides | None = None if sides is None else tuple(one for i, one in enumerate(sides) if i != at[0])
 
@@ -385,15 +434,10 @@ def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
     return find
 
 
-argmax = _export(
-    "argmax", _place("ArgMax", np.argmax), "Return where the largest is along an axis, the first of several."
-)
-argmin = _export(
-    "argmin", _place("ArgMin", np.argmin), "Return where the smallest is along an axis, the first of several."
-)
+argmax = _named("argmax", _place("ArgMax", np.argmax), "Return where along an axis the largest is, the first one.")
+argmin = _named("argmin", _place("ArgMin", np.argmin), "Return where along an axis the smallest is, the first one.")
 
 
-@public
 def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Return sums of all up to each item along an axis; `exclusive`: without it; `reverse`: from it on."""
     given = convert_to_tensor(x)

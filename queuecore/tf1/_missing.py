@@ -31,11 +31,8 @@ _PICTURES = """
     extract_jpeg_shape hsv_to_rgb image_gradients non_max_suppression psnr resize_area resize_bicubic rgb_to_hsv
     sample_distorted_bounding_box ssim total_variation
 """
-_KNOWN = {
-    "tf": frozenset(_MATHS.split()),
-    "tf.train": frozenset(_TRAINING.split()),
-    "tf.image": frozenset(_PICTURES.split()),
-}
+_KNOWN = {"tf": frozenset(_MATHS.split()), "tf.train": frozenset(_TRAINING.split())}
+_KNOWN["tf.image"] = frozenset(_PICTURES.split())
 
 
 def refusing(module: str) -> Callable[[str], NoReturn]:
@@ -48,8 +45,8 @@ def refusing(module: str) -> Callable[[str], NoReturn]:
     def missing(name: str) -> NoReturn:
         if name in _KNOWN[module]:
             raise UnimplementedError(
-                f"{module}.{name}: queuecore.tf1 feeds a training loop, and is none. Take batches out of the graph with "
-                "Session.run, and compute with them in CuPy, PyTorch or JAX: docs/frameworks.md shows how"
+                f"{module}.{name}: queuecore.tf1 feeds a training loop, and is none. Take batches out of the graph "
+                "with Session.run, and compute with them in CuPy, PyTorch or JAX: docs/frameworks.md shows how"
             )
         raise AttributeError(f"module 'queuecore.{module.replace('tf', 'tf1', 1)}' has no attribute {name!r}")
 

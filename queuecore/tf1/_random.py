@@ -66,7 +66,7 @@ def _uniform(pair: Pair, block: int, count: int, dtype: np.dtype[Any]) -> Array:
 
 
 def _normal(pair: Pair, block: int, count: int, dtype: np.dtype[Any], cut: bool) -> Array:
-    made = np.empty(count, np.float64 if dtype == np.float64 else np.float32)
+    made: Array = np.empty(count, np.float64 if dtype == np.float64 else np.float32)
     if dtype == np.float64:
         (draws.truncated_doubles if cut else draws.normal_doubles)(*pair, block, made)
     else:
@@ -121,12 +121,16 @@ def _between(pair: Pair, block: int, count: int, dtype: np.dtype[Any], low: Any,
     if dtype.kind == "f":
         made: Array = _uniform(pair, block, count, dtype) * (high - low) + low
         return made
+    numbers: Array
     if low >= high:
         raise InvalidArgumentError(f"Need minval < maxval, got {low} >= {high}")
     width = int(high) - int(low)
     if dtype.itemsize == 8:
-        return (_pairs(_bits(pair, block, 2 * count)) % np.uint64(width)).view(np.int64) + low
-    return (_bits(pair, block, count) % np.uint32(width)).view(np.int32) + low
+        numbers = (_pairs(_bits(pair, block, 2 * count)) % np.uint64(width)).view(np.int64)
+    else:
+        numbers = (_bits(pair, block, count) % np.uint32(width)).view(np.int32)
+    numbers += low
+    return numbers
 
 
 def random_uniform(
@@ -232,7 +236,7 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
     def kernel(run: Any, x: Any) -> Any:
         if isinstance(x, bytes) or not np.ndim(x) or len(x) < 2:
             return x
-        order = np.empty(len(x), np.int64)
+        order = np.empty(len(x), np.int64)  # of all but the last place one draw each
         block = run.session.resource(("random", result.op), Stream).take((len(x) + 2) // 4)
         draws.shuffle(*pair, block, order)
         return x[order]
@@ -270,8 +274,11 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     there = given.shape.with_rank(len(sides)).sides or ()
     if any(side is not None and side < one for side, one in zip(there, sides, strict=True)):
         raise ValueError(f"Need value.shape >= size, got {given.shape} and {sides}")
-    return counted("RandomCrop", given, TensorShape(sides), seed_pair(seed),
-                   lambda x, number, **which: ops.random_crop(x, sides, number, **which), name or "random_crop")  # fmt: skip
+
+    def call(x: Any, number: int, **which: int) -> Any:
+        return ops.random_crop(x, sides, number, **which)
+
+    return counted("RandomCrop", given, TensorShape(sides), seed_pair(seed), call, name or "random_crop")
 
 
 def counted(

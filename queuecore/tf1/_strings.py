@@ -92,9 +92,8 @@ def _sparse(given: Tensor, cut: Callable[[bytes], list[bytes]], name: str | None
 
     number = np.dtype(np.int64)
     outputs: list[tuple[np.dtype[Any], Any]] = [(number, (None, 2)), (string, (None,)), (number, (2,))]
-    return SparseTensor(
-        *given.graph.create_op("StringSplit", [given], outputs, kernel, name or "StringSplit", pure=True).outputs
-    )
+    op = given.graph.create_op("StringSplit", [given], outputs, kernel, name or "StringSplit", pure=True)
+    return SparseTensor(*op.outputs)
 
 
 def string_split(
@@ -127,9 +126,8 @@ def string_split(
         raise ValueError("string_split: the result_type must be 'SparseTensor'")
     given = _given(source)
     given.shape.with_rank(1)
-    marks = as_value(
-        " " if (sep if delimiter is None else delimiter) is None else sep if delimiter is None else delimiter, string
-    )
+    chosen = sep if delimiter is None else delimiter
+    marks = as_value(" " if chosen is None else chosen, string)
     pattern = re.compile(b"[" + re.escape(marks) + b"]") if marks else None
 
     def cut(one: bytes) -> list[bytes]:
@@ -178,12 +176,12 @@ def _written(precision: int, scientific: bool, shortest: bool, width: int, fill:
 
     def write(one: Any) -> bytes:
         if isinstance(one, bytes):
-            return (b"%" + flag.encode() + size.encode() + b"s") % one
+            return bytes((b"%" + flag.encode() + size.encode() + b"s") % one)
         if isinstance(one, (bool, np.bool_)):
             return (f"%{flag.replace('0', '')}{size}s" % ("true" if one else "false")).encode()
         if isinstance(one, (int, np.integer)):
-            return (f"%{flag}{size}d" % one).encode()
-        return (f"%{flag}{size}{digits}{letter}" % one).encode()
+            return bytes((f"%{flag}{size}d" % one).encode())
+        return bytes((f"%{flag}{size}{digits}{letter}" % one).encode())
 
     return write
 
@@ -250,7 +248,7 @@ def _part(in_bytes: bool, one: bytes, at: Any, count: Any) -> bytes:
         raise InvalidArgumentError(f"pos {at} out of range for string b'{one.decode(errors='backslashreplace')}'")
     begin = at % length if at < 0 else at
     part = text[begin : begin + count]
-    return part if in_bytes else part.encode()  # type: ignore[no-any-return]
+    return bytes(part if in_bytes else part.encode())
 
 
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:

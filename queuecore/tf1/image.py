@@ -76,9 +76,8 @@ def _pictures(value: Any, what: str, single: bool = False) -> tuple[Tensor, Side
     if rank is None:
         return given, (None,) * 3
     if rank != 3 and (single or rank < 3):
-        raise ValueError(
-            f"{what}: expected pictures [{'' if single else '..., '}height, width, channels], got {given!r}"
-        )
+        outer = "" if single else "..., "
+        raise ValueError(f"{what}: expected pictures [{outer}height, width, channels], got {given!r}")
     return given, given.shape.sides or ()
 
 

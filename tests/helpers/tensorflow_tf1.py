@@ -19,6 +19,8 @@ import numpy as np
 
 def plain(value: Any) -> Any:
     """Return a value as lists of numbers and text, with its dtype."""
+    if hasattr(value, "row_splits"):
+        return [plain(value.values), plain(value.row_splits)]
     if hasattr(value, "_fields"):
         return [plain(one) for one in value]
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
 """Expressions of TensorFlow 1 that have the same meaning here, and what TensorFlow says to them.
 
-What it says is recorded in ``corpus/tf1/NAME.json``. Where there is a Python with TensorFlow it is asked again, and with
-QUEUECORE_RECORD=1 recorded anew.
+What it says is recorded in ``corpus/tf1/NAME.json``. Where there is a Python with TensorFlow it is asked again, and
+with QUEUECORE_RECORD=1 recorded anew.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import queuecore.tf1 as tf1
 from helpers import tensorflow_tf1
+
+import queuecore.tf1 as tf1
 
 PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
     sys.executable if importlib.util.find_spec("tensorflow") is not None else None
@@ -81,27 +82,22 @@ def known_by(ours: Any, theirs: Any) -> bool:
     return len(ours) == len(theirs) and all(known_by(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-def refusal(classes: list[str]) -> str:
-    """Return the class that an error is of, as TensorFlow has them."""
-    wanted = ("TypeError", "ValueError", "IndexError", "NotImplementedError")
-    for one in classes:
-        if one in wanted or one.endswith("Error") and one not in ("DtypeError", "CsvError", "ProtoError", "DecodeError"):
-            return one
-    return classes[0]
+REFUSALS = {"ValueError", "TypeError", "NotImplementedError", "IndexError"}
+
+
+def raised(answer: dict[str, Any]) -> set[str]:
+    """Return the classes of the error that an answer is, while the graph was built or in its first run."""
+    first = {"error": answer["built"]} if "built" in answer else answer["runs"][0]
+    return set(first["error"]) if isinstance(first, dict) and "error" in first else set()
 
 
 def differences(expression: str, runs: int, theirs: dict[str, Any], exact: bool = False) -> list[str]:
     """Return what is not as TensorFlow says."""
     ours = tensorflow_tf1.answer(tf1, expression, runs)
     told = f"{expression}: {ours} and there {theirs}"
-    if "built" in theirs:
-        # Not all that is refused there while the graph is built must be: but it must be refused.
-        found = ours.get("built") or ours["runs"][0].get("error") if "built" in ours or isinstance(ours["runs"][0], dict) else None
-        return [] if found and set(found) & {"ValueError", "TypeError", "NotImplementedError", "IndexError"} else [told]
-    if "built" in ours:
-        # Earlier than there is well; but it must be refused there.
-        refused = isinstance(theirs["runs"][0], dict) and "error" in theirs["runs"][0]
-        return [] if refused and set(ours["built"]) & {"ValueError", "TypeError"} else [told]
+    if "built" in theirs or "built" in ours:
+        # One may refuse earlier than the other; but both must.
+        return [] if raised(ours) & REFUSALS and raised(theirs) else [told]
     wrong = []
     if not known_by(ours["sides"], theirs["sides"]):
         wrong.append(f"static shapes: {told}")

@@ -256,6 +256,32 @@ def test_where(code):
 
 
 @pytest.mark.parametrize("code", CODES)
+def test_stack(code):
+    for seed, other in enumerate(CODES):
+        for shape in ((), (3,), (3, 0), (2, 3, 4)):
+            x, y = values(code, shape, seed, True), values(other, shape, seed + 1, True)
+            for axis in range(-len(shape) - 1, len(shape) + 1):
+                check(lambda a, b, axis=axis: np.stack([a, b, a], axis), x, y)
+            check(lambda a, b: (np.stack((a,)), np.stack([b] * 40)), x, y)
+            constant = np.ones(shape, "i2")
+            check(lambda a, b, constant=constant: np.stack([a, constant, a]), x, y)
+    stage = traced(lambda a, b: np.stack([a, b], 1), *[Component(np.dtype(code), ())] * 2, batch=(None,)).stage
+    assert stage.rowwise
+    x = values(code, (7,), 3)
+    same(stage.bind([component(x, True)] * 2)(x, x[::-1].copy())[0], np.stack([x, x[::-1]], 1))
+    made = trace(lambda a, b: np.stack([a, b]), [Component(np.dtype(code), ())] * 2, (0, 1), batch=(None,))
+    assert not getattr(made.stage, "rowwise", False)
+
+
+def test_the_length_of_one_dimension():
+    known = [Component(np.dtype("f4"), (None, 5))]
+    made = traced(lambda a: a * np.size(a, 1) + np.size(a, -1), *known)
+    x = values("f4", (3, 5), 1)
+    same(made.stage.bind(known)(x)[0], x * 5 + 5)
+    assert isinstance(trace(lambda a: a * np.size(a, 0), known, 0), Untraced)
+
+
+@pytest.mark.parametrize("code", CODES)
 def test_clip(code):
     for shape in ((), (1,), (67,), (3, 1111)):
         for bits in (False, True):
@@ -692,6 +718,11 @@ NUMBERS = iter(range(9))
         (lambda x: operator.iadd(qc.ops.cast(x[0, 0], "f4"), 1), "an operation that changes an array in place", "iadd"),
         (lambda x: operator.imul(np.where(x[0, 0], 1, 2), 2), "an operation that changes an array in place", "imul"),
         (lambda x: operator.setitem(x, 0, 1), "an assignment to a part", "setitem"),
+        (lambda x: np.stack([x, x[0]]), "numpy.stack of arrays of several shapes", "np.stack"),
+        (lambda x: np.stack([x] * 65), "numpy.stack of 65 arrays", "np.stack"),
+        (lambda x: np.stack([x, 1j * np.ones(x.shape)]), "numpy.stack of complex128", "np.stack"),
+        (lambda x: operator.iadd(np.stack([x, x]), 1), "an operation that changes an array in place", "iadd"),
+        (lambda x: np.size(x, 7), "a dimension's length", "np.size"),
         (lambda x: 1 / 0, "it raised ZeroDivisionError: division by zero", "1 / 0"),
         (lambda x: sys.exit(3), "a call of sys.exit()", "sys.exit"),
         (lambda x: qc.ops.cast(x, "nonsense"), "it raised DtypeError", "nonsense"),

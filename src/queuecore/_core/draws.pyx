@@ -56,6 +56,7 @@ cdef inline void _normal_doubles(uint32_t a, uint32_t b, uint32_t c, uint32_t d,
 def bits(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, uint32_t[::1] out not None):
     """Fill `out` with the generator's numbers from a block of four on, without the GIL."""
     cdef int64_t at = 0, n = out.shape[0]
+    cdef uint32_t* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
     cdef int i
     with nogil:
@@ -64,13 +65,14 @@ def bits(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, uint32_t[::1] out n
             block += 1
             for i in range(4):
                 if at < n:
-                    out[at] = draws[i]
+                    to[at] = draws[i]
                     at += 1
 
 
 def normal_floats(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, float[::1] out not None):
     """Fill `out` with normally distributed numbers from a block on, without the GIL."""
     cdef int64_t at = 0, n = out.shape[0]
+    cdef float* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
     cdef float made[4]
     cdef int i
@@ -82,13 +84,14 @@ def normal_floats(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, float[::1]
             _normal_floats(draws[2], draws[3], &made[2])
             for i in range(4):
                 if at < n:
-                    out[at] = made[i]
+                    to[at] = made[i]
                     at += 1
 
 
 def normal_doubles(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, double[::1] out not None):
     """Fill `out` with normally distributed numbers from a block on, without the GIL."""
     cdef int64_t at = 0, n = out.shape[0]
+    cdef double* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
     cdef double made[2]
     cdef int i
@@ -99,13 +102,14 @@ def normal_doubles(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, double[::
             _normal_doubles(draws[0], draws[1], draws[2], draws[3], made)
             for i in range(2):
                 if at < n:
-                    out[at] = made[i]
+                    to[at] = made[i]
                     at += 1
 
 
 def truncated_floats(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, float[::1] out not None):
     """Fill `out` with normally distributed numbers between -2 and 2 from a block on, without the GIL."""
     cdef int64_t at = 0, n = out.shape[0]
+    cdef float* to = &out[0] if n > 0 else NULL
     cdef uint64_t here
     cdef uint32_t draws[4]
     cdef float made[4]
@@ -124,13 +128,14 @@ def truncated_floats(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, float[:
                     if found < 4 and fabsf(made[i]) < <float>2.0:
                         found += 1
                         if at < n:
-                            out[at] = made[i]
+                            to[at] = made[i]
                             at += 1
 
 
 def truncated_doubles(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, double[::1] out not None):
     """Fill `out` with normally distributed numbers between -2 and 2 from a block on, without the GIL."""
     cdef int64_t at = 0, n = out.shape[0]
+    cdef double* to = &out[0] if n > 0 else NULL
     cdef uint64_t here
     cdef uint32_t draws[4]
     cdef double made[2]
@@ -148,20 +153,21 @@ def truncated_doubles(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, double
                     if found < 2 and fabs(made[i]) < 2.0:
                         found += 1
                         if at < n:
-                            out[at] = made[i]
+                            to[at] = made[i]
                             at += 1
 
 
 def shuffle(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, int64_t[::1] out not None):
     """Fill `out` with a permutation of its places, without the GIL: each changes with one of those from it on."""
     cdef int64_t i, j, n = out.shape[0]
+    cdef int64_t* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
     with nogil:
         for i in range(n):
-            out[i] = i
+            to[i] = i
         for i in range(n - 1):
             if i % 4 == 0:
                 philox_block(seed_lo, block, seed_hi, draws)
                 block += 1
             j = i + <int64_t>(draws[i % 4] % <uint32_t>(n - i))
-            out[i], out[j] = out[j], out[i]
+            to[i], to[j] = to[j], to[i]
