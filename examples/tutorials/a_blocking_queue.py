@@ -1,7 +1,7 @@
 """A queue of three places: values go round through it, and the fourth enqueue waits.
 
-Three numbers of N(-1, 4) are put in at once. Each run takes one out and adds 1 to it; how many are left is printed. After
-three runs the queue is empty, so a fourth one waits: it is given a second, and then up.
+Three numbers of N(-1, 4) are put in at once. Each run takes one out and adds 1 to it; how many are left is printed.
+After three runs the queue is empty, so a fourth one waits: it is given a second, and then up.
 """
 
 import queuecore.tf1 as tf

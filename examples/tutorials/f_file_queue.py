@@ -1,4 +1,4 @@
-"""Names of three pictures, five times over, through a reader: fifteen files come out, in their order, and then the end."""
+"""Names of three pictures, five times over, through a reader: fifteen files come out, in order, and then the end."""
 
 import pathlib
 import tempfile

@@ -30,7 +30,7 @@ with tf.Session() as sess:
         while not coord.should_stop():
             batch, targets = sess.run([features, labels])
             assert batch.shape == (5, 4)
-            seen += [[*row, target] for row, target in zip(batch.tolist(), targets.tolist())]
+            seen += [[*row, target] for row, target in zip(batch.tolist(), targets.tolist(), strict=True)]
     except tf.errors.OutOfRangeError:
         pass
     finally:

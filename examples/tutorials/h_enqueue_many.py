@@ -12,7 +12,7 @@ enqueue = queue.enqueue_many([tf.cast(data, tf.float32), tf.cast(target, tf.int3
 runner = tf.train.QueueRunner(queue, [enqueue] * 4)
 example, label = queue.dequeue()
 
-known = {tuple(row): int(number) for row, number in zip(data.astype(np.float32).tolist(), target)}
+known = {tuple(row): int(number) for row, number in zip(data.astype(np.float32).tolist(), target, strict=True)}
 with tf.Session() as sess:
     coord = tf.train.Coordinator()
     threads = runner.create_threads(sess, coord=coord, start=True)

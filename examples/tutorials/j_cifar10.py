@@ -53,7 +53,7 @@ with tf.Session() as sess:
         while not coord.should_stop():
             batch, numbers = sess.run([image_batch, label_batch])
             assert batch.shape == (BATCH, HEIGHT, WIDTH, DEPTH) and batch.dtype == np.float32
-            for one, number in zip(batch, numbers[:, 0]):
+            for one, number in zip(batch, numbers[:, 0], strict=True):
                 which = int(one[0, 0, 0])
                 seen.append(which)
                 assert np.array_equal(one, pictures[which].transpose(1, 2, 0).astype(np.float32))
