@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from queuecore._core.device import device as open_device
-from queuecore._core.device import lease_at
+from queuecore._core.device import device as open_device, lease_at
 from queuecore._kernels import Compiled, Kernel, compile_for
 from queuecore.data._structures import mapped
 from queuecore.errors import DeviceUnavailableError, ForkedPipelineError, InvalidArgumentError, ResourceExhaustedError

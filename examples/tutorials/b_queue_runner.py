@@ -10,7 +10,7 @@ import numpy as np
 
 import queuecore.tf1 as tf
 
-evaluations = []
+evaluations: list[int] = []
 
 
 def source():

@@ -14,7 +14,7 @@ names = tf.train.string_input_producer([str(folder / f"{name}.jpg") for name in 
 reader = tf.WholeFileReader()
 key, value = reader.read(names)
 
-written = []
+written: list[tuple[str, pathlib.Path]] = []
 with tf.Session() as sess:
     sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
     coord = tf.train.Coordinator()

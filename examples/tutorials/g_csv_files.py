@@ -37,6 +37,6 @@ with tf.Session() as sess:
         coord.request_stop()
     coord.join(threads)
 
-for line in tf.train.lowering_report():
-    print(line)
+for entry in tf.train.lowering_report():
+    print(entry)
 assert np.array_equal(seen, rows)

@@ -4,63 +4,108 @@ A deferred graph of queues, readers, decoders and arithmetic, and sessions that 
 others as there. It feeds a training loop, and is none: there are no gradients. Values are arrays of NumPy's.
 """
 
-from queuecore.tf1 import compat, contrib, data, errors, gfile, image, io, math, python_io, random, strings, train
+from queuecore.tf1 import (
+    _arrays,
+    _math,
+    _types,
+    compat as compat,
+    contrib as contrib,
+    data as data,
+    errors as errors,
+    gfile as gfile,
+    image as image,
+    io as io,
+    math as math,
+    python_io as python_io,
+    random as random,
+    strings as strings,
+    train as train,
+)
 from queuecore.tf1._arrays import *
-from queuecore.tf1._arrays import range_ as range
-from queuecore.tf1._arrays import slice_ as slice
-from queuecore.tf1._arrays import tuple_ as tuple
 from queuecore.tf1._control import *
 from queuecore.tf1._decoders import *
 from queuecore.tf1._graph import (
-    Graph,
-    GraphKeys,
-    Operation,
-    Tensor,
-    add_to_collection,
-    control_dependencies,
-    convert_to_tensor,
-    device,
-    get_collection,
-    get_default_graph,
-    name_scope,
-    reset_default_graph,
-    set_random_seed,
+    Graph as Graph,
+    GraphKeys as GraphKeys,
+    Operation as Operation,
+    Tensor as Tensor,
+    add_to_collection as add_to_collection,
+    control_dependencies as control_dependencies,
+    convert_to_tensor as convert_to_tensor,
+    device as device,
+    get_collection as get_collection,
+    get_default_graph as get_default_graph,
+    name_scope as name_scope,
+    reset_default_graph as reset_default_graph,
+    set_random_seed as set_random_seed,
 )
 from queuecore.tf1._math import *
-from queuecore.tf1._math import abs_ as abs
-from queuecore.tf1._math import pow_ as pow
-from queuecore.tf1._math import round_ as round
 from queuecore.tf1._missing import refusing as _refusing
-from queuecore.tf1._queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
+from queuecore.tf1._queues import (
+    FIFOQueue as FIFOQueue,
+    PaddingFIFOQueue as PaddingFIFOQueue,
+    PriorityQueue as PriorityQueue,
+    QueueBase as QueueBase,
+    RandomShuffleQueue as RandomShuffleQueue,
+)
 from queuecore.tf1._random import *
 from queuecore.tf1._readers import (
-    FixedLengthRecordReader,
-    IdentityReader,
-    LMDBReader,
-    ReaderBase,
-    TextLineReader,
-    TFRecordReader,
-    WholeFileReader,
+    FixedLengthRecordReader as FixedLengthRecordReader,
+    IdentityReader as IdentityReader,
+    LMDBReader as LMDBReader,
+    ReaderBase as ReaderBase,
+    TextLineReader as TextLineReader,
+    TFRecordReader as TFRecordReader,
+    WholeFileReader as WholeFileReader,
 )
-from queuecore.tf1._session import ConfigProto, InteractiveSession, RunMetadata, RunOptions, Session
-from queuecore.tf1._shapes import Dimension, TensorShape
+from queuecore.tf1._session import (
+    ConfigProto as ConfigProto,
+    InteractiveSession as InteractiveSession,
+    RunMetadata as RunMetadata,
+    RunOptions as RunOptions,
+    Session as Session,
+)
+from queuecore.tf1._shapes import Dimension as Dimension, TensorShape as TensorShape
 from queuecore.tf1._sparse import *
 from queuecore.tf1._state import *
 from queuecore.tf1._strings import (
-    as_string,
-    matching_files,
-    read_file,
-    regex_replace,
-    string_join,
-    string_split,
-    string_strip,
-    string_to_number,
-    substr,
-    write_file,
+    as_string as as_string,
+    matching_files as matching_files,
+    read_file as read_file,
+    regex_replace as regex_replace,
+    string_join as string_join,
+    string_split as string_split,
+    string_strip as string_strip,
+    string_to_number as string_to_number,
+    substr as substr,
+    write_file as write_file,
 )
-from queuecore.tf1._types import NAMES as _NAMES
-from queuecore.tf1._types import as_dtype
+from queuecore.tf1._types import (
+    as_dtype as as_dtype,
+    complex64 as complex64,
+    complex128 as complex128,
+    double as double,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    half as half,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    string as string,
+    uint8 as uint8,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
+)
 
-globals().update(_NAMES)  # float32, int64, string and so on
 newaxis = None
+abs = _math.abs_
+pow = _math.pow_
+round = _math.round_
+bool = _types.bool_
+range = _arrays.range_
+slice = _arrays.slice_
+tuple = _arrays.tuple_
 __getattr__ = _refusing("tf")  # what trains

@@ -455,7 +455,9 @@ def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False
     return apply_op("Cumsum", [given], given.dtype, given.shape, kernel, name)
 
 
-def _sliced(tensor: Tensor, key: Any) -> Tensor:
+def sliced(tensor: Any, key: Any) -> Tensor:
+    """Return a part of a tensor."""
+    tensor = convert_to_tensor(tensor)
     keys = key if isinstance(key, tuple) else (key,)
     if any(isinstance(part, (Tensor, Variable)) for part in _parts(keys)):
         return _sliced_by_tensors(tensor, keys)
@@ -530,33 +532,3 @@ def _shape_of_slice(sides: list[int], unknown: list[bool], keys: tuple[Any, ...]
                 raise ValueError(f"slice index {part} of dimension {at} out of bounds.")
             at += 1
     return found
-
-
-def _operators(cls: Any) -> None:
-    def both(forward: str, backward: str | None, function: Any) -> None:
-        setattr(cls, forward, lambda self, other: function(self, other))
-        if backward:
-            setattr(cls, backward, lambda self, other: function(other, self))
-
-    both("__add__", "__radd__", add)
-    both("__sub__", "__rsub__", subtract)
-    both("__mul__", "__rmul__", multiply)
-    both("__truediv__", "__rtruediv__", truediv)
-    both("__floordiv__", "__rfloordiv__", floordiv)
-    both("__mod__", "__rmod__", mod)
-    both("__pow__", "__rpow__", pow_)
-    both("__lt__", None, less)
-    both("__le__", None, less_equal)
-    both("__gt__", None, greater)
-    both("__ge__", None, greater_equal)
-    both("__and__", "__rand__", logical_and)
-    both("__or__", "__ror__", logical_or)
-    both("__xor__", "__rxor__", logical_xor)
-    cls.__neg__ = lambda self: negative(self)
-    cls.__abs__ = lambda self: abs_(self)
-    cls.__invert__ = lambda self: logical_not(self)
-    cls.__getitem__ = lambda self, key: _sliced(convert_to_tensor(self), key)
-
-
-_operators(Tensor)
-_operators(Variable)

@@ -18,6 +18,7 @@ from queuecore.tf1._graph import (
     convert_to_tensor,
     get_default_graph,
 )
+from queuecore.tf1._operators import Operators
 from queuecore.tf1._shapes import TensorShape, as_shape
 from queuecore.tf1._types import as_dtype, name_of
 
@@ -56,7 +57,7 @@ class _Cell:
         self.lock = threading.Lock()
 
 
-class Variable:
+class Variable(Operators):
     """A value that runs read and assign; each session has its own.
 
     Parameters
@@ -257,8 +258,6 @@ class Variable:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.value(), name)
-
-    # The operators are set by _math, which imports this module.
 
 
 def _variable(ref: Any) -> Variable:

@@ -11,24 +11,34 @@ from queuecore._stages import BYTES
 
 __all__ = ["NAMES", "as_dtype", "name_of", "string"]
 
+float16 = np.dtype("float16")
+float32 = np.dtype("float32")
+float64 = np.dtype("float64")
+int8 = np.dtype("int8")
+int16 = np.dtype("int16")
+int32 = np.dtype("int32")
+int64 = np.dtype("int64")
+uint8 = np.dtype("uint8")
+uint16 = np.dtype("uint16")
+uint32 = np.dtype("uint32")
+uint64 = np.dtype("uint64")
+complex64 = np.dtype("complex64")
+complex128 = np.dtype("complex128")
+half = float16
+double = float64
+bool_ = np.dtype("bool")
 string = BYTES
-NAMES: dict[str, np.dtype[Any]] = {
-    name: np.dtype(numpy)
-    for name, numpy in [
-        ("float16", "f2"), ("half", "f2"), ("float32", "f4"), ("float64", "f8"), ("double", "f8"),
-        ("int8", "i1"), ("int16", "i2"), ("int32", "i4"), ("int64", "i8"),
-        ("uint8", "u1"), ("uint16", "u2"), ("uint32", "u4"), ("uint64", "u8"),
-        ("complex64", "c8"), ("complex128", "c16"), ("bool", "?"),
-    ]
-}  # fmt: skip
-NAMES["string"] = string
+
+_ALL: list[np.dtype[Any]] = [float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64]
+_ALL += [complex64, complex128, bool_]
+NAMES: dict[str, np.dtype[Any]] = {one.name: one for one in _ALL} | {"half": half, "double": double, "string": string}
 # Python's types and words mean here what they mean to TensorFlow: 32 bits.
-_WORDS = NAMES | {"float": NAMES["float32"], "int": NAMES["int32"], "str": string, "bytes": string}
+_WORDS = NAMES | {"float": float32, "int": int32, "str": string, "bytes": string}
 _PYTHON: dict[Any, np.dtype[Any]] = {
-    float: NAMES["float32"],
-    int: NAMES["int32"],
-    bool: NAMES["bool"],
-    complex: NAMES["complex128"],
+    float: float32,
+    int: int32,
+    bool: bool_,
+    complex: complex128,
     str: string,
     bytes: string,
     object: string,

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from queuecore.tf1._files import GFile, rmtree, walk
-from queuecore.tf1._files import copy as _copy
-from queuecore.tf1._files import exists as _exists
-from queuecore.tf1._files import glob as _glob
-from queuecore.tf1._files import isdir as _isdir
-from queuecore.tf1._files import listdir as _listdir
-from queuecore.tf1._files import makedirs as _makedirs
-from queuecore.tf1._files import mkdir as _mkdir
-from queuecore.tf1._files import remove as _remove
-from queuecore.tf1._files import rename as _rename
-from queuecore.tf1._files import stat as _stat
+from queuecore.tf1._files import (
+    GFile,
+    copy as _copy,
+    exists as _exists,
+    glob as _glob,
+    isdir as _isdir,
+    listdir as _listdir,
+    makedirs as _makedirs,
+    mkdir as _mkdir,
+    remove as _remove,
+    rename as _rename,
+    rmtree,
+    stat as _stat,
+    walk,
+)
 
 __all__ = [
     "Copy",

@@ -3,15 +3,15 @@
 from queuecore.tf1._strings import (
     as_string,
     regex_replace,
+    string_join as join,
+    string_length as length,
+    string_lower as lower,
+    string_strip as strip,
+    string_to_number as to_number,
+    string_upper as upper,
+    strings_split as split,
     substr,
 )
-from queuecore.tf1._strings import string_join as join
-from queuecore.tf1._strings import string_length as length
-from queuecore.tf1._strings import string_lower as lower
-from queuecore.tf1._strings import string_strip as strip
-from queuecore.tf1._strings import string_to_number as to_number
-from queuecore.tf1._strings import string_upper as upper
-from queuecore.tf1._strings import strings_split as split
 
 __all__ = [
     "as_string",

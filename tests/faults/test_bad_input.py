@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from helpers.chains import THREADS, apply, chains, dataset, pull, run, threads, values, write_files
 from helpers.oracle import Fault, Model, assert_same
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 

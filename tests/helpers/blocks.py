@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from helpers import chains as chains_of_steps
-from helpers import tfrecords
+from helpers import chains as chains_of_steps, tfrecords
 from helpers.oracle import Fault, Model
 from hypothesis import strategies as st
 

@@ -15,10 +15,10 @@ from helpers.tf1_scenarios import (
     rest,
     run,
     scenario,
+    sentence as core,
     shape,
     waits,
 )
-from helpers.tf1_scenarios import sentence as core
 
 
 @scenario

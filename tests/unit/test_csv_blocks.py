@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from helpers import csv_model
 from helpers.csv_model import DTYPES, FLOAT32, FLOAT64, INT32, INT64, TEXT, number
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from queuecore._core.csv import CsvFormat
 from queuecore.errors import CsvError, RecordTooLargeError

@@ -12,8 +12,7 @@ from helpers.chains import THREADS, apply, threads, write_files
 from helpers.compressed import ENCODINGS, compress, needs_zstd, number
 from helpers.example_messages import example, feature
 from helpers.tfrecords import stream
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import (

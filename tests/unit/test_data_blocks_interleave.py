@@ -10,8 +10,7 @@ from helpers.blocks import KINDS, content, expected, flat, interleaved, pull, ru
 from helpers.chains import THREADS, apply, chains, threads, write_files
 from helpers.compressed import compress
 from helpers.interleaved import TENSORFLOW, interleave, of_lists
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset, WholeFileDataset, _state

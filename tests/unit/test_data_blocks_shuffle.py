@@ -12,8 +12,7 @@ from helpers.compressed import compress
 from helpers.interleaved import of_lists
 from helpers.oracle import Philox, seed_pair
 from helpers.process import run_python
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from queuecore.data import (
     CsvDataset,

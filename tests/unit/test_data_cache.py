@@ -11,14 +11,12 @@ import weakref
 
 import numpy as np
 import pytest
-from helpers.blocks import content, flat, plain, pull, run, source
-from helpers.blocks import played as played_after
+from helpers.blocks import content, flat, plain, played as played_after, pull, run, source
 from helpers.chains import THREADS, apply, dataset, threads, values, write_files
 from helpers.nodes import Each, made, numbers
 from helpers.oracle import Model
 from helpers.process import run_python, soon, thread_count
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as of_numpy
 
 import queuecore as qc

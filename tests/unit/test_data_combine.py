@@ -7,8 +7,7 @@ import pytest
 from helpers.blocks import small
 from helpers.oracle import Shuffle
 from helpers.transformed import bytes_of_files, check, places, plain, pulled, run, stops_at_once, values
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import ArraySpec, Dataset, DatasetSpec, TextLineDataset

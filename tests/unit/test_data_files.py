@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from helpers.chains import apply, chains, dataset, run, threads, values, write_files
 from helpers.oracle import Fault, Model
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import INFINITE_CARDINALITY, FixedLengthRecordDataset

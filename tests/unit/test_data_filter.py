@@ -11,8 +11,7 @@ from helpers.functions import check_resume, in_python, plain, pulled
 from helpers.nodes import KINDS, Handed, made, numbers, value
 from helpers.process import soon, thread_count
 from helpers.tfrecords import stream
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import UNKNOWN_CARDINALITY, ArraySpec, Dataset, Options

@@ -12,8 +12,7 @@ from helpers.blocks import small
 from helpers.chains import threads
 from helpers.process import soon, thread_count
 from helpers.transformed import bytes_of_files, check, places, pulled, run, stops_at_once, values
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import AUTOTUNE, Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset

@@ -13,8 +13,7 @@ from helpers.chains import own, threads, write_files
 from helpers.example_messages import example, feature
 from helpers.process import AT_ONCE, PATIENCE, open_descriptors, soon, thread_count
 from helpers.tfrecords import stream
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore._core.atoms import thread_count as native_thread_count

@@ -12,8 +12,7 @@ from helpers.chains import THREADS, dataset, threads, write_files
 from helpers.functions import check_resume, in_python, plain, pulled
 from helpers.nodes import Handed, made, numbers
 from helpers.process import run_python, soon, thread_count
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import AUTOTUNE, ArraySpec, Dataset, Options

@@ -6,8 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from helpers.transformed import check, run, stops_at_once, values
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as npst
 
 import queuecore as qc

@@ -11,8 +11,7 @@ from helpers.blocks import small
 from helpers.chains import THREADS, threads, write_files
 from helpers.interleaved import of_lists
 from helpers.transformed import check, pulled, run, stops_at_once, values
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from queuecore.data._blocks import BlockSource

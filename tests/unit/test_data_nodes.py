@@ -10,8 +10,7 @@ import pytest
 from helpers.chains import THREADS, dataset, own, threads, write_files
 from helpers.nodes import KINDS, Chosen, Each, Handed, Through, made, numbers, value
 from helpers.process import AT_ONCE, PATIENCE, run_python, soon, thread_count
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.ragged import Ragged

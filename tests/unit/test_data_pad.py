@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from helpers.chains import THREADS, dataset, threads, write_files
 from helpers.transformed import check, pulled, run, stops_at_once, values
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import Dataset, Options, TextLineDataset, TFRecordDataset

@@ -12,9 +12,7 @@ from helpers.chains import THREADS, threads, write_files
 from helpers.example_messages import example, feature
 from helpers.padding import cases, given, grouped, padded
 from helpers.tfrecords import stream
-from hypothesis import given as drawn
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import given as drawn, settings, strategies as st
 
 import queuecore as qc
 from queuecore._stages import BYTES, Component

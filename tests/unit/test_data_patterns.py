@@ -5,8 +5,7 @@ import pathlib
 import re
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from queuecore.data._source import expand_patterns
 from queuecore.errors import InvalidArgumentError

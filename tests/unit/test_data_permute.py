@@ -10,11 +10,8 @@ import pytest
 from helpers.chains import THREADS, apply, dataset, own, pull, run, threads, values, write_files
 from helpers.nodes import made
 from helpers.oracle import Model, assert_same, philox_block, seed_pair
-from helpers.transformed import check, stops_at_once
-from helpers.transformed import run as elements_of
-from helpers.transformed import values as plain
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from helpers.transformed import check, run as elements_of, stops_at_once, values as plain
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore._core.order import permutation, permute

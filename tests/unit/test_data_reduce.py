@@ -7,8 +7,7 @@ import pytest
 from helpers.chains import run, write_files
 from helpers.oracle import assert_same
 from helpers.process import open_descriptors, soon, thread_count
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import AUTOTUNE, Dataset, FixedLengthRecordDataset, Options, TextLineDataset

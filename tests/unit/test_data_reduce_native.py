@@ -10,8 +10,7 @@ from helpers.chains import THREADS, threads, write_files
 from helpers.example_messages import example, feature
 from helpers.process import open_descriptors, soon, thread_count
 from helpers.tfrecords import stream
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore._core.fold import Fold

@@ -13,8 +13,7 @@ import pytest
 from helpers.chains import THREADS, apply, chains, dataset, own, pull, run, threads, values, write_files
 from helpers.oracle import assert_same
 from helpers.process import run_python
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import _state

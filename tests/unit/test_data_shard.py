@@ -10,8 +10,7 @@ import pytest
 from helpers import blocks
 from helpers.chains import THREADS, apply, chains, dataset, own, pull, run, threads, values, write_files
 from helpers.oracle import Fault, Model, assert_same
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Options

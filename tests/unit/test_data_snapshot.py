@@ -9,8 +9,7 @@ from helpers.chains import THREADS, dataset, threads, write_files
 from helpers.nodes import Each, made, numbers
 from helpers.process import run_python, soon
 from helpers.transformed import pulled, run, stops_at_once, values
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import Dataset, Options, TextLineDataset

@@ -11,8 +11,7 @@ from helpers.blocks import run
 from helpers.chains import THREADS, threads
 from helpers.example_messages import example, feature
 from helpers.tfrecords import stream
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import (

@@ -18,8 +18,7 @@ from helpers.devices import Plane, entered, nobody_works, plane
 from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, UNTIL_GO_ON, CudaError, build, check
 from helpers.functions import in_python
 from helpers.process import PATIENCE, soon
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore._core import device as native

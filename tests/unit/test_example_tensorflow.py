@@ -14,8 +14,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import example_messages as wire
-from helpers import tensorflow_examples
+from helpers import example_messages as wire, tensorflow_examples
 from helpers.example_messages import example, feature, plain, sequence
 from helpers.example_wire import Maker
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.process import PATIENCE, soon, thread_count
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 
 import queuecore as qc

@@ -7,8 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from helpers.kernels import Host, area_of, columns_of, compiled
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore._kernels import ALIGNMENT, THREADS, Column, compile_for, kernel_of

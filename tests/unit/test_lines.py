@@ -3,8 +3,7 @@
 import random
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import queuecore as qc
 

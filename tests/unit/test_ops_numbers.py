@@ -5,8 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from helpers.process import PATIENCE
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import queuecore as qc

@@ -7,8 +7,7 @@ import threading
 import numpy as np
 import pytest
 from helpers.process import PATIENCE
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import queuecore as qc

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import given, reject, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import queuecore as qc

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from helpers.chains import THREADS, apply, chains, dataset, run, threads, values, write_files
 from helpers.oracle import Model, Philox, assert_same, philox_block, seed_pair
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore._core.order import philox_draws

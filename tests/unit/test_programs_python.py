@@ -11,8 +11,7 @@ import time
 import numpy as np
 import pytest
 from helpers.process import PATIENCE, soon, thread_count
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.errors import (

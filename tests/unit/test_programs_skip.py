@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from helpers import tfrecords
 from helpers.process import PATIENCE, soon, thread_count
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.errors import (

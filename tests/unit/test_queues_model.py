@@ -28,8 +28,7 @@ from helpers.queue_driver import (
 )
 from helpers.queue_model import ModelError, QueueModel
 from helpers.slow_queues import variant
-from hypothesis import HealthCheck, event, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, event, given, settings, strategies as st
 
 # ---- the model -------------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,7 @@ import zlib
 import numpy as np
 import pytest
 from helpers.process import PATIENCE, open_descriptors, soon
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.errors import (

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from helpers.chains import THREADS, dataset, run, threads, write_files
 from helpers.oracle import Model, assert_same
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore._record import compile_record

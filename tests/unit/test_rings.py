@@ -7,8 +7,7 @@ import platform
 from collections import deque
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 _testing = pytest.importorskip("queuecore._core._testing", reason="this build has no test hooks (QUEUECORE_TESTING=1)")
 

@@ -22,8 +22,7 @@ from collections import deque
 
 import pytest
 from helpers.process import AT_ONCE, PATIENCE, run_python, soon
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import queuecore as qc
 from queuecore import stdqueue

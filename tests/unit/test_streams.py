@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.compressed import ENCODINGS, LIBRARIES, compress, needs_zstd, number, text, zstd
 from helpers.process import run_python
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
 from queuecore import _compression

@@ -12,8 +12,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 import pytest
 from helpers import tf1_data
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 import queuecore.tf1 as tf

@@ -35,7 +35,8 @@ PNG = bytes.fromhex(
 )
 BOTH = f"[{ONE!r}, {TWO!r}]"
 
-RAW = r"""
+RAW = (
+    r"""
 tf.decode_raw(b"\x01\x00\x02\x00", tf.int16)
 tf.decode_raw(b"\x01\x00\x02\x00", tf.int16, little_endian=False)
 tf.decode_raw(b"\x01\x00\x02\x00", tf.uint8)
@@ -52,13 +53,15 @@ tf.io.decode_raw(input_bytes=b"\x01", out_type=tf.int8)
 tf.decode_raw(bytes=b"\xff", out_type=tf.int8)
 tf.cast(tf.transpose(tf.reshape(tf.slice(tf.decode_raw(bytes(range(25)), tf.uint8), [1], [24]), [2, 3, 4]), [1, 2, 0]), tf.float32)
 tf.cast(tf.strided_slice(tf.decode_raw(bytes(range(25)), tf.uint8), [0], [1]), tf.int32)
-""" + f"""
+"""  # noqa: E501
+    + f"""
 tf.decode_compressed({zlib.compress(b"text")!r}, "ZLIB")
 tf.decode_compressed([{gzip.compress(b"one", mtime=0)!r}, b""], "GZIP")
 tf.decode_compressed("plain")
 tf.decode_compressed("plain", "NONE")
 tf.decode_compressed("plain", "ZLIB")
-"""  # noqa: E501
+"""
+)  # noqa: E501
 
 CSV = r"""
 tf.decode_csv("1,2.5,a", [[0], [0.0], [""]])

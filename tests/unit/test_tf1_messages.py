@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from helpers.example_messages import CLASSES
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 import queuecore.tf1 as tf

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from helpers import tf1_cases
 from helpers.tf1_cases import PYTHON, asked, differences, recorded
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore.tf1 as tf
 from queuecore import errors
@@ -394,11 +393,7 @@ tf.read_file("/nowhere/at/all")
 tf.matching_files("/nowhere/*")
 """
 
-CASES = [
-    line
-    for text in (SHAPES, NUMBERS, STRINGS, FLOW)
-    for line in text.strip().split("\n")
-]
+CASES = [line for text in (SHAPES, NUMBERS, STRINGS, FLOW) for line in text.strip().split("\n")]
 
 
 def test_all_that_tensorflow_says_holds_here():

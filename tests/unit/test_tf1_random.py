@@ -67,9 +67,7 @@ UNIFORM_CASES = [*DRAWS, *seeded(DRAWS, 7), *seeded(DRAWS, 0), *seeded(DRAWS, -5
 NORMAL_CASES = [*NORMAL, *seeded(NORMAL, 7)]
 
 
-@pytest.mark.parametrize(
-    ("name", "cases", "exact"), [("random", UNIFORM_CASES, True), ("normal", NORMAL_CASES, False)]
-)
+@pytest.mark.parametrize(("name", "cases", "exact"), [("random", UNIFORM_CASES, True), ("normal", NORMAL_CASES, False)])
 def test_numbers_are_tensorflows(name, cases, exact):
     wrong = []
     for case, theirs in zip(cases, recorded(name, cases, 3), strict=True):

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import documents
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import Dataset
