@@ -15,6 +15,7 @@ from queuecore.tf1 import (
     gfile as gfile,
     image as image,
     io as io,
+    logging as logging,
     math as math,
     python_io as python_io,
     random as random,

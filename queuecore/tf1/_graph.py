@@ -572,6 +572,8 @@ def as_value(value: Any, dtype: Any = None) -> Any:
         If it is none, or of another type.
     """
     wanted = None if dtype is None else as_dtype(dtype)
+    if value is None:
+        raise ValueError("None values not supported.")
     if isinstance(value, (str, bytes)):
         _check_kind(value, "S", wanted)
         return value.encode() if isinstance(value, str) else value
@@ -581,9 +583,9 @@ def as_value(value: Any, dtype: Any = None) -> Any:
         return _strings(array)
     if wanted is None:
         if not isinstance(value, (np.ndarray, np.generic)):
-            if array.dtype == np.float64 and not _holds_numpy(value):
+            if array.dtype == np.float64:
                 array = array.astype(np.float32)
-            elif array.dtype == np.int64 and _fits(array) and not _holds_numpy(value):
+            elif array.dtype == np.int64 and _fits(array):
                 array = array.astype(np.int32)
         return array.astype(as_dtype(array.dtype), copy=False)
     if array.dtype != wanted:
@@ -605,12 +607,6 @@ def _listed(value: Any, wanted: np.dtype[Any] | None) -> Any:
         if wanted is not None and wanted.kind == "S":
             array = array.astype(object)
     return array
-
-
-def _holds_numpy(value: Any) -> bool:
-    while isinstance(value, (list, tuple)) and value:
-        value = value[0]
-    return isinstance(value, (np.ndarray, np.generic))
 
 
 def _fits(array: Any) -> bool:

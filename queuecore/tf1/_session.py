@@ -211,6 +211,8 @@ class Session:
         key = (_key(fetches), frozenset(feeds))
         found = self._plans.get(key)
         if found is None:
+            if not self._graph._ops:
+                raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
             flat: list[Any] = []
             structure = _structured(fetches, self._graph, flat)
             found = self._plans[key] = (_planned(flat, list(feeds)), structure)
@@ -351,7 +353,10 @@ def _fed(tensor: Any, value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)) and tensor.dtype.kind != "S" and value.dtype.kind not in "SUO":
         found = np.asarray(value).astype(tensor.dtype, copy=False)
     else:
-        found = as_value(value, tensor.dtype)
+        try:
+            found = as_value(value, tensor.dtype)
+        except TypeError as error:
+            raise ValueError(f"{error} (fed to {tensor.name!r})") from None
     if not tensor.shape.is_compatible_with(np.shape(found)):
         raise ValueError(
             f"Cannot feed value of shape {np.shape(found)} for Tensor {tensor.name!r}, which has shape '{tensor.shape}'"

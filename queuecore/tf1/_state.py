@@ -23,6 +23,7 @@ from queuecore.tf1._shapes import TensorShape, as_shape
 from queuecore.tf1._types import as_dtype, name_of
 
 __all__ = [
+    "AUTO_REUSE",
     "Variable",
     "VariableScope",
     "assign",
@@ -122,7 +123,7 @@ class Variable(Operators):
             self.initializer: Operation = self._assigning("Assign", self._initial_value, lambda _, new: new).op
         for key in [GraphKeys.GLOBAL_VARIABLES] if collections is None else collections:
             self.graph.add_to_collection(key, self)
-        if trainable and collections is None:
+        if trainable:
             self.graph.add_to_collection(GraphKeys.TRAINABLE_VARIABLES, self)
 
     # ---- kernels
@@ -404,8 +405,8 @@ class VariableScope:
     Attributes
     ----------
     name : str
-    reuse : bool or None
-        `True`: they must be there; `False` or `None`: they must not.
+    reuse : bool, AUTO_REUSE or None
+        `True`: they must be there; `False` or `None`: they must not; `AUTO_REUSE`: either.
     initializer : optional
         Of those that have none of their own.
     """

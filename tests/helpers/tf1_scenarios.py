@@ -214,9 +214,9 @@ def outcomes(tf, names=None):
 
 def load():
     """Import all modules that have scenarios."""
-    from helpers import tf1_input, tf1_queues, tf1_runners, tf1_tutorials
+    from helpers import tf1_graphs, tf1_input, tf1_queues, tf1_runners, tf1_tutorials
 
-    return tf1_input, tf1_queues, tf1_runners, tf1_tutorials
+    return tf1_graphs, tf1_input, tf1_queues, tf1_runners, tf1_tutorials
 
 
 def main():
