@@ -399,11 +399,11 @@ def test_numbers_for_people():
 
 
 @pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="runs where the README is")
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(8))
 def test_the_examples_of_the_readme_run(tmp_path, number):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     assert 15 <= len(blocks[number].splitlines()) <= 32
     (tmp_path / "data").mkdir()
     for index in range(2):
