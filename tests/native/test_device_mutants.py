@@ -31,7 +31,7 @@ if PACKAGE != ROOT / "queuecore" or os.environ.get("QUEUECORE_SANITIZED_TREE"):
     pytest.skip("for the package that is built here", allow_module_level=True)
 
 # Until a process that should have ended counts as one that never will.
-SHORTLY, LONG = 1.5, 50.0
+SHORTLY, LONG = 1.5, 30.0
 
 # Whether a mistake does harm depends on the threads' luck too: beside other work a run may show nothing.
 ROUNDS = 5
@@ -125,7 +125,7 @@ PLANTED = [
     row(
         "the copy doesn't wait for who reads the slot",
         "staged native",
-        "slow_consumer jitter",
+        "slow_consumer",
         ("_send 1/2", WAIT, "0"),
     ),
     row(
@@ -137,7 +137,7 @@ PLANTED = [
     row(
         "a lease's end says nothing",
         "staged native widened",
-        "slow_consumer jitter",
+        "slow_consumer",
         ("end_", "cuda.event_record(r.consumed[i], <void*>self.handles[i])", "0"),
     ),
     row(
@@ -360,6 +360,7 @@ def test_the_copy_without_a_mistake_passes(tree, fake_cuda_library, workload):
     assert found(tree, fake_cuda_library, 0, workload, SCHEDULES, LONG) == dict.fromkeys(SCHEDULES, {})
 
 
+@pytest.mark.watchdog(600)  # some never end now and then, and each such schedule takes its time
 @pytest.mark.parametrize("number", range(1, len(PLANTED) + 1), ids=lambda number: PLANTED[number - 1].name)
 def test_a_mistake_is_found(tree, fake_cuda_library, number):
     one = PLANTED[number - 1]

@@ -199,6 +199,7 @@ cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) n
             record_drop(run.reader, &run.record)
             run.inside = False
         if stop.stopped_ns() != 0 or exiting():
+            _put(run, queue, stop)  # what is made goes in, if there is room
             return RUN_STOPPED
         if not run.entered:
             run.entered = reader_enter(run.reader, monotonic_ns() + SLICE_NS)
