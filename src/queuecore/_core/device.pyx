@@ -1348,7 +1348,8 @@ cdef class Staged:
                 return FEED_FAILED
             for i in range(self.part_count):
                 data = queue.slot_part(element, i, &nbytes, &parts[i].ndim, &dims)
-                memcpy(<unsigned char*>self.staging.slots[slot[0]].memory + parts[i].offset, data, nbytes)
+                if nbytes > 0:  # else there may be no memory at all
+                    memcpy(<unsigned char*>self.staging.slots[slot[0]].memory + parts[i].offset, data, nbytes)
             queue.slot_give(element)
             self._filled(slot[0], total)
             if not self.warned and not self.staging.slots[slot[0]].pinned:
