@@ -321,6 +321,24 @@ def test_nothing_is_lost_where_several_wait_for_room(tmp_path, coord, kind, thre
     assert sorted(found) == numbers.tolist()
 
 
+def test_nothing_stays_with_a_thread_whose_reader_waits_for_a_name(tmp_path, coord):
+    """Of two threads that share a reader, the one that is done first waits for the next name, and keeps the reader."""
+    size = 1 << 18
+    (tmp_path / "a").write_bytes(np.arange(2 * size, dtype=np.uint8).tobytes())
+    names = qc.FIFOQueue(10, [bytes], [()])
+    queue = qc.FIFOQueue(100, [np.float64], [(size,)])
+    reader = qc.FixedLengthRecordReader(size)
+    numbers = qc.ops.compose(qc.ops.decode_raw(out_type=np.uint8), qc.ops.cast(dtype=np.float64))
+    threads = qc.QueueRunner(queue, [qc.StageProgram(reader, names, numbers) for _ in range(2)]).create_threads(
+        coord, start=True
+    )
+    for _ in range(20):
+        names.enqueue(str(tmp_path / "a"))
+        queue.dequeue_many(2, timeout=PATIENCE / 2)
+    coord.request_stop()
+    coord.join(threads)
+
+
 def test_a_small_queue_is_not_run_ahead_of(tmp_path, coord):
     (tmp_path / "a").write_bytes(bytes(100))
     reader = qc.FixedLengthRecordReader(1)

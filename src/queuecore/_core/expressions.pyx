@@ -536,8 +536,6 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
                 fill_items(target + at * e.item, data[0], m, e.item)
             else:
                 memcpy(target + at * e.item, data[0], m * e.item)
-            at += m
-            continue
         for i in range(e.instruction_count):
             one = &e.instructions[i]
             for k in range(one.arguments + 1):

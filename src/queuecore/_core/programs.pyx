@@ -202,8 +202,12 @@ cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) n
             _put(run, queue, stop)  # what is made goes in, if there is room
             return RUN_STOPPED
         if not run.entered:
-            run.entered = reader_enter(run.reader, monotonic_ns() + SLICE_NS)
+            # Who has the role may keep it while it waits for a name: nobody else's elements wait for that.
+            run.entered = reader_enter(run.reader, monotonic_ns() + (0 if run.held_count > 0 else SLICE_NS))
             if not run.entered:
+                rc = _put(run, queue, stop)
+                if rc != RUN_ON:
+                    return rc
                 continue
         rc = reader_next(run.reader, &run.record, &run.fault, run.held_count > 0)
         if rc == READER_AGAIN:
