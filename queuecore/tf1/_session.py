@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from queuecore._core.queues import watch
-from queuecore.errors import CancelledError, InvalidArgumentError, QueueCoreError
+from queuecore.errors import CancelledError, DeadlineExceededError, InvalidArgumentError, QueueCoreError
 from queuecore.tf1._graph import (
     Graph,
     Operation,
@@ -98,7 +98,12 @@ class Run:
             raise CancelledError(
                 "the operation was cancelled: the session was closed, or another part of the run failed"
             )
-        if time.monotonic() - self.begun > _STALL_SECONDS:
+        now = time.monotonic()
+        if (
+            self.deadline is not None and now >= self.deadline
+        ):  # of a reader's wait for a name; a queue's own hears of it first
+            raise DeadlineExceededError(f"the run's time was over while it waited for the queue {name!r}")
+        if now - self.begun > _STALL_SECONDS:
             self.begun = float("inf")
             self.session._say_stalled(name)
 

@@ -39,6 +39,17 @@ def test_nothing_is_lost_by_a_time_limit():
         assert sess.run(queue.dequeue_many(3)).tolist() == [1, 2, 3]
 
 
+def test_a_time_limit_of_a_read_that_waits_for_a_name(tmp_path):
+    (tmp_path / "a").write_text("one\ntwo\n")
+    names = tf.FIFOQueue(3, tf.string, [()], name="names")
+    _, line = tf.TextLineReader().read(names)
+    with tf.Session() as sess:
+        with pytest.raises(DeadlineExceededError, match="names"):
+            sess.run(line, options=tf.RunOptions(timeout_in_ms=50))
+        sess.run(names.enqueue(str(tmp_path / "a")))
+        assert [sess.run(line), sess.run(line)] == [b"one", b"two"]
+
+
 def test_errors_name_their_operation():
     queue = tf.FIFOQueue(3, tf.int32, [()], name="numbers")
     taken = queue.dequeue(name="taken")

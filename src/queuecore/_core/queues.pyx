@@ -550,11 +550,11 @@ cdef class NativeQueue:
             with nogil:
                 rc = hand_wait(self.hand, which, self.random, op, until)
             if rc == HAND_SLICE:
-                self._look_up()
                 if deadline >= 0 and monotonic_ns() >= deadline:
                     with nogil:
                         rc = hand_leave(self.hand, which, self.random, op)
                     return rc
+                self._look_up()
         return rc
 
     cdef int _look_up(self) except -1:
