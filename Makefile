@@ -19,7 +19,10 @@ MAKEFLAGS += --no-print-directory
 
 .PHONY: help
 help:
-	@echo 'make test      run the tests'
+	@echo 'make test      run the quick tests, some of every kind: minutes'
+	@echo 'make test-all  run the tests that `make test` leaves out: make thorough, then make doors'
+	@echo 'make thorough  run the long ones;  make doors runs those that need PyTorch, JAX, CuPy, numba or pyarrow'
+	@echo 'make peers     compare with TensorFlow itself, and keep the result'
 	@echo 'make demo      train on a stream of digits, then measure a 600 MB stream'
 	@echo 'make bench     run the benchmarks; results go to benchmarks/results'
 	@echo 'make gpu-test  run the tests that need a GPU;  make gpu-bench runs the benchmarks of the device plane'
@@ -52,6 +55,21 @@ $(STAMP)-base: $(STAMP)-venv $(SETUP)
 	QUEUECORE_NO_EXTENSIONS=1 $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[test]'
 	@touch $@
 
+# Large packages that few tests need lie in environments of their own, one for each group of pyproject.toml. Where pip
+# finds PyTorch with CUDA alone, which is large: make doors PIP_ARGS='--extra-index-url https://download.pytorch.org/whl/cpu'.
+DOORS := $(VENV)/doors
+PEERS := $(VENV)/peers
+
+$(STAMP)-doors $(STAMP)-peers: $(STAMP)-%: $(STAMP)-base
+	[ -x $(VENV)/$*/bin/pip ] || $(PY) -m venv --clear $(VENV)/$*
+	@$(PY) -c 'import sys, tomllib; \
+	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"][sys.argv[1]], sep="\n")' $* > $(VENV)/$*/requires.txt
+	$(VENV)/$*/bin/pip install --quiet --disable-pip-version-check $(PIP_ARGS) --requirement $(VENV)/$*/requires.txt \
+	  $(if $(filter doors,$*),--requirement $(VENV)/build-requires.txt)
+	$(if $(filter doors,$*),QUEUECORE_NO_EXTENSIONS=1 $(DOORS)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation \
+	  --editable '.[test]')
+	@touch $@
+
 # One stamp for each further extra.
 $(STAMP)-demo $(STAMP)-dev: $(STAMP)-%: $(STAMP)-base
 	QUEUECORE_NO_EXTENSIONS=1 $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[$*]'
@@ -62,7 +80,7 @@ $(STAMP)-demo $(STAMP)-dev: $(STAMP)-%: $(STAMP)-base
 NATIVE := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.hpp')
 
 # setup.py finds out what is stale; this stamp only saves asking it. The folders are named for files that were removed.
-$(STAMP)-build: $(STAMP)-base $(NATIVE) src/queuecore/_core src/queuecore/include/queuecore
+$(STAMP)-build: $(STAMP)-base $(NATIVE) $(shell find src -type d)
 	QUEUECORE_TESTING=1 $(PY) setup.py -q build_ext --inplace --parallel $(JOBS)
 	@touch $@
 
@@ -71,10 +89,29 @@ build: $(STAMP)-build
 
 # ---- jobs -----------------------------------------------------------------------------------------------------------
 
-.PHONY: test demo bench
-# Plain pytest, never `python -m pytest`: that puts this directory on sys.path.
+.PHONY: test test-all thorough doors peers demo bench
+# Plain pytest, never `python -m pytest`: that puts this directory on sys.path. Each test runs in one of these jobs: what
+# they leave to another one isn't looked at, rather than skipped.
+PYTEST = .ci/as_user $(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal
+OF_DOORS := $(wildcard tests/unit/test_torch.py tests/unit/test_jax.py tests/unit/test_cupy.py)
+
 test: build
-	$(BIN)/pytest --numprocesses=$(JOBS) $(PYTEST_ARGS)
+	$(PYTEST) $(OF_DOORS:%=--ignore=%) -m 'not (thorough or doors or peers or gpu)' $(PYTEST_ARGS)
+
+test-all: thorough doors
+
+thorough: build
+	$(PYTEST) $(OF_DOORS:%=--ignore=%) -m 'thorough and not (doors or peers or gpu)' $(PYTEST_ARGS)
+
+# The modules are those of the in-place build, because the environment has the same Python. PyTorch's tests are apart, for
+# they fork, and JAX wants to be in no process that does.
+doors: build $(STAMP)-doors
+	$(IN_DOORS) tests/unit/test_torch.py
+	$(IN_DOORS) $$(grep -rl mark.doors tests/unit tests/faults | grep -v test_torch.py)
+IN_DOORS = $(subst $(BIN)/,$(DOORS)/bin/,$(PYTEST)) -m 'doors and not gpu' $(PYTEST_ARGS)
+
+peers: build $(STAMP)-peers
+	QUEUECORE_TENSORFLOW_PYTHON=$(CURDIR)/$(PEERS)/bin/python .ci/peers $(PYTEST) -m peers $$(grep -rli asks_tensorflow tests/unit)
 
 demo: build $(STAMP)-demo
 	$(BIN)/queuecore demo $(DEMO_ARGS)
@@ -131,5 +168,6 @@ dist: $(STAMP)-dev
 .PHONY: clean
 clean:
 	rm -rf build dist *.egg-info
-	rm -f queuecore/_core/*.so $(STAMP)-build $(STAMP)-base
+	find queuecore/_core -name '*.so' -delete
+	rm -f $(STAMP)-build $(STAMP)-base
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -6,9 +6,8 @@ QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma 
                            clang also ``fuzzer``, the counters that libFuzzer reads
 QUEUECORE_DEBUG            no optimisation, full debug information, assertions on
 QUEUECORE_COVERAGE         gcov counters, with lines that name the .pyx
-QUEUECORE_TESTING          also build what only tests use: ``_testing``, hooks, ``_schedule``, the seeded scheduler, and
-                           ``_fuzz``, the targets of the fuzzer
-QUEUECORE_ONLY             a comma list of modules: no others are built
+QUEUECORE_TESTING          also build what only tests use: the folder ``testing``
+QUEUECORE_ONLY             a comma list of modules below ``queuecore._core``, or of folders: no others are built
 QUEUECORE_NO_EXTENSIONS    install the Python files only; ``build_ext --inplace`` then builds the rest
 """
 
@@ -30,11 +29,13 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext as _build_ext
 from setuptools.command.build_py import build_py as _build_py
+from setuptools.modified import newer_group
 
 PACKAGE = "queuecore._core"
 # Relative, with the project root as working directory: setuptools refuses absolute paths in `depends`.
 SRC = Path("src/queuecore")
-TEST_ONLY = ("_testing", "_schedule", "_fuzz")
+CORE = SRC / "_core"
+TEST_ONLY = "testing."
 SANITIZERS = ("address", "fuzzer", "thread", "undefined")
 
 DIRECTIVES = {
@@ -119,19 +120,28 @@ def cimports_numpy(pyx: Path) -> bool:
     )
 
 
+def native_modules() -> dict[str, Path]:
+    """Return the .pyx file of each module that is wanted, by the module's name below PACKAGE."""
+    found = {".".join(pyx.relative_to(CORE).with_suffix("").parts): pyx for pyx in sorted(CORE.rglob("*.pyx"))}
+    only = words("ONLY")
+    wanted = {name: [word for word in only if f"{name}.".startswith(f"{word}.")] for name in found}
+    unknown = sorted(set(only) - {word for some in wanted.values() for word in some})
+    if unknown:
+        raise SystemExit(f"QUEUECORE_ONLY: no module or folder of {PACKAGE} is called {', '.join(unknown)}")
+    if not switch("TESTING"):
+        found = {name: pyx for name, pyx in found.items() if not name.startswith(TEST_ONLY)}
+    return {name: pyx for name, pyx in found.items() if wanted[name] or not only}
+
+
 def extensions() -> list[Extension]:
-    """Return one extension for each .pyx file."""
+    """Return one extension for each native module."""
     # Cython follows `cimport` from file to file, but of headers it sees only those that a .pyx names, not those
     # that these include. So every extension depends on every header.
     headers = sorted(path.as_posix() for path in (SRC / "include").rglob("*.hpp"))
     modules = []
-    for pyx in sorted((SRC / "_core").glob("*.pyx")):
-        if pyx.stem in TEST_ONLY and not switch("TESTING"):
-            continue
-        if words("ONLY") and pyx.stem not in words("ONLY"):
-            continue
+    for name, pyx in native_modules().items():
         include_dirs = [(SRC / "include").as_posix()]
-        macros = [("QUEUECORE_SCHEDULE", "1")] if pyx.stem == "_schedule" else []
+        macros = [("QUEUECORE_SCHEDULE", "1")] if name.startswith("testing.schedule_") else []
         if cimports_numpy(pyx):
             import numpy
 
@@ -139,7 +149,7 @@ def extensions() -> list[Extension]:
             macros.append(("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"))
         modules.append(
             Extension(
-                f"{PACKAGE}.{pyx.stem}",
+                f"{PACKAGE}.{name}",
                 [pyx.as_posix()],
                 language="c++",
                 include_dirs=include_dirs,
@@ -150,6 +160,19 @@ def extensions() -> list[Extension]:
             )
         )
     return modules
+
+
+def drop_orphans() -> None:
+    """Delete what was built in place from sources that are gone, because it would still be imported and checked."""
+    for folder, built in (
+        (Path("queuecore/_core"), "*.so"),
+        (Path("build/inplace/queuecore/_core"), "*.so"),
+        (Path("build/cython") / CORE, "*.cpp"),
+    ):
+        for path in folder.rglob(built):
+            source = CORE / path.relative_to(folder).with_name(f"{path.name.partition('.')[0]}.pyx")
+            if not source.exists():
+                path.unlink()
 
 
 def cythonize_all(modules: list[Extension], jobs: int, **options) -> list[Extension]:
@@ -190,6 +213,13 @@ class build_ext(_build_ext):
         if self.parallel is None:
             self.parallel = len(os.sched_getaffinity(0))
 
+    def run(self):
+        """Build; in place, also delete what earlier builds left of modules that are gone."""
+        in_place = self.inplace  # setuptools changes it meanwhile
+        super().run()
+        if in_place:
+            drop_orphans()
+
     def build_extensions(self):
         """Translate, then compile."""
         jobs = int(self.parallel or 1)
@@ -199,11 +229,25 @@ class build_ext(_build_ext):
         # distutils compares the times of files only; a missing result is one that is always built.
         for name in self.stale:
             Path(self.get_ext_fullpath(name)).unlink(missing_ok=True)
+        # The longest first: else it begins when the others are done, and all but one processor wait for it.
+        self.extensions.sort(key=lambda ext: -Path(ext.sources[0]).stat().st_size)
+        self.to_compile = [ext.name for ext in self.extensions if self.is_stale(ext)]
         super().build_extensions()
         for ext in self.extensions:
             stamp = self.flags_stamp(ext)
             stamp.parent.mkdir(parents=True, exist_ok=True)
             stamp.write_text(self.flags_text(ext), encoding="utf-8")
+
+    def is_stale(self, ext) -> bool:
+        """Return whether distutils will compile an extension."""
+        return bool(self.force or newer_group([*ext.sources, *ext.depends], self.get_ext_fullpath(ext.name), "newer"))
+
+    def build_extension(self, ext):
+        """Say which one it is, because many seconds pass between them."""
+        if ext.name in self.to_compile:
+            number, count = self.to_compile.index(ext.name) + 1, len(self.to_compile)
+            print(f"[{number:2}/{count}] Compiling {ext.sources[0]}", flush=True)
+        super().build_extension(ext)
 
     def flags_text(self, ext) -> str:
         """Return all that shapes an extension besides its files."""

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
-TEST_ONLY = {"_fuzz", "_schedule", "_testing"}  # setup.py builds them for tests and never for a wheel
+TEST_ONLY = "queuecore/_core/testing/"  # setup.py builds it for tests and never for a wheel
 
 
 def native_sources() -> set[str]:
@@ -42,7 +42,9 @@ def check_sdist(path: Path) -> list[str]:
 def check_wheel(path: Path) -> list[str]:
     """Return what is wrong with the wheel."""
     names = set(zipfile.ZipFile(path).namelist())
-    modules = {one.stem for one in (ROOT / "src/queuecore/_core").glob("*.pyx")} - TEST_ONLY
+    core = ROOT / "src/queuecore/_core"
+    modules = {f"queuecore/_core/{one.relative_to(core).with_suffix('')}" for one in core.rglob("*.pyx")}
+    modules = {one for one in modules if not one.startswith(TEST_ONLY)}
     package = {name for name in names if name.startswith("queuecore/")}
     wrong = []
 
@@ -50,10 +52,10 @@ def check_wheel(path: Path) -> list[str]:
     needed |= {
         one.relative_to(ROOT).as_posix() for one in (ROOT / "queuecore").rglob("*.py*") if one.suffix in {".py", ".pyi"}
     }
-    needed -= {f"queuecore/_core/{name}.pyi" for name in TEST_ONLY}
+    needed = {one for one in needed if not one.startswith(TEST_ONLY)}
     wrong += [f"wheel lacks {name}" for name in sorted(needed - package)]
 
-    compiled = {PurePosixPath(name).name.split(".")[0]: name for name in package if name.endswith(".so")}
+    compiled = {name.partition(".")[0]: name for name in package if name.endswith(".so")}
     wrong += [f"wheel lacks the compiled {name}" for name in sorted(modules - compiled.keys())]
     wrong += [f"wheel holds a foreign {compiled[name]}" for name in sorted(compiled.keys() - modules)]
 

@@ -83,7 +83,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     """Measure GZIP with each library, and ZSTD."""
     import numpy as np
 
-    from queuecore._core import _testing
+    from queuecore._core.testing import parsers
 
     rows, rounds = (60_000, 3) if options.quick else (600_000, 15)
     numbers = np.random.default_rng(0).normal(size=(rows, 10))
@@ -99,14 +99,14 @@ def run(options: harness.Options) -> dict[str, Any]:
     pairs: list[tuple[str, str, float | None]] = []
 
     def timed(work: Callable[[], None], library: str) -> float:
-        _testing.prefer_library(library if library != "libzstd" else "")
+        parsers.prefer_library(library if library != "libzstd" else "")
         start = time.perf_counter()
         work()
         return len(content) / (time.perf_counter() - start) / 1e6
 
     with harness.scratch(options) as folder:
         for library, (encoding, data) in formats.items():
-            found = _testing.prefer_library(library) if encoding == 1 else _testing.find_library(encoding)
+            found = parsers.prefer_library(library) if encoding == 1 else parsers.find_library(encoding)
             if found is None or library not in found:
                 absent[library] = "it is not installed"
                 continue
@@ -118,7 +118,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             for piece in (4 << 10, 64 << 10, 1 << 20):
 
                 def stream(path: Path = path, encoding: int = encoding, piece: int = piece) -> None:
-                    opened = _testing.FileStream(path, encoding)
+                    opened = parsers.FileStream(path, encoding)
                     if opened.skip(piece) != len(content):
                         raise AssertionError("not all was read")
                     opened.close()
@@ -127,7 +127,7 @@ def run(options: harness.Options) -> dict[str, Any]:
                 contenders.append((name, lambda work=stream, one=library: timed(work, one)))
                 pairs.append((name, own, 0.9 if library != "libzstd" else None))
         raw = harness.rotate(contenders, rounds)
-        _testing.prefer_library("")
+        parsers.prefer_library("")
     findings = [harness.finding(name, "MB/s", values) for name, values in raw.items()]
     for name, own, target in pairs:
         ratios = [one / other for one, other in zip(raw[name], raw[own], strict=True)]

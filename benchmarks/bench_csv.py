@@ -49,8 +49,8 @@ def run(options: harness.Options) -> dict[str, Any]:
     absent: dict[str, str] = {}
     findings, raw = [], {}
     try:
-        from queuecore._core import _testing
         from queuecore._core.csv import CsvFormat
+        from queuecore._core.testing import parsers
     except ImportError as error:
         raise SystemExit(f"this build has no test hooks: {error}") from error
     plan = CsvFormat([(FLOAT32, i, None) for i in range(COLUMNS)], False, ord(","), True, b"", 64 << 20)
@@ -76,7 +76,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         return seconds
 
     for name, data in texts(rows).items():
-        columns, _, error, _ = _testing.csv_table(plan, data[: data.index(b"\n", 200_000) + 1], 64 << 10)
+        columns, _, error, _ = parsers.csv_table(plan, data[: data.index(b"\n", 200_000) + 1], 64 << 10)
         if error is not None:
             raise error
         lines = data[: data.index(b"\n", 200_000)].replace(b'"', b"").split(b"\n")
@@ -85,7 +85,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         # Python's double is rounded twice, which may differ from the text's nearest float32 by its last bit.
         if np.count_nonzero(got != want) > want.size // 100_000:
             raise SystemExit(f"{name}: wrong values")
-        contenders = [("queuecore", lambda data=data: rows / _testing.csv_time(plan, data, rows) / 1e6)]
+        contenders = [("queuecore", lambda data=data: rows / parsers.csv_time(plan, data, rows) / 1e6)]
         if arrow is not None:
             contenders.append(("pyarrow", lambda data=data: rows / with_arrow(data) / 1e6))
         times = harness.rotate(contenders, rounds)

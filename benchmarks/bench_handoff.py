@@ -26,7 +26,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     ]
     absent = {}
     try:
-        from queuecore._core._testing import bench_handoff
+        from queuecore._core.testing.load import bench_handoff
     except ImportError as error:
         absent["hand-off"] = f"the test hooks don't have it: {error}"
     else:

@@ -44,8 +44,8 @@ def run(options: harness.Options) -> dict[str, Any]:
     import numpy as np
 
     from queuecore import ops
-    from queuecore._core import _testing
     from queuecore._core.images import library
+    from queuecore._core.testing import steps
 
     if library(1) is None:
         raise SystemExit("there is no libjpeg here")
@@ -57,12 +57,12 @@ def run(options: harness.Options) -> dict[str, Any]:
         inputs = files(side, max(8, count // 20) if options.quick else count)
         sizes[side] = len(inputs[0])
         for one in inputs[:8]:
-            ours, alone = (_testing.decode_pictures([one], which)[1] for which in (step, None))
+            ours, alone = (steps.decode_pictures([one], which)[1] for which in (step, None))
             if ours != alone or ours != ops.decode_jpeg(one).tobytes():
                 raise AssertionError("the pictures differ")
 
         def rate(which: Any, inputs: list[bytes] = inputs) -> float:
-            return len(inputs) / _testing.decode_pictures(inputs, which)[0] * 1e9
+            return len(inputs) / steps.decode_pictures(inputs, which)[0] * 1e9
 
         contenders.append((f"{side} x {side}: libjpeg alone", lambda rate=rate: rate(None)))
         contenders.append((f"{side} x {side}: decode_jpeg", lambda rate=rate: rate(step)))

@@ -109,6 +109,12 @@ def run(options: harness.Options) -> dict[str, Any]:
         q.dequeue()
 
     def placed() -> None:
+        with q.reserve(1, clear=False):
+            pass
+        with q.lease(1):
+            pass
+
+    def cleared() -> None:
         with q.reserve(1):
             pass
         with q.lease(1):
@@ -118,6 +124,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         ("two copies of 512 KiB", lambda: microseconds(copies, large)),
         ("512 KiB, enqueue and dequeue", lambda: microseconds(copied, large)),
         ("512 KiB, reserve and lease", lambda: microseconds(placed, large)),
+        ("512 KiB, reserve as zeros and lease", lambda: microseconds(cleared, large)),
     ]
     raw = harness.rotate(contenders, rounds)
     findings = [
@@ -144,7 +151,12 @@ def run(options: harness.Options) -> dict[str, Any]:
                 at_least=0.5,
             )
         )
-    for name in ("two copies of 512 KiB", "512 KiB, enqueue and dequeue", "512 KiB, reserve and lease"):
+    for name in (
+        "two copies of 512 KiB",
+        "512 KiB, enqueue and dequeue",
+        "512 KiB, reserve and lease",
+        "512 KiB, reserve as zeros and lease",
+    ):
         findings.append(harness.finding(name, "us", raw[name]))
     findings.append(
         harness.finding(

@@ -10,8 +10,8 @@ from queuecore._core import require_compiled
 # First of all: what follows imports compiled modules, and an un-built tree should say what to do.
 require_compiled()
 
-from queuecore import data, errors, ops, stdqueue  # noqa: E402
-from queuecore._seeds import set_random_seed  # noqa: E402
+from queuecore import data, device as device, errors, ops, stdqueue  # noqa: E402
+from queuecore._checks.seeds import set_random_seed  # noqa: E402
 from queuecore.programs import StageProgram  # noqa: E402
 from queuecore.queues import (  # noqa: E402
     FIFOQueue,

@@ -292,7 +292,7 @@ class InternalError(QueueCoreError):
     """A broken promise inside queuecore: please report it."""
 
 
-def _os_error_class(number: int) -> type[QueueCoreError]:
+def os_error_class(number: int) -> type[QueueCoreError]:
     """Return the class for an `errno`; anything without a class of its own is an `UnavailableError`."""
     if number in (_errno.ENOENT, _errno.ENOTDIR):
         return NotFoundError

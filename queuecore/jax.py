@@ -16,6 +16,7 @@ Examples
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple, Self, SupportsIndex
 
 import numpy as np
 
-from queuecore.data._args import check_int
+from queuecore._checks.checks import check_int
 from queuecore.errors import DtypeError
 from queuecore.ragged import Ragged, Sparse
 
@@ -144,7 +145,8 @@ class DeviceIterator:
         # With the place after each.
         self._ahead: deque[tuple[Any, dict[str, Any]]] = deque()
         self._place: dict[str, Any] = iterator.state_dict()
-        self._taken: Any = None
+        # The one that is being put there: from where it is taken to `_ahead`, Ctrl-C loses nothing.
+        self._taken: list[Any] = []
         self._error: BaseException | None = None
 
     def __iter__(self) -> Iterator[Any]:
@@ -155,18 +157,24 @@ class DeviceIterator:
         """Return the next element; what is raised comes in its place, after all elements before it."""
         while self._error is None and len(self._ahead) < self._buffers:
             try:
-                if self._taken is None:  # else Ctrl-C came in between: nothing is lost
-                    self._taken = next(self._iterator)
-                made = arrays(self._taken, self._sharding), self._iterator.state_dict()
-                self._ahead.append(made)
-            except Exception as error:  # also the end
+                if not self._taken:
+                    self._taken.extend(itertools.islice(self._iterator, 1))
+                if not self._taken:
+                    self._error = StopIteration()
+                    break
+                made = arrays(self._taken[0], self._sharding), self._iterator.state_dict()
+            except Exception as error:
                 self._error = error
-            self._taken = None
+                self._taken = []
+            else:
+                self._taken = []
+                self._ahead.append(made)
         if not self._ahead:
             ended, self._error = self._error, None
             assert ended is not None
             raise ended
-        element, self._place = self._ahead.popleft()
+        element, self._place = self._ahead[0]
+        del self._ahead[0]
         return element
 
     def state_dict(self) -> dict[str, Any]:
@@ -177,7 +185,8 @@ class DeviceIterator:
         """Go to a place; see `queuecore.data.Iterator.load_state_dict`."""
         self._iterator.load_state_dict(state)
         self._ahead.clear()
-        self._taken = self._error = None
+        self._taken = []
+        self._error = None
         self._place = self._iterator.state_dict()
 
     def stats(self) -> dict[str, int]:

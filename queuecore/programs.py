@@ -13,13 +13,16 @@ from queuecore._core.programs import NativeProgram
 from queuecore._core.readers import NativeReader
 from queuecore._core.runtime import StopEvent
 from queuecore._core.stages import PythonStep, Step
-from queuecore._ops_calls import is_native, python
-from queuecore._ops_numbers import merged
-from queuecore._quarantine import check_on_error
+from queuecore._elements.component import shape_text
+from queuecore._elements.convert import Converter
+from queuecore._io.bad_data import check_on_error
+from queuecore._ops.chain import merged
+from queuecore._ops.functions import is_native, python
+from queuecore._queues.base import QueueBase
+from queuecore._readers.base import ReaderBase
+from queuecore._readers.work import check_names, check_names_queue
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ops import Component, Stage
-from queuecore.queues import QueueBase, _Component, _text
-from queuecore.readers import ReaderBase, _check_names, _check_names_queue
 
 __all__ = ["StageProgram"]
 
@@ -112,9 +115,9 @@ class StageProgram:
                 "reads in a Python op of the QueueRunner, or write the records to TFRecord files first"
             )
         if isinstance(work, QueueBase):
-            _check_names_queue(work)
+            check_names_queue(work)
         else:
-            _check_names(work)
+            check_names(work)
         stages = [op if isinstance(op, Stage) else _stage(op) for op in ops]
         components: tuple[Component, ...] | None = reader._components()
         steps: list[Step] = []
@@ -219,7 +222,7 @@ class StageProgram:
                 placed[order[index]] = index
         return order, placed
 
-    def _check_component(self, component: _Component, made: Component) -> None:
+    def _check_component(self, component: Converter, made: Component) -> None:
         if component.dtype != made.dtype:
             raise DtypeError(f"{component.label}: expected {_word(component)}, got {made.dtype} from {self!r}")
         if component.shape is None or made.shape is None:
@@ -229,7 +232,8 @@ class StageProgram:
             for side, there in zip(component.shape, made.shape, strict=False)
         ):
             raise InvalidArgumentError(
-                f"{component.label}: expected shape {_text(component.shape)}, got {_text(made.shape)} from {self!r}"
+                f"{component.label}: expected shape {shape_text(component.shape)}, got {shape_text(made.shape)} from "
+                f"{self!r}"
             )
 
 
@@ -248,5 +252,5 @@ def _stage(op: Any) -> Stage:
     return python(op)
 
 
-def _word(component: _Component) -> str:
+def _word(component: Converter) -> str:
     return {"S": "bytes", "U": "str", "O": "objects"}.get(component.dtype.kind, str(component.dtype))

@@ -9,7 +9,8 @@ from typing import Any, overload
 import numpy as np
 
 from queuecore._core.arrow import export
-from queuecore.errors import DtypeError, InvalidArgumentError
+from queuecore._core.own import own, register_rows
+from queuecore.errors import DtypeError, InvalidArgumentError, ResourceExhaustedError
 
 __all__ = ["Ragged", "Sparse"]
 
@@ -33,12 +34,14 @@ class Ragged:
         Values of all rows, one after the other; with more dimensions, the first one counts. A `Ragged`, if the rows are
         made of rows themselves. Of dtype ``"S1"``: the rows are strings of bytes.
     row_splits : array of int64 or int32
-        Where rows begin and end: one more than there are rows, rising, from 0 to ``len(values)``.
+        Where rows begin and end: one more than there are rows, rising, from 0 to ``len(values)``. They are copied.
 
     Attributes
     ----------
-    values, row_splits
-        As given; no copy is made.
+    values : ndarray or Ragged
+        A view of those that were given: no copy is made, until a dataset takes them.
+    row_splits : ndarray
+        Nobody can write to them, since native code relies on them.
 
     Raises
     ------
@@ -67,14 +70,15 @@ class Ragged:
     (b'be', array([116, 111,  98, 101], dtype=uint8))
     """
 
-    __slots__ = ("row_splits", "values")
+    # What these are is never handed out, only views: the shape of an array can be set in place.
+    __slots__ = ("_row_splits", "_values")
 
-    values: np.ndarray[Any, Any] | Ragged
-    row_splits: np.ndarray[Any, Any]
+    _values: np.ndarray[Any, Any] | Ragged
+    _row_splits: np.ndarray[Any, Any]
 
     def __init__(self, values: Any, row_splits: Any) -> None:
         if not isinstance(values, Ragged):
-            values = np.asarray(values)
+            values = np.asarray(values).view()
             if values.ndim == 0:
                 raise InvalidArgumentError("Ragged: values must have a dimension")
             if values.dtype == _CHAR and values.ndim != 1:
@@ -82,26 +86,47 @@ class Ragged:
         splits = np.asarray(row_splits)
         if splits.dtype.kind not in "iu":
             raise DtypeError(f"Ragged: row_splits must be integers, got {splits.dtype}")
-        if splits.dtype not in (np.int32, np.int64):
-            splits = splits.astype(np.int64)
+        # A copy, before they are looked at: another thread may be writing.
+        splits = splits.astype(splits.dtype if splits.dtype in (np.int32, np.int64) else np.int64)
         if splits.ndim != 1 or splits.size == 0:
             raise InvalidArgumentError(f"Ragged: row_splits must have one dimension and a first 0, got {splits.shape}")
         if splits[0] != 0 or splits[-1] != len(values) or (splits[1:] < splits[:-1]).any():
             raise InvalidArgumentError(f"Ragged: row_splits must rise from 0 to {len(values)}, the number of values")
-        self.values = values
-        self.row_splits = splits
+        splits.setflags(write=False)
+        self._values = values
+        self._row_splits = splits
 
     @classmethod
     def _of(cls, values: Any, row_splits: np.ndarray[Any, Any]) -> Ragged:
-        # Of splits that are known to fit.
+        # Of splits that are known to fit, and that nobody else has: they are read-only from now on.
+        row_splits.setflags(write=False)
         made = object.__new__(cls)
-        made.values = values
-        made.row_splits = row_splits
+        made._values = values
+        made._row_splits = row_splits
         return made
 
+    def _owned(self, fixed: bool) -> Ragged:
+        # See `queuecore._core.own`. Splits that aren't in the memory of a batch are nobody else's.
+        splits = self._row_splits
+        return Ragged._of(own(self._values, fixed=fixed), splits if splits.flags.owndata else own(splits, fixed=fixed))
+
     def _copy(self) -> Ragged:
-        values = self.values._copy() if isinstance(self.values, Ragged) else self.values.copy()
-        return Ragged._of(values, self.row_splits.copy())
+        values = self._values._copy() if isinstance(self._values, Ragged) else self._values.copy()
+        return Ragged._of(values, self._row_splits.copy())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes it again, with a check."""
+        return Ragged, (self._values, self._row_splits)
+
+    @property
+    def values(self) -> np.ndarray[Any, Any] | Ragged:
+        """Values of all rows, one after the other."""
+        return self._values if isinstance(self._values, Ragged) else self._values.view()
+
+    @property
+    def row_splits(self) -> np.ndarray[Any, Any]:
+        """The places where rows begin and end. Read-only."""
+        return self._row_splits.view()
 
     @classmethod
     def from_list(cls, rows: Sequence[Any], dtype: Any = None) -> Ragged:
@@ -129,28 +154,28 @@ class Ragged:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values; ``dtype("S")``, of size 0, for strings of bytes."""
-        if isinstance(self.values, Ragged):
-            return self.values.dtype
-        return np.dtype("S") if self.values.dtype == _CHAR else self.values.dtype
+        """The values' dtype; ``dtype("S")``, of size 0, for strings of bytes."""
+        if isinstance(self._values, Ragged):
+            return self._values.dtype
+        return np.dtype("S") if self._values.dtype == _CHAR else self._values.dtype
 
     @property
     def is_bytes(self) -> bool:
-        """Whether the rows are strings of bytes."""
-        return not isinstance(self.values, Ragged) and self.values.dtype == _CHAR
+        """True if the rows are strings of bytes."""
+        return not isinstance(self._values, Ragged) and self._values.dtype == _CHAR
 
     @property
     def nbytes(self) -> int:
         """Bytes of the values and the splits."""
-        return int(self.values.nbytes + self.row_splits.nbytes)
+        return int(self._values.nbytes + self._row_splits.nbytes)
 
     def row_lengths(self) -> np.ndarray[Any, Any]:
         """Return how long each row is, as an array of the splits' dtype."""
-        return np.diff(self.row_splits)
+        return np.diff(self._row_splits)
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return len(self.row_splits) - 1
+        return len(self._row_splits) - 1
 
     @overload
     def __getitem__(self, index: int | np.integer[Any]) -> Any: ...
@@ -161,14 +186,14 @@ class Ragged:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step == 1:
-                splits = self.row_splits[start : max(start, stop) + 1]
-                return Ragged(self.values[splits[0] : splits[-1]], splits - splits[0])
+                splits = self._row_splits[start : max(start, stop) + 1]
+                return Ragged(self._values[splits[0] : splits[-1]], splits - splits[0])
             return self._take(np.arange(start, stop, step))
         if isinstance(index, (int, np.integer)):
             row = int(index) + (len(self) if index < 0 else 0)
             if not 0 <= row < len(self):
                 raise IndexError(f"row {index} of {len(self)}")
-            values = self.values[self.row_splits[row] : self.row_splits[row + 1]]
+            values = self._values[self._row_splits[row] : self._row_splits[row + 1]]
             return values.tobytes() if self.is_bytes else values  # type: ignore[union-attr]
         rows = np.asarray(index)
         return self._take(np.arange(len(self))[rows if rows.size else rows.astype(np.int64)])
@@ -176,12 +201,12 @@ class Ragged:
     def _take(self, rows: np.ndarray[Any, Any]) -> Ragged:
         if rows.ndim != 1:
             raise InvalidArgumentError(f"Ragged: an index has one dimension, not {rows.ndim}")
-        starts = self.row_splits[:-1][rows]
+        starts = self._row_splits[:-1][rows]
         lengths = self.row_lengths()[rows]
-        splits = np.zeros(len(rows) + 1, self.row_splits.dtype)
+        splits = np.zeros(len(rows) + 1, self._row_splits.dtype)
         np.cumsum(lengths, out=splits[1:])
         places = np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
-        return Ragged(self.values[places], splits)
+        return Ragged(self._values[places], splits)
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the rows."""
@@ -190,15 +215,15 @@ class Ragged:
         return (self[row] for row in range(len(self)))
 
     def _strings(self) -> list[bytes]:
-        text = self.values.tobytes()  # type: ignore[union-attr]
-        return [text[start:end] for start, end in itertools.pairwise(self.row_splits.tolist())]
+        text = self._values.tobytes()  # type: ignore[union-attr]
+        return [text[start:end] for start, end in itertools.pairwise(self._row_splits.tolist())]
 
     def to_list(self) -> list[Any]:
         """Return the rows as nested lists of Python objects, strings as `bytes`."""
         if self.is_bytes:
             return self._strings()
-        inner = self.values.to_list() if isinstance(self.values, Ragged) else self.values.tolist()
-        return [inner[start:end] for start, end in itertools.pairwise(self.row_splits.tolist())]
+        inner = self._values.to_list() if isinstance(self._values, Ragged) else self._values.tolist()
+        return [inner[start:end] for start, end in itertools.pairwise(self._row_splits.tolist())]
 
     def to_object(self) -> np.ndarray[Any, Any]:
         """Return an array of one object for each row: `bytes`, an array, or a `Ragged`."""
@@ -230,13 +255,13 @@ class Ragged:
         levels: list[tuple[bytes, int, tuple[np.ndarray[Any, Any], ...]]] = []
         rows: Any = self
         while isinstance(rows, Ragged):
-            splits = np.ascontiguousarray(rows.row_splits)
+            splits = np.ascontiguousarray(rows._row_splits)
             long = splits.dtype == np.int64
             if rows.is_bytes:
-                levels.append((b"Z" if long else b"z", len(rows), (splits, np.ascontiguousarray(rows.values))))
+                levels.append((b"Z" if long else b"z", len(rows), (splits, np.ascontiguousarray(rows._values))))
                 return export(levels)
             levels.append((b"+L" if long else b"+l", len(rows), (splits,)))
-            rows = rows.values
+            rows = rows._values
         word = _ARROW.get(rows.dtype)
         if word is None:
             raise DtypeError(f"Ragged: Arrow has no values of {rows.dtype}")
@@ -249,13 +274,13 @@ class Ragged:
 
     def equals(self, other: Any) -> bool:
         """Return whether another `Ragged` has the same dtype and the same rows."""
-        if not isinstance(other, Ragged) or not np.array_equal(self.row_splits, other.row_splits):
+        if not isinstance(other, Ragged) or not np.array_equal(self._row_splits, other._row_splits):
             return False
-        if isinstance(self.values, Ragged):
-            return self.values.equals(other.values)
-        if isinstance(other.values, Ragged) or self.values.dtype != other.values.dtype:
+        if isinstance(self._values, Ragged):
+            return self._values.equals(other._values)
+        if isinstance(other._values, Ragged) or self._values.dtype != other._values.dtype:
             return False
-        return np.array_equal(self.values, other.values)
+        return np.array_equal(self._values, other._values)
 
     def __repr__(self) -> str:
         """Return the rows, or how many there are."""
@@ -280,7 +305,7 @@ class Sparse:
     Attributes
     ----------
     indices, values, dense_shape
-        As given; no copy is made.
+        Views of what was given: no copy is made, until a dataset takes them.
 
     Raises
     ------
@@ -296,31 +321,57 @@ class Sparse:
            [8, 0]])
     """
 
-    __slots__ = ("dense_shape", "indices", "values")
+    __slots__ = ("_dense_shape", "_indices", "_values")
 
-    indices: np.ndarray[Any, Any]
-    values: np.ndarray[Any, Any] | Ragged
-    dense_shape: np.ndarray[Any, Any]
+    _indices: np.ndarray[Any, Any]
+    _values: np.ndarray[Any, Any] | Ragged
+    _dense_shape: np.ndarray[Any, Any]
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
-        self.indices = np.asarray(indices, np.int64)
-        self.values = values if isinstance(values, Ragged) else np.asarray(values)
-        self.dense_shape = np.asarray(dense_shape, np.int64)
-        if self.dense_shape.ndim != 1 or self.indices.shape != (len(self.values), len(self.dense_shape)):
+        try:
+            self._indices = np.asarray(indices, np.int64).view()
+            self._dense_shape = np.asarray(dense_shape, np.int64).view()
+        except OverflowError:
+            raise InvalidArgumentError("Sparse: indices and dense_shape must fit into 64 bits") from None
+        self._values = values if isinstance(values, Ragged) else np.asarray(values).view()
+        if self._dense_shape.ndim != 1 or self._indices.shape != (len(self._values), len(self._dense_shape)):
             raise InvalidArgumentError(
-                f"Sparse: indices of shape {self.indices.shape} for {len(self.values)} values and a dense_shape of "
-                f"shape {self.dense_shape.shape}"
+                f"Sparse: indices of shape {self._indices.shape} for {len(self._values)} values and a dense_shape of "
+                f"shape {self._dense_shape.shape}"
             )
+
+    def _owned(self, fixed: bool) -> Sparse:
+        # See `queuecore._core.own`.
+        return Sparse(*(own(part, fixed=fixed) for part in (self._indices, self._values, self._dense_shape)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes it again, with a check."""
+        return Sparse, (self._indices, self._values, self._dense_shape)
+
+    @property
+    def indices(self) -> np.ndarray[Any, Any]:
+        """The place of each value."""
+        return self._indices.view()
+
+    @property
+    def values(self) -> np.ndarray[Any, Any] | Ragged:
+        """The values."""
+        return self._values if isinstance(self._values, Ragged) else self._values.view()
+
+    @property
+    def dense_shape(self) -> np.ndarray[Any, Any]:
+        """The shape of the whole."""
+        return self._dense_shape.view()
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values."""
-        return self.values.dtype
+        """The dtype of the values."""
+        return self._values.dtype
 
     @property
     def nbytes(self) -> int:
         """Bytes of the indices, the values and the shape."""
-        return int(self.indices.nbytes + self.values.nbytes + self.dense_shape.nbytes)
+        return int(self._indices.nbytes + self._values.nbytes + self._dense_shape.nbytes)
 
     def to_dense(self, default: Any = None) -> np.ndarray[Any, Any]:
         """Return the whole array; of objects, if the values are strings of bytes.
@@ -339,33 +390,39 @@ class Sparse:
         ------
         InvalidArgumentError
             If an index lies outside.
+        ResourceExhaustedError
+            If there is no memory for it.
         """
-        shape = tuple(self.dense_shape.tolist())
-        if ((self.indices < 0) | (self.indices >= self.dense_shape)).any():
+        shape = tuple(self._dense_shape.tolist())
+        if ((self._indices < 0) | (self._indices >= self._dense_shape)).any():
             raise InvalidArgumentError(f"Sparse: an index lies outside the shape {shape}")
-        if isinstance(self.values, Ragged):
-            made = np.full(shape, b"" if default is None else default, object)
-            values = self.values.to_object()
-        else:
-            made = np.full(shape, 0 if default is None else default, self.values.dtype)
-            values = self.values
-        made[tuple(self.indices.T)] = values
+        values: Any = self._values
+        fill, dtype = 0 if default is None else default, self._values.dtype
+        if isinstance(values, Ragged):
+            values = values.to_object()
+            fill, dtype = b"" if default is None else default, np.dtype(object)
+        try:
+            made = np.empty(shape, dtype)
+        except (MemoryError, ValueError) as error:  # the latter: more bytes than a number of 64 bits can say
+            raise ResourceExhaustedError(f"Sparse: no memory for an array of {dtype} of shape {shape}") from error
+        made[...] = fill
+        made[tuple(self._indices.T)] = values
         return made
 
     def equals(self, other: Any) -> bool:
         """Return whether another `Sparse` has the same indices, values, dtype and shape."""
         if not isinstance(other, Sparse) or self.dtype != other.dtype:
             return False
-        if isinstance(self.values, Ragged) or isinstance(other.values, Ragged):
-            same = isinstance(self.values, Ragged) and self.values.equals(other.values)
+        if isinstance(self._values, Ragged) or isinstance(other._values, Ragged):
+            same = isinstance(self._values, Ragged) and self._values.equals(other._values)
         else:
-            same = np.array_equal(self.values, other.values)
-        same = same and np.array_equal(self.indices, other.indices)
-        return bool(same and np.array_equal(self.dense_shape, other.dense_shape))
+            same = np.array_equal(self._values, other._values)
+        same = same and np.array_equal(self._indices, other._indices)
+        return bool(same and np.array_equal(self._dense_shape, other._dense_shape))
 
     def __repr__(self) -> str:
         """Return the three parts."""
-        return f"Sparse({self.indices.tolist()}, {self.values!r}, {self.dense_shape.tolist()})"
+        return f"Sparse({self._indices.tolist()}, {self._values!r}, {self._dense_shape.tolist()})"
 
 
 def strings(characters: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], shape: tuple[int, ...]) -> Ragged:
@@ -375,3 +432,6 @@ def strings(characters: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], sha
         rows = int(np.prod(shape[:level]))
         made = Ragged(made, np.arange(rows + 1, dtype=np.int64) * shape[level])
     return made
+
+
+register_rows(Ragged, Sparse, strings)

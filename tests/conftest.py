@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib.machinery
 import importlib.util
 import os
 import signal
+import zlib
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,28 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"queuecore: {package_file()}", f"compiled: {compiled_file()}"]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as thorough all but one in so many cases of a sampled test, before -m chooses."""
+    cases: dict[tuple[Path, str, int], list[pytest.Item]] = {}
+    for item in items:
+        if marker := item.get_closest_marker("sampled"):
+            name = getattr(item, "originalname", item.name)
+            cases.setdefault((item.path, name, marker.args[0]), []).append(item)
+    for (_, _, every), group in cases.items():
+        # Those whose names have the smallest sums: a case stays where it is when others come, and no axis of a product
+        # of parameters is in step with the choice. One at least, so that every test has a quick case.
+        ranked = sorted(group, key=lambda item: zlib.crc32(item.name.encode()))
+        for item in ranked[max(1, len(group) // every) :]:
+            item.add_marker(pytest.mark.thorough)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector look at what tests make alone: not, in each of hundreds of calls, at all test cases."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item):
     """End the whole run, with all tracebacks, when one test with its fixtures takes too long."""
@@ -78,10 +102,16 @@ def pytest_runtest_protocol(item: pytest.Item):
 
 
 @pytest.fixture(scope="session")
-def fake_cuda_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where what belongs to the fake CUDA driver is compiled, once for all processes of this run."""
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that all processes of this run share."""
     folder = tmp_path_factory.getbasetemp()
-    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "fake_cuda"
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def fake_cuda_folder(run_folder: Path) -> Path:
+    """Where what belongs to the fake CUDA driver is compiled, once for all processes of this run."""
+    return run_folder / "fake_cuda"
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ def check(dataset: Any, source: Any, batch: int) -> None:
     """Compare a whole pass, value by value, with what plain Python reads. A fast wrong answer is worth nothing."""
     import numpy as np
 
-    from queuecore._measure import plain_batches
+    from queuecore.cli.measure import plain_batches
 
     with iter(dataset) as batches:
         for mine, plain in itertools.zip_longest(batches, plain_batches(source, batch)):
@@ -64,7 +64,7 @@ def add_plain_peers(group: Group, source: Any) -> None:
     """Add the loops that need nothing but NumPy."""
     import numpy as np
 
-    from queuecore._measure import plain_batches
+    from queuecore.cli.measure import plain_batches
 
     def split(rows: Any) -> Any:
         if source.record is None:
@@ -87,7 +87,7 @@ def add_library_peers(group: Group, source: Any, slow_files: int) -> None:
     """Add torch, tf.data and Grain where they are installed, each on two workers or threads."""
     import numpy as np
 
-    from queuecore._measure import plain_batches
+    from queuecore.cli.measure import plain_batches
 
     few = source.first(source.records_in(source.sizes[0]) * slow_files)
     fields = source.record.names if source.record is not None else ()
@@ -159,7 +159,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     """Measure both inputs."""
     import numpy as np
 
-    from queuecore._measure import Source
+    from queuecore.cli.measure import Source
 
     files, rounds = (3, 3) if options.quick else (20, 15)
     window = 10_000

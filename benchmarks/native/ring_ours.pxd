@@ -42,7 +42,7 @@ cdef inline void spsc_end "our_free"(SpscRing* r) noexcept nogil:
 
 
 cdef inline cbool fifo_put "our_push"(FifoRing* r, uint64_t token) noexcept nogil:
-    return fifo_push(r, <uint32_t>token) == RING_OK
+    return fifo_push(r, <uint32_t>token, False) == RING_OK
 
 
 cdef inline cbool fast_put "our_push"(FastRing* r, uint64_t token) noexcept nogil:
@@ -72,7 +72,7 @@ cdef inline uint32_t fifo_put_n "our_push_n"(FifoRing* r, const uint64_t* tokens
     # The ring has no push of several: they would not stay together without a turn.
     cdef uint32_t i
     for i in range(n):
-        if fifo_push(r, <uint32_t>tokens[i]) != RING_OK:
+        if fifo_push(r, <uint32_t>tokens[i], False) != RING_OK:
             return i
     return n
 

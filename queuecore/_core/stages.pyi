@@ -1,10 +1,7 @@
 from collections.abc import Callable
 from typing import Any, final
 
-import numpy as np
 from typing_extensions import disjoint_base
-
-from queuecore.ragged import Ragged
 
 @disjoint_base
 class Step:
@@ -13,7 +10,7 @@ class Step:
     @property
     def outputs(self) -> tuple[Any, ...]: ...
     def explain(self, what: int, a: int, b: int) -> Exception: ...
-    def __call__(self, *values: bytes | np.ndarray | Ragged, epoch: int = 0, element: int = 0) -> list[Any]: ...
+    def __call__(self, *values: Any, epoch: int = 0, element: int = 0) -> list[Any]: ...
 
 @final
 class PythonStep(Step):

@@ -3,17 +3,10 @@
 Start with `FixedLengthRecordDataset`.
 """
 
-from queuecore._record import ArraySpec, DatasetSpec
-from queuecore.data._device import DeviceDataset
-from queuecore.data._functions import map_and_batch, parallel_interleave, shuffle_and_repeat
-from queuecore.data._iterators import (
-    FeedableIterator,
-    InitializableIterator,
-    IteratorBase,
-    Optional,
-    ReinitializableIterator,
-)
+from queuecore._elements.optional import Optional
+from queuecore._elements.record import ArraySpec, DatasetSpec
 from queuecore.data.dataset import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
+from queuecore.data.device import DeviceDataset
 from queuecore.data.files import (
     CsvDataset,
     FixedLengthRecordDataset,
@@ -21,7 +14,9 @@ from queuecore.data.files import (
     TFRecordDataset,
     WholeFileDataset,
 )
+from queuecore.data.functions import map_and_batch, parallel_interleave, shuffle_and_repeat
 from queuecore.data.iterator import Iterator
+from queuecore.data.iterators import FeedableIterator, InitializableIterator, IteratorBase, ReinitializableIterator
 from queuecore.data.options import AUTOTUNE, Options
 
 __all__ = [

@@ -10,50 +10,58 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from queuecore import _seeds
-from queuecore._core.pipeline import ShuffleCounter
-from queuecore._ops_calls import is_native
-from queuecore._record import DatasetSpec
-from queuecore._stages import Stage
-from queuecore._trace import Untraced, trace
-from queuecore.data import _buckets, _calls, _filters, _generators, _padded
-from queuecore.data._args import check_bool, check_int, check_optional_count
-from queuecore.data._arrays import Items, Numbers, Slices
-from queuecore.data._blocks import BlockSource
-from queuecore.data._cache import Cache, Files, Memory
-from queuecore.data._choose import Choose, Sample, Seeds
-from queuecore.data._combine import Concatenate, Enumerate, Unbatch, Zip
-from queuecore.data._device import DeviceDataset, device_dataset
-from queuecore.data._elements import element_of, flattened, rows_of_element, rows_of_slices
-from queuecore.data._explain import lines_of, source_label, step_labels
-from queuecore.data._interleave import Interleave, of_names
-from queuecore.data._iterators import InitializableIterator
-from queuecore.data._nodes import Layout, Node, Rows
-from queuecore.data._ops import (
+from queuecore._checks import seeds as _seeds
+from queuecore._checks.checks import check_bool, check_int, check_optional_count
+from queuecore._checks.pickles import Outdated
+from queuecore._elements.nests import mapped
+from queuecore._io.names import Filename, expand_patterns
+from queuecore._ops.stage import Stage
+from queuecore.data._nodes.arrays import Items, Numbers, Slices
+from queuecore.data._nodes.batch import ObjectBatch
+from queuecore.data._nodes.buckets import buckets
+from queuecore.data._nodes.cache import Cache, Memory
+from queuecore.data._nodes.cache_files import Files
+from queuecore.data._nodes.choose import Choose, Sample, Seeds
+from queuecore.data._nodes.combine import Concatenate, Enumerate, Unbatch, Zip
+from queuecore.data._nodes.filters import Filter, TakeWhile
+from queuecore.data._nodes.generators import Generated, argument_of, signature_of
+from queuecore.data._nodes.ignore import Ignore
+from queuecore.data._nodes.interleave import Interleave
+from queuecore.data._nodes.interleave_files import of_names
+from queuecore.data._nodes.map import mapped_chain
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.pad_shards import padded_shard
+from queuecore.data._nodes.padded import dense_to_ragged, padded
+from queuecore.data._nodes.permute import permuted
+from queuecore.data._nodes.reduce import reduced
+from queuecore.data._nodes.scan import Scan
+from queuecore.data._nodes.snapshot import Snapshot
+from queuecore.data._nodes.windows import Window, stacked
+from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained, Source
+from queuecore.data._plan.explain import lines_of, shown
+from queuecore.data._plan.fixed import FixedLengthSource
+from queuecore.data._plan.shards import UNEVEN, resolve_shard
+from queuecore.data._plan.specs import shape_of, type_of
+from queuecore.data._plan.steps import (
     Batch,
-    Count,
-    Map,
-    Op,
     Permute,
     Prefetch,
     Repeat,
+    ShapedBatch,
     Shard,
     Shuffle,
     ShuffleSeeds,
     Skip,
+    Step,
     Take,
 )
-from queuecore.data._pad import Padded
-from queuecore.data._permute import Permuted, by_number
-from queuecore.data._ranks import UNEVEN, resolve_shard
-from queuecore.data._reduce import reduced
-from queuecore.data._snapshot import Snapshot
-from queuecore.data._source import Filename, FixedLengthSource, Unknown, expand_patterns
-from queuecore.data._structures import class_of, classes_of, mapped, shape_of, type_of
-from queuecore.data._windows import Window, stacked
+from queuecore.data._rows.chunks import Rows
+from queuecore.data._rows.elements import element_of, flattened, rows_of_element, rows_of_slices
+from queuecore.data.device import DeviceDataset, device_dataset
 from queuecore.data.iterator import Iterator
+from queuecore.data.iterators import InitializableIterator
 from queuecore.data.options import AUTOTUNE, Options, check_threads
-from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError, UnimplementedError
+from queuecore.errors import DtypeError, InvalidArgumentError
 
 __all__ = [
     "INFINITE_CARDINALITY",
@@ -61,13 +69,6 @@ __all__ = [
     "Dataset",
 ]
 
-INFINITE_CARDINALITY = -1
-"""What `Dataset.cardinality` returns for an endless dataset."""
-
-UNKNOWN_CARDINALITY = -2
-"""What `Dataset.cardinality` returns where only reading the files would tell."""
-
-_DEFAULT_MOST_THREADS = 8
 # The native core numbers the places of a shuffle's window by 32 bits, and keeps a batch's rows below this.
 _MOST_SHUFFLED = 2**31 - 1
 _MOST_ROWS = 2**40
@@ -75,7 +76,7 @@ _MOST_CYCLE = 2**16
 _MOST_CALLS = 2**31 - 1
 
 
-class Dataset:
+class Dataset(Chained):
     """A stream of elements: a source and the steps after it. Immutable; abstract: make one of its subclasses.
 
     Every method returns a new dataset and leaves this one as it is. A dataset can be iterated over any number of
@@ -89,10 +90,6 @@ class Dataset:
     A shuffle with ``reshuffle_each_iteration`` counts its passes, over all iterators of the dataset: that is how every
     epoch gets an order of its own. A pickled copy starts counting anew.
     """
-
-    _source: FixedLengthSource | BlockSource | Node
-    _ops: tuple[Op, ...] = ()
-    _options: Options = Options()
 
     def __init__(self) -> None:
         raise TypeError("Dataset is abstract: use FixedLengthRecordDataset, for example")
@@ -128,7 +125,7 @@ class Dataset:
         [0, 1, 2, 0, 1, 2]
         >>> folder.cleanup()
         """
-        return self._with(Repeat(check_optional_count(count, "count")))
+        return self._then(Repeat(check_optional_count(count, "count")))
 
     def take(self, count: SupportsIndex) -> Dataset:
         """Keep the first elements.
@@ -147,7 +144,7 @@ class Dataset:
         InvalidArgumentError
             If `count` is less than -1 or no integer.
         """
-        return self._with(Take(check_int(count, "count", -1)))
+        return self._then(Take(check_int(count, "count", -1)))
 
     def skip(self, count: SupportsIndex) -> Dataset:
         """Leave out the first elements.
@@ -170,7 +167,7 @@ class Dataset:
         -----
         What is left out isn't read, if nothing but counting is needed to find its end.
         """
-        return self._with(Skip(check_int(count, "count", -1)))
+        return self._then(Skip(check_int(count, "count", -1)))
 
     def batch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
         """Stack elements that follow each other.
@@ -213,12 +210,13 @@ class Dataset:
         >>> folder.cleanup()
         """
         size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
-        if _calls.has_objects(self._source) or self._shaped() is not None:
-            return dataset_of(_calls.Stack((self,), size, drop))
-        rows = math.prod(op.batch_size for op in self._ops if isinstance(op, Batch)) * size
+        chain = self._chain
+        if chain.source.has_objects or chain.shaped is not None:
+            return _of(ObjectBatch((chain,), size, drop))
+        rows = math.prod(batch.batch_size for batch in chain.batches) * size
         if rows > _MOST_ROWS:
             raise InvalidArgumentError(f"a batch of {rows} records is more than the most possible, {_MOST_ROWS}")
-        return self._with(Batch(size, drop))
+        return self._then(Batch(size, drop))
 
     def padded_batch(
         self,
@@ -280,7 +278,7 @@ class Dataset:
         >>> folder.cleanup()
         """
         size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
-        return self._shape(*_padded.padded(self, size, drop, padded_shapes, padding_values))
+        return self._shape(*padded(self._chain, size, drop, padded_shapes, padding_values))
 
     def dense_to_ragged_batch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
         r"""Stack elements that follow each other, which may differ in their first dimension.
@@ -319,7 +317,7 @@ class Dataset:
         >>> folder.cleanup()
         """
         size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
-        return self._shape(*_padded.dense_to_ragged(self, size, drop))
+        return self._shape(*dense_to_ragged(self._chain, size, drop))
 
     def bucket_by_sequence_length(
         self,
@@ -389,9 +387,9 @@ class Dataset:
         [b'not']
         >>> folder.cleanup()
         """
-        return dataset_of(
-            _buckets.buckets(
-                self,
+        return _of(
+            buckets(
+                self._chain,
                 element_length_func,
                 bucket_boundaries,
                 bucket_batch_sizes,
@@ -456,7 +454,7 @@ class Dataset:
         >>> folder.cleanup()
         """
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
-        return self._with(
+        return self._then(
             Shuffle.make(
                 check_int(buffer_size, "buffer_size", 1, _MOST_SHUFFLED),
                 seed,
@@ -541,38 +539,7 @@ class Dataset:
         """
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         check_bool(reshuffle, "reshuffle_each_iteration")
-        return self._permuted(Permute(reshuffle, ShuffleSeeds(*_seeds.resolve(seed))))
-
-    def _permuted(self, permute: Permute) -> Dataset:
-        for op in self._ops:
-            if isinstance(op, Batch | Shuffle | Permute):
-                name = type(op).__name__.lower()
-                raise UnimplementedError(f"permute goes over records at known places: put it before the {name}")
-            if isinstance(op, Repeat) and op.number < 0:
-                raise InvalidArgumentError(
-                    "unknown cardinality where a length is needed: an endless dataset can't be permuted; permute it "
-                    "before the repeat"
-                )
-        source = self._source
-        if all(isinstance(op, Take | Skip | Repeat | Shard | Prefetch | Map) for op in self._ops):
-            if isinstance(source, FixedLengthSource):
-                return self._with(permute)
-            maps = tuple(op for op in self._ops if isinstance(op, Map | Prefetch))
-            others = tuple(op for op in self._ops if not isinstance(op, Map | Prefetch))
-            if isinstance(source, _calls.Map):
-                below = source.inputs[0]
-                below = _Steps(below._source, (*below._ops, *others), below._options)
-                return _Steps(replace(source, inputs=(below._permuted(permute),)), maps, self._options)
-            if isinstance(source, Permuted):
-                raise UnimplementedError("permute goes over records at known places: put it before the permute")
-            given = _Steps(source, others, Options())
-            if by_number(given):
-                node = Permuted((given, dataset_of(Seeds(()))._with(permute)))
-                return _Steps(node, maps, self._options)
-        raise InvalidArgumentError(
-            "unknown cardinality where a length is needed: permute works on uncompressed records of fixed length, and "
-            "on what is in memory. Use shuffle"
-        )
+        return Dataset._of(permuted(self._chain, Permute(reshuffle, ShuffleSeeds(*_seeds.resolve(seed)))))
 
     def shard(
         self,
@@ -654,13 +621,10 @@ class Dataset:
         if uneven not in UNEVEN:
             raise InvalidArgumentError(f"uneven must be one of {', '.join(map(repr, UNEVEN))}, not {uneven!r}")
         number, own = resolve_shard(num_shards, index)
-        if uneven != "pad" or isinstance(self._source, FixedLengthSource):
-            return self._with(Shard(number, own, uneven))
-        # No native stream holds the beginning of such a pass until its end.
-        after = () if self._batched() else tuple(op for op in self._ops if isinstance(op, Map))
-        before = tuple(op for op in self._ops if not (after and isinstance(op, Map)))
-        padded = Padded((_Steps(self._source, before, self._options),), number)
-        return _Steps(padded, (Shard(number, own, "keep"), *after), self._options)
+        chain = self._chain
+        if uneven != "pad" or isinstance(chain.source, FixedLengthSource):
+            return self._then(Shard(number, own, uneven))
+        return Dataset._of(padded_shard(chain, number, own))
 
     def prefetch(self, buffer_size: SupportsIndex) -> Dataset:
         """Make elements ahead of the consumer.
@@ -668,7 +632,8 @@ class Dataset:
         Parameters
         ----------
         buffer_size : int
-            How many elements; `AUTOTUNE` (-1): the library's choice; 0: no wish.
+            How many elements; `AUTOTUNE` (-1): the library's choice; 0: no wish. Any number is good: memory is taken as
+            elements are made, for at most 65536 batches, and no more than a quarter of what this process may have.
 
         Returns
         -------
@@ -684,7 +649,7 @@ class Dataset:
         Elements are always made ahead, by native threads, without this step too; it only says how far. It never changes
         what comes, nor in which order. Of several, the one that asks for most memory counts.
         """
-        return self._with(Prefetch(check_int(buffer_size, "buffer_size", AUTOTUNE)))
+        return self._then(Prefetch(check_int(buffer_size, "buffer_size", AUTOTUNE)))
 
     def prefetch_to_device(
         self,
@@ -736,7 +701,7 @@ class Dataset:
         >>> [batch.tolist() for batch in ds]
         [[0, 2, 4], [6, 8, 10]]
         """
-        return device_dataset(self, device, buffers, mode, pinned)
+        return device_dataset(self._chain, device, buffers, mode, pinned)
 
     def with_options(self, options: Options) -> Dataset:
         """Set how the dataset runs.
@@ -755,9 +720,7 @@ class Dataset:
         InvalidArgumentError
             If `options` is no `Options`.
         """
-        if not isinstance(options, Options):
-            raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
-        return _Steps(self._source, self._ops, self._options.merged(options))
+        return Dataset._of(self._chain.with_options(options))
 
     def options(self) -> Options:
         """Return how the dataset runs: all that `with_options` has set.
@@ -766,7 +729,7 @@ class Dataset:
         -------
         Options
         """
-        return self._options
+        return self._chain.options
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """Put steps on this dataset that a function knows.
@@ -859,10 +822,13 @@ class Dataset:
 
         A function that runs in Python gets an element as an iterator gives it: after a `batch` the whole batch, as
         views of memory that is kept as long as they are, so that NumPy's functions work on it at once. What it returns
-        becomes an element: numbers NumPy's, strings `bytes`; arrays are not copied. Its structure and dtypes must be
-        those of the first one. What it raises is a `PipelineError` in its place in the order, with the exception as
-        ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It can't use an iterator that it makes
-        elements for, but make others. To know `element_spec`, the first element is made, once.
+        becomes an element: numbers NumPy's, strings `bytes`. Arrays are copied at once, so that it may fill the same
+        one again; not copied are those that nobody else refers to (known where Python counts all references: with a
+        GIL, before 3.14), and those in memory that nobody can write to, of `bytes` or of a map of a file that is only
+        read. Its structure and dtypes must be those of the first one. What it raises is a `PipelineError` in its place
+        in the order, with the exception as ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It
+        can't use an iterator that it makes elements for, but make others. To know `element_spec`, the first element is
+        made, once.
 
         A list that a function returns, native or not, counts as a tuple, as in tf.data (so does that of `decode_csv`);
         one that is a part of a tuple, dict or list is an array.
@@ -904,21 +870,7 @@ class Dataset:
         threads = AUTOTUNE if calls is None and num_parallel_calls is not None else calls
         ordered = None if deterministic is None else check_bool(deterministic, "deterministic")
         marked = check_bool(on_device, "on_device")
-        if not isinstance(map_func, Stage):
-            native, why = self._traced(map_func, marked)
-            return native or dataset_of(_calls.Map((self,), _calls.Call(map_func), threads, ordered, why, marked))
-        why = ""
-        if _calls.has_objects(self._source):
-            why = "elements are Python objects"
-        elif self._shaped() is not None:
-            why = "elements are padded or ragged batches"
-        elif not map_func.rowwise and any(isinstance(op, Batch) for op in self._ops):
-            why = "it makes something else of a batch than of its elements one by one"
-        if why:
-            return dataset_of(_calls.Map((self,), _calls.StageCall(map_func), threads, ordered, why, marked))
-        made = self._with(Map(map_func, marked))
-        made._source.made(made._stages())
-        return made
+        return Dataset._of(mapped_chain(self._chain, map_func, threads, ordered, marked))
 
     def map_and_batch(
         self,
@@ -989,7 +941,48 @@ class Dataset:
         >>> [int(x) for x in qc.data.Dataset.range(10).take_while(lambda n: n * n < 10)]
         [0, 1, 2, 3]
         """
-        return dataset_of(_filters.TakeWhile.of(self, predicate))
+        return _of(TakeWhile.of(self._chain, predicate))
+
+    def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], tuple[Any, Any]]) -> Dataset:
+        """Make something else of each element, with a state that goes from element to element.
+
+        Parameters
+        ----------
+        initial_state : array, bytes, `Ragged` or `Sparse`, or a dict or tuple of them, nested
+            What the function is first called with, in each pass. It is copied.
+        scan_func : callable
+            From a state and an element, which stays one argument if it is a tuple, to a pair: the next state and the
+            new element. The state keeps its structure and its dtypes; its shapes may change.
+
+        Returns
+        -------
+        Dataset
+            With as many elements as this one.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `scan_func` can't be called, or `initial_state` has a part that is no array.
+        DtypeError
+            When iterating, in its place, if `scan_func` returns no pair, or a state of another structure or dtype.
+
+        Notes
+        -----
+        The function is called in Python, in one thread, for one element after the other. It may change the state that
+        it gets and return it: what it returns as an element is a copy where the two share memory. What it raises is a
+        `PipelineError` in the place of the element, and the next call gets the state from before. To go on from a saved
+        place, the function is called for all elements before it.
+
+        Follows ``tf.data.Dataset.scan``.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> sums = qc.data.Dataset.range(1, 6).scan(0, lambda total, x: (total + x, total + x))
+        >>> [int(x) for x in sums]
+        [1, 3, 6, 10, 15]
+        """
+        return _of(Scan.of(self._chain, initial_state, scan_func))
 
     # -- out of what is in memory --------------------------------------------------------------------------------------
 
@@ -1015,7 +1008,8 @@ class Dataset:
 
         Notes
         -----
-        Memory is used as in `from_tensor_slices`.
+        Memory is used as in `from_tensor_slices`. An element that has a part of which there are no rows (a `Ragged`, or
+        strings in several dimensions) comes with arrays that can't be written to: they are the same ones in every pass.
 
         Examples
         --------
@@ -1025,9 +1019,9 @@ class Dataset:
         """
         rows = rows_of_element(tensors)
         if rows is not None:
-            return dataset_of(Slices((), Rows(1, rows[0]), rows[1]))
+            return _of(Slices((), Rows(1, rows[0]), rows[1]))
         element, spec = element_of(tensors)
-        return dataset_of(Items((), [element], spec))
+        return _of(Items((), [element], spec))
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset:
@@ -1053,8 +1047,10 @@ class Dataset:
 
         Notes
         -----
-        Arrays that can be written to are copied, once. Those that can't are used where they are and must not change:
-        ``x.setflags(write=False)``, or ``numpy.memmap(..., mode="r")`` for what is larger than memory.
+        Arrays are taken as they are now: they are copied, once, and may change afterwards. Only memory that nobody can
+        write to is used where it is: ``numpy.memmap(..., mode="r")``, for what is larger than memory, and other maps of
+        files that are only read, which can't be closed as long as the dataset is there; and `bytes`
+        (``numpy.frombuffer``). That an array is marked as read-only isn't enough: others may write to the same memory.
 
         A saved state holds a digest of the data, of which all bytes are read for it, the first time.
 
@@ -1069,7 +1065,7 @@ class Dataset:
         2 b'c'
         """
         number, columns, layout = rows_of_slices(tensors)
-        return dataset_of(Slices((), Rows(number, columns), layout))
+        return _of(Slices((), Rows(number, columns), layout))
 
     @staticmethod
     def range(*args: SupportsIndex, output_type: Any = np.int64) -> Dataset:
@@ -1099,7 +1095,7 @@ class Dataset:
         >>> [int(x) for x in qc.data.Dataset.range(5, 0, -2)]
         [5, 3, 1]
         """
-        return dataset_of(Numbers.of(args, output_type))
+        return _of(Numbers.of(args, output_type))
 
     @staticmethod
     def list_files(
@@ -1190,7 +1186,7 @@ class Dataset:
         template, inputs = flattened(given, lambda leaf, where: _checked(leaf, f"zip: datasets{where}"))
         if not inputs:
             raise InvalidArgumentError("zip: there is no dataset in datasets")
-        return dataset_of(Zip(tuple(inputs), template))
+        return _of(Zip(tuple(inputs), template))
 
     def concatenate(self, dataset: Dataset) -> Dataset:
         """Append the elements of another dataset.
@@ -1215,9 +1211,9 @@ class Dataset:
         >>> [int(x) for x in qc.data.Dataset.range(2).concatenate(qc.data.Dataset.range(7, 9))]
         [0, 1, 7, 8]
         """
-        made = Concatenate((self, _checked(dataset, "concatenate: dataset")))
+        made = Concatenate((self._chain, _checked(dataset, "concatenate: dataset")))
         made.layout()
-        return dataset_of(made)
+        return _of(made)
 
     def enumerate(self, start: SupportsIndex = 0) -> Dataset:
         """Give each element its number.
@@ -1243,7 +1239,7 @@ class Dataset:
         >>> [(int(i), x) for i, x in qc.data.Dataset.from_tensor_slices(["a", "b"]).enumerate(5)]
         [(5, b'a'), (6, b'b')]
         """
-        return dataset_of(Enumerate((self,), check_int(start, "start", -(2**63))))
+        return _of(Enumerate((self._chain,), check_int(start, "start", -(2**63))))
 
     def unbatch(self) -> Dataset:
         """Take elements apart, along their first dimension.
@@ -1270,7 +1266,7 @@ class Dataset:
         >>> [int(x) for x in ds.unbatch()]
         [0, 1, 2, 3, 4, 5]
         """
-        return dataset_of(Unbatch((self,)))
+        return _of(Unbatch((self._chain,)))
 
     def rebatch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
         """Make batches of another size: `unbatch`, and then `batch`.
@@ -1343,9 +1339,9 @@ class Dataset:
         [4]
         """
         length = check_int(size, "size", 1, _MOST_ROWS)
-        return dataset_of(
+        return _of(
             Window(
-                (self,),
+                (self._chain,),
                 length,
                 length if shift is None else check_int(shift, "shift", 1, _MOST_ROWS),
                 check_int(stride, "stride", 1, _MOST_ROWS),
@@ -1406,7 +1402,7 @@ class Dataset:
         >>> folder.cleanup()
         """
         store = Files(_name(filename, "filename")) if filename else Memory()
-        return _Steps(Cache((self,), store), (), self._options)
+        return _of(Cache((self._chain,), store))
 
     def snapshot(
         self,
@@ -1473,9 +1469,9 @@ class Dataset:
             raise InvalidArgumentError(f'compression must be "AUTO", "NONE" or "GZIP", not {compression!r}')
         compress = compression == "GZIP"
         if reader_func is not None or shard_func is not None:
-            return dataset_of(Snapshot.of(self, _name(path, "path"), compress, shard_func, reader_func))
+            return _of(Snapshot.of(self._chain, _name(path, "path"), compress, shard_func, reader_func))
         store = Files(_name(path, "path"), snapshot=True, compress=compress)
-        return _Steps(Cache((self,), store), (), self._options)
+        return _of(Cache((self._chain,), store))
 
     def filter(self, predicate: Stage | Callable[..., Any]) -> Dataset:
         """Keep the elements that a function says yes of.
@@ -1498,8 +1494,9 @@ class Dataset:
         Notes
         -----
         Like a function of `map` it becomes a native stage if that is possible, and else runs in Python, in one thread.
-        Elements are not copied. What it raises, and an answer that is no bool (`InvalidArgumentError`), come in their
-        place in the order; with ``on_error="skip"`` such an element is left out.
+        Elements are not copied, and in Python it can't write to their arrays: they go on behind it. What it raises, and
+        an answer that is no bool (`InvalidArgumentError`), come in their place in the order; with ``on_error="skip"``
+        such an element is left out.
 
         Where a run goes on at a saved place, the elements of the pass before it are asked about again.
 
@@ -1515,7 +1512,7 @@ class Dataset:
         [0, 3, 6, 9]
         >>> folder.cleanup()
         """
-        return dataset_of(_filters.Filter.of(self, predicate))
+        return _of(Filter.of(self._chain, predicate))
 
     def ignore_errors(self, log_warning: bool = False) -> Dataset:
         """Leave out elements that can't be made, and go on with the next one.
@@ -1539,7 +1536,8 @@ class Dataset:
         -----
         It holds for what comes before it, as ``Options(on_error="skip")`` does for all of an iterator: damaged records,
         files that can't be opened, and functions that raise. Faults of the machine (failed reads, no memory) are errors
-        still. What it leaves out is not in ``stats()``.
+        still. What it leaves out is not in ``stats()``. Of a `zip`, an error takes an element of each dataset away, so
+        that pairs stay pairs. Good elements of a batch that an error cuts short are given, which tf.data drops.
 
         Where a run goes on at a saved place, the elements of the pass before it are made again.
 
@@ -1550,7 +1548,7 @@ class Dataset:
         >>> [int(x) for x in ds.ignore_errors()]
         [1, 2]
         """
-        return dataset_of(_calls.Ignore((self,), check_bool(log_warning, "log_warning")))
+        return _of(Ignore((self._chain,), check_bool(log_warning, "log_warning")))
 
     # -- out of Python -------------------------------------------------------------------------------------------------
 
@@ -1591,6 +1589,9 @@ class Dataset:
 
         Notes
         -----
+        Each element is taken as it is when it is yielded: arrays are copied before the generator goes on, if they have
+        to be (see `map`), so it may fill the same one again. What it gets as `args` are arrays of its own in each pass.
+
         Numbers are converted to the dtype, if that loses nothing but digits behind the point's: an element of another
         type, structure or shape is an `InvalidArgumentError` in its place in the order. Without types, elements are
         taken as they come, converted like what a function of `map` returns. What the generator raises is a
@@ -1616,9 +1617,9 @@ class Dataset:
         """
         if not callable(generator):
             raise DtypeError(f"from_generator: generator must be callable, not {generator!r}")
-        signature = _generators.signature_of(output_types, output_shapes, output_signature)
-        given = tuple(_generators.argument_of(one) for one in args or ())
-        return dataset_of(_generators.Generated((), generator, given, signature))
+        signature = signature_of(output_types, output_shapes, output_signature)
+        given = tuple(argument_of(one) for one in args or ())
+        return _of(Generated((), generator, given, signature))
 
     def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
         """Make a dataset of each element, and put these behind each other.
@@ -1652,9 +1653,9 @@ class Dataset:
         >>> [int(x) for x in ds]
         [0, 0, 1, 0, 1, 2]
         """
-        windows = stacked(self, map_func) if callable(map_func) else None
+        windows = stacked(self._chain, map_func) if callable(map_func) else None
         if windows is not None:
-            return _Steps(windows, self._ops, self._options)
+            return Dataset._of(replace(self._chain, source=windows))
         return self._interleaved("flat_map", map_func, 1, 1, 0, False)
 
     def interleave(
@@ -1711,7 +1712,7 @@ class Dataset:
 
         To go on from a saved state, `map_func` is called again for the elements before it. Datasets that know how
         many elements they have are not read again, others are. With ``deterministic=False`` the order is another one
-        each time, and what follows a saved state too.
+        each time, and the state says how far each dataset was: each element comes exactly once.
 
         Examples
         --------
@@ -1785,10 +1786,10 @@ class Dataset:
             raise InvalidArgumentError(f"{method}: map_func must be a function, not {map_func!r:.60}")
         block = check_int(block_length, "block_length", 1, _MOST_ROWS)
         # The files of one kind of dataset: natively, in one stream.
-        found = None if sloppy else of_names(self, map_func, method, cycle, block)
+        found = None if sloppy else of_names(self._chain, map_func, method, cycle, block)
         if found is not None:
-            return dataset_of(found) if isinstance(found, Node) else _Steps(found, (), self._options)
-        return dataset_of(Interleave((self,), method, map_func, cycle, block, begun, sloppy))
+            return Dataset._of(Chain(found, (), self._chain.options))
+        return _of(Interleave((self._chain,), method, map_func, cycle, block, begun, sloppy))
 
     @staticmethod
     def choose_from_datasets(
@@ -1831,13 +1832,14 @@ class Dataset:
         [0, 10, 11, 1, 12]
         """
         given = _several(datasets, "choose_from_datasets")
-        components = Layout.of(_checked(choice_dataset, "choose_from_datasets: choice_dataset")).components or ()
+        choices = _checked(choice_dataset, "choose_from_datasets: choice_dataset")
+        components = choices.layout.components or ()
         if [(one.dtype.kind in "iu", one.shape) for one in components] != [(True, ())]:
             raise DtypeError(
                 f"choose_from_datasets: choice_dataset must be of integers, not {choice_dataset.element_spec!r}"
             )
         stop = check_bool(stop_on_empty_dataset, "stop_on_empty_dataset")
-        return dataset_of(Choose((*given, choice_dataset), len(given), stop))
+        return _of(Choose((*given, choices), len(given), stop))
 
     @staticmethod
     def sample_from_datasets(
@@ -1890,20 +1892,20 @@ class Dataset:
         """
         given = _several(datasets, "sample_from_datasets")
         rerandomize = check_bool(bool(rerandomize_each_iteration), "rerandomize_each_iteration")
-        seeds = dataset_of(Seeds(()))._with(Shuffle.make(1, seed, rerandomize))
+        seeds = Chain(Seeds(()), (Shuffle.make(1, seed, rerandomize),))
         stop = check_bool(stop_on_empty_dataset, "stop_on_empty_dataset")
         if isinstance(weights, Dataset):
-            components = Layout.of(weights).components or ()
+            components = weights._chain.layout.components or ()
             if [(one.dtype.kind in "iuf", one.shape) for one in components] != [(True, (len(given),))]:
                 raise InvalidArgumentError(
                     f"sample_from_datasets: weights must be of {len(given)} numbers each, not {weights.element_spec!r}"
                 )
-            return dataset_of(Sample((*given, weights, seeds), len(given), stop, None, rerandomize))
+            return _of(Sample((*given, weights._chain, seeds), len(given), stop, None, rerandomize))
         numbers = _weights([1.0] * len(given) if weights is None else weights, len(given))
         some = [(one, weight) for one, weight in zip(given, numbers, strict=True) if weight > 0]
         inputs = tuple(one for one, _ in some)
         given_weights = tuple(weight for _, weight in some)
-        return dataset_of(Sample((*inputs, seeds), len(some), stop, given_weights, rerandomize))
+        return _of(Sample((*inputs, seeds), len(some), stop, given_weights, rerandomize))
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -1915,12 +1917,7 @@ class Dataset:
         a `DatasetSpec` for what is a dataset itself.
         Batch dimensions are `None`, or the batch size where ``drop_remainder=True`` makes it certain.
         """
-        dims: tuple[int | None, ...] = ()
-        for op in self._ops:
-            if isinstance(op, Batch):
-                dims = (op.batch_size if op.drop_remainder else None, *dims)
-        shaped = self._shaped()
-        return self._source.made(self._stages()).spec(dims) if shaped is None else shaped.specs(dims)
+        return self._chain.element_spec
 
     @property
     def output_types(self) -> Any:
@@ -1939,15 +1936,7 @@ class Dataset:
         `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`;
         `Dataset`. `object` where nobody knows.
         """
-        shaped = self._shaped()
-        if shaped is not None:
-            return mapped(shaped.class_of, shaped.specs(()))
-        if _calls.has_objects(self._source):
-            spec = self.element_spec
-            if spec is None:
-                return object
-            return mapped(lambda one: Dataset if isinstance(one, DatasetSpec) else class_of(one), spec)
-        return classes_of(self._source.made(self._stages()), any(isinstance(op, Batch) for op in self._ops))
+        return self._chain.element_classes
 
     def cardinality(self) -> int:
         """Return the number of elements.
@@ -1967,11 +1956,7 @@ class Dataset:
         -----
         Asks the file system for the size of every file that is needed, in the calling thread, and opens none.
         """
-        try:
-            total = self._count(len(self._ops), None)
-        except Unknown:
-            return UNKNOWN_CARDINALITY
-        return INFINITE_CARDINALITY if isinstance(total, float) else total
+        return self._chain.cardinality()
 
     def __len__(self) -> int:
         """Return the number of elements, as `cardinality` does; `TypeError` if it is endless or unknown."""
@@ -1989,8 +1974,8 @@ class Dataset:
 
     def __iter__(self) -> Iterator:
         """Return a new iterator at the first element. No thread starts before its first ``next()``."""
-        self._check_shards()
-        return Iterator(self)
+        self._chain.check_shards()
+        return Iterator(self._chain)
 
     def make_one_shot_iterator(self) -> Iterator:
         """Return a new iterator at the first element, as ``iter()`` does.
@@ -2128,11 +2113,12 @@ class Dataset:
         Notes
         -----
         The function runs in the calling thread, once per element, in their order; the initial state is converted as by
-        `numpy.asarray`, so that 0 is an int64. It runs without the GIL if it can be traced (see `map`), for states that
-        are arrays of numbers whose shapes don't go on changing, and elements that are neither batches nor Python
-        objects: with the same results, bit for bit, but without NumPy's warnings. Of what it does to elements alone a
-        `map` before it makes work for all threads. Any other function takes the GIL for each element: put a `batch`
-        before it. No iterator is left open after an error.
+        `numpy.array`, so that 0 is an int64, and is itself left alone. The function may change the arrays of a state in
+        place and return these; of others that it keeps, the next state has copies. It runs without the GIL if it can be
+        traced (see `map`), for states that are arrays of numbers whose shapes don't go on changing, and elements that
+        are neither batches nor Python objects: with the same results, bit for bit, but without NumPy's warnings. Of
+        what it does to elements alone a `map` before it makes work for all threads. Any other function takes the GIL
+        for each element: put a `batch` before it. No iterator is left open after an error.
 
         Examples
         --------
@@ -2155,13 +2141,11 @@ class Dataset:
         >>> qc.data.Dataset.range(5).reduce((0, 1.0), lambda state, x: (state[0] + x, state[1] / 2))
         (np.int64(10), np.float64(0.03125))
         """
-        return reduced(self, initial_state, reduce_func)
+        return reduced(self._chain, initial_state, reduce_func)
 
     def __repr__(self) -> str:
         """Return the source and the steps, in one line."""
-        inputs = ", ".join(map(repr, self._inputs()))
-        source = f"{source_label(self)}{' of ' if inputs else ''}{inputs}"
-        return f"<{source}>" + "".join(f".{step}" for step in step_labels(self))
+        return shown(self._chain)
 
     def plan(self) -> str:
         """Say what is done, and where.
@@ -2185,129 +2169,17 @@ class Dataset:
         map(traced(multiply(x0, int64(2))))  native
         range(0, 10)                         Python: hands on rows, a chunk at a time
         """
-        lines = lines_of(self)
+        lines = lines_of(self._chain)
         width = max(len(what) for what, _ in lines)
         return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
 
-    # -- for the iterator ----------------------------------------------------------------------------------------------
+    def _then(self, *steps: Step) -> Dataset:
+        return Dataset._of(self._chain.then(*steps))
 
-    def _with(self, op: Op) -> Dataset:
-        return _Steps(self._source, (*self._ops, op), self._options)
-
-    def _shape(self, node: Node | None, op: _padded.ShapedBatch) -> Dataset:
-        if op.batch_size > _MOST_ROWS:
-            raise InvalidArgumentError(f"{op.batch_size} records in a batch are more than is possible, {_MOST_ROWS}")
-        return (self if node is None else dataset_of(node))._with(op)
-
-    def _batched(self) -> bool:
-        return any(isinstance(op, Batch) for op in self._ops)
-
-    def _shaped(self) -> _padded.ShapedBatch | None:
-        return next((op for op in self._ops if isinstance(op, _padded.ShapedBatch)), None)
-
-    def _native(self, options: Options) -> dict[str, Any]:
-        """Return what the native stream takes of the source and the steps on elements."""
-        given = self._source.limited(options.max_record_bytes).native(self._stages())
-        shaped = self._shaped()
-        return given if shaped is None else given | shaped.changes
-
-    def _check_shards(self) -> None:
-        """Raise if a shard with ``uneven="raise"`` is known to be uneven: better now than at the end of an epoch."""
-        for depth, op in enumerate(self._ops, 1):
-            if isinstance(op, Shard) and op.uneven == "raise":
-                try:
-                    self._count(depth, None)
-                except Unknown:
-                    pass
-                except InvalidArgumentError:
-                    raise
-                except QueueCoreError:  # a file that can't be read is an error in its place in the order
-                    pass
-
-    def _count(self, depth: int, needed: int | None) -> Count:
-        """Return how many elements come out of the first `depth` steps."""
-        if needed == 0:  # nothing is asked of what is below, so nothing there can fail
-            return 0
-        if depth == 0:
-            return self._source.count(needed)
-        return self._ops[depth - 1].count(needed, lambda below: self._count(depth - 1, below))
-
-    def _threads(self, options: Options | None = None) -> tuple[int, bool]:
-        """Return the number of native workers, and whether the consumer helps."""
-        wanted = check_threads((options or self._options).num_threads, "num_threads") or self._source.num_threads
-        if wanted is not None:
-            return wanted, wanted != 1
-        # One CPU is the consumer's own: with few of them a worker more would only take turns with it.
-        return min(max(len(os.sched_getaffinity(0)) - 1, 1), _DEFAULT_MOST_THREADS), True
-
-    def _prefetch_elements(self) -> int:
-        """Return how many elements to make ahead, or -1 if nobody said."""
-        most = -1
-        stacked = 1
-        for op in reversed(self._ops):
-            if isinstance(op, Batch):
-                stacked *= op.batch_size
-            elif isinstance(op, Prefetch) and op.buffer_size > 0:
-                # A prefetch below a batch counts what goes into batches.
-                most = max(most, -(-op.buffer_size // stacked))
-        return most
-
-    def _traced(self, function: Any, on_device: bool) -> tuple[Dataset | None, str]:
-        """Return what a function makes of the elements natively; or `None`, and why it has to run in Python."""
-        if not callable(function) or is_native(function):
-            hint = ": say what it makes, by queuecore.ops.cfunc(function, outputs)" if callable(function) else ""
-            raise InvalidArgumentError(f"map takes functions of Python's and operations, not {function!r}{hint}")
-        if _calls.has_objects(self._source):
-            return None, "elements are Python objects"
-        if self._shaped() is not None:
-            return None, "elements are padded or ragged batches"
-        made = self._source.made(self._stages())
-        batches = [op for op in reversed(self._ops) if isinstance(op, Batch)]
-        batch = tuple(op.batch_size if op.drop_remainder else None for op in batches)
-        template, assemble = made.template, made.assemble
-        plain = None if batches else _padded.plain_template(made)
-        if plain is not None:
-            template, assemble = plain, None
-        found = trace(function, made.given, template, assemble=assemble, batch=batch, finish=_calls.parted)
-        if isinstance(found, Untraced):
-            return None, str(found)
-        if batches and not found.stage.rowwise:
-            return None, "it makes something else of a batch than of its elements one by one"
-        native = self._with(Map(found.stage, on_device))
-        try:
-            native._source.made(native._stages())
-        except InvalidArgumentError as error:  # nothing that can be batched
-            return None, str(error)
-        return native, ""
-
-    def _stages(self) -> list[Stage]:
-        return [op.stage for op in self._ops if isinstance(op, Map)]
-
-    def _shuffles(self) -> list[Shuffle | Permute]:
-        """Return its own shuffles, then those of its inputs."""
-        own = [op for op in self._ops if isinstance(op, Shuffle | Permute)]
-        return own + [shuffle for dataset in self._inputs() for shuffle in dataset._shuffles()]
-
-    def _inputs(self) -> tuple[Dataset, ...]:
-        return self._source.inputs if isinstance(self._source, Node) else ()
-
-    def _native_ops(self, seeds: Sequence[tuple[tuple[int, int], ShuffleCounter]]) -> list[tuple[Any, ...]]:
-        """Return what the native core takes, with these seeds and counters for the shuffles."""
-        given = iter(seeds)
-        made = [op.native(*next(given)) if isinstance(op, Shuffle | Permute) else op.native() for op in self._ops]
-        return [op for op in made if op is not None]
-
-    def _names(self) -> tuple[int, int]:
-        count, digest = len(self._source.files), self._source.files.digest
-        for dataset in self._inputs():
-            more, other = dataset._names()
-            count, digest = count + more, (digest * 0x9E3779B97F4A7C15 + other) % 2**64
-        return count, digest
-
-    def _describe(self) -> dict[str, Any]:
-        """Return what decides the elements and their order, apart from file names and seeds, as plain values."""
-        steps = [words for words in (op.describe() for op in self._ops) if words is not None]
-        return {"source": self._source.describe(), "ops": steps}
+    def _shape(self, node: Node | None, step: ShapedBatch) -> Dataset:
+        if step.batch_size > _MOST_ROWS:
+            raise InvalidArgumentError(f"{step.batch_size} records in a batch are more than is possible, {_MOST_ROWS}")
+        return Dataset._of((self._chain if node is None else Chain.of(node)).then(step))
 
 
 def _name(path: Any, what: str) -> str:
@@ -2321,30 +2193,18 @@ def _name(path: Any, what: str) -> str:
     return name
 
 
-class _Steps(Dataset):
-    """A dataset that came out of another one's method."""
-
-    def __init__(self, source: FixedLengthSource | BlockSource | Node, ops: tuple[Op, ...], options: Options) -> None:
-        self._source = source
-        self._ops = ops
-        self._options = options
+def _of(source: Source) -> Dataset:
+    """Return the dataset of a source, with the options of its inputs."""
+    return Dataset._of(Chain.of(source))
 
 
-def dataset_of(node: Node) -> Dataset:
-    """Return the dataset of a node, with the options of its inputs; of several, the later ones win."""
-    options = Options()
-    for dataset in node.inputs:
-        options = options.merged(dataset._options)
-    return _Steps(node, (), options)
-
-
-def _checked(dataset: Any, what: str) -> Dataset:
+def _checked(dataset: Any, what: str) -> Chain:
     if not isinstance(dataset, Dataset):
         raise DtypeError(f"{what} must be a dataset, not {dataset!r:.60}")
-    return dataset
+    return dataset._chain
 
 
-def _several(datasets: Any, what: str) -> tuple[Dataset, ...]:
+def _several(datasets: Any, what: str) -> tuple[Chain, ...]:
     if isinstance(datasets, Dataset) or not isinstance(datasets, Sequence):
         raise DtypeError(f"{what}: datasets must be a sequence of datasets, not {datasets!r:.60}")
     if not datasets:
@@ -2362,3 +2222,9 @@ def _weights(weights: Any, number: int) -> list[float]:
     if not all(0 <= one < math.inf for one in made) or not any(made):
         raise InvalidArgumentError(f"sample_from_datasets: weights must be numbers from 0 on, not all 0; not {made}")
     return made
+
+
+# Pickles name it, from when it had another name and other attributes.
+_Steps = Outdated
+
+Chained.public = Dataset

@@ -6,17 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, SupportsIndex
 
-from queuecore._compression import encoding_number
+from queuecore._checks.checks import check_bool, check_int
 from queuecore._core.sources import FileList
-from queuecore._record import compile_bytes, compile_record
-from queuecore._stages import BYTES, Component
-from queuecore.data._args import check_bool, check_int
-from queuecore.data._blocks import MOST_BYTES, block_source, blocks_of_fixed
-from queuecore.data._source import Filename, FixedLengthSource, expand_filenames
+from queuecore._elements.component import BYTES, Component
+from queuecore._elements.record import compile_bytes, compile_record
+from queuecore._io.compression import encoding_number
+from queuecore._io.names import Filename, expand_filenames
+from queuecore._ops.csv import csv_columns, csv_format
+from queuecore.data._plan.blocks import MOST_BYTES, block_source, blocks_of_fixed
+from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data.dataset import Dataset
 from queuecore.data.options import check_threads
 from queuecore.errors import InvalidArgumentError
-from queuecore.ops import csv_columns, csv_format
 
 __all__ = ["CsvDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset", "WholeFileDataset"]
 
@@ -65,8 +67,11 @@ class FixedLengthRecordDataset(Dataset):
     Files are opened when their turn comes, and not here: a missing one, a directory, a cut one is an error
     in its place in the order, after all good records before it. It names the file, and where it applies the offset and
     the record. Those classes are `NotFoundError`, `PermissionDeniedError`, `NotAFileError`, `UnavailableError`,
-    `TruncatedRecordError`, `SourceChangedError` (a file that shrank or was replaced while it was in use).
+    `TruncatedRecordError`, `SourceChangedError` (a file that was written to or replaced while it was in use:
+    when the last of it was read, bytes that it had when it was opened must not have changed, by its size and
+    modification time; to append, to rename, to delete is no change, but a later pass must find the file as it was).
 
+    A file that says that it has 0 bytes and can be read, as those in ``/proc``, is an `UnavailableError`.
     A file of 0 bytes has no records and is no error; it is counted in ``stats()["empty_files"]``. One that is shorter
     than its header and footer together is a `TruncatedRecordError`.
 
@@ -124,11 +129,11 @@ class FixedLengthRecordDataset(Dataset):
         threads = check_threads(num_parallel_reads, "num_parallel_reads")
         encoding = encoding_number(compression_type)
         hop = hop or plan.record_bytes
-        source = FixedLengthSource(files, plan, header, footer, hop, tail == "drop", threads)
-        self._source = source
+        fixed = FixedLengthSource(files, plan, header, footer, hop, tail == "drop", threads)
+        self._chain = Chain(fixed)
         if encoding:
-            words = {"compression": compression_type, **source.describe()}
-            self._source = replace(blocks_of_fixed(source), encoding=encoding, words=words)
+            words = {"compression": compression_type, **fixed.describe()}
+            self._chain = Chain(replace(blocks_of_fixed(fixed), encoding=encoding, words=words))
 
 
 class TextLineDataset(Dataset):
@@ -192,7 +197,7 @@ class TextLineDataset(Dataset):
     ) -> None:
         del buffer_size
         header = check_int(skip_header_lines, "skip_header_lines", 0, MOST_BYTES)
-        self._source = block_source(
+        source = block_source(
             "TextLineDataset",
             filenames,
             "lines",
@@ -205,6 +210,7 @@ class TextLineDataset(Dataset):
             max_record_bytes=_LINE_BYTES,
             header=header,
         )
+        self._chain = Chain(source)
 
 
 class TFRecordDataset(Dataset):
@@ -263,7 +269,7 @@ class TFRecordDataset(Dataset):
         num_parallel_reads: int | None = None,
     ) -> None:
         del buffer_size
-        self._source = block_source(
+        source = block_source(
             "TFRecordDataset",
             filenames,
             "tfrecord",
@@ -274,6 +280,7 @@ class TFRecordDataset(Dataset):
             guess=1024,
             max_record_bytes=_TFRECORD_BYTES,
         )
+        self._chain = Chain(source)
 
 
 class WholeFileDataset(Dataset):
@@ -322,7 +329,7 @@ class WholeFileDataset(Dataset):
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
     ) -> None:
-        self._source = block_source(
+        source = block_source(
             "WholeFileDataset",
             filenames,
             "whole",
@@ -333,6 +340,7 @@ class WholeFileDataset(Dataset):
             guess=64 << 10,
             max_record_bytes=MOST_BYTES,
         )
+        self._chain = Chain(source)
 
 
 class CsvDataset(Dataset):
@@ -417,7 +425,7 @@ class CsvDataset(Dataset):
         if delim in b"\r\n" or (use_quote_delim and delim == b'"'):
             raise InvalidArgumentError(f"field_delim can't be {field_delim!r}: it ends rows, or quotes fields")
         words = [None if default is None else default.hex() for _, default in columns]
-        self._source = block_source(
+        source = block_source(
             "CsvDataset",
             filenames,
             "csv",
@@ -435,6 +443,7 @@ class CsvDataset(Dataset):
             header=int(header),
             csv=make,
         )
+        self._chain = Chain(source)
 
 
 class _CsvFormats:

@@ -1,12 +1,13 @@
-"""How a dataset runs, apart from what it yields."""
+"""Options of how a dataset runs, apart from what it yields."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from copy import copy
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from queuecore._quarantine import Path, Quarantine
-from queuecore.data._args import check_bool, check_int
+from queuecore._checks.checks import check_bool, check_int
+from queuecore._io.bad_data import Path, Quarantine
 from queuecore.errors import InvalidArgumentError
 
 __all__ = ["AUTOTUNE", "Options"]
@@ -30,7 +31,8 @@ class Options:
     ----------
     num_threads : int, optional
         Native worker threads, 1 to 1024. Default (`None` or `AUTOTUNE`): the dataset's ``num_parallel_reads`` if
-        given, else the CPUs this process may use, less one for the consumer, at least 1 and at most 8. A consumer that
+        given, else the CPUs this process may use (by its affinity, and by the quota of its control groups, rounded up),
+        less one for the consumer, at least 1 and at most 8. A consumer that
         finds nothing ready works too, instead of sleeping, unless 1 is given here.
     on_hold : {"copy", "raise"}, optional
         What happens when the consumer holds `max_leases` elements and asks for one more. ``"copy"`` (the default)
@@ -45,12 +47,15 @@ class Options:
     deterministic : bool, optional
         `False` allows steps that wait for several things at a time (functions of Python that run in parallel, for
         example) to deliver what is ready first. The default (`None`) and `True`: the order depends on the steps, the
-        seeds and the data alone. Steps that run natively keep that order in any case. A step's own ``deterministic``
-        argument wins.
+        seeds and the data alone. Steps that run natively keep that order in any case, and so do all where bad elements
+        are left out (``on_error="skip"``), or where what follows needs an order to go on from a saved place: windows, a
+        native filter, an interleave, a zip of rows. A step's own ``deterministic`` argument wins.
     memory_budget : int, optional
         Bytes that the buffers of an iterator may take, at least 1 MiB: batches in the making and those that are held,
         what is read ahead, and what a shuffle keeps; of a dataset of other datasets, all of them together. The default
-        (`None`) follows from the sizes of batches and the number of threads. Less memory means fewer threads, less
+        (`None`) follows from the sizes of batches and the number of threads; what `Dataset.prefetch` asks for beyond
+        that takes no more than a quarter of the memory that this process may have (of the machine's, of its control
+        groups', of ``ulimit -v``). Less memory means fewer threads, less
         ahead and a smaller `max_leases`. Copies that the consumer gets, Python objects, the places that a shuffle keeps
         (some 40 bytes an element) and the scratch memory of decoders come on top.
     stall_warn : float, optional
@@ -64,9 +69,16 @@ class Options:
         (failed reads, too many open files, no memory) are always errors.
     max_skips : int, optional
         How many records and files an iterator may leave out; the next one is an error in its place. Default: any.
+    identity : {"stat", "content"}, optional
+        By what a saved place knows its files again. ``"stat"`` (the default): by size and modification time, as they
+        were when they were opened. ``"content"``: by a digest of their bytes, so that files which were copied, or
+        written again with the same bytes, go on. That reads each file once more when the first place behind its
+        beginning is saved, and once when a place is loaded, in the thread that does so, without the GIL. A loaded place
+        is compared by what it was saved with.
     quarantine : path, optional
         Of a log of what is left out: a JSON object on a line for each, with ``path``, ``offset``, ``record``,
-        ``reason``, ``message``, ``file`` and ``bytes``.
+        ``reason``, ``message``, ``file`` and ``bytes``. Where it can't be written, that is an error in the place of
+        what was to be logged, whose own error is the ``__cause__``; nothing is left out then.
 
     Raises
     ------
@@ -94,6 +106,7 @@ class Options:
     retries: int | None = None
     max_record_bytes: int | None = None
     on_error: Literal["raise", "skip"] | None = None
+    identity: Literal["stat", "content"] | None = None
     max_skips: int | None = None
     quarantine: Path | None = None
     deterministic: bool | None = None
@@ -114,6 +127,8 @@ class Options:
             check_int(self.max_record_bytes, "max_record_bytes", 1, _MOST_RECORD_BYTES)
         if self.on_error not in (None, "raise", "skip"):
             raise InvalidArgumentError(f'on_error must be "raise" or "skip", not {self.on_error!r}')
+        if self.identity not in (None, "stat", "content"):
+            raise InvalidArgumentError(f'identity must be "stat" or "content", not {self.identity!r}')
         Quarantine(self.quarantine, self.max_skips)  # checks both
         if self.deterministic is not None:
             check_bool(self.deterministic, "deterministic")
@@ -131,8 +146,14 @@ class Options:
 
     def merged(self, later: Options) -> Options:
         """Return these options with everything that `later` sets put in its place."""
-        changes = {field.name: getattr(later, field.name) for field in fields(later)}
-        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+        # All was checked when it was given. Not again: a log that can't be written any more is of no concern before
+        # something is to be logged.
+        made = copy(self)
+        for field in fields(later):
+            value = getattr(later, field.name)
+            if value is not None:
+                object.__setattr__(made, field.name, value)
+        return made
 
 
 def _seconds(value: float | None, what: str) -> None:

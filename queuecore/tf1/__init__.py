@@ -4,10 +4,9 @@ A deferred graph of queues, readers, decoders and arithmetic, and sessions that 
 others as there. It feeds a training loop, and is none: there are no gradients. Values are arrays of NumPy's.
 """
 
+import sys as _sys
+
 from queuecore.tf1 import (
-    _arrays,
-    _math,
-    _types,
     compat as compat,
     contrib as contrib,
     data as data,
@@ -22,10 +21,8 @@ from queuecore.tf1 import (
     strings as strings,
     train as train,
 )
-from queuecore.tf1._arrays import *
-from queuecore.tf1._control import *
-from queuecore.tf1._decoders import *
-from queuecore.tf1._graph import (
+from queuecore.tf1._graph import values as _values
+from queuecore.tf1._graph.graph import (
     Graph as Graph,
     GraphKeys as GraphKeys,
     Operation as Operation,
@@ -40,48 +37,16 @@ from queuecore.tf1._graph import (
     reset_default_graph as reset_default_graph,
     set_random_seed as set_random_seed,
 )
-from queuecore.tf1._math import *
-from queuecore.tf1._missing import refusing as _refusing
-from queuecore.tf1._queues import (
-    FIFOQueue as FIFOQueue,
-    PaddingFIFOQueue as PaddingFIFOQueue,
-    PriorityQueue as PriorityQueue,
-    QueueBase as QueueBase,
-    RandomShuffleQueue as RandomShuffleQueue,
-)
-from queuecore.tf1._random import *
-from queuecore.tf1._readers import (
-    FixedLengthRecordReader as FixedLengthRecordReader,
-    IdentityReader as IdentityReader,
-    LMDBReader as LMDBReader,
-    ReaderBase as ReaderBase,
-    TextLineReader as TextLineReader,
-    TFRecordReader as TFRecordReader,
-    WholeFileReader as WholeFileReader,
-)
-from queuecore.tf1._session import (
+from queuecore.tf1._graph.session import (
     ConfigProto as ConfigProto,
     InteractiveSession as InteractiveSession,
     RunMetadata as RunMetadata,
     RunOptions as RunOptions,
     Session as Session,
 )
-from queuecore.tf1._shapes import Dimension as Dimension, TensorShape as TensorShape
-from queuecore.tf1._sparse import *
-from queuecore.tf1._state import *
-from queuecore.tf1._strings import (
-    as_string as as_string,
-    matching_files as matching_files,
-    read_file as read_file,
-    regex_replace as regex_replace,
-    string_join as string_join,
-    string_split as string_split,
-    string_strip as string_strip,
-    string_to_number as string_to_number,
-    substr as substr,
-    write_file as write_file,
-)
-from queuecore.tf1._types import (
+from queuecore.tf1._graph.values import (
+    Dimension as Dimension,
+    TensorShape as TensorShape,
     as_dtype as as_dtype,
     complex64 as complex64,
     complex128 as complex128,
@@ -100,12 +65,51 @@ from queuecore.tf1._types import (
     uint32 as uint32,
     uint64 as uint64,
 )
+from queuecore.tf1._input.queues import (
+    FIFOQueue as FIFOQueue,
+    PaddingFIFOQueue as PaddingFIFOQueue,
+    PriorityQueue as PriorityQueue,
+    QueueBase as QueueBase,
+    RandomShuffleQueue as RandomShuffleQueue,
+)
+from queuecore.tf1._input.readers import (
+    FixedLengthRecordReader as FixedLengthRecordReader,
+    IdentityReader as IdentityReader,
+    LMDBReader as LMDBReader,
+    ReaderBase as ReaderBase,
+    TextLineReader as TextLineReader,
+    TFRecordReader as TFRecordReader,
+    WholeFileReader as WholeFileReader,
+)
+from queuecore.tf1._ops import arrays as _arrays, math as _math
+from queuecore.tf1._ops.arrays import *
+from queuecore.tf1._ops.control import *
+from queuecore.tf1._ops.decoders import *
+from queuecore.tf1._ops.initializers import *
+from queuecore.tf1._ops.math import *
+from queuecore.tf1._ops.random import *
+from queuecore.tf1._ops.sparse import *
+from queuecore.tf1._ops.strings import (
+    as_string as as_string,
+    matching_files as matching_files,
+    read_file as read_file,
+    regex_replace as regex_replace,
+    string_join as string_join,
+    string_split as string_split,
+    string_strip as string_strip,
+    string_to_number as string_to_number,
+    substr as substr,
+    write_file as write_file,
+)
+from queuecore.tf1._ops.variables import *
+from queuecore.tf1._protos.refused import refusing as _refusing
 
+compat.v1 = _sys.modules[__name__]
 newaxis = None
 abs = _math.abs_
 pow = _math.pow_
 round = _math.round_
-bool = _types.bool_
+bool = _values.bool_
 range = _arrays.range_
 slice = _arrays.slice_
 tuple = _arrays.tuple_

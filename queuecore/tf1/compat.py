@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from types import ModuleType
 from typing import Any
 
-import queuecore.tf1 as v1
-
 __all__ = ["as_bytes", "as_str", "as_str_any", "as_text", "path_to_bytes", "path_to_str", "v1"]
+
+v1: ModuleType  # the package itself, which sets it
 
 
 def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:

@@ -1,7 +1,7 @@
 """``tf.data``: datasets of a graph, and iterators over them."""
 
-from queuecore.tf1 import _experimental as experimental
-from queuecore.tf1._datasets import (
+from queuecore.tf1._data import experimental
+from queuecore.tf1._data.datasets import (
     AUTOTUNE,
     Dataset,
     FixedLengthRecordDataset,
@@ -9,7 +9,7 @@ from queuecore.tf1._datasets import (
     TextLineDataset,
     TFRecordDataset,
 )
-from queuecore.tf1._iterators import (
+from queuecore.tf1._data.iterators import (
     Iterator,
     get_output_classes,
     get_output_shapes,

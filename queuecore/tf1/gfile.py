@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from queuecore.tf1._files import (
+from queuecore.tf1._protos.files import (
     GFile,
     copy as _copy,
     exists as _exists,

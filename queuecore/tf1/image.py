@@ -9,13 +9,12 @@ import numpy as np
 
 from queuecore import ops
 from queuecore.errors import InvalidArgumentError, UnimplementedError
-from queuecore.tf1._decoders import decode_bmp, decode_gif, decode_image, decode_jpeg, decode_png
-from queuecore.tf1._graph import Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
-from queuecore.tf1._math import cast, identity, saturate_cast
-from queuecore.tf1._missing import refusing as _refusing
-from queuecore.tf1._random import counted, random_crop
-from queuecore.tf1._shapes import Sides
-from queuecore.tf1._types import as_dtype, name_of, string
+from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
+from queuecore.tf1._graph.values import Sides, as_dtype, name_of, string
+from queuecore.tf1._ops.decoders import decode_bmp, decode_gif, decode_image, decode_jpeg, decode_png
+from queuecore.tf1._ops.math import cast, identity, saturate_cast
+from queuecore.tf1._ops.random import counted, random_crop
+from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "ResizeMethod",

@@ -1,4 +1,4 @@
 """``tf.math``: arithmetic and reductions."""
 
-from queuecore.tf1._math import *
-from queuecore.tf1._math import abs_ as abs, pow_ as pow, round_ as round
+from queuecore.tf1._ops.math import *
+from queuecore.tf1._ops.math import abs_ as abs, pow_ as pow, round_ as round

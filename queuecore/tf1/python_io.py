@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import queuecore.data as eager
 import queuecore.writers as writers
-from queuecore.writers import compression_of
+from queuecore._io.compression import compression_of
 
 __all__ = ["TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter", "tf_record_iterator"]
 
 
 class TFRecordCompressionType:
-    """How a TFRecord file is compressed."""
+    """The compression of a TFRecord file."""
 
     NONE = 0
     ZLIB = 1
@@ -21,7 +21,7 @@ class TFRecordCompressionType:
 
 
 class TFRecordOptions:
-    """How a TFRecord file is compressed.
+    """The compression of a TFRecord file.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """``tf.random``: random numbers of TensorFlow's generator."""
 
-from queuecore.tf1._graph import set_random_seed
-from queuecore.tf1._random import (
+from queuecore.tf1._graph.graph import set_random_seed
+from queuecore.tf1._ops.random import (
     random_normal as normal,
     random_shuffle as shuffle,
     random_uniform as uniform,

@@ -1,6 +1,6 @@
 """``tf.strings``: joined, split, cut."""
 
-from queuecore.tf1._strings import (
+from queuecore.tf1._ops.strings import (
     as_string,
     regex_replace,
     string_join as join,

@@ -1,23 +1,26 @@
 """``tf.train``: coordinators, queue runners, and what they feed."""
 
 from queuecore.runtime import Coordinator, LooperThread
-from queuecore.tf1._input import (
+from queuecore.tf1._input.batches import (
     batch,
     batch_join,
-    input_producer,
-    limit_epochs,
-    match_filenames_once,
     maybe_batch,
     maybe_batch_join,
     maybe_shuffle_batch,
     maybe_shuffle_batch_join,
-    range_input_producer,
     shuffle_batch,
     shuffle_batch_join,
+)
+from queuecore.tf1._input.producers import (
+    input_producer,
+    limit_epochs,
+    match_filenames_once,
+    range_input_producer,
     slice_input_producer,
     string_input_producer,
 )
-from queuecore.tf1._messages import (
+from queuecore.tf1._input.runners import QueueRunner, add_queue_runner, lowering_report, start_queue_runners
+from queuecore.tf1._protos.messages import (
     BytesList,
     Example,
     Feature,
@@ -28,8 +31,7 @@ from queuecore.tf1._messages import (
     Int64List,
     SequenceExample,
 )
-from queuecore.tf1._missing import refusing as _refusing
-from queuecore.tf1._runners import QueueRunner, add_queue_runner, lowering_report, start_queue_runners
+from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "BytesList",

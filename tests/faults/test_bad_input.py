@@ -61,7 +61,7 @@ def place(folder, contents):
         elif content == "forbidden":
             path.chmod(0)
             if os.access(path, os.R_OK):
-                pytest.skip("this user may read everything")
+                pytest.skip("this user may read everything: make test")
     return paths
 
 
@@ -76,6 +76,7 @@ def until_fault(model):
     return elements, None
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("ops", CHAINS)
 @pytest.mark.parametrize("kind", BAD_FILES)

@@ -59,6 +59,7 @@ def raising(error):
     return function
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_a_function_raises_comes_in_its_place(place, kind):
@@ -87,15 +88,23 @@ def test_what_a_function_raises_comes_in_its_place(place, kind):
                 assert cause is error
                 assert met.record == AT
                 assert type(error).__name__ in str(met)
-            with pytest.raises(FailedPreconditionError) as after:
-                next(it)
-            assert after.value.__cause__ is met
-            state = it.state_dict()
-        # A place saved after the error is the one before it, in a pipeline that works too.
+            state, behind = it.state_dict(), AT + 1
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                behind = AT
+                with pytest.raises(FailedPreconditionError) as after:
+                    next(it)
+                assert after.value.__cause__ is met
+                del after
+            elif place == "generator":  # one that raised is at its end
+                assert next(it, None) is None
+            else:
+                assert [n for x in it for n in numbers_in(x)] == list(range(AT + 1, 60))
+            it.close()
+        # A place saved after the error is the one behind that element, in a pipeline that works too.
         with iter(PLACES[place](SOURCES[kind](), lambda x: None)) as it:
             it.load_state_dict(state)
-            assert [n for x in it for n in numbers_in(x)] == list(range(AT, 60))
-        del it, met, after, ds
+            assert [n for x in it for n in numbers_in(x)] == list(range(behind, 60))
+        del it, met, ds
         error.__traceback__ = error.__context__ = None
 
 
@@ -191,9 +200,11 @@ def test_what_a_function_returns_is_checked_in_its_place(what):
         assert len(got) == AT
         assert type(error) is kind
         assert str(AT) in str(error)
-        with pytest.raises(FailedPreconditionError) as after:
-            next(it)
-        assert after.value.__cause__ is error
+        rest, again = pulled(it)
+        if what == "choices":  # nobody knows whose element was meant
+            assert (rest, type(again)) == ([], FailedPreconditionError)
+        else:  # it goes on behind that element
+            assert (len(got) + len(rest), again) == (59, None)
         left_out, error = pulled(make(source()).with_options(Options(on_error="skip")))
         if what.split(":")[0] in ("map", "filter", "padded batch", "buckets", "generator"):
             assert error is None

@@ -42,8 +42,8 @@ def nothing_is_left():
     assert soon(lambda: open_descriptors() <= descriptors)
 
 
-def check(ds, good, kind, **places):
-    """Every number of threads, size of blocks and of batches: first what is good, then the error, then nothing more."""
+def check(ds, good, kind, rest=None, **places):
+    """Every number of threads, size of blocks and of batches: what is good, then the error, then the rest, if any."""
     for piece in PIECES:
         for batch in BATCHES:
             for workers in THREADS:
@@ -52,6 +52,9 @@ def check(ds, good, kind, **places):
                     assert type(error) is kind, (piece, batch, workers, error)
                     assert flat(got) == good
                     assert {name: getattr(error, name) for name in places} == places
+                    if rest is not None:
+                        assert flat(pull(it)[0]) == rest
+                        continue
                     with pytest.raises(FailedPreconditionError) as closed:
                         next(it)
                     assert closed.value.__cause__ is error
@@ -126,6 +129,7 @@ def test_long_records_are_refused_before_there_is_memory_for_them(tmp_path, reco
     assert len(run(TFRecordDataset(bad).with_options(Options(max_record_bytes=500)))[0]) == len(records) + 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("compression", [None, "GZIP"])
 def test_a_line_without_end(tmp_path, compression):
     text = b"one\ntwo\n" + b"x" * (3 << 20)
@@ -166,6 +170,7 @@ def test_csv_that_is_wrong(tmp_path):
             lambda: CsvDataset([tmp_path / "good", bad], [np.int64, b"", 0.0]),
             rows + rows,
             CsvError,
+            rest=rows,
             path=str(bad),
             record=60,
             field=field,
@@ -271,14 +276,14 @@ def test_many_files_and_few_descriptors(tmp_path):
     assert most <= 4 + 8 + 3
 
 
-_testing = pytest.importorskip("queuecore._core._testing")
+syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
 
 
 @pytest.fixture(autouse=True)
 def no_hooks():
-    _testing.reset_faults()
+    syscalls.reset_faults()
     yield
-    _testing.reset_faults()
+    syscalls.reset_faults()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -288,9 +293,9 @@ def test_reads_that_fail(tmp_path, kind, compression):
     paths = write_files(tmp_path, [text if compression is None else compress("GZIP", text)] * 3)
     for workers in THREADS:
         for nth in range(1, 500, 3):
-            _testing.reset_faults()
-            _testing.short_reads(900)
-            _testing.fail_read(nth, errno.EIO)
+            syscalls.reset_faults()
+            syscalls.short_reads(900)
+            syscalls.fail_read(nth, errno.EIO)
             got, error = run(threads(small(source(kind, paths, compression), 1000).batch(11), workers))
             got = flat(got)
             if error is None:
@@ -305,6 +310,7 @@ def test_reads_that_fail(tmp_path, kind, compression):
             pytest.fail("never without a fault")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [*KINDS, "fixed"])
 @pytest.mark.parametrize("compression", [None, "GZIP"])
 def test_reads_that_fail_and_are_tried_again(tmp_path, kind, compression):
@@ -316,27 +322,27 @@ def test_reads_that_fail_and_are_tried_again(tmp_path, kind, compression):
     else:
         ds = small(source(kind, paths, compression), 1000)
     for nth in (1, 2, 3, 5):
-        _testing.reset_faults()
-        _testing.short_reads(900)
-        _testing.fail_read(nth, errno.EIO)
+        syscalls.reset_faults()
+        syscalls.short_reads(900)
+        syscalls.fail_read(nth, errno.EIO)
         got, error = run(ds.batch(11).with_options(Options(retries=2)))
         assert error is None
         assert flat([plain(one) for one in got]) == records * 2
-    _testing.fail_read(2, errno.EIO, True)
+    syscalls.fail_read(2, errno.EIO, True)
     assert run(ds.batch(11).with_options(Options(retries=2)))[1].errno == errno.EIO
-    _testing.reset_faults()
-    _testing.fail_read(1, errno.EIO, True)
+    syscalls.reset_faults()
+    syscalls.fail_read(1, errno.EIO, True)
     with iter(ds.batch(11).with_options(Options(retries=1000))) as it:
         it.close()
-    _testing.reset_faults()
+    syscalls.reset_faults()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_short_and_interrupted_reads_are_invisible(tmp_path, kind):
     text, records = content(kind, 40)
     paths = write_files(tmp_path, [text] * 2)
-    _testing.short_reads(1)
-    _testing.interrupt_reads(2)
+    syscalls.short_reads(1)
+    syscalls.interrupt_reads(2)
     for workers in THREADS:
         got, error = run(threads(small(source(kind, paths), 700).batch(3), workers))
         assert error is None
@@ -349,7 +355,7 @@ def test_a_read_that_does_not_come_back_is_named(tmp_path, compression):
     path = tmp_path / "slow"
     path.write_bytes(text if compression is None else compress("GZIP", text))
     ds = small(TextLineDataset(path, compression), 1000).batch(10)
-    _testing.set_read_delay(0.5)
+    syscalls.set_read_delay(0.5)
     with iter(ds.with_options(Options(num_threads=1, stall_timeout=0.1, stall_warn=0.05))) as it:
         with pytest.warns(RuntimeWarning, match="slow"), pytest.raises(StallError) as caught:
             next(it)
@@ -358,15 +364,16 @@ def test_a_read_that_does_not_come_back_is_named(tmp_path, compression):
         with pytest.raises(FailedPreconditionError):
             next(it)
         it.close()
-    _testing.set_read_delay(0.01)
+    syscalls.set_read_delay(0.01)
     with iter(ds.with_options(Options(num_threads=2, stall_timeout=30))) as it:  # slow, but it moves
         assert len(pull(it, 20)[0]) == 20
-    _testing.reset_faults()
+    syscalls.reset_faults()
     for bad in (0, -1.0, True, "1"):
         with pytest.raises(InvalidArgumentError, match="stall_timeout"):
             Options(stall_timeout=bad)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.ETIMEDOUT])
 @pytest.mark.parametrize("kind", [*KINDS, "fixed"])
 def test_a_file_that_the_server_lost_is_opened_once_more(tmp_path, kind, number):
@@ -376,12 +383,12 @@ def test_a_file_that_the_server_lost_is_opened_once_more(tmp_path, kind, number)
     expected = [[byte] for byte in text * 2] if kind == "fixed" else records * 2
     for workers in THREADS:
         for nth in (1, 2, 3):
-            _testing.reset_faults()
-            _testing.fail_read(nth, number)
+            syscalls.reset_faults()
+            syscalls.fail_read(nth, number)
             got, error = run(threads(ds.batch(11), workers))
             assert error is None
             assert flat([plain(one) for one in got]) == expected
-        _testing.fail_read(1, number, True)
+        syscalls.fail_read(1, number, True)
         got, error = run(threads(ds.batch(11), workers))
         assert type(error) is UnavailableError
         assert error.errno == number
@@ -394,9 +401,9 @@ def test_reads_that_fail_under_a_map_of_known_places(tmp_path, workers):
     rows.tofile(tmp_path / "a")
     ds = qc.data.FixedLengthRecordDataset(tmp_path / "a", 3).map(qc.ops.cast(dtype=np.int32)).batch(200)
     for nth in range(2, 30):
-        _testing.reset_faults()
-        _testing.short_reads(100)
-        _testing.fail_read(nth, errno.EIO)  # once: a run after it would only hide it behind its own
+        syscalls.reset_faults()
+        syscalls.short_reads(100)
+        syscalls.fail_read(nth, errno.EIO)  # once: a run after it would only hide it behind its own
         got, error = run(threads(ds, workers))
         assert type(error) is UnavailableError
         assert (error.errno, error.path) == (errno.EIO, str(tmp_path / "a"))

@@ -13,7 +13,7 @@ from helpers.blocks import content, run, source
 from helpers.chains import dataset, threads, values, write_files
 from helpers.process import open_descriptors, run_python, soon, thread_count
 
-from queuecore.data import _cache
+from queuecore.data._nodes import cache, cache_files
 from queuecore.errors import (
     AbortedError,
     ChecksumError,
@@ -98,9 +98,9 @@ def test_every_call_may_be_refused(tmp_path, path, monkeypatch, call, number):
         raise OSError(number, os.strerror(number))
 
     if call == "open":
-        monkeypatch.setattr(_cache, "open", refuse, raising=False)
+        monkeypatch.setattr(cache_files, "open", refuse, raising=False)
     else:
-        monkeypatch.setattr(_cache.os, call, refuse)
+        monkeypatch.setattr(cache_files.os, call, refuse)
     with pytest.warns(RuntimeWarning, match="nothing is cached"):
         assert values(ds) == list(BYTES)
     assert asked
@@ -119,7 +119,7 @@ def test_no_memory(tmp_path, path, monkeypatch):
     def refuse(column):
         raise MemoryError
 
-    monkeypatch.setattr(_cache, "copied", refuse)
+    monkeypatch.setattr(cache, "copied", refuse)
     with pytest.warns(RuntimeWarning, match="out of memory"):
         assert values(ds) == list(BYTES)
     assert values(ds) == list(BYTES)
@@ -174,6 +174,7 @@ def test_a_second_writer(tmp_path, path, writer):
     assert files(tmp_path) == COMPLETE
 
 
+@pytest.mark.thorough
 def test_a_second_writer_of_a_snapshot_reads_the_input(tmp_path, path):
     one, other = (dataset(path, 1).batch(2).snapshot(tmp_path / "kept") for _ in range(2))
     path.write_bytes(BYTES * 500)
@@ -214,7 +215,7 @@ def test_a_file_system_without_locks(tmp_path, path, monkeypatch, number):
     def refuse(*arguments):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(_cache.fcntl, "flock", refuse)
+    monkeypatch.setattr(cache_files.fcntl, "flock", refuse)
     lock = tmp_path / "kept_0.lockfile"
     for owner in (f"process {os.getppid()} on {socket.gethostname()}", "process 1 on elsewhere"):
         lock.write_text(owner)
@@ -267,6 +268,7 @@ def made(request, tmp_path):
     return make, expected, index, data
 
 
+@pytest.mark.sampled(4)
 def test_every_damaged_byte(made):
     make, expected, *paths = made
     for path in paths:
@@ -285,6 +287,7 @@ def test_every_damaged_byte(made):
         assert run(make()) == (expected, None)
 
 
+@pytest.mark.sampled(4)
 def test_every_cut(made):
     make, expected, *paths = made
     for path in paths:

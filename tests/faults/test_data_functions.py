@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 RAISED = [ValueError, StopIteration, MemoryError, GeneratorExit, asyncio.CancelledError, RecursionError, OSError]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("calls", CALLS)
 @pytest.mark.parametrize("kind", RAISED)
@@ -48,15 +49,12 @@ def test_what_it_raises_comes_in_its_place(number, calls, kind):
         assert kind.__name__ in str(caught.value)
         assert "test_what_it_raises_comes_in_its_place" in str(caught.value)
         assert (caught.value.stage, caught.value.record) == ("map", 37)
-        with pytest.raises(FailedPreconditionError) as after:
-            next(it)
-        assert after.value.__cause__ is caught.value
         state = it.state_dict()
+        assert [plain(x) for x in it] == list(range(38, 100))  # it goes on behind that element
         it.close()
     with iter(ds) as it:
         it.load_state_dict(state)
-        with pytest.raises(PipelineError, match="element 37"):
-            next(it)
+        assert plain(next(it)) == 38
 
 
 @pytest.mark.parametrize("calls", CALLS)
@@ -149,6 +147,7 @@ def test_a_failure_ahead_of_the_consumer_waits_for_its_turn(calls, at, ready):
 # ---- row 45: a consumer that keeps everything ------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("calls", CALLS)
 def test_a_consumer_that_keeps_every_batch(tmp_path, calls):
     rows = np.random.default_rng(0).integers(0, 256, (3000, 16), dtype=np.uint8)
@@ -169,6 +168,7 @@ def test_a_consumer_that_keeps_every_batch(tmp_path, calls):
 # ---- row 49: a function that uses what it is part of -----------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", ["map", "parallel map", "filter", "batched filter", "generator"])
 @pytest.mark.parametrize("use", ["next", "close"])
 def test_a_function_that_uses_its_own_iterator(what, use):
@@ -257,6 +257,7 @@ def test_a_dataset_whose_function_iterates_over_it_is_told_to_stop():
 # ---- whatever comes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(30))
 def test_anything_at_any_moment(seed):
     state = random.Random(seed)

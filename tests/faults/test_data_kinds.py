@@ -79,6 +79,7 @@ def uses_it_in_another_thread(ds, first):
     assert not other.is_alive()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_consumer_that_leaves(name):
     before = thread_count()
@@ -94,6 +95,7 @@ def test_a_consumer_that_leaves(name):
 # ---- row 45: a consumer that keeps everything ------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_kept_stays_as_it_is(name):
     for source in SOURCES.values():
@@ -123,6 +125,7 @@ def by_many_threads(it):
     assert not any(one.is_alive() for one in closers)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", KINDS)
 def test_closed_at_any_moment(name):
     for kind, source in SOURCES.items():

@@ -142,11 +142,11 @@ def test_ctrl_c_in_all_other_calls():
 
 
 def test_ctrl_c_while_native_threads_are_stuck(tmp_path):
-    pytest.importorskip("queuecore._core._testing")
+    pytest.importorskip("queuecore._core.testing.syscalls")
     code = """
     import pathlib
     from helpers.matrix import PIPELINES, write
-    from queuecore._core import _testing
+    from queuecore._core.testing import syscalls
     from queuecore.data import Options
     folder = write(pathlib.Path(sys.argv[1]))
     for name in ("fixed", "compressed, shuffled", "filtered in Python"):
@@ -156,11 +156,11 @@ def test_ctrl_c_while_native_threads_are_stuck(tmp_path):
         it = iter(make())
         got = []
         with interrupted(reached=stuck):
-            _testing.set_read_delay(0.4)
+            syscalls.set_read_delay(0.4)
             threading.Timer(0.05, stuck.set).start()
             for x in it:
                 got.append(list(numbers_in(x)))
-        _testing.set_read_delay(0)
+        syscalls.set_read_delay(0)
         assert [*got, *(list(numbers_in(x)) for x in it)] == expected, name
         # A place elsewhere, and the end, wait for a thread that is stuck; that ends it, or leaves it behind.
         for way in ("load_state_dict", "close"):
@@ -168,14 +168,14 @@ def test_ctrl_c_while_native_threads_are_stuck(tmp_path):
             state = it.state_dict()
             stuck.clear()
             with interrupted(reached=stuck):
-                _testing.set_read_delay(0.4)
+                syscalls.set_read_delay(0.4)
                 try:
-                    it.close(timeout=0) if it._poll(0.05) else None
+                    it.close(timeout=0) if it._stream._poll(0.05) else None
                 finally:
                     stuck.set()
                 it.load_state_dict(state) if way == "load_state_dict" else it.close(timeout=None)
                 time.sleep(9)  # if it didn't have to wait
-            _testing.set_read_delay(0)
+            syscalls.set_read_delay(0)
             try:
                 assert [list(numbers_in(x)) for x in it] == expected
             except qc.errors.FailedPreconditionError:
@@ -191,14 +191,14 @@ def test_ctrl_c_while_native_threads_are_stuck(tmp_path):
 # ---- rows 52 and 58: the end of the process --------------------------------------------------------------------------
 
 ENDS = """
-import itertools, os, signal, sys, threading, time
+import itertools, os, signal, statistics, sys, threading, time
 import queuecore
 from helpers.kinds import KINDS, SOURCES
 os.chdir(sys.argv[1])
 ends = {"return": 0, "sys.exit": 3, "error": 1, "os._exit": 4, "SIGTERM": -15, "SIGINT": -2, "handler": 5}
 left = list(ends) * len(KINDS)
 alone = None
-late = 0
+took = [], []
 for index, (name, kind) in enumerate(itertools.product(KINDS, SOURCES)):
     end = left.pop()
     begun = time.monotonic()
@@ -208,9 +208,9 @@ for index, (name, kind) in enumerate(itertools.product(KINDS, SOURCES)):
         os.dup2(error, 2)
         break
     while (done := os.waitpid(pid, os.WNOHANG))[0] == 0:
-        assert time.monotonic() - begun < 5, (name, kind, end)
+        assert time.monotonic() - begun < 60, (name, kind, end)
         time.sleep(0.001)
-    late += time.monotonic() - begun > 1
+    took[end in ("os._exit", "SIGTERM")].append(time.monotonic() - begun)
     said = os.pread(error, 10000, 0)
     os.close(error)
     assert os.waitstatus_to_exitcode(done[1]) == ends[end], (name, kind, end, done, said)
@@ -220,7 +220,10 @@ for index, (name, kind) in enumerate(itertools.product(KINDS, SOURCES)):
     else:
         assert said.rstrip().endswith(word) and said.count(b"Traceback") == 1, (name, kind, end, said)
 else:
-    assert late <= 2, late  # a busy machine may be late; one that waits for its threads always is
+    # Beside those that the system ends at once: an exit that waits for its threads takes a second more, always. On a
+    # busy machine both are slow.
+    usual, at_once = map(statistics.median, took)
+    assert usual < 3 * at_once + 0.5, (usual, at_once)
     print("all")
     sys.stdout.flush()
     os._exit(0)
@@ -236,8 +239,8 @@ if end == "handler":
         sys.exit(5)
     signal.signal(signal.SIGTERM, stop)
 if end in ("SIGTERM", "SIGINT", "handler"):
-    signal.setitimer(signal.ITIMER_REAL, 0.02)
     signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT if end == "SIGINT" else signal.SIGTERM))
+    signal.setitimer(signal.ITIMER_REAL, 0.02)  # not before: on a busy machine it may be over at once
     for _ in it:
         pass
     time.sleep(10)  # some have an end
@@ -250,8 +253,10 @@ if end == "os._exit":
 """
 
 
+@pytest.mark.thorough
+@pytest.mark.watchdog(300)
 def test_the_end_of_the_process(tmp_path):
-    done = run_python(ENDS, tmp_path, timeout=50)
+    done = run_python(ENDS, tmp_path, timeout=280)
     assert (done.stderr, done.stdout, done.returncode) == ("", "all\n", 0)
 
 
@@ -287,6 +292,7 @@ print("all")
 """
 
 
+@pytest.mark.thorough
 def test_a_forked_child_is_told_and_may_begin_anew():
     done = run_python(FORKED, timeout=50)
     assert (done.stderr, done.stdout, done.returncode) == ("", "all\n", 0)
@@ -295,6 +301,7 @@ def test_a_forked_child_is_told_and_may_begin_anew():
 # ---- row 62: ranks ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", KINDS)
 def test_fewer_elements_than_ranks(name):
     for source in SOURCES.values():

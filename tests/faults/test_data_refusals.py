@@ -24,6 +24,7 @@ def preloaded(tmp_path_factory):
     return refusals.library(tmp_path_factory.mktemp("library"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("what", "stride"), [(refusals.THREADS, 2), (refusals.MEMORY, 37)])
 def test_any_request_may_be_refused(tmp_path, preloaded, what, stride):
     names = sorted(KINDS.keys() - MANY)

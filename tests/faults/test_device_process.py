@@ -14,11 +14,12 @@ HEAD = """
     from helpers.devices import Plane
     from helpers.fake_cuda import Fake
     from helpers.functions import in_python
-    from queuecore._core import device as native
+    from queuecore._core.device import driver, memory, pinned
+    from queuecore._core.device.staged import Staged
     from queuecore.data import Dataset
 
     fake = Fake(Path(sys.argv[1]))
-    native.open_driver(sys.argv[1])
+    driver.open_driver(sys.argv[1])
     cuda = Plane(fake)
     rows = np.arange(4000, dtype=np.float32).reshape(400, 10)
     KINDS = {
@@ -36,6 +37,7 @@ def child(path, code, *arguments):
     return done.stdout
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("kind", ["as it lies", "staged"])
 def test_the_program_ends_in_the_middle(fake_cuda_library, kind, schedule):
@@ -58,7 +60,7 @@ def test_a_fork(fake_cuda_library):
     code = """
     its = {name: iter(cuda.of(ds)) for name, ds in KINDS.items()}
     kept = [next(it) for it in its.values()]
-    waiting = native.device(0)
+    waiting = driver.device(0)
     calls = fake.count("calls")
     child = os.fork()
     if child == 0:
@@ -70,7 +72,7 @@ def test_a_fork(fake_cuda_library):
             else:
                 os._exit(1)
         try:
-            native.device(0)
+            driver.device(0)
         except qc.errors.ForkedPipelineError as error:
             if "spawn" not in str(error):
                 os._exit(2)
@@ -105,6 +107,55 @@ def test_a_fork(fake_cuda_library):
     child(fake_cuda_library, code)
 
 
+def test_a_fork_leaves_out_page_locked_memory(fake_cuda_library):
+    """The child doesn't get it, and what the child puts at these addresses stays as it is, whatever ends there."""
+    code = """
+    import ctypes, gc, mmap
+    its = {name: iter(cuda.of(ds)) for name, ds in KINDS.items()}
+    kept = [next(it) for it in its.values()]
+    staged = Staged(cuda.device, 2)
+    assert staged.put([np.arange(5000)]) == [0]
+    locked, ranges = fake.count("registered_bytes"), []  # first: more may follow
+    with open("/proc/self/smaps") as file:
+        for line in file:
+            words = line.split()
+            if "-" in words[0] and not words[0].endswith(":"):
+                first, last = (int(word, 16) for word in words[0].split("-"))
+            elif words[0] == "VmFlags:" and "dc" in words and "io" not in words:  # not copied by a fork
+                ranges.append((first, last - first))
+    assert 0 < locked <= sum(nbytes for _, nbytes in ranges), (locked, ranges)
+    child = os.fork()
+    if child == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+        for first, nbytes in ranges:
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE: it is free here
+            if libc.mmap(first, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) != first:
+                os._exit(2)
+            ctypes.memset(first, 0x5a, nbytes)
+        for refused in (lambda: staged.put([np.arange(5000)]), staged.wait, lambda: staged.take(None, 0)):
+            try:
+                refused()
+            except qc.errors.ForkedPipelineError:
+                pass
+            else:
+                os._exit(3)
+        kept.clear()
+        its.clear()
+        del staged, refused
+        gc.collect()
+        pinned._shutdown()  # as at the end of the program
+        for first, nbytes in ranges:
+            if ctypes.string_at(first, nbytes) != b"\\x5a" * nbytes:
+                os._exit(4)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    """
+    child(fake_cuda_library, code)
+
+
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("result", "says"),
     [(100, "finds no device"), (34, "the toolkit's stub"), (3, "cuInit failed"), (999, "cuInit failed")],
@@ -112,10 +163,10 @@ def test_a_fork(fake_cuda_library):
 def test_a_driver_that_refuses(fake_cuda_library, result, says):
     code = """
     import logging
-    native.close_driver()
+    memory.close_driver()
     fake.set(init_result=int(sys.argv[2]))
     try:
-        native.open_driver(sys.argv[1])
+        driver.open_driver(sys.argv[1])
     except qc.errors.DeviceUnavailableError as error:
         assert sys.argv[3] in str(error), error
     else:
@@ -129,11 +180,11 @@ def test_a_driver_that_refuses(fake_cuda_library, result, says):
 def test_a_library_that_is_no_driver(tmp_path):
     code = """
     import queuecore as qc
-    from queuecore._core import device as native
+    from queuecore._core.device import driver, memory
     for path, says in (("/nowhere/libcuda.so.1", "no CUDA driver"), ("libm.so.6", "it has no cuInit")):
-        native.close_driver()
+        memory.close_driver()
         try:
-            native.open_driver(path)
+            driver.open_driver(path)
         except qc.errors.DeviceUnavailableError as error:
             assert says in str(error), error
         else:

@@ -106,6 +106,7 @@ def test_damaged_at_random(seed):
         fuzz(10**6 * (seed + 1) + number)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_any_bytes(seed):
     rng = random.Random(seed)

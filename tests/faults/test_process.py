@@ -1,5 +1,6 @@
 """Signals, forks and the end of the process: nothing hangs, nothing is printed, the program's own exit code stands."""
 
+import ast
 import os
 import signal
 
@@ -33,6 +34,7 @@ def ends(code, *arguments):
     return child.returncode, child.stdout
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("number", [*THREADS, 0])
 @pytest.mark.parametrize(
     ("code", "status"),
@@ -63,18 +65,18 @@ def test_exit_by_an_error(folder):
 
 @pytest.mark.parametrize("number", [2, 0])
 def test_exit_while_a_thread_is_stuck_in_a_read(folder, number):
-    pytest.importorskip("queuecore._core._testing")
+    pytest.importorskip("queuecore._core.testing.syscalls")
     code = """
-        from queuecore._core import _testing
+        from queuecore._core.testing import syscalls
         warnings.simplefilter("ignore")  # close() says that it left threads behind
-        _testing.set_read_delay(60.0)
+        syscalls.set_read_delay(60.0)
         def wait():
             try:
                 next(it)
             except qc.errors.FailedPreconditionError:
                 pass
         threading.Thread(target=wait, daemon=True).start()
-        while not _testing.live_threads():
+        while not syscalls.live_threads():
             time.sleep(0.001)
         begun = time.monotonic()
         it.close(timeout=0.2)
@@ -83,15 +85,16 @@ def test_exit_while_a_thread_is_stuck_in_a_read(folder, number):
     assert ends(code, folder, number) == (0, "True\n")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", [*THREADS, 0])
 def test_ctrl_c_while_waiting(folder, number):
-    pytest.importorskip("queuecore._core._testing")
+    pytest.importorskip("queuecore._core.testing.syscalls")
     code = """
-        from queuecore._core import _testing
-        _testing.set_read_delay(60.0)
+        from queuecore._core.testing import syscalls
+        syscalls.set_read_delay(60.0)
         sent = []
         def interrupt():
-            while not _testing.live_threads():
+            while not syscalls.live_threads():
                 time.sleep(0.001)
             time.sleep(0.1)  # so that the main thread is most likely inside next(); no matter if it isn't
             sent.append(time.monotonic())
@@ -113,13 +116,13 @@ def test_ctrl_c_while_waiting(folder, number):
 def test_goes_on_after_ctrl_c(folder):
     # An interrupted wait loses nothing: the next element is the one that was waited for, or the iterator says it is
     # closed.
-    pytest.importorskip("queuecore._core._testing")
+    pytest.importorskip("queuecore._core.testing.syscalls")
     code = """
-        from queuecore._core import _testing
+        from queuecore._core.testing import syscalls
         first = bytes(next(iter(ds)))
-        _testing.set_read_delay(0.3)
+        syscalls.set_read_delay(0.3)
         def interrupt():
-            while not _testing.live_threads():
+            while not syscalls.live_threads():
                 time.sleep(0.001)
             os.kill(os.getpid(), signal.SIGINT)
         try:
@@ -136,10 +139,10 @@ def test_goes_on_after_ctrl_c(folder):
 
 
 def test_a_handler_of_the_users_runs_while_waiting(folder):
-    pytest.importorskip("queuecore._core._testing")
+    pytest.importorskip("queuecore._core.testing.syscalls")
     code = """
-        from queuecore._core import _testing
-        _testing.set_read_delay(0.5)
+        from queuecore._core.testing import syscalls
+        syscalls.set_read_delay(0.5)
         calls = []
         signal.signal(signal.SIGALRM, lambda *_: calls.append(time.monotonic()))
         begun = time.monotonic()
@@ -155,6 +158,98 @@ def test_sigterm(folder):
     assert status == -signal.SIGTERM
 
 
+NATIVE = """
+    def native():
+        found = {}
+        for task in os.listdir("/proc/self/task"):
+            try:
+                with open(f"/proc/self/task/{task}/status") as status:
+                    fields = {name: value.strip() for name, _, value in (line.partition(":") for line in status)}
+            except (FileNotFoundError, ProcessLookupError):  # ended meanwhile
+                continue
+            if fields["Name"].startswith("qc-"):
+                blocked = int(fields["SigBlk"], 16)
+                found[int(task)] = {number for number in range(1, 32) if blocked >> (number - 1) & 1}
+        return found
+    def begin():
+        next(it)
+        while len(native()) < number:  # one that hasn't its name yet
+            time.sleep(0.001)
+    def send(task, number):
+        import ctypes, errno
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.syscall.argtypes = [ctypes.c_long] * 4
+        tgkill = {"x86_64": 234, "aarch64": 131}[os.uname().machine]
+        # It may have ended meanwhile.
+        assert libc.syscall(tgkill, os.getpid(), task, number) == 0 or ctypes.get_errno() == errno.ESRCH
+"""
+RAISED_BY_THE_THREAD = {
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
+    *(signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT, signal.SIGPROF),
+}
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_native_threads_block_what_is_the_main_threads_alone(folder, number):
+    code = NATIVE + "    begin(); print([*native().values()])"
+    status, output = ends(code, folder, number)
+    everything = set(range(1, 32)) - {signal.SIGKILL, signal.SIGSTOP}
+    assert status == 0
+    assert ast.literal_eval(output) == [everything - RAISED_BY_THE_THREAD] * number
+
+
+def test_a_program_that_blocks_a_profilers_signal_gets_it_in_no_thread(folder):
+    code = (
+        NATIVE
+        + """
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF, signal.SIGABRT])
+    begin()
+    print([{signal.SIGPROF, signal.SIGABRT, signal.SIGSEGV} & blocked for blocked in native().values()] == [
+        {signal.SIGPROF, signal.SIGABRT}] * 2)
+    """
+    )
+    assert ends(code, folder, 2) == (0, "True\n")
+
+
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer hears it first")
+def test_faulthandler_hears_a_native_thread(folder):
+    code = (
+        NATIVE
+        + """
+    import faulthandler
+    faulthandler.enable(sys.stdout)
+    begin()
+    send(min(native()), signal.SIGSEGV)
+    time.sleep(60)
+    """
+    )
+    status, output = ends(code, folder, 2)
+    assert status == -signal.SIGSEGV
+    assert output.startswith("Fatal Python error: Segmentation fault")
+
+
+def test_a_profilers_signals_disturb_no_native_thread(folder):
+    # They interrupt reads and sleeps. What comes is what comes without them.
+    code = (
+        NATIVE
+        + """
+    heard = []
+    signal.signal(signal.SIGPROF, lambda *_: heard.append(1))
+    with iter(ds) as quiet:
+        expected = [bytes(next(quiet)) for _ in range(301)]
+    begin()
+    got = []
+    for _ in range(300):
+        got.append(bytes(next(it)))
+        for task in native():
+            send(task, signal.SIGPROF)
+    print(got == expected[1:], len(heard) > 0)
+    """
+    )
+    assert ends(code, folder, 2) == (0, "True True\n")
+
+
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [*THREADS, 0])
 def test_fork(folder, number):
     code = """

@@ -45,6 +45,7 @@ def ends(code, *arguments):
     return child.returncode, child.stdout
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("work", ["itertools.cycle([path])", "[path]", "names"])
 @pytest.mark.parametrize("finish", ["pass", "sys.exit(3)", "os._exit(3)"])
 def test_exit_while_programs_wait(path, work, finish):
@@ -113,7 +114,7 @@ def test_a_forked_child_is_told(path):
 
 @pytest.fixture
 def hooks():
-    testing = pytest.importorskip("queuecore._core._testing")
+    testing = pytest.importorskip("queuecore._core.testing.syscalls")
     testing.reset_faults()
     yield testing
     testing.reset_faults()

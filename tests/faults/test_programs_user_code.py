@@ -41,7 +41,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def hooks():
-    testing = pytest.importorskip("queuecore._core._testing")
+    testing = pytest.importorskip("queuecore._core.testing.syscalls")
     testing.reset_faults()
     yield testing
     testing.reset_faults()
@@ -72,6 +72,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("what", FUNCTIONS)
 @pytest.mark.parametrize("finish", ["pass", "sys.exit(3)", "os._exit(3)"])
 def test_exit_while_functions_run(path, what, finish):

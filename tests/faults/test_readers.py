@@ -54,7 +54,7 @@ KINDS = list(READERS)
 
 @pytest.fixture
 def hooks():
-    testing = pytest.importorskip("queuecore._core._testing")  # only a build with QUEUECORE_TESTING=1 has it
+    testing = pytest.importorskip("queuecore._core.testing.syscalls")  # only a build with QUEUECORE_TESTING=1 has it
     testing.reset_faults()
     yield testing
     testing.reset_faults()
@@ -274,21 +274,21 @@ def test_a_stop_ends_the_tries_of_a_program(tmp_path, hooks):
 WAITS = """
     import os, signal, sys, threading, time
     import queuecore as qc
-    from queuecore._core import _testing
+    from queuecore._core.testing import syscalls
     path, what = sys.argv[1:]
     if what == "tries":
-        _testing.fail_read(1, 5, True)
+        syscalls.fail_read(1, 5, True)
     reader = qc.WholeFileReader(retries=1_000_000, allow_special=True)
     def interrupt():
         if what == "tries":
-            while _testing.read_count() < 3:
+            while syscalls.read_count() < 3:
                 time.sleep(0.001)
         else:
             time.sleep(0.2)
         os.kill(os.getpid(), signal.SIGINT)
     def go_on():
         if what == "tries":
-            _testing.reset_faults()
+            syscalls.reset_faults()
         else:
             with open(path, "wb") as file:
                 file.write(b"late")
@@ -298,7 +298,7 @@ WAITS = """
 @pytest.mark.parametrize("what", ["tries", "pipe"])
 def test_ctrl_c_while_it_waits(tmp_path, what):
     """For another try, or for a pipe's first writer. It may go on after that."""
-    pytest.importorskip("queuecore._core._testing")
+    pytest.importorskip("queuecore._core.testing.syscalls")
     path = tmp_path / "a"
     if what == "pipe":
         os.mkfifo(path)
@@ -320,7 +320,7 @@ def test_ctrl_c_while_it_waits(tmp_path, what):
 
 @pytest.mark.parametrize("what", ["tries", "pipe"])
 def test_exit_while_a_thread_waits(tmp_path, what):
-    pytest.importorskip("queuecore._core._testing")
+    pytest.importorskip("queuecore._core.testing.syscalls")
     path = tmp_path / "a"
     if what == "pipe":
         os.mkfifo(path)
@@ -368,7 +368,7 @@ def test_files_that_do_not_open(kind, tmp_path, way, cls, code, special):
     elif way == "forbidden":
         bad.touch(0)
         if os.access(bad, os.R_OK):
-            pytest.skip("this user may read everything")
+            pytest.skip("this user may read everything: make test")
     got, (error,) = drain(make(allow_special=special), [path, bad, path])
     assert got == values * 2
     assert type(error) is cls and isinstance(error, OSError)
@@ -576,15 +576,15 @@ def test_too_many_open_files(kind, hooks, code):
 STUCK = """
     import sys, time
     import queuecore as qc
-    from queuecore._core import _testing
+    from queuecore._core.testing import syscalls
     path, finish = sys.argv[1:]
-    _testing.set_read_delay(3600)
+    syscalls.set_read_delay(3600)
     queue = qc.FIFOQueue(4, [bytes, bytes])
     coord = qc.Coordinator()
     program = qc.StageProgram(qc.TextLineReader(), [path])
     threads = qc.QueueRunner(queue, [program] * 2).create_threads(coord, start=True)
     deadline = time.monotonic() + 10
-    while _testing.read_count() == 0:
+    while syscalls.read_count() == 0:
         assert time.monotonic() < deadline
         time.sleep(0.001)
     begin = time.monotonic()
@@ -593,7 +593,7 @@ STUCK = """
 
 @pytest.mark.parametrize("finish", ["join", "exit", "close"])
 def test_a_read_that_never_comes_back(tmp_path, finish):
-    pytest.importorskip("queuecore._core._testing")
+    pytest.importorskip("queuecore._core.testing.syscalls")
     (tmp_path / "a").write_bytes(b"a\nb\n")
     code = f"""{STUCK}
     if finish == "join":
@@ -657,6 +657,7 @@ FENCED = """
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("length", [*HUGE, 2**30, 2**28])
 def test_nothing_is_allocated_for_a_length_that_can_not_be(tmp_path, length):
     """The process could not have it: 24 MiB are all that it may still take."""
@@ -699,6 +700,7 @@ def test_the_limit_is_looked_at_before_what_is_left(tmp_path):
             assert errors[0].offset == 0 and str(length) in str(errors[0]) and str(limit) in str(errors[0])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
 @pytest.mark.parametrize("limit", [0, 1, 10, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 def test_lines_of_the_longest_length(tmp_path, limit, end):

@@ -29,6 +29,7 @@ def child(code):
     return done.returncode, done.stdout
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "wait",
     [
@@ -84,6 +85,7 @@ def test_ctrl_c_without_a_handler_of_ones_own_ends_the_program():
     assert done.stderr.rstrip().endswith("KeyboardInterrupt")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "code",
     [

@@ -12,7 +12,7 @@ from helpers.process import open_descriptors, soon, thread_count
 import queuecore as qc
 
 # Only a build with QUEUECORE_TESTING=1 has it; release wheels don't.
-_testing = pytest.importorskip("queuecore._core._testing")
+syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
 
 CHAINS = [
     [("batch", 16, False)],
@@ -26,9 +26,9 @@ CHAINS = [
 @pytest.fixture(autouse=True)
 def faults_end_with_the_test():
     before, descriptors = thread_count(), open_descriptors()
-    _testing.reset_faults()
+    syscalls.reset_faults()
     yield
-    _testing.reset_faults()
+    syscalls.reset_faults()
     assert soon(lambda: thread_count() <= before)
     assert soon(lambda: open_descriptors() <= descriptors)
 
@@ -51,14 +51,15 @@ def test_short_and_interrupted_reads_are_invisible(tmp_path, contents, ops, numb
     contents = [content[: len(content) // 400 * 100] for content in contents]
     paths = write_files(tmp_path, contents)
     if hook != "interrupted":
-        _testing.short_reads(1)
+        syscalls.short_reads(1)
     if hook != "one byte":
-        _testing.interrupt_reads(2)
+        syscalls.interrupt_reads(2)
     got, error = run(threads(apply(dataset(paths, 100), ops), number))
     assert error is None
     assert_same(got, list(Model(contents, 100, ops)))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("ops", CHAINS)
 @pytest.mark.parametrize("sticky", [False, True])
@@ -69,9 +70,9 @@ def test_a_read_fails(tmp_path, contents, ops, number, sticky):
     shuffled = any(op[0] == "shuffle" for op in ops)
     rows = numbered(expected)
     for nth in range(1, 200):
-        _testing.reset_faults()
-        _testing.short_reads(700)
-        _testing.fail_read(nth, errno.EIO, sticky)
+        syscalls.reset_faults()
+        syscalls.short_reads(700)
+        syscalls.fail_read(nth, errno.EIO, sticky)
         with iter(threads(apply(dataset(paths, 100), ops), number)) as it:
             got, error = pull(it)
             dropped = it.stats()["dropped_records"]
@@ -94,7 +95,7 @@ def test_a_read_fails(tmp_path, contents, ops, number, sticky):
             assert numbered(got) == rows[: len(numbered(got))]
     else:
         pytest.fail("never ran to the end")
-    _testing.reset_faults()
+    syscalls.reset_faults()
     assert_same(run(ds)[0] if not shuffled else run(threads(apply(dataset(paths, 100), ops), number))[0], expected)
 
 
@@ -110,8 +111,8 @@ def test_an_open_fails(tmp_path, contents, code, number):
     paths = write_files(tmp_path, contents)
     classes = {errno.EACCES: qc.errors.PermissionDeniedError, errno.ENOENT: qc.errors.NotFoundError}
     for nth in range(1, 5):
-        _testing.reset_faults()
-        _testing.fail_open(nth, code)
+        syscalls.reset_faults()
+        syscalls.fail_open(nth, code)
         got, error = run(threads(dataset(paths, 100).batch(16), number))
         assert type(error) is classes.get(code, qc.errors.UnavailableError)
         assert error.errno == code
@@ -124,11 +125,12 @@ def test_too_many_open_files_names_the_limit(tmp_path, contents):
     import resource
 
     paths = write_files(tmp_path, contents)
-    _testing.fail_open(2, errno.EMFILE)
+    syscalls.fail_open(2, errno.EMFILE)
     _, error = run(dataset(paths, 100))
     assert str(resource.getrlimit(resource.RLIMIT_NOFILE)[0]) in str(error)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("ops", [[], [("shuffle", 50, 1, True)]])
 def test_shortened_while_being_read(tmp_path, ops, number):
@@ -196,7 +198,7 @@ def test_appended_to_while_being_read(tmp_path, number):
 
 def test_a_slow_disk_changes_nothing(tmp_path, contents):
     paths = write_files(tmp_path, contents)
-    _testing.set_read_delay(0.01)
+    syscalls.set_read_delay(0.01)
     for number in THREADS:
         got, error = run(threads(dataset(paths, 100).shuffle(30, 1).batch(16), number))
         assert error is None
@@ -205,21 +207,21 @@ def test_a_slow_disk_changes_nothing(tmp_path, contents):
 
 def test_counters_of_the_core_come_back(tmp_path, contents):
     paths = write_files(tmp_path, contents)
-    workers, files = _testing.live_threads(), _testing.open_files()
+    workers, files = syscalls.live_threads(), syscalls.open_files()
     for _ in range(20):
         with iter(threads(dataset(paths, 100).repeat().batch(16), 8)) as it:
             next(it)
-            assert _testing.live_threads() > workers
-    assert soon(lambda: _testing.live_threads() == workers)
-    assert _testing.open_files() == files
+            assert syscalls.live_threads() > workers
+    assert soon(lambda: syscalls.live_threads() == workers)
+    assert syscalls.open_files() == files
 
 
 def test_values_survive_all_of_it_together(tmp_path, contents):
     contents = [content[:1000] for content in contents]
     paths = write_files(tmp_path, contents)
-    _testing.short_reads(37)
-    _testing.interrupt_reads(3)
-    _testing.set_read_delay(0.0001)
+    syscalls.short_reads(37)
+    syscalls.interrupt_reads(3)
+    syscalls.set_read_delay(0.0001)
     record = np.dtype([("a", ">u2"), ("b", ">f8", (12,)), ("c", "?", (2,))])
     ops = [("shuffle", 9, 1, True), ("repeat", 2), ("batch", 4, False)]
     for number in THREADS:
@@ -237,7 +239,7 @@ def test_a_pass_ends_while_a_saved_window_is_still_being_read(tmp_path, contents
     with iter(apply(dataset(paths, 100), ops)) as it:
         pull(it, 2)
         state = it.state_dict()
-    _testing.set_read_delay(0.001)
+    syscalls.set_read_delay(0.001)
     with iter(threads(apply(dataset(paths, 100), ops), number)) as it:
         it.load_state_dict(state)
         got, error = pull(it)

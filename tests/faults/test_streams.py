@@ -12,10 +12,11 @@ from helpers.compressed import ENCODINGS, LIBRARIES, before_the_cut, compress, n
 from helpers.process import AT_ONCE, PATIENCE, open_descriptors
 
 import queuecore as qc
-from queuecore import _compression
+from queuecore._io import compression
 
 # Only a build with QUEUECORE_TESTING=1 has it; release wheels don't.
-_testing = pytest.importorskip("queuecore._core._testing")
+parsers = pytest.importorskip("queuecore._core.testing.parsers")
+syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
 
 CODED = [*ENCODINGS[:2], pytest.param("ZSTD", marks=needs_zstd)]
 ALL = ["NONE", *CODED]
@@ -24,26 +25,26 @@ ALL = ["NONE", *CODED]
 @pytest.fixture(autouse=True)
 def faults_end_with_the_test():
     descriptors = open_descriptors()
-    _testing.reset_faults()
+    syscalls.reset_faults()
     yield
-    _testing.reset_faults()
+    syscalls.reset_faults()
     assert open_descriptors() <= descriptors
 
 
 @pytest.fixture(params=LIBRARIES)
 def library(request):
-    name = _testing.prefer_library(request.param)
+    name = parsers.prefer_library(request.param)
     if name is None or request.param not in name:
-        _testing.prefer_library("")
+        parsers.prefer_library("")
         pytest.skip(f"{request.param} is not here")
     yield request.param
-    _testing.prefer_library("")
+    parsers.prefer_library("")
 
 
 def write(folder, encoding, content):
     path = folder / "file"
     path.write_bytes(content if encoding == "NONE" else compress(encoding, content))
-    return path, _compression.encoding_number(encoding)
+    return path, compression.encoding_number(encoding)
 
 
 def read_all(stream, piece=1000):
@@ -61,7 +62,7 @@ def read_all(stream, piece=1000):
 def assert_all_before_a_cut(got, content):
     # ISA-L takes up to three symbols at once, or none of them.
     assert content.startswith(got)
-    assert len(content) - len(got) <= (0 if "libz" in _testing.find_library() else 3)
+    assert len(content) - len(got) <= (0 if "libz" in parsers.find_library() else 3)
 
 
 # ---- storage --------------------------------------------------------------------------------------------------------
@@ -73,12 +74,12 @@ def test_short_interrupted_and_delayed_reads_are_invisible(tmp_path, encoding, h
     content = text(5000)
     path, coded = write(tmp_path, encoding, content)
     if hook in ("one byte", "both"):
-        _testing.short_reads(1)
+        syscalls.short_reads(1)
     if hook in ("interrupted", "both"):
-        _testing.interrupt_reads(2)
+        syscalls.interrupt_reads(2)
     if hook == "later":
-        _testing.fail_read(1, errno.EAGAIN)
-    stream = _testing.FileStream(path, coded)
+        syscalls.fail_read(1, errno.EAGAIN)
+    stream = parsers.FileStream(path, coded)
     assert read_all(stream) == (content, None)
     stream.close()
 
@@ -89,10 +90,10 @@ def test_a_read_fails_and_may_be_tried_again(tmp_path, encoding, piece):
     content = text(20_000)
     path, coded = write(tmp_path, encoding, content)
     for nth in range(1, 300):
-        _testing.reset_faults()
-        _testing.short_reads(700)
-        _testing.fail_read(nth, errno.EIO)
-        stream = _testing.FileStream(path, coded)
+        syscalls.reset_faults()
+        syscalls.short_reads(700)
+        syscalls.fail_read(nth, errno.EIO)
+        stream = parsers.FileStream(path, coded)
         got, error = read_all(stream, piece)
         if error is None:
             assert got == content
@@ -122,44 +123,44 @@ def test_retries(tmp_path, encoding):
     content = text(5000)
     path, coded = write(tmp_path, encoding, content)
     for nth in (1, 2, 3):
-        _testing.reset_faults()
-        _testing.short_reads(700)
-        _testing.fail_read(nth, errno.EIO)
-        stream = _testing.FileStream(path, coded, retries=1)
+        syscalls.reset_faults()
+        syscalls.short_reads(700)
+        syscalls.fail_read(nth, errno.EIO)
+        stream = parsers.FileStream(path, coded, retries=1)
         assert read_all(stream) == (content, None)
         stream.close()
     for retries in (0, 1, 3):
-        _testing.reset_faults()
-        _testing.short_reads(700)
-        _testing.fail_read(2, errno.EIO, True)
-        stream = _testing.FileStream(path, coded, retries=retries)
+        syscalls.reset_faults()
+        syscalls.short_reads(700)
+        syscalls.fail_read(2, errno.EIO, True)
+        stream = parsers.FileStream(path, coded, retries=retries)
         _, error = read_all(stream)
         assert type(error) is qc.errors.UnavailableError
         assert (error.errno, error.offset) == (errno.EIO, 700)
-        assert _testing.read_count() == 2 + retries
+        assert syscalls.read_count() == 2 + retries
         stream.close()
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EBADF, errno.ENOMEM])
 def test_only_input_output_errors_are_tried_again(tmp_path, code):
     path, coded = write(tmp_path, "GZIP", text(1000))
-    _testing.fail_read(1, code)
-    stream = _testing.FileStream(path, coded, retries=5)
+    syscalls.fail_read(1, code)
+    stream = parsers.FileStream(path, coded, retries=5)
     got, error = read_all(stream)
     assert (got, error.errno) == (b"", code)
-    assert _testing.read_count() == 1
+    assert syscalls.read_count() == 1
     stream.close()
 
 
 def test_a_stop_ends_the_wait_for_another_try(tmp_path):
     path, _ = write(tmp_path, "NONE", text(1000))
-    _testing.fail_read(1, errno.EIO, True)
-    stream = _testing.FileStream(path, 0, retries=1_000_000)
+    syscalls.fail_read(1, errno.EIO, True)
+    stream = parsers.FileStream(path, 0, retries=1_000_000)
     found = []
     thread = threading.Thread(target=lambda: found.append(read_all(stream)))
     thread.start()
     until = time.monotonic() + PATIENCE
-    while _testing.read_count() < 3 and time.monotonic() < until:
+    while syscalls.read_count() < 3 and time.monotonic() < until:
         time.sleep(0.001)
     assert thread.is_alive()
     begin = time.monotonic()
@@ -176,25 +177,25 @@ def test_a_file_that_the_system_lost_is_opened_once_more(tmp_path, encoding, cod
     content = text(5000)
     path, coded = write(tmp_path, encoding, content)
     for nth in (1, 3):
-        _testing.reset_faults()
-        _testing.short_reads(700)
-        _testing.fail_read(nth, code)
-        stream = _testing.FileStream(path, coded)
+        syscalls.reset_faults()
+        syscalls.short_reads(700)
+        syscalls.fail_read(nth, code)
+        stream = parsers.FileStream(path, coded)
         assert read_all(stream) == (content, None)
         stream.close()
-        _testing.fail_read(nth, code, True)
-        stream = _testing.FileStream(path, coded)
+        syscalls.fail_read(nth, code, True)
+        stream = parsers.FileStream(path, coded)
         _, error = read_all(stream, 6000)
         assert type(error) is qc.errors.UnavailableError
         assert (error.errno, error.offset, error.path) == (code, (nth - 1) * 700, str(path))
-        assert _testing.read_count() == nth + 1
+        assert syscalls.read_count() == nth + 1
         stream.close()
 
 
 @pytest.mark.parametrize("way", ["another", "gone", "rewritten"])
 def test_a_file_that_the_system_lost_is_another_now(tmp_path, way):
     path, _ = write(tmp_path, "NONE", text(5000))
-    stream = _testing.FileStream(path)
+    stream = parsers.FileStream(path)
     stream.read(1000)
     if way == "another":
         (tmp_path / "new").write_bytes(path.read_bytes())
@@ -204,7 +205,7 @@ def test_a_file_that_the_system_lost_is_another_now(tmp_path, way):
     else:
         path.write_bytes(bytes(5000))
         os.utime(path, ns=(1, 1))
-    _testing.fail_read(1, errno.ESTALE)
+    syscalls.fail_read(1, errno.ESTALE)
     got, error = stream.read(1000)
     assert got == b""
     assert type(error) is (qc.errors.NotFoundError if way == "gone" else qc.errors.SourceChangedError)
@@ -217,7 +218,7 @@ def test_shortened_while_being_read(tmp_path, encoding):
     # More than is read ahead.
     content = random.Random(0).randbytes(500_000)
     path, coded = write(tmp_path, encoding, content)
-    stream = _testing.FileStream(path, coded)
+    stream = parsers.FileStream(path, coded)
     first, error = stream.read(1000)
     assert error is None
     os.truncate(path, 200_000)
@@ -234,7 +235,7 @@ def test_shortened_while_being_read(tmp_path, encoding):
 def test_appended_to_while_being_read(tmp_path, encoding):
     content = random.Random(0).randbytes(500_000)
     path, coded = write(tmp_path, encoding, content)
-    stream = _testing.FileStream(path, coded)
+    stream = parsers.FileStream(path, coded)
     first, _ = stream.read(1000)
     with path.open("ab") as file:
         file.write(b"more")
@@ -249,7 +250,7 @@ def test_appended_to_while_being_read(tmp_path, encoding):
 def test_unlinked_while_being_read(tmp_path, encoding):
     content = random.Random(0).randbytes(500_000)
     path, coded = write(tmp_path, encoding, content)
-    stream = _testing.FileStream(path, coded)
+    stream = parsers.FileStream(path, coded)
     path.unlink()
     assert read_all(stream) == (content, None)
     stream.close()
@@ -260,15 +261,15 @@ def test_files_that_can_not_be_opened(tmp_path, encoding):
     coded = number(encoding)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(qc.errors.NotFoundError):
-        _testing.FileStream(tmp_path / "missing", coded)
+        parsers.FileStream(tmp_path / "missing", coded)
     with pytest.raises(qc.errors.NotAFileError):
-        _testing.FileStream(tmp_path, coded)
+        parsers.FileStream(tmp_path, coded)
     with pytest.raises(qc.errors.UnavailableError):
-        _testing.FileStream(tmp_path / "pipe", coded)
+        parsers.FileStream(tmp_path / "pipe", coded)
     path, coded = write(tmp_path, "NONE", b"x")
-    _testing.fail_open(1, errno.EMFILE)
+    syscalls.fail_open(1, errno.EMFILE)
     with pytest.raises(qc.errors.UnavailableError, match="ulimit"):
-        _testing.FileStream(path, coded)
+        parsers.FileStream(path, coded)
 
 
 # ---- damaged data ---------------------------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ def test_cut_anywhere(tmp_path, library, encoding):
     path = tmp_path / "file"
     for cut in range(1, len(data)):
         path.write_bytes(data[:cut])
-        stream = _testing.FileStream(path, number(encoding))
+        stream = parsers.FileStream(path, number(encoding))
         got, error = read_all(stream, 7)
         assert type(error) is qc.errors.DecompressError
         assert (error.offset, error.path, error.stage) == (cut, str(path), "read")
@@ -305,7 +306,7 @@ def test_whole_members_before_a_cut(tmp_path, library, encoding):
     path = tmp_path / "file"
     for cut in range(1, len(data)):
         path.write_bytes(data[:cut])
-        stream = _testing.FileStream(path, number(encoding))
+        stream = parsers.FileStream(path, number(encoding))
         got, error = read_all(stream)
         complete = b"".join(part for part, end in zip(parts, ends[1:], strict=True) if end <= cut)
         assert got.startswith(complete)
@@ -323,7 +324,7 @@ def test_every_bit_flipped(library, encoding):
     for bit in range(8 * len(data)):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
-        got, what, place = _testing.inflate_pieces(bytes(flipped), number(encoding), 50, 70)
+        got, what, place = parsers.inflate_pieces(bytes(flipped), number(encoding), 50, 70)
         assert 0 <= place <= len(data)
         if what == 0:
             assert got == content
@@ -342,7 +343,7 @@ def test_damage_in_the_middle_comes_after_the_good_bytes(tmp_path, library, enco
     path = tmp_path / "file"
     path.write_bytes(data)
     for piece in (1000, 300_000, 2_000_000):
-        stream = _testing.FileStream(path, number(encoding))
+        stream = parsers.FileStream(path, number(encoding))
         got, error = read_all(stream, piece)
         assert type(error) is qc.errors.DecompressError
         assert len(data) * 0.9 > error.offset > at - 140_000 or error.offset == len(data)
@@ -362,7 +363,7 @@ def test_checksums_and_lengths(tmp_path, library, encoding, back, size):
     data[-back] ^= 1
     path = tmp_path / "file"
     path.write_bytes(data)
-    stream = _testing.FileStream(path, number(encoding))
+    stream = parsers.FileStream(path, number(encoding))
     got, error = read_all(stream, size)
     assert got == content
     assert type(error) is qc.errors.DecompressError
@@ -376,11 +377,11 @@ def test_zeros_behind_gzip_data(tmp_path, library, zeros):
     content = text(1000)
     path = tmp_path / "file"
     path.write_bytes(gzip.compress(content) + bytes(zeros))
-    stream = _testing.FileStream(path, number("GZIP"))
+    stream = parsers.FileStream(path, number("GZIP"))
     assert read_all(stream) == (content, None)
     stream.close()
     path.write_bytes(gzip.compress(content) + bytes(zeros) + b"x")
-    stream = _testing.FileStream(path, number("GZIP"))
+    stream = parsers.FileStream(path, number("GZIP"))
     got, error = read_all(stream)
     assert got == content
     assert type(error) is qc.errors.DecompressError
@@ -395,7 +396,7 @@ def test_something_else_behind_it(tmp_path, library, encoding, rest):
     data = compress(encoding, content)
     path = tmp_path / "file"
     path.write_bytes(data + rest)
-    stream = _testing.FileStream(path, number(encoding))
+    stream = parsers.FileStream(path, number(encoding))
     got, error = read_all(stream)
     assert got == content
     assert type(error) is qc.errors.DecompressError
@@ -407,7 +408,7 @@ def test_something_else_behind_it(tmp_path, library, encoding, rest):
 def test_plain_data_where_compressed_was_promised(tmp_path, library, encoding):
     path = tmp_path / "file"
     path.write_bytes(b"label,value\n1,2\n")
-    stream = _testing.FileStream(path, number(encoding))
+    stream = parsers.FileStream(path, number(encoding))
     got, error = read_all(stream)
     assert got == b""
     assert type(error) is qc.errors.DecompressError
@@ -421,11 +422,11 @@ def test_every_read_fails_somewhere_and_all_data_is_cut(tmp_path, library):
     data = gzip.compress(text(5000))[:-3]
     path = tmp_path / "file"
     path.write_bytes(data)
-    _testing.short_reads(100)
-    _testing.interrupt_reads(3)
+    syscalls.short_reads(100)
+    syscalls.interrupt_reads(3)
     for nth in range(1, 1000):
-        _testing.fail_read(nth, errno.EIO)
-        stream = _testing.FileStream(path, number("GZIP"))
+        syscalls.fail_read(nth, errno.EIO)
+        stream = parsers.FileStream(path, number("GZIP"))
         got, error = read_all(stream, 100)
         if isinstance(error, qc.errors.UnavailableError):
             assert error.offset < len(data)
@@ -434,5 +435,5 @@ def test_every_read_fails_somewhere_and_all_data_is_cut(tmp_path, library):
         assert type(error) is qc.errors.DecompressError
         assert_all_before_a_cut(got, before_the_cut("GZIP", data))
         stream.close()
-        if _testing.read_count() < nth:
+        if syscalls.read_count() < nth:
             break

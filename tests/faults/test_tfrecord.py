@@ -9,7 +9,7 @@ from helpers.tfrecords import FRAME, HEADER, KNOWN, checksum, header, places, re
 from queuecore import errors
 from queuecore._core.tfrecord import Scan
 
-_testing = pytest.importorskip("queuecore._core._testing")
+parsers = pytest.importorskip("queuecore._core.testing.parsers")
 
 RECORDS = [b"first", b"", b"the one in the middle", b"x" * 33, b"last"]
 STARTS = places(RECORDS)
@@ -18,7 +18,7 @@ HUGE = [2**31, 2**32 + 1, 2**63, 2**64 - 1]
 
 
 def outcome(data, block, **options):
-    records, faults, wanted = _testing.tfrecord_read(data, block, **options)
+    records, faults, wanted = parsers.tfrecord_read(data, block, **options)
     named = [(type(error).__name__, error.offset, error.record) for error in faults]
     for error in faults:
         assert error.path == "stream"
@@ -60,7 +60,7 @@ def test_each_bit_of_data_and_its_checksum(number, known):
 
 def test_which_checksum_is_said():
     for bit, word in ((0, "length"), (8 * 8, "length"), (8 * HEADER, "data"), (8 * STARTS[1] - 1, "data")):
-        (error,) = _testing.tfrecord_read(flipped(DATA, bit), 50)[1]
+        (error,) = parsers.tfrecord_read(flipped(DATA, bit), 50)[1]
         assert word in str(error)
         assert isinstance(error, errors.DataLossError)
 
@@ -81,7 +81,7 @@ def test_cut_at_each_byte(known, resync):
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("length", HUGE)
 def test_a_huge_length_with_a_valid_checksum(length, known):
-    assert header(length) == _testing.tfrecord_header(length)
+    assert header(length) == parsers.tfrecord_header(length)
     data = stream(KNOWN) + header(length) + b"and some data" + stream(KNOWN)
     at = len(stream(KNOWN))
     for block in (1, 12, 64, 1000):
@@ -93,7 +93,7 @@ def test_a_huge_length_with_a_valid_checksum(length, known):
     assert faults == [("RecordTooLargeError", at, 3)]
     assert [one[2] for one in records] == KNOWN + KNOWN
     assert wanted <= 30
-    (error,) = _testing.tfrecord_read(data, 30)[1]
+    (error,) = parsers.tfrecord_read(data, 30)[1]
     assert str(length) in str(error)
     assert isinstance(error, MemoryError)
 

@@ -23,16 +23,20 @@ COLUMNS = [np.int64, b"", 0.0]
 KINDS = ("lines", "tfrecord", "csv")
 
 
+def _changed(ds: Any, **changes: Any) -> Any:
+    source = dataclasses.replace(ds._chain.source, **changes)
+    ds._chain = dataclasses.replace(ds._chain, source=source)
+    return ds
+
+
 def small(ds: Any, piece: int, headroom: int = 16) -> Any:
     """The same source, read in pieces of so many bytes, with so much room in front of each."""
-    ds._source = dataclasses.replace(ds._source, pieces={"piece_bytes": piece, "headroom": headroom})
-    return ds
+    return _changed(ds, pieces={"piece_bytes": piece, "headroom": headroom})
 
 
 def interleaved(ds: Any, cycle_length: int, block_length: int) -> Any:
     """The same source with its files interleaved."""
-    ds._source = dataclasses.replace(ds._source, interleave=(cycle_length, block_length))
-    return ds
+    return _changed(ds, interleave=(cycle_length, block_length))
 
 
 def content(kind: str, count: int, seed: int = 0) -> tuple[bytes, list[Any]]:

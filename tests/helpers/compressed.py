@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 
-from queuecore._compression import encoding_number
+from queuecore._io.compression import encoding_number
 from queuecore.errors import UnimplementedError
 
 ENCODINGS = ["GZIP", "ZLIB", "ZSTD"]

@@ -16,10 +16,12 @@ import numpy as np
 from helpers.fake_cuda import DISABLE_TIMING, LEGACY, NON_BLOCKING, Fake, check, compiled as build_shared
 from helpers.process import PATIENCE, soon
 
-from queuecore._core import device as native
 from queuecore._core.atoms import thread_count
-from queuecore._kernels import Compiled, Kernel
-from queuecore.data._device import Asked, Dequeued, DeviceDataset, Target
+from queuecore._core.device import driver, memory
+from queuecore._device.dequeued import Dequeued
+from queuecore._device.kernels import Compiled, Kernel
+from queuecore._device.target import Asked, Target
+from queuecore.data.device import DeviceDataset
 
 
 @contextlib.contextmanager
@@ -132,7 +134,7 @@ class Plane:
 
     def __init__(self, fake: Fake, ordinal: int = 0) -> None:
         self.fake = fake
-        self.device = native.device(ordinal)
+        self.device = driver.device(ordinal)
         self.arrays = FakeArrays(fake)
         self.streams: list[int] = []
         self.leaks: int | None = 0  # pieces of memory that must be lost in the end; None: any
@@ -141,7 +143,7 @@ class Plane:
         """As `Dataset.prefetch_to_device`."""
         mode, pinned = "ring" if ring else "lease", "prefer" if prefer else "require"
         asked = Asked(f"cuda:{self.device.ordinal}", buffers, mode, pinned)
-        return DeviceDataset(dataset, Target(self.device, self.arrays, buffers, ring, prefer), asked)
+        return DeviceDataset(dataset._chain, Target(self.device, self.arrays, buffers, ring, prefer), asked)
 
     def dequeued(self, queue: Any, buffers: int = 3) -> Dequeued:
         """As `QueueBase.to_device`."""
@@ -190,9 +192,9 @@ def nobody_works() -> bool:
 def plane(path: Path) -> Iterator[Plane]:
     """Yield the plane, and see to it that nothing is left of it: for a fixture."""
     fake = Fake(path)
-    native.close_driver()
+    memory.close_driver()
     fake.reset()
-    native.open_driver(str(path))
+    driver.open_driver(str(path))
     check(fake.driver.cuCtxSetCurrent(None))  # a test may have left this thread in a context that is gone
     made = Plane(fake)
     try:
@@ -201,12 +203,12 @@ def plane(path: Path) -> Iterator[Plane]:
         gc.collect()
         fake.drain()
         made.close()
-        native.close_driver()
+        memory.close_driver()
         faults, story = fake.faults(), fake.story()
         if made.leaks is None or faults.get("leaked") == made.leaks:
             faults.pop("leaked", None)
         assert not faults, f"{faults}\n{story}"
         assert not fake.alive()
     finally:
-        native.close_driver()
+        memory.close_driver()
         fake.reset()

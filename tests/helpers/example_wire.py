@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from queuecore import ops
+from queuecore._elements.component import BYTES
 from queuecore.errors import InvalidArgumentError, ResourceExhaustedError
 from queuecore.ragged import Ragged
 
@@ -219,7 +220,7 @@ def fuzz(seed: int) -> dict[str, int]:
             else:
                 ops.parse_example(alone(message) if batch else message, features)
                 stage = ops.parse_example(features=features)
-                step = stage.bind([ops.Component(ops.BYTES, (2,) if batch else ())])
+                step = stage.bind([ops.Component(BYTES, (2,) if batch else ())])
                 step(np.array([message] * 2, object) if batch else message)
             counts["parsed"] += 1
         except (InvalidArgumentError, ResourceExhaustedError):

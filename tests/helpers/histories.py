@@ -1,8 +1,9 @@
 """Concurrent histories of the library's queues: what threads do to a queue, and whether that could be one queue's.
 
 A `Workload` runs on a queue class with Python's threads, or on its hand-off alone with threads that never hold the GIL
-(`queuecore._core._testing.HandHistory`). As a program, ``-m helpers.histories THREADS WORKLOAD TREE PATIENCE ROUNDS``,
-it looks for a wrong one in the package of that tree, and prints the first thing that is wrong, as JSON, or null.
+(`queuecore._core.testing.hand.HandHistory`). As a program, ``-m helpers.histories THREADS WORKLOAD TREE PATIENCE
+ROUNDS``, it looks for a wrong one in the package of that tree, and prints the first thing that is wrong, as JSON, or
+null.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Workload:
         return wrong
 
     def hand_off(self) -> Any:
-        from queuecore._core._testing import HandHistory
+        from queuecore._core.testing.hand import HandHistory
 
         kind = {FIFO: "fifo", SHUFFLE: "random", PRIORITY: "priority"}[self.kind]
         return HandHistory(kind, self.capacity, self.least)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from queuecore._kernels import ALIGNMENT, OPTIONS, Column
+from queuecore._device.kernels import ALIGNMENT, OPTIONS, KernelColumn
 
 # A shift too far, a place outside of a table, or a load that isn't aligned ends the process.
 CHECKS = "alignment,bounds,integer-divide-by-zero,shift,signed-integer-overflow"
@@ -87,7 +87,7 @@ def columns_of(components, rows):
     """Return the columns of a slot that has room for so many rows."""
     columns, offset = [], 0
     for one in components:
-        columns.append(Column(one, offset))
+        columns.append(KernelColumn(one, offset))
         offset += -(-math.prod(one.shape[1:]) * one.dtype.itemsize * rows // 64) * 64
     return columns
 

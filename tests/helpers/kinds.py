@@ -7,7 +7,7 @@ import pathlib
 import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from helpers.chains import threads, write_files
@@ -16,9 +16,12 @@ from helpers.matrix import numbers_in
 from helpers.nodes import made
 from helpers.process import PATIENCE
 
-from queuecore._stages import Component
+from queuecore._elements.component import Component
 from queuecore.data import Dataset, FixedLengthRecordDataset
-from queuecore.data._nodes import Layout, Node, Rows, Run
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.run import Run
+from queuecore.data._plan.made import Layout
+from queuecore.data._rows.chunks import Rows
 
 COUNT = 60
 HALT = 20  # the number before which it halts
@@ -52,7 +55,7 @@ class Gate:
 class Halting(Node):
     """The numbers up to COUNT as rows; before HALT it waits at a gate."""
 
-    name: ClassVar[str] = "halting"
+    name = "halting"
 
     gate: Gate | None
 
@@ -122,6 +125,7 @@ KINDS: dict[str, Callable[[Dataset], Dataset]] = {
     "native filter": lambda ds: ds.filter(lambda x: x % 2 == 0).batch(2),
     "filter": lambda ds: ds.filter(even).batch(2),
     "take while": lambda ds: ds.take_while(in_python(lambda x: bool(x < 55))),
+    "scan": lambda ds: ds.scan(0, lambda total, x: (total + x, total + x)).batch(2),
     "padded batch": lambda ds: ds.padded_batch(3),
     "ragged batch": lambda ds: ds.dense_to_ragged_batch(3),
     "buckets": lambda ds: ds.bucket_by_sequence_length(lambda x: int(x) % 5, [2, 4], [3, 2, 4]),

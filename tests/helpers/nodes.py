@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from queuecore._core.pipeline import Feed
-from queuecore._stages import BYTES, Component
-from queuecore.data import Dataset, Options
-from queuecore.data._arrays import Numbers
-from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run
-from queuecore.data._source import Unknown
-from queuecore.data.dataset import _Steps
+from queuecore._core.feed import Feed
+from queuecore._core.link import choose
+from queuecore._elements.component import BYTES, Component
+from queuecore.data import Dataset
+from queuecore.data._nodes.arrays import Numbers
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.run import Run
+from queuecore.data._plan.chain import Chain, Chained, chain_of
+from queuecore.data._plan.made import Layout
+from queuecore.data._plan.steps import Unknown
+from queuecore.data._rows.chunks import Chunk, Objects, Rows
 
 # One of each kind of column.
 KINDS = ("fixed", "string", "strings", "ragged", "dense")
@@ -30,8 +35,9 @@ COMPONENTS = {
 
 
 def made(node: Node) -> Dataset:
-    """The dataset of a node's elements."""
-    return _Steps(node, (), Options())
+    """The dataset of a node's elements; its inputs may be datasets."""
+    inputs = tuple(chain_of(one) if isinstance(one, Chained) else one for one in node.inputs)
+    return Chained.of(Chain(dataclasses.replace(node, inputs=inputs)))
 
 
 def numbers(count: int) -> Dataset:
@@ -81,7 +87,7 @@ def _varying(parts: list[np.ndarray], dims: Any = None) -> tuple[Any, Any, Any]:
 class Handed(Node):
     """So many elements of such columns, in chunks of any size; some of them name their rows."""
 
-    name: ClassVar[str] = "handed"
+    name = "handed"
 
     number: int
     kinds: tuple[str, ...]
@@ -122,13 +128,13 @@ class Handed(Node):
 class Through(Node):
     """The rows of a dataset, handed on as they come."""
 
-    name: ClassVar[str] = "through"
+    name = "through"
 
     def count(self, needed: int | None) -> Any:
-        return self.inputs[0]._count(len(self.inputs[0]._ops), needed)
+        return self.inputs[0].count(needed)
 
     def layout(self) -> Layout:
-        return Layout.of(self.inputs[0])
+        return self.inputs[0].layout
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         yield from run.rows(0, pass_, start)
@@ -138,12 +144,12 @@ class Through(Node):
 class Each(Node):
     """What a function makes of each element, as a Python object."""
 
-    name: ClassVar[str] = "each"
+    name = "each"
 
     function: Callable[[Any], Any]
 
     def count(self, needed: int | None) -> Any:
-        return self.inputs[0]._count(len(self.inputs[0]._ops), needed)
+        return self.inputs[0].count(needed)
 
     def layout(self) -> Layout:
         return Layout(None)
@@ -157,7 +163,7 @@ class Each(Node):
 class Chosen(Node):
     """The elements whose last component, a bool, is true; without it."""
 
-    name: ClassVar[str] = "chosen"
+    name = "chosen"
 
     mask: int  # which column it is: strings in rows take two
 
@@ -165,10 +171,10 @@ class Chosen(Node):
         raise Unknown
 
     def layout(self) -> Layout:
-        components = Layout.of(self.inputs[0]).components
+        components = self.inputs[0].layout.components
         assert components is not None
         return Layout(components[:-1], tuple(range(len(components) - 1)))
 
     def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
         with run.open(0, pass_, 0, 5) as child:
-            return feed.choose(pass_, child, self.mask, start)
+            return choose(feed, pass_, child, self.mask, start)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from queuecore._stages import BYTES, Component
+from queuecore._elements.component import BYTES, Component
 from queuecore.data import Dataset
-from queuecore.data._nodes import Chunk, Layout, Node, Objects, Rows, Run
-from queuecore.data.dataset import dataset_of
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.run import Run
+from queuecore.data._plan.chain import Chain, Chained
+from queuecore.data._plan.made import Layout
+from queuecore.data._rows.chunks import Chunk, Objects, Rows
 
 DTYPES = ("u1", "?", "<i2", "<i4", "<f4", "<i8", "<f8", "<c16", "S3")
 
@@ -21,7 +24,7 @@ DTYPES = ("u1", "?", "<i2", "<i4", "<f4", "<i8", "<f8", "<c16", "S3")
 class Given(Node):
     """Elements of one component, in chunks; after `fails` of them comes an error instead."""
 
-    name: ClassVar[str] = "given"
+    name = "given"
 
     elements: list[Any]
     component: Component | None
@@ -72,7 +75,7 @@ def _joined(parts: Sequence[bytes]) -> tuple[Any, Any]:
 
 def given(elements: list[Any], component: Component | None, chunk: int = 3, fails: int | None = None) -> Dataset:
     """The dataset of such elements; without a component they are objects."""
-    return dataset_of(Given((), elements, component, chunk, fails))
+    return Chained.of(Chain(Given((), elements, component, chunk, fails)))
 
 
 def padded(rows: Sequence[Any], sides: Sequence[int | None], fill: Any) -> Any:

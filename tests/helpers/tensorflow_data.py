@@ -45,8 +45,14 @@ def build(dataset: Any, steps: Steps) -> Any:
             ds = ds.filter(lambda x, by=arguments[0]: x % by == 0)
         elif name == "below":
             ds = ds.take_while(lambda x, most=arguments[0]: x < most)
+        elif name == "sums":
+            ds = ds.scan(np.int64(1), lambda total, x: (total * 31 % 1_000_003 + x, total - x))
         elif name == "ranges":
             ds = ds.interleave(lambda x: dataset.range(4), cycle_length=arguments[0], block_length=arguments[1])
+        elif name == "fails":
+            ds = ds.map(failing(dataset, *arguments))
+        elif name == "refuses":
+            ds = ds.filter(failing(dataset, *arguments, answer=lambda x: x % 3 > 0))
         elif name == "kept":
             ds = ds.snapshot(
                 tempfile.mkdtemp(),
@@ -62,6 +68,23 @@ def build(dataset: Any, steps: Steps) -> Any:
     return ds
 
 
+def failing(dataset: Any, by: int, rest: int, answer: Any = None) -> Any:
+    """Return a function that fails for every `by`-th number, and returns what it gets, or makes of it."""
+
+    def function(x: Any) -> Any:
+        if dataset.__module__.startswith("tensorflow"):
+            import tensorflow as tf
+
+            with tf.control_dependencies([tf.debugging.assert_none_equal(x % by, np.int64(rest))]):
+                return tf.identity(x) if answer is None else answer(tf.identity(x))
+        number = int(x)
+        if number % by == rest:
+            raise ValueError(number)
+        return number if answer is None else bool(answer(number))
+
+    return function
+
+
 def plain(element: Any) -> Any:
     """Return an element as JSON has it."""
     if isinstance(element, (tuple, list)):
@@ -74,9 +97,28 @@ def answer(library: Any, dataset: Any, set_seed: Any, call: dict[str, Any]) -> A
     set_seed(call["seed"])
     try:
         ds = build(dataset, call["steps"])
+        if call.get("events"):
+            if library.__name__ == "tensorflow":  # else a map and a batch are one step: errors take a batch
+                options = library.data.Options()
+                options.experimental_optimization.map_and_batch_fusion = False
+                ds = ds.with_options(options)
+            return [events(iterate(ds)) for _ in range(2)]
         return [[plain(one) for one in elements(ds)] for elements in [iterate] * 2]
     except Exception as error:  # which one it is differs
         return [type(error).__name__]
+
+
+def events(iterator: Any) -> list[Any]:
+    """Return elements, and a word for each that can't be made, of an iterator that goes on behind these."""
+    seen: list[Any] = []
+    while len(seen) < 400:
+        try:
+            seen.append(plain(next(iterator)))
+        except StopIteration:
+            break
+        except Exception:  # which one it is differs
+            seen.append("error")
+    return seen
 
 
 def iterate(ds: Any) -> Any:

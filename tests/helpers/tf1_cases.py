@@ -6,22 +6,18 @@ with QUEUECORE_RECORD=1 recorded anew.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from helpers import tensorflow_tf1
+from helpers.peers import PYTHON
 
 import queuecore.tf1 as tf1
 
-PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
-    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
-)
 CORPUS = Path(__file__).parent.parent / "corpus" / "tf1"
 
 

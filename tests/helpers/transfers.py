@@ -26,7 +26,8 @@ from helpers.fake_cuda import ONCE, SCHEDULED, UNTIL_GO_ON, check
 from helpers.process import PATIENCE, soon
 
 import queuecore
-from queuecore._core.device import DeviceLease, Staged
+from queuecore._core.device.lease import DeviceLease
+from queuecore._core.device.staged import Staged
 from queuecore.data import Dataset, Options
 from queuecore.device import record_stream
 from queuecore.errors import InternalError, ResourceExhaustedError

@@ -24,9 +24,9 @@ def rounds(count: int) -> int:
 
 def window() -> dict[str, object]:
     """Producers fill batches out of order, one consumer takes them in order."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import load
 
-    runs = [_testing.stress_window(threads, rounds(2000), seed) for threads in (1, 2, 4) for seed in (1, 2)]
+    runs = [load.stress_window(threads, rounds(2000), seed) for threads in (1, 2, 4) for seed in (1, 2)]
     return {
         "errors": [run["errors"] for run in runs],
         "lost": [run["planned"] - run["rows"] for run in runs],
@@ -35,34 +35,34 @@ def window() -> dict[str, object]:
 
 def parking() -> dict[str, object]:
     """Threads wait for each other: a lost wake-up ends in the watchdog."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import load
 
-    return {"lost": [_testing.stress_parking(threads, rounds(5000)) for threads in (2, 4)]}
+    return {"lost": [load.stress_parking(threads, rounds(5000)) for threads in (2, 4)]}
 
 
 def slots() -> dict[str, object]:
     """Threads take and give back the slots of one slab."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import load
 
-    return {"clashes": [_testing.stress_slots(threads, rounds(20000)) for threads in (2, 4)]}
+    return {"clashes": [load.stress_slots(threads, rounds(20000)) for threads in (2, 4)]}
 
 
 def buffers() -> dict[str, object]:
     """Threads take and give back buffers, of which a few are kept."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import load
 
-    return {"clashes": [_testing.stress_buffers(threads, rounds(2000)) for threads in (2, 4)]}
+    return {"clashes": [load.stress_buffers(threads, rounds(2000)) for threads in (2, 4)]}
 
 
 def fifo() -> dict[str, object]:
     """Rows through a lock-free ring: single takers, takers under the turn, a seal while rows are pushed."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import rings
 
     found: dict[str, list[int]] = {}
     for seal_at in (0, rounds(1000)):
         for threads in ((1, 1, 0), (2, 2, 0), (3, 0, 2), (2, 1, 2)):
             for capacity, start in ((1, 0), (3, (1 << 63) - rounds(500)), (8, (8 << 40) - rounds(500)), (50, 0)):
-                run = _testing.stress_fifo(*threads, rounds(1000), capacity, start, seal_at)
+                run = rings.stress_fifo(*threads, rounds(1000), capacity, start, seal_at)
                 taken = run.pop("popped")
                 if seal_at == 0:
                     run["refused"] = threads[0] * rounds(1000) - taken
@@ -73,33 +73,33 @@ def fifo() -> dict[str, object]:
 
 def values() -> dict[str, object]:
     """Pointers through the other rings, in batches."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import rings
 
     return {
-        "spsc": [_testing.stress_pairs("spsc", 1, rounds(10000), capacity, (1 << 64) - 100) for capacity in (5, 64)],
-        "fast": [_testing.stress_pairs("fast", pairs, rounds(10000), 8, (1 << 64) - 100) for pairs in (1, 2, 3)],
+        "spsc": [rings.stress_pairs("spsc", 1, rounds(10000), capacity, (1 << 64) - 100) for capacity in (5, 64)],
+        "fast": [rings.stress_pairs("fast", pairs, rounds(10000), 8, (1 << 64) - 100) for pairs in (1, 2, 3)],
     }
 
 
 def blocking() -> dict[str, object]:
     """Threads wait for a lock-free ring: with the notifier's fence, and with the waiter's barrier."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import rings
 
     return {
-        "light" if light else "fence": [_testing.stress_blocking(pairs, rounds(5000), light) for pairs in (1, 2)]
+        "light" if light else "fence": [rings.stress_blocking(pairs, rounds(5000), light) for pairs in (1, 2)]
         for light in (False, True)
     }
 
 
 def queues() -> dict[str, object]:
     """Rows through the hand-off of queues: single calls, several rows in one piece, waits that run out, a close."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import hand
 
     found: dict[str, list[int]] = {"lost": [], "disorder": []}
     for kind in ("fifo", "random"):
         for threads in ((1, 1), (2, 2), (4, 3)):
             for capacity, start in ((1, 0), (2, 2**63 - rounds(500)), (7, 2**32 - rounds(500)), (-1, 0)):
-                run = _testing.stress_hand(kind, *threads, rounds(1000), capacity, start)
+                run = hand.stress_hand(kind, *threads, rounds(1000), capacity, start)
                 for name, count in run.items():
                     found[name].append(count)
     return found
@@ -145,13 +145,13 @@ def compressed() -> dict[str, object]:
     import zlib
 
     from queuecore import errors, ops
-    from queuecore._core import _testing
     from queuecore._core.inflate import library
+    from queuecore._core.testing import parsers
 
     most = 1 << 20
     state = random.Random(int(os.environ.get("QUEUECORE_FUZZ_SEED", "1")))
     kinds = {".gz": ("GZIP", 1, 31), ".zlib": ("ZLIB", 2, 15), ".zst": ("ZSTD", 3, 0)}
-    libraries = sorted({name for name in ("libisal", "libz") if name in str(_testing.prefer_library(name))})
+    libraries = sorted({name for name in ("libisal", "libz") if name in str(parsers.prefer_library(name))})
     seeds = {suffix: [] for suffix in kinds}
     for path in sorted((Path(__file__).parents[1] / "corpus" / "compressed").iterdir()):
         seeds[path.suffix].append(path.read_bytes())
@@ -200,9 +200,9 @@ def compressed() -> dict[str, object]:
         if library(encoding) is None:
             return
         for name in libraries if bits else libraries[:1]:
-            _testing.prefer_library(name)
+            parsers.prefer_library(name)
             source, into = state.choice([1, 2, 3, 7, 64, 1000, 100_000]), state.choice([1, 2, 3, 7, 64, 1000, 200_000])
-            got, what, place = _testing.inflate_pieces(data, encoding, source, into, most)
+            got, what, place = parsers.inflate_pieces(data, encoding, source, into, most)
             seen[suffix].add(what)
             found["places"] += not 0 <= place <= len(data)
             found["long"] += len(got) > most + into
@@ -219,7 +219,7 @@ def compressed() -> dict[str, object]:
                 found["places"] += not 0 <= error.offset <= len(data)
             except errors.RecordTooLargeError:
                 found["kinds"] += len(got) <= most
-        _testing.prefer_library("")
+        parsers.prefer_library("")
 
     for suffix, files in seeds.items():
         for data in files:
@@ -279,25 +279,25 @@ def pictures() -> dict[str, object]:
 
 def race() -> dict[str, object]:
     """Plain memory, written by several threads: a data race on purpose."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import load
 
-    _testing.planted_race(4, 10000)
+    load.planted_race(4, 10000)
     return {}
 
 
 def overflow() -> dict[str, object]:
     """One byte beyond a heap block: an overflow on purpose."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import load
 
-    _testing.planted_overflow(100)
+    load.planted_overflow(100)
     return {}
 
 
 def shift() -> dict[str, object]:
     """A shift by more than the width: undefined behaviour on purpose."""
-    from queuecore._core import _testing
+    from queuecore._core.testing import load
 
-    _testing.planted_shift(100)
+    load.planted_shift(100)
     return {}
 
 
@@ -365,7 +365,8 @@ def records() -> dict[str, object]:
     from queuecore.writers import TFRecordWriter
 
     def small(dataset, piece):
-        dataset._source = dataclasses.replace(dataset._source, pieces={"piece_bytes": piece, "headroom": 64})
+        source = dataclasses.replace(dataset._chain.source, pieces={"piece_bytes": piece, "headroom": 64})
+        dataset._chain = dataclasses.replace(dataset._chain, source=source)
         return dataset
 
     def fingerprint(dataset) -> tuple[int, int]:
@@ -433,14 +434,20 @@ def handed() -> dict[str, object]:
     import numpy as np
 
     from queuecore import data
-    from queuecore.data._nodes import Layout, Node, Objects
-    from queuecore.data.dataset import _Steps
+    from queuecore._core.link import choose
+    from queuecore.data._nodes.node import Node
+    from queuecore.data._plan.chain import Chain, Chained, chain_of
+    from queuecore.data._plan.made import Layout
+    from queuecore.data._rows.chunks import Objects
 
     class Through(Node):
         name = "through"
 
+        def count(self, needed):
+            return self.inputs[0].count(needed)
+
         def layout(self):
-            return Layout.of(self.inputs[0])
+            return self.inputs[0].layout
 
         def chunks(self, run, pass_, start):
             for chunk in run.rows(0, pass_, start):
@@ -460,14 +467,14 @@ def handed() -> dict[str, object]:
         name = "chosen"
 
         def layout(self):
-            return Layout(Layout.of(self.inputs[0]).components[:1])
+            return Layout(self.inputs[0].layout.components[:1])
 
         def hand_in(self, run, feed, pass_, start):
             with run.open(0, pass_, 0, 100) as child:
-                return feed.choose(pass_, child, 1, start)
+                return choose(feed, pass_, child, 1, start)
 
     def after(node, dataset):
-        return _Steps(node((dataset,)), (), dataset._options)
+        return Chained.of(Chain(node((chain_of(dataset),)), (), chain_of(dataset).options))
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from queuecore._core import _fuzz
+from queuecore._core.testing import fuzz
 
 
 def main() -> None:
     """Hand over to libFuzzer, which ends the process."""
-    callback = ctypes.c_void_p(_fuzz.entry(sys.argv[1]))
+    callback = ctypes.c_void_p(fuzz.entry(sys.argv[1]))
     # libFuzzer starts itself anew by its arguments, the first of which is the program.
     words = [f"{sys.executable} -P {__file__} {sys.argv[1]}", *sys.argv[2:]]
     arguments = (ctypes.c_char_p * (len(words) + 1))(*map(str.encode, words), None)

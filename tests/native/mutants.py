@@ -6,6 +6,7 @@ So the sources have no hooks, and one build serves all.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -29,9 +30,9 @@ class Stale(Exception):
 class Edit:
     """One place that goes wrong.
 
-    `place` is a file and a function of it. `text` must be there once: a whole line, its indent and comment apart
-    (ending in " ...": the rest of the line may be anything), which becomes `wrong`; or else an expression. A place that
-    ends in "1/2" has two such lines, and the first one is meant.
+    `place` is a file below CORE and a function of it. `text` must be there once: a whole line, its indent and comment
+    apart (ending in " ...": the rest of the line may be anything), which becomes `wrong`; or else an expression. A
+    place that ends in "1/2" has two such lines, and the first one is meant.
     """
 
     place: str
@@ -61,12 +62,12 @@ def row(name: str, seen: str, *edits: tuple[str, ...]) -> Mutant:
 
 MUTANTS = [
     # ---- who goes first
-    row("a put goes past the line", "native balanced", ("handoff.pxd put_try", "x & 1", "False")),
+    row("a put goes past the line", "native balanced", ("ring.pxd _fifo_put", "p & 1 and not owner", "False")),
     row("a get goes past the turn", "native balanced", ("ring.pxd fifo_pop_many", "h & 1 and not owner", "False")),
     row(
-        "a put of many rows doesn't wait for one on its way",
+        "rows are put between those of a put of many",
         "native rush",
-        ("handoff.pxd _run_put", "op.n > 1 and not _quiet(h)", "False"),
+        ("handoff.pxd put_try", "_store_push(h, token, key, False)", "_store_push(h, token, key, True)"),
     ),
     row(
         "a long put leaves the line between its pieces",
@@ -91,29 +92,22 @@ MUTANTS = [
     row(
         "there is a place too many",
         "native short",
-        ("handoff.pxd _has_room", "used < h.capacity", "used <= h.capacity"),
         ("handoff.pxd hand_init", "<uint32_t>h.ring_rows", "<uint32_t>(h.ring_rows + 1)"),
     ),
     row(
-        "a get gives its place back twice",
-        "native short",
-        ("handoff.pxd get_try", "h.returned.fetch_add(1, ...", "h.returned.fetch_add(2, kRelease)"),
-    ),
-    row("a get keeps its place", "native one_by_one", ("handoff.pxd get_try", "h.returned.fetch_add(1, ...")),
-    row(
-        "a get in line keeps its place",
-        "native balanced",
-        ("handoff.pxd _run_get", "h.returned.fetch_add(1, ..."),
-    ),
-    row(
-        "a put that found no room keeps its place",
-        "native growing",
-        ("handoff.pxd _admit", "h.returned.fetch_add(1, ..."),
+        "a put believes that nothing has been taken since it last looked",
+        "native one_by_one",
+        ("ring.pxd _fifo_put", "<int64_t>((p & ~<uint64_t>1) - h) >= room", "True"),
     ),
     row(
         "rows that are given back don't count",
         "native hurried",
-        ("handoff.pxd _give_back", "h.returned.fetch_sub(op.done, ..."),
+        ("handoff.pxd _give_back", "_front_count(h, op.done)"),
+    ),
+    row(
+        "rows that are given back count for ever",
+        "native hurried",
+        ("handoff.pxd _run_get", "_front_count(h, -1)"),
     ),
     # ---- what ends early
     row("a timeout takes rows along", "native hurried", ("handoff.pxd hand_leave", "_give_back(h, op)")),
@@ -305,36 +299,49 @@ def mutated(file: str, text: str, mutants: Sequence[Mistake]) -> str:
 
 
 BUILD = """
-import sys
 import setup
 from setuptools import Distribution
-wanted = [one for one in setup.extensions() if one.name.rpartition(".")[2] in sys.argv[1:]]
-command = setup.build_ext(Distribution({"ext_modules": wanted}))
+command = setup.build_ext(Distribution({"ext_modules": setup.extensions()}))
 command.build_lib = command.build_temp = "built"
 command.ensure_finalized()
 command.run()
 """
 
 
+def sources(mutants: Sequence[Mistake]) -> dict[Path, str]:
+    """Return the text of each file of the core in which there are mistakes, with them."""
+    files = sorted({edit.place.split()[0] for one in mutants for edit in one.edits})
+    return {CORE / file: mutated(file, (ROOT / CORE / file).read_text(encoding="utf-8"), mutants) for file in files}
+
+
 def build(package: Path, folder: Path, mutants: Sequence[Mistake], *extensions: str) -> Path:
     """Make a package in a folder, like this one but for the mutants; return what to put on Python's path.
 
-    `extensions` are compiled again: all that have code of those files in them.
+    `extensions` are compiled again, or all of a folder: whatever has code of those files in it. Several processes may
+    ask for the same folder: one builds, the others wait for it.
     """
-    shutil.copytree(ROOT / "src", folder / "src")
+    folder.mkdir(parents=True, exist_ok=True)
+    tree = folder / "tree"
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            _build(package, folder, tree, mutants, extensions)
+            (folder / "complete").touch()
+    return tree
+
+
+def _build(package: Path, folder: Path, tree: Path, mutants: Sequence[Mistake], extensions: Sequence[str]) -> None:
+    shutil.copytree(ROOT / "src", folder / "src", dirs_exist_ok=True)
     shutil.copy(ROOT / "setup.py", folder)
-    for file in sorted({edit.place.split()[0] for one in mutants for edit in one.edits}):
-        path = folder / CORE / file
-        path.write_text(mutated(file, path.read_text(encoding="utf-8"), mutants), encoding="utf-8")
+    for file, text in sources(mutants).items():
+        (folder / file).write_text(text, encoding="utf-8")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "QUEUECORE"))}
     subprocess.run(
-        [sys.executable, "-c", BUILD, *extensions],
+        [sys.executable, "-c", BUILD],
         cwd=folder,
-        env=environment | {"QUEUECORE_TESTING": "1"},
+        env=environment | {"QUEUECORE_TESTING": "1", "QUEUECORE_ONLY": ",".join(extensions)},
         check=True,
         timeout=300,
     )
-    tree = folder / "tree"
-    shutil.copytree(package, tree / "queuecore", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(package, tree / "queuecore", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     shutil.copytree(folder / "built" / "queuecore", tree / "queuecore", dirs_exist_ok=True)
-    return tree

@@ -99,6 +99,7 @@ def kinds(fake_cuda_library) -> dict[str, set[str]]:
     return set(Fake(fake_cuda_library).names(FAULTS))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("bug", FOUND)
 def test_a_mistake_is_found_under_each_schedule_that_can_show_it(transfer, kinds, bug):
     besides, must = FOUND[bug]
@@ -140,6 +141,7 @@ def with_threads_checked(folder: Path, *flags: str) -> Path:
     return compiled(folder, [SOURCES / "transfer.cpp", build(folder, *sanitizer, *flags)], *sanitizer)
 
 
+@pytest.mark.thorough
 def test_the_sanitizer_finds_nothing_in_a_right_loop(fake_cuda_folder):
     program = with_threads_checked(fake_cuda_folder)
     options = f"exitcode={REPORTED} halt_on_error=1"
@@ -148,6 +150,7 @@ def test_the_sanitizer_finds_nothing_in_a_right_loop(fake_cuda_folder):
     assert len(done.stdout.splitlines()) == 1 + len(SCHEDULES)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("bug", "schedule", "names"),
     # Under these the bytes are right, or may be.

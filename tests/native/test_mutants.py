@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from mutants import MUTANTS, ROOT, VARIABLE, Edit, Mistake, Stale, build, mutated  # noqa: E402
+from mutants import MUTANTS, ROOT, VARIABLE, Edit, Mistake, Stale, build, mutated, sources  # noqa: E402
 
 sys.path.pop(0)
 
@@ -28,12 +28,13 @@ if PACKAGE != ROOT / "queuecore" or os.environ.get("QUEUECORE_SANITIZED_TREE"):
 # Until a call that should be over counts as one that never will be. Long where nothing may go wrong.
 SHORTLY, LONG = 1, 20
 ROUNDS, ROUNDS_WITHOUT = 3000, 40
+TRIES = 5
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tree(run_folder: Path) -> Path:
     # What has the queues' code in it: the classes, and what runs the hand-off alone.
-    return build(PACKAGE, tmp_path_factory.mktemp("mutants"), MUTANTS, "queues", "_testing")
+    return build(PACKAGE, run_folder / "mutants", MUTANTS, "queues", "testing.hand")
 
 
 def searched(tree: Path, number: int, threads: str, workload: str, patience: float, rounds: int):
@@ -55,16 +56,24 @@ def searched(tree: Path, number: int, threads: str, workload: str, patience: flo
     return json.loads(done.stdout)
 
 
-@pytest.mark.watchdog(300)
+def test_every_mistake_has_its_place():
+    assert len(sources(MUTANTS)) > 1
+
+
+@pytest.mark.thorough
+@pytest.mark.watchdog(400)
 @pytest.mark.parametrize("runs", sorted({(one.threads, one.workload) for one in MUTANTS}), ids=" ".join)
 def test_the_copy_without_a_mistake_passes(tree, runs):
     assert searched(tree, 0, *runs, LONG, ROUNDS_WITHOUT) is None
 
 
+@pytest.mark.thorough
+@pytest.mark.watchdog(400)
 @pytest.mark.parametrize("number", range(1, len(MUTANTS) + 1), ids=lambda number: MUTANTS[number - 1].name)
 def test_a_mistake_is_found(tree, number):
     one = MUTANTS[number - 1]
-    assert searched(tree, number, one.threads, one.workload, SHORTLY, ROUNDS) is not None
+    # Whether threads meet in the wrong moment is luck, of which a busy machine gives less.
+    assert any(searched(tree, number, one.threads, one.workload, SHORTLY, ROUNDS) is not None for _ in range(TRIES))
 
 
 @pytest.mark.parametrize(

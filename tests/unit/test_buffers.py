@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-_testing = pytest.importorskip("queuecore._core._testing", reason="this build has no test hooks (QUEUECORE_TESTING=1)")
+load = pytest.importorskip("queuecore._core.testing.load", reason="no test hooks (QUEUECORE_TESTING=1)")
 
 
 def mapped(address: int) -> bool:
@@ -20,29 +20,29 @@ def mapped(address: int) -> bool:
 
 
 def test_the_next_one_of_that_size_gets_it_again():
-    first = _testing.buffer_address(12 << 20)
+    first = load.buffer_address(12 << 20)
     assert mapped(first)
-    other = _testing.buffer_address(8 << 20)
+    other = load.buffer_address(8 << 20)
     assert other != first
-    assert _testing.buffer_address(12 << 20) == first
+    assert load.buffer_address(12 << 20) == first
 
 
 def test_the_oldest_leave_when_there_are_too_many_bytes():
-    old = _testing.buffer_address(30 << 20)
-    _testing.buffer_address(31 << 20)
+    old = load.buffer_address(30 << 20)
+    load.buffer_address(31 << 20)
     assert mapped(old)
-    _testing.buffer_address(32 << 20)
+    load.buffer_address(32 << 20)
     assert not mapped(old)
 
 
 def test_a_large_one_is_given_back_at_once():
-    assert not mapped(_testing.buffer_address((64 << 20) + 4096))
+    assert not mapped(load.buffer_address((64 << 20) + 4096))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on, where there are threads
 def test_a_forked_child_shares_none_with_its_parent():
-    parent = _testing.buffer_address(5 << 20)
+    parent = load.buffer_address(5 << 20)
     child = os.fork()
     if child == 0:
-        os._exit(_testing.buffer_address(5 << 20) == parent)
+        os._exit(load.buffer_address(5 << 20) == parent)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -75,14 +75,19 @@ def test_debug_build_has_assertions(monkeypatch):
 def test_testing_hooks_are_left_out_unless_asked_for(monkeypatch):
     names = {one.name for one in build_settings(monkeypatch)["extensions"]()}
     with_hooks = {one.name for one in build_settings(monkeypatch, QUEUECORE_TESTING="1")["extensions"]()}
-    hooks = {f"queuecore._core.{name}" for name in ("_fuzz", "_schedule", "_testing")}
-    assert not hooks & names
-    assert with_hooks - names == hooks
+    assert not [name for name in names if "test" in name]
+    assert {name.rpartition(".")[0] for name in with_hooks - names} == {"queuecore._core.testing"}
 
 
 def test_some_modules_can_be_built_alone(monkeypatch):
     some = build_settings(monkeypatch, QUEUECORE_ONLY="csv, errors")["extensions"]()
     assert [one.name for one in some] == ["queuecore._core.csv", "queuecore._core.errors"]
+
+
+def test_a_module_that_is_not_there_cannot_be_built_alone(monkeypatch):
+    settings = build_settings(monkeypatch, QUEUECORE_ONLY="csv, cs")
+    with pytest.raises(SystemExit, match="called cs$"):
+        settings["extensions"]()
 
 
 def test_the_fuzzers_build_counts_what_is_reached(monkeypatch):
@@ -95,7 +100,7 @@ def test_the_fuzzers_build_counts_what_is_reached(monkeypatch):
 def test_only_modules_that_cimport_numpy_see_its_headers(monkeypatch):
     extensions = build_settings(monkeypatch)["extensions"]()
     with_numpy = {one.name for one in extensions if any("numpy" in folder for folder in one.include_dirs)}
-    names = ("arrow", "device", "example", "fold", "pipeline", "queues", "stages")
+    names = ("arrow", "device.staged", "example", "feed", "fold", "own", "queues", "stages", "views")
     assert with_numpy <= {f"queuecore._core.{name}" for name in names}
 
 
@@ -103,7 +108,7 @@ def test_every_package_is_named():
     with open(ROOT / "pyproject.toml", "rb") as file:
         named = tomllib.load(file)["tool"]["setuptools"]["packages"]
     there = {".".join(one.relative_to(ROOT).parent.parts) for one in (ROOT / "queuecore").rglob("__init__.py")}
-    assert set(named) == there
+    assert set(named) == there - {"queuecore._core.testing"}
 
 
 def test_tests_do_not_put_the_source_tree_on_the_path():
@@ -128,8 +133,17 @@ def small_project(tmp_path: Path) -> Path:
             'cdef extern from "queuecore/outer.hpp" nogil:\n    const int number\n'
             "cdef inline int twice() noexcept nogil:\n    return 2 * number\n"
         ),
-        "src/queuecore/_core/atoms.pyx": "from queuecore._core.used cimport twice\ndef get():\n    return twice()\n",
+        "src/queuecore/_core/atoms.pyx": (
+            "from queuecore._core.below.more cimport more\ndef get():\n    return more() - 1\n"
+        ),
+        "src/queuecore/_core/below/__init__.pxd": "",
+        "src/queuecore/_core/below/more.pxd": "cdef int more() noexcept nogil\n",
+        "src/queuecore/_core/below/more.pyx": (
+            "from queuecore._core.used cimport twice\ncdef int more() noexcept nogil:\n    return twice() + 1\n"
+            "def get():\n    return more()\n"
+        ),
         "queuecore/_core/__init__.py": "",
+        "queuecore/_core/below/__init__.py": "",
     }
     for name, text in files.items():
         path = tmp_path / name
@@ -165,6 +179,7 @@ def edit(path: Path, old: str, new: str, seconds: int) -> None:
     os.utime(path, (stamp, stamp))
 
 
+@pytest.mark.thorough
 @pytest.mark.watchdog(300)
 def test_a_change_anywhere_below_a_module_rebuilds_it(small_project):
     pytest.importorskip("Cython", reason="building needs Cython")
@@ -179,6 +194,21 @@ def test_a_change_anywhere_below_a_module_rebuilds_it(small_project):
     # Flags are no file, so distutils does not see them change.
     before = built_number(small_project)[1]
     assert built_number(small_project, QUEUECORE_DEBUG="1")[1] != before
+
+
+@pytest.mark.thorough
+@pytest.mark.watchdog(300)
+def test_nothing_is_left_of_a_module_that_moves_to_a_folder(small_project):
+    pytest.importorskip("Cython", reason="building needs Cython")
+    core = small_project / "src/queuecore/_core"
+    assert built_number(small_project)[0] == 2
+    below = [small_project / folder for folder in ("queuecore/_core/below", "build/cython/src/queuecore/_core/below")]
+    assert [len(list(folder.glob("more.*.so")) + list(folder.glob("more.cpp"))) for folder in below] == [1, 1]
+    for suffix in ("pxd", "pyx"):
+        (core / f"below/more.{suffix}").rename(core / f"more.{suffix}")
+    edit(core / "atoms.pyx", "below.more", "more", 2)
+    assert built_number(small_project)[0] == 2
+    assert not [one for folder in below for one in folder.glob("more.*")]
 
 
 # ---- the GIL ---------------------------------------------------------------------------------------------------------
@@ -223,6 +253,40 @@ def test_checker_finds_a_planted_gil_call(tmp_path):
 @in_source_tree
 def test_native_code_takes_no_gil():
     assert check_native()["check"](ROOT / "build/cython/src/queuecore/_core") == []
+
+
+@pytest.mark.skipif(not (ROOT / ".ci").is_dir(), reason="the checker is not part of an sdist")
+@pytest.mark.parametrize(
+    ("line", "wraps"),
+    [
+        ("p = malloc(n * 8)", True),
+        ("p = malloc(n * sizeof(int64_t))", True),
+        ("p = malloc(sizeof(Run) + n * sizeof(int64_t))", True),
+        ("p = <Run*>malloc((n + 1) * sizeof(Run))", True),
+        ("p = realloc(q, 2 * n)", True),
+        ("p = calloc(rows * columns, 4)", True),
+        ("p = calloc(n, columns * sizeof(Run))", True),
+        ("p = alloc_lines(a * b)", True),
+        ("p = map_pages(1 << n)", True),
+        ("p = mmap(NULL, n * PAGE, 0, 0, -1, 0)", True),
+        ("p = malloc(size_product(a * b, sizeof(Run)))", True),
+        ("posix_memalign(&p, kLine, size * count)", True),
+        ("p = malloc(n)", False),
+        ("p = <Run**>malloc(size_product(n, sizeof(Run*)))", False),
+        ("p = malloc(size_product(2 * n + 2, sizeof(Run)))", False),
+        ("p = malloc(size_sum(sizeof(Run), size_product(n, sizeof(int64_t))))", False),
+        ("p = calloc(2 * len(columns) + 1, sizeof(Column) + MAX_DIMS * sizeof(int64_t))", False),
+        ("p = calloc(n, (1 + CELL_DIMS) * sizeof(int64_t))", False),
+        ("p = malloc(3 * sizeof(EventCount))", False),
+        ("p = malloc(n)  # not n * 8", False),
+        ("q = n * 8", False),
+    ],
+)
+def test_checker_finds_sizes_that_wrap(line, wraps):
+    check = runpy.run_path(str(ROOT / ".ci/check_sizes.py"))["check"]
+    assert check(f"a = 1\n    {line}\n", "#") == ([(2, line)] if wraps else [])
+    head, _, _ = line.partition("(")
+    assert check(f"    {head}(\n        {line[len(head) + 1 :]}\n", "#") == ([(1, f"{head}(")] if wraps else [])
 
 
 # ---- other systems, wrong copies -------------------------------------------------------------------------------------
@@ -272,3 +336,21 @@ def test_a_hanging_test_ends_the_run_with_tracebacks(tmp_path):
     )
     assert done.returncode == 1
     assert "test_it" in done.stderr and "Timeout" in done.stderr
+
+
+def test_what_is_too_long_is_seen(tmp_path):
+    check = runpy.run_path(str(ROOT / ".ci/check_lengths.py"))["check"]
+    body = "\n".join(f"        x{number} = {number}" for number in range(81))
+    given = ", ".join(f"a{number}: dict[str, int] = ()" for number in range(9))
+    file = tmp_path / "one.pyx"
+    for text, wrong in (
+        (f"cdef class One:\n    def run(self):\n{body}\n", ["one.pyx:2: a function of 82 lines"]),
+        (f'class One:\n    def run(self):\n        """{body}"""\n        # {body[:30]}\n', []),
+        (f"cdef class One:\n    def __init__(self, {given}):\n        pass\n", ["one.pyx:2: a constructor of 9"]),
+        (f"# over the limit: a table\ncdef class One:\n    def run(self):\n{body}\n", []),
+    ):
+        file.write_text(text)
+        found = check(file)
+        assert [one.removeprefix(f"{tmp_path}/").startswith(said) for one, said in zip(found, wrong, strict=True)] == [
+            True for _ in wrong
+        ]

@@ -710,7 +710,7 @@ def test_looper_has_no_drift_and_catches_up(monkeypatch):
         calls.append(clock.now - 1000)
         clock.now += durations[len(calls) - 1]
 
-    monkeypatch.setattr("queuecore.runtime.time", clock)
+    monkeypatch.setattr("queuecore._runners.looper.time", clock)
     qc.LooperThread(Coordinator(), 10, work).run()
     assert calls == [0, 10, 20, 45, 45, 50, 60, 70, 80]
 

@@ -6,9 +6,9 @@ import google_crc32c
 import pytest
 
 # Only a build with QUEUECORE_TESTING=1 has it; release wheels don't.
-_testing = pytest.importorskip("queuecore._core._testing")
+parsers = pytest.importorskip("queuecore._core.testing.parsers")
 
-VARIANTS, USED = _testing.crc32c_variants()
+VARIANTS, USED = parsers.crc32c_variants()
 
 # RFC 3720, appendix B.4, and the check value of the catalogues.
 VECTORS = [
@@ -33,7 +33,7 @@ def test_the_last_usable_one_is_used():
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_published_values(variant):
     for data, crc in VECTORS:
-        assert _testing.crc32c_by(variant, data) == crc, data
+        assert parsers.crc32c_by(variant, data) == crc, data
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -42,7 +42,7 @@ def test_every_length(variant):
     data = random.Random(1).randbytes(70_000)
     lengths = [*range(1300), *range(3060, 3090), *range(6130, 6160), 9999, 65_535, 65_536, 70_000]
     for n in lengths:
-        assert _testing.crc32c_by(variant, data[:n]) == google_crc32c.value(data[:n]), n
+        assert parsers.crc32c_by(variant, data[:n]) == google_crc32c.value(data[:n]), n
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -51,17 +51,18 @@ def test_a_checksum_continues_another(variant):
     for _ in range(300):
         data = rng.randbytes(rng.choice([20, 300, 8000]))
         cut = rng.randrange(len(data) + 1)
-        first = _testing.crc32c_by(variant, data[:cut])
-        assert _testing.crc32c_by(variant, data[cut:], first) == google_crc32c.value(data)
+        first = parsers.crc32c_by(variant, data[:cut])
+        assert parsers.crc32c_by(variant, data[cut:], first) == google_crc32c.value(data)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("n", [8, 100, 192, 256, 511, 3073])
 def test_each_bit_counts(variant, n):
     data = bytearray(n)
-    seen = {_testing.crc32c_by(variant, bytes(data))}
+    seen = {parsers.crc32c_by(variant, bytes(data))}
     for bit in range(8 * n):
         data[bit // 8] ^= 1 << bit % 8
-        seen.add(_testing.crc32c_by(variant, bytes(data)))
+        seen.add(parsers.crc32c_by(variant, bytes(data)))
         data[bit // 8] ^= 1 << bit % 8
     assert len(seen) == 8 * n + 1

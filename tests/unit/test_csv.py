@@ -10,8 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore._core.csv import CsvStep
+from queuecore._elements.component import BYTES
 from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
-from queuecore.ops import BYTES, Component, Stage, decode_csv
+from queuecore.ops import Component, Stage, decode_csv
 
 F32, F64, I32, I64, S = np.float32(0), np.float64(0), np.int32(0), np.int64(0), b""
 

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings, strategies as st
 from queuecore._core.csv import CsvFormat
 from queuecore.errors import CsvError, RecordTooLargeError
 
-_testing = pytest.importorskip("queuecore._core._testing", reason="this build has no test hooks (QUEUECORE_TESTING=1)")
+parsers = pytest.importorskip("queuecore._core.testing.parsers", reason="no test hooks (QUEUECORE_TESTING=1)")
 
 
 def level_there(level):
@@ -117,7 +117,7 @@ def test_every_block_size(data, level):
     for size in (*range(1, 65), 1 << 16):
         for most in (1, 2, 1000):
             for cut in (False, True):
-                got = _testing.csv_table(plan, data, size, most, cut)
+                got = parsers.csv_table(plan, data, size, most, cut)
                 assert_as_expected(got, want, (size, most, cut))
 
 
@@ -135,14 +135,14 @@ def test_byte_order_mark_is_none_elsewhere_and_may_be_all_there_is():
             (b"a\n\xef\xbb\xbfb", [b"a", b"\xef\xbb\xbfb"]),
         ]:
             for cut in (False, True):
-                columns, _, error, _ = _testing.csv_table(plan, data, size, cut=cut)
+                columns, _, error, _ = parsers.csv_table(plan, data, size, cut=cut)
                 assert (columns, error) == ([rows], None), (data, size)
 
 
 def test_a_blank_line_is_a_row_with_one_empty_field():
-    columns, cursor, error, _ = _testing.csv_table(form([TEXT]), b"a\n\n\r\nb\r\r", 7)
+    columns, cursor, error, _ = parsers.csv_table(form([TEXT]), b"a\n\n\r\nb\r\r", 7)
     assert (columns, cursor, error) == ([[b"a", b"", b"", b"b", b""]], (8, 5, 6), None)
-    _, _, error, _ = _testing.csv_table(form([TEXT, TEXT]), b"a,b\n\nc,d\n", 100)
+    _, _, error, _ = parsers.csv_table(form([TEXT, TEXT]), b"a,b\n\nc,d\n", 100)
     assert "line 2: expected 2 fields, got 1" in str(error)
 
 
@@ -166,7 +166,7 @@ def test_any_file_is_parsed_as_the_model_parses_it(data, size, width, delim, quo
         for level in LEVELS:
             plan = form(kinds, fields, delim, quotes, level=level)
             for cut in (False, True):
-                got = _testing.csv_table(plan, data, size, 1000, cut)
+                got = parsers.csv_table(plan, data, size, 1000, cut)
                 assert_as_expected(got, want, (level, cut, kinds, fields))
 
 
@@ -194,6 +194,7 @@ def table_text(rng, rows, columns, newline=b"\n"):
     return kinds, data, [[row[i][1] for row in table] for i in range(columns)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("level", LEVELS)
 def test_tables_larger_than_what_is_parsed_at_once(level, newline):
@@ -202,7 +203,7 @@ def test_tables_larger_than_what_is_parsed_at_once(level, newline):
         kinds, data, want = table_text(rng, rows, columns, newline)
         for size in (1000, 1 << 20):
             for cut in (False, True):
-                got, (offset, row, _), error, _ = _testing.csv_table(form(kinds, level=level), data, size, 700, cut)
+                got, (offset, row, _), error, _ = parsers.csv_table(form(kinds, level=level), data, size, 700, cut)
                 assert error is None
                 assert got == want
                 assert (offset, row) == (len(data), rows)
@@ -211,7 +212,7 @@ def test_tables_larger_than_what_is_parsed_at_once(level, newline):
 def test_selected_columns_of_rows_of_different_widths():
     data = b"".join(b"%d,%d,%d" % (i, 2 * i, 3 * i) + b",x" * (i % 3) + b"\n" for i in range(500)) + b"7,14\n"
     for level in LEVELS:
-        got, _, error, _ = _testing.csv_table(form([INT64, INT64], [0, 2], level=level), data, 5000)
+        got, _, error, _ = parsers.csv_table(form([INT64, INT64], [0, 2], level=level), data, 5000)
         assert [np.frombuffer(b"".join(one), np.int64).tolist() for one in got] == [
             list(range(500)),
             [3 * i for i in range(500)],
@@ -225,7 +226,7 @@ def test_missing_numbers_and_strings(level):
     defaults = [np.array(5 + i, DTYPES[kind]).tobytes() for i, kind in enumerate(kinds[:4])] + [b"none"]
     data = b"1,2,3,4,a\n,,,,\r\n-1,-1,-1,-1,-1\n" * 40 + b'"","-1",,"-1",""'
     plan = form(kinds, na=b"-1", level=level, defaults=defaults)
-    got, _, error, _ = _testing.csv_table(plan, data, 300)
+    got, _, error, _ = parsers.csv_table(plan, data, 300)
     assert error is None
     for i, kind in enumerate(kinds[:4]):
         one, default = (np.array(x, DTYPES[kind]).tobytes() for x in (1 + i, 5 + i))
@@ -240,7 +241,7 @@ def test_missing_numbers_and_strings(level):
 def test_a_quote_that_is_never_closed_is_named_by_the_line_that_opens_it(cut):
     data = b'1,a\n2,"b\nb"\n3,"c\nd,e\n\n4,f\n'
     for size in range(1, 40):
-        columns, cursor, error, _ = _testing.csv_table(form([INT32, TEXT]), data, size, 100, cut)
+        columns, cursor, error, _ = parsers.csv_table(form([INT32, TEXT]), data, size, 100, cut)
         assert columns[1] == [b"a", b"b\nb"]
         assert type(error) is CsvError
         assert str(error) == "'t.csv', line 4, column 2: the quote that opens here is never closed"
@@ -252,7 +253,7 @@ def test_a_quote_that_is_never_closed_is_named_by_the_line_that_opens_it(cut):
 def test_a_bad_number_with_doubled_quotes_has_its_place(cut):
     data = b'a,1\nb,"2""3"\nc,4\n'
     for size in (1, 5, 100):
-        _, _, error, _ = _testing.csv_table(form([TEXT, INT32]), data, size, 100, cut)
+        _, _, error, _ = parsers.csv_table(form([TEXT, INT32]), data, size, 100, cut)
         assert (error.record, error.line, error.field, error.offset) == (1, 2, 1, data.index(b'2""3'))
 
 
@@ -262,11 +263,11 @@ def test_a_row_over_the_limit_is_refused_before_it_is_all_there(quote, cut):
     for size in (1, 7, 64):
         for newline in (b"\n", b"\r\n", b"\r", b""):
             fits = b"1\n" + quote + b"x" * (100 - 2 * len(quote)) + quote + newline
-            columns, _, error, _ = _testing.csv_table(form([TEXT], limit=100), fits, size, 100, cut)
+            columns, _, error, _ = parsers.csv_table(form([TEXT], limit=100), fits, size, 100, cut)
             assert error is None and len(columns[0]) == 2
             for more in (b"x", b"x" * 5000):
                 data = fits.replace(b"xx", b"xx" + more, 1)
-                columns, cursor, error, _ = _testing.csv_table(form([TEXT], limit=100), data, size, 100, cut)
+                columns, cursor, error, _ = parsers.csv_table(form([TEXT], limit=100), data, size, 100, cut)
                 assert type(error) is RecordTooLargeError
                 assert isinstance(error, MemoryError)
                 assert (error.record, error.offset, columns[0]) == (1, 2, [b"1"])
@@ -276,7 +277,7 @@ def test_a_row_over_the_limit_is_refused_before_it_is_all_there(quote, cut):
 def test_the_usual_limit_holds_for_a_line_without_end():
     data = b'1\n"' + bytes(1 << 20) * 70
     for cut in (False, True):
-        _, cursor, error, _ = _testing.csv_table(form([TEXT]), data, 34 << 20, 100, cut)
+        _, cursor, error, _ = parsers.csv_table(form([TEXT]), data, 34 << 20, 100, cut)
         assert type(error) is RecordTooLargeError and cursor[0] == 2
 
 
@@ -285,17 +286,17 @@ def test_what_comes_after_the_limit_is_not_looked_at(cut):
     for size in (1, 7, 50, 5000):
         for rest in (b'x"x', b"x,x", b'"'):
             data = b"1\n" + b"x" * 200 + rest + b"\n"
-            _, _, error, _ = _testing.csv_table(form([TEXT], limit=100), data, size, 100, cut)
+            _, _, error, _ = parsers.csv_table(form([TEXT], limit=100), data, size, 100, cut)
             assert type(error) is RecordTooLargeError
     for size in (1, 7, 50, 5000):
-        _, _, error, _ = _testing.csv_table(form([TEXT], limit=100), b'1\nx"' + b"x" * 200 + b"\n", size)
+        _, _, error, _ = parsers.csv_table(form([TEXT], limit=100), b'1\nx"' + b"x" * 200 + b"\n", size)
         assert type(error) is CsvError
 
 
 def test_a_row_with_an_open_quote_over_the_limit_is_too_large_even_when_the_file_has_ended():
     data = b'1\n"' + b"x" * 1000
     for size in (10, 5000):
-        _, _, error, _ = _testing.csv_table(form([TEXT], limit=100), data, size)
+        _, _, error, _ = parsers.csv_table(form([TEXT], limit=100), data, size)
         assert type(error) is RecordTooLargeError
 
 
@@ -322,13 +323,13 @@ def test_a_bad_row_is_named_and_can_be_skipped(bad, sentence, field, level):
     good = b"".join(b"%d,a,%d.5\r\n" % (i, i) for i in range(100))
     data = good + bad + b"\n" + good + bad + b"\n7,b,8"
     for size in (1, 13, 64, 1 << 16):
-        columns, cursor, error, _ = _testing.csv_table(plan, data, size)
+        columns, cursor, error, _ = parsers.csv_table(plan, data, size)
         assert type(error) is CsvError
         assert f"'t.csv', line 101{':' if field is None else ','} {sentence}" in str(error)
         assert (error.record, error.field, cursor) == (100, field, (len(good), 100, 101))
         assert len(good) <= error.offset <= len(good) + len(bad)
         assert len(columns[0]) == 100
-        columns, cursor, error, skipped = _testing.csv_table(plan, data, size, skip=True)
+        columns, cursor, error, skipped = parsers.csv_table(plan, data, size, skip=True)
         assert (error, skipped) == (None, 2)
         assert [np.frombuffer(one, np.int32)[0] for one in columns[0]] == [*range(100), *range(100), 7]
         assert cursor == (len(data), 203, 204)
@@ -337,7 +338,7 @@ def test_a_bad_row_is_named_and_can_be_skipped(bad, sentence, field, level):
 def test_a_header_can_be_cut_off():
     data = b'\xef\xbb\xbf"a\nb",x\r\nc,d\n1,2\n'
     for size in range(1, 30):
-        columns, cursor, error, _ = _testing.csv_table(form([TEXT, TEXT]), data, size, header_rows=2)
+        columns, cursor, error, _ = parsers.csv_table(form([TEXT, TEXT]), data, size, header_rows=2)
         assert (columns, cursor, error) == ([[b"1"], [b"2"]], (len(data), 3, 5), None)
 
 
@@ -347,7 +348,7 @@ def test_a_header_can_be_cut_off():
 @pytest.mark.parametrize("level", LEVELS)
 def test_nul_bytes_and_invalid_text_stay_in_strings(level):
     data = b'1,\0a\0\n2,\xff\xfe\n3,"\0"\n' * 30
-    columns, _, error, _ = _testing.csv_table(form([INT32, TEXT], level=level), data, 100)
+    columns, _, error, _ = parsers.csv_table(form([INT32, TEXT], level=level), data, 100)
     assert error is None
     assert columns[1] == [b"\0a\0", b"\xff\xfe", b"\0"] * 30
 
@@ -371,19 +372,20 @@ def test_mutated_files_break_nothing():
             for cut in (False, True):
                 for size in (rng.randrange(1, 65), 1 << 16):
                     plan = form(kinds, level=level, limit=1 << 20)
-                    columns, cursor, error, _ = _testing.csv_table(plan, data, size, rng.choice([1, 3, 1000]), cut)
+                    columns, cursor, error, _ = parsers.csv_table(plan, data, size, rng.choice([1, 3, 1000]), cut)
                     answers.append((columns, cursor, str(error)))
         assert all(one == answers[0] for one in answers)
         assert_as_expected((*answers[0][:2], error, 0), expected(data, kinds), data)
 
 
+@pytest.mark.doors
 def test_against_pyarrow():
-    pa_csv = pytest.importorskip("pyarrow.csv", reason="pyarrow is not installed")
+    pa_csv = pytest.importorskip("pyarrow.csv", reason="pyarrow is not installed: make doors")
     rng = np.random.default_rng(2)
     table = rng.normal(size=(5000, 4)) * 10.0 ** rng.integers(-20, 20, (5000, 1))
     data = b"\n".join(b",".join(repr(float(one)).encode() for one in row) for row in table) + b"\n"
     theirs = pa_csv.read_csv(io.BytesIO(data), pa_csv.ReadOptions(autogenerate_column_names=True))
-    got, _, error, _ = _testing.csv_table(form([FLOAT64] * 4), data, 1 << 16)
+    got, _, error, _ = parsers.csv_table(form([FLOAT64] * 4), data, 1 << 16)
     assert error is None
     for mine, column in zip(got, theirs.columns, strict=True):
         np.testing.assert_array_equal(np.frombuffer(b"".join(mine), np.float64), column.to_numpy())

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from queuecore._core.csv import CsvFormat
 
-_testing = pytest.importorskip("queuecore._core._testing", reason="this build has no test hooks (QUEUECORE_TESTING=1)")
+parsers = pytest.importorskip("queuecore._core.testing.parsers", reason="no test hooks (QUEUECORE_TESTING=1)")
 
 
 def level_there(level):
@@ -31,7 +31,7 @@ def same(kind, texts):
     """Each text alone, and in a column, by all kernels: equal to the model, bit for bit, or refused where it stands."""
     wanted = [number(kind, text) for text in texts]
     for text, want in zip(texts, wanted, strict=True):
-        got = _testing.parse_number(kind, text)
+        got = parsers.parse_number(kind, text)
         assert (got is None) == (want is None), (text, got, want)
         if want is not None and want == want:
             assert got == want.tobytes(), (text, np.frombuffer(got, DTYPES[kind]), want)
@@ -45,13 +45,13 @@ def same(kind, texts):
     for level in LEVELS:
         form = CsvFormat([(kind, 1, None)], True, ord(","), True, b"", 1 << 30, level)
         data = b"".join(b"," + text + (b"\r\n" if n % 3 == 0 else b"\n") for n, (text, _) in enumerate(fine))
-        (column,), _, error, _ = _testing.csv_table(form, data, 1 << 20)
+        (column,), _, error, _ = parsers.csv_table(form, data, 1 << 20)
         assert error is None
         for (text, want), got in zip(fine, column, strict=True):
             assert got == want.tobytes(), (text, level, np.frombuffer(got, DTYPES[kind]), want)
         for text in [text for text, want in zip(texts, wanted, strict=True) if want is None][:100]:
             if text and not set(b'\r\n,"') & set(text):
-                got, _, error, _ = _testing.csv_table(form, b",1\n" * 20 + b"," + text + b"\n,1\n", 1 << 20)
+                got, _, error, _ = parsers.csv_table(form, b",1\n" * 20 + b"," + text + b"\n,1\n", 1 << 20)
                 assert (len(got[0]), error.line, error.field) == (20, 21, 1), text
 
 
@@ -64,6 +64,7 @@ signs = st.sampled_from(["", "-", "+"])
 decimals = st.builds("{}{}{}{}{}".format, signs, long_digits, st.sampled_from(["", "."]), long_digits, exponents)
 
 
+@pytest.mark.sampled(2)
 @settings(max_examples=400, deadline=None)
 @given(st.lists(decimals, min_size=1, max_size=8))
 @example(["1e400", "-1e400", "1e-400", "-1e-400", "0e99999999999999999999", "1e-99999999999999999999"])
@@ -216,6 +217,7 @@ def test_integers(kind, texts):
     same(kind, [text.encode() for text in texts])
 
 
+@pytest.mark.sampled(3)
 @settings(max_examples=1000, deadline=None)
 @given(st.text("0123456789+-.eExXpPabfinty_ \t\n\v\0", max_size=12))
 @example("nan(1)")
@@ -236,13 +238,13 @@ def test_what_is_a_number_and_what_is_none(kind, text):
 def test_zeros_and_nans_keep_their_sign():
     for kind in (FLOAT32, FLOAT64):
         for text in (b"-0", b"-0.0", b"-1e-999", b"-0x0p0", b"-nan"):
-            assert np.signbit(np.frombuffer(_testing.parse_number(kind, text), DTYPES[kind])[0])
+            assert np.signbit(np.frombuffer(parsers.parse_number(kind, text), DTYPES[kind])[0])
         for text in (b"0", b"+0.0", b"1e-999", b"nan"):
-            assert not np.signbit(np.frombuffer(_testing.parse_number(kind, text), DTYPES[kind])[0])
+            assert not np.signbit(np.frombuffer(parsers.parse_number(kind, text), DTYPES[kind])[0])
 
 
 def test_powers_of_five():
-    for q, got in _testing.powers_of_five().items():
+    for q, got in parsers.powers_of_five().items():
         if q >= 0:
             value = 5**q << 128 >> (5**q).bit_length()
         else:

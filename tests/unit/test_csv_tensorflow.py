@@ -3,28 +3,23 @@
 It needs a Python with TensorFlow: the one that runs the tests, or the one that QUEUECORE_TENSORFLOW_PYTHON names.
 """
 
-import importlib.util
 import json
 import os
 import pathlib
 import random
 import re
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 from helpers import tensorflow_csv
+from helpers.peers import ASKS_TENSORFLOW, PYTHON
 
 from queuecore.errors import CsvError, InvalidArgumentError
 from queuecore.ops import decode_csv
 
-PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
-    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
-)
-
 pytestmark = [
-    pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON"),
+    *ASKS_TENSORFLOW,
     pytest.mark.watchdog(600),
 ]
 

@@ -99,13 +99,13 @@ def test_with_options_takes_options(tmp_path):
 def test_later_options_win_for_what_they_set(tmp_path):
     ds = FixedLengthRecordDataset(tmp_path / "x", 4).with_options(Options(num_threads=3, max_leases=8))
     ds = ds.batch(2).with_options(Options(on_hold="raise", num_threads=5))
-    assert ds._options == Options(num_threads=5, on_hold="raise", max_leases=8)
+    assert ds._chain.options == Options(num_threads=5, on_hold="raise", max_leases=8)
 
 
 def test_threads_and_helping(tmp_path):
     def chosen(option=None, reads=None):
         ds = FixedLengthRecordDataset(tmp_path / "x", 4, num_parallel_reads=reads)
-        return ds.with_options(Options(num_threads=option))._threads()
+        return ds.with_options(Options(num_threads=option))._chain.threads()
 
     workers, helps = chosen()
     assert 1 <= workers <= 8
@@ -119,12 +119,12 @@ def test_threads_and_helping(tmp_path):
 
 def test_prefetch_counts_elements_of_the_top(tmp_path):
     ds = FixedLengthRecordDataset(tmp_path / "x", 4)
-    assert ds._prefetch_elements() == -1
-    assert ds.batch(8).prefetch(3)._prefetch_elements() == 3
-    assert ds.prefetch(100).batch(8)._prefetch_elements() == 13
-    assert ds.prefetch(100).batch(8).prefetch(2)._prefetch_elements() == 13
-    assert ds.prefetch(10).batch(8).prefetch(5).prefetch(0).prefetch(AUTOTUNE)._prefetch_elements() == 5
-    assert ds.prefetch(0)._prefetch_elements() == -1
+    assert ds._chain.prefetch_elements() == -1
+    assert ds.batch(8).prefetch(3)._chain.prefetch_elements() == 3
+    assert ds.prefetch(100).batch(8)._chain.prefetch_elements() == 13
+    assert ds.prefetch(100).batch(8).prefetch(2)._chain.prefetch_elements() == 13
+    assert ds.prefetch(10).batch(8).prefetch(5).prefetch(0).prefetch(AUTOTUNE)._chain.prefetch_elements() == 5
+    assert ds.prefetch(0)._chain.prefetch_elements() == -1
 
 
 def test_a_dataset_is_abstract_and_immutable(tmp_path):

@@ -9,7 +9,8 @@ import pytest
 from helpers.functions import in_python
 from helpers.process import PATIENCE, soon
 
-from queuecore.data import AUTOTUNE, Dataset, _calls
+from queuecore.data import AUTOTUNE, Dataset
+from queuecore.data._nodes import pool, python_map
 
 
 @pytest.mark.parametrize(
@@ -25,8 +26,8 @@ from queuecore.data import AUTOTUNE, Dataset, _calls
 )
 def test_what_gains_is_found(monkeypatch, rate, first, expected):
     now = 100.0
-    monkeypatch.setattr(_calls.time, "monotonic", lambda: now)
-    tuner = _calls._Tuner(first)
+    monkeypatch.setattr(pool.time, "monotonic", lambda: now)
+    tuner = pool.Tuner(first)
     threads = first
 
     def settled(rate):
@@ -52,8 +53,8 @@ def test_what_gains_is_found(monkeypatch, rate, first, expected):
 def test_numbers_of_threads_that_change(monkeypatch, deterministic):
     """More and fewer, again and again: every element comes once, and no thread is left."""
     state = itertools.count()
-    monkeypatch.setattr(_calls._Tuner, "next", lambda self: (4, 4, 9, 9, 1, 1, 30, 30, 2, 2)[next(state) % 10])
-    monkeypatch.setattr(_calls, "_QUICK", -1)  # none is
+    monkeypatch.setattr(pool.Tuner, "next", lambda self: (4, 4, 9, 9, 1, 1, 30, 30, 2, 2)[next(state) % 10])
+    monkeypatch.setattr(python_map, "_QUICK", -1)  # none is
     alive = threading.active_count()
     seen = []
 
@@ -98,7 +99,7 @@ def test_quick_calls_that_become_slow(deterministic):
 
 
 def test_quick_calls_need_no_thread(monkeypatch):
-    monkeypatch.setattr(_calls, "_QUICK", PATIENCE)  # a busy machine may stop any call for long
+    monkeypatch.setattr(python_map, "_QUICK", PATIENCE)  # a busy machine may stop any call for long
     callers = []
 
     def function(x):

@@ -120,6 +120,7 @@ def test_chains_of_steps(tmp_path_factory, ops, data):
     assert got == expected
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ops", CHAINS)
 def test_a_saved_place(tmp_path, kind, ops):
@@ -205,6 +206,7 @@ def same(got, expected):
     assert list(got) == list(expected)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("workers", THREADS)
 @pytest.mark.parametrize("batch", [1, 7, 64, 1000])
 def test_examples_are_what_eager_parsing_makes_of_the_batch(tmp_path, batch, workers):

@@ -13,7 +13,8 @@ from helpers.interleaved import TENSORFLOW, interleave, of_lists
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset, WholeFileDataset, _state
+from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset, WholeFileDataset
+from queuecore.data._plan import state as _state
 from queuecore.errors import ChecksumError, NotFoundError, ResumeMismatchError, TruncatedRecordError
 
 COUNTS = [12, 0, 40, 1, 7, 0, 25, 3]
@@ -93,6 +94,7 @@ def test_any_chain_from_any_place(tmp_path_factory, ops, where, data):
         assert pull(it) == (want[place:], None)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ops", CHAINS)
 @pytest.mark.parametrize("order", ORDERS)
@@ -251,6 +253,7 @@ def test_a_record_that_turns_out_bad(tmp_path, order):
         assert flat(got) == want
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_what_is_left_out_leaves_the_order_of_the_rest(tmp_path, order, shuffled):

@@ -57,6 +57,7 @@ def is_rows_of_rows(kind, ops):
     return kind == "csv" and sum(op[0] == "batch" for op in ops) > 1
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ops", CHAINS)
 def test_every_order(tmp_path, kind, ops):
@@ -116,6 +117,7 @@ def test_any_chain_from_any_place(tmp_path_factory, ops, where, used, data):
         assert pull(it) == (want[round(where * len(want)) :], None)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ops", CHAINS)
 def test_a_saved_place_anywhere(tmp_path, kind, ops):
@@ -137,6 +139,7 @@ def test_a_saved_place_anywhere(tmp_path, kind, ops):
             assert pull(it, limit) == (want[index:][:limit], None)
 
 
+@pytest.mark.thorough
 def test_a_saved_place_reads_from_the_oldest_record_that_is_kept(tmp_path):
     paths = write_files(tmp_path, [b"".join(b"%d\n" % n for n in range(100_000))] * 20)
     nbytes = paths[0].stat().st_size
@@ -368,6 +371,7 @@ def test_what_a_dropped_iterator_held_is_given_back(tmp_path):
         del it
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [*KINDS, "fixed"])
 @pytest.mark.parametrize("order", [(1, 1), (4, 3)])
 def test_records_that_are_moved_out_of_their_block(tmp_path, kind, order):

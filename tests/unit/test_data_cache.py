@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pickle
+import threading
 import weakref
 
 import numpy as np
@@ -15,13 +16,14 @@ from helpers.blocks import content, flat, plain, played as played_after, pull, r
 from helpers.chains import THREADS, apply, dataset, threads, values, write_files
 from helpers.nodes import Each, made, numbers
 from helpers.oracle import Model
-from helpers.process import run_python, soon, thread_count
+from helpers.process import PATIENCE, run_python, soon, thread_count
 from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as of_numpy
 
 import queuecore as qc
 from queuecore.data import UNKNOWN_CARDINALITY, Dataset, Options, TextLineDataset
-from queuecore.data._container import Packer, framed, read_piece, unpack
+from queuecore.data._nodes import cache as _cache
+from queuecore.data._rows.container import Packer, framed, read_piece, unpack
 from queuecore.errors import FailedPreconditionError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
 
@@ -151,11 +153,37 @@ def test_an_incomplete_pass_keeps_nothing(tmp_path, store):
     assert [int(one[0]) for one in ds.take(20)] == list(range(20))
     with iter(ds) as it:
         next(it)
-    assert soon(lambda: not list((tmp_path / "x").rglob("*.*")))
+    assert soon(lambda: not list((tmp_path / "x").rglob("*.*")), PATIENCE)
     path.write_bytes(rows[::-1].tobytes())
     assert [int(one[0]) for one in ds] == list(range(250))[::-1]
     path.unlink()
     assert [int(one[-1]) for one in ds] == list(range(250))[::-1]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_pass_behind_one_that_is_given_up_is_kept(tmp_path, store, monkeypatch):
+    # However long the thread of an iterator that was closed takes to notice.
+    closed, going = threading.Event(), threading.Event()
+    for writer in (_cache._MemoryWriter, _cache.FileWriter):
+
+        def slow(self, abandon=writer.abandon):
+            closed.set()
+            assert going.wait(20)
+            abandon(self)
+
+        monkeypatch.setattr(writer, "abandon", slow)
+    rows = np.repeat(np.arange(250, dtype=np.uint8), 100_000).reshape(250, -1)
+    (path,) = write_files(tmp_path, [rows.tobytes()])
+    ds = kept(dataset(path, 100_000), store, tmp_path / "x")
+    with iter(ds) as it:
+        next(it)
+    assert closed.wait(20)
+    later = threading.Timer(0.1, going.set)
+    later.start()
+    assert [int(one[0]) for one in ds] == list(range(250))
+    later.join()
+    path.unlink()
+    assert [int(one[0]) for one in ds] == list(range(250))
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -179,6 +207,7 @@ def test_a_shuffle_before_it_has_one_order(paths, tmp_path, store):
     assert values(kept(below, store, tmp_path / "z").repeat(2)) == second * 2
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize(
     ("before", "behind"),
@@ -272,7 +301,7 @@ def test_memory_goes_with_the_dataset(tmp_path):
     for behind in ([], [("batch", 7, False)]):
         ds = apply(dataset(path, 1), behind).cache()
         run(ds.repeat(2))
-        store = weakref.ref(ds._source.store)
+        store = weakref.ref(ds._chain.source.store)
         with iter(ds.repeat()) as it:
             next(it)
         del ds, it
@@ -315,7 +344,7 @@ def test_endless_inputs_are_passed_on(paths, tmp_path):
     for store in STORES:
         ds = kept(dataset(paths, 1).repeat(), store, tmp_path / store)
         assert values(ds.take(200)) == list(itertools.islice(itertools.cycle(range(90)), 200))
-        assert math.isinf(ds._count(0, None))
+        assert math.isinf(ds._chain.count(None, 0))
         assert not list((tmp_path / store).rglob("*.*"))
 
 
@@ -522,6 +551,7 @@ def same(a, b):
     return a.tobytes() == b.tobytes() if isinstance(a, np.generic) else a == b
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(trees=st.lists(TREES, min_size=1, max_size=3), compress=st.booleans())
 def test_whatever_can_be_written_comes_back(tmp_path_factory, trees, compress):

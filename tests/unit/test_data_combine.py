@@ -35,6 +35,7 @@ WORDS = [b"%d" % (7**n) for n in range(150)]
 # -- zip ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_zip(numbers, lines):
     ds = Dataset.zip({"n": numbers, "deep": (lines, Dataset.range(3, 1000))})
     expected = [
@@ -82,6 +83,7 @@ def test_zip_ends_with_the_shortest(lengths):
     assert run(ds, values) == list(zip(*(range(100 * i, 100 * i + n) for i, n in enumerate(lengths)), strict=False))
 
 
+@pytest.mark.thorough
 def test_zip_shuffled_inputs(numbers):
     def make():
         qc.set_random_seed(3)
@@ -124,6 +126,7 @@ def test_zip_error_in_its_place(numbers, tmp_path):
 # -- concatenate -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_concatenate(numbers, lines):
     check(lambda: numbers.take(70).concatenate(numbers.skip(170)), BYTES[:70] + BYTES[170:], values)
     some = lines.take(40)
@@ -196,6 +199,7 @@ def test_enumerate(numbers, lines):
 # -- unbatch -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_unbatch_of_batches(numbers, lines):
     check(lambda: numbers.take(60).batch(7).unbatch(), BYTES[:60], values)
     assert run(numbers.batch(7).unbatch(), values) == BYTES
@@ -486,6 +490,7 @@ def test_bad_windows(numbers):
 # -- take_while --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stop", [0, 1, 37, 199, 200])
 def test_take_while(numbers, stop):
     def python(n):

@@ -9,7 +9,7 @@ import pytest
 from helpers.chains import THREADS, dataset, threads, write_files
 from helpers.functions import check_resume, in_python, plain, pulled
 from helpers.nodes import KINDS, Handed, made, numbers, value
-from helpers.process import soon, thread_count
+from helpers.process import PATIENCE, soon, thread_count
 from helpers.tfrecords import stream
 from hypothesis import given, settings, strategies as st
 
@@ -27,7 +27,7 @@ def thirds_in_python(x):
 
 
 def is_native(ds):
-    return ds._source.predicate.native is not None
+    return ds._chain.source.predicate.native is not None
 
 
 BOTH = [thirds, thirds_in_python]
@@ -267,7 +267,7 @@ def test_a_filter_that_nothing_passes_can_be_closed():
         next(it)
     it.close()
     closer.join()
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_count() <= before, PATIENCE)
 
 
 # ---- errors that are left out ----------------------------------------------------------------------------------------

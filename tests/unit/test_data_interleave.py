@@ -3,6 +3,7 @@
 import collections
 import functools
 import itertools
+import json
 import os
 import threading
 
@@ -16,8 +17,8 @@ from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import AUTOTUNE, Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
-from queuecore.data._blocks import BlockSource
-from queuecore.data._interleave import uniform
+from queuecore.data._nodes.interleave_files import uniform
+from queuecore.data._plan.blocks import BlockSource
 from queuecore.errors import DtypeError, InvalidArgumentError, NotFoundError, PipelineError
 from queuecore.ragged import Ragged
 
@@ -76,6 +77,7 @@ def turns(children, cycle, block):
             at, given = (at + 1) % cycle, 0
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("cycle", "block", "lengths", "output"), TABLE)
 def test_table(cycle, block, lengths, output, kind):
@@ -93,6 +95,7 @@ def test_table(cycle, block, lengths, output, kind):
     check(lambda: inputs.interleave(function, cycle, block), expected, numbers_of)
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.one_of(st.integers(0, 9), st.integers(100, 300)), max_size=9),
     st.integers(1, 6),
@@ -147,6 +150,7 @@ def test_large_children(tmp_path, parallel):
     assert sorted(run(ds.take(10), int)) == sorted(expected[:10])
 
 
+@pytest.mark.thorough
 def test_rows_of_every_kind(tmp_path):
     """Strings and ragged rows out of several children, in turns."""
     words = [[b"%d" % (7**n) * (n % 3) for n in range(start, start + 40)] for start in (0, 40, 80)]
@@ -166,6 +170,7 @@ def test_rows_of_every_kind(tmp_path):
     assert [one for batch in batches for one in batch[1]["r"]] == [one[1]["r"] for one in expected]
 
 
+@pytest.mark.thorough
 def test_lines_of_files(tmp_path):
     contents = [
         [f"{name}{line}".encode() for line in range(count)] for name, count in zip("abcd", (20, 0, 7, 33), strict=True)
@@ -178,10 +183,10 @@ def test_lines_of_files(tmp_path):
         ds = files.interleave(lambda name: small(TextLineDataset(name), 100).skip(0), 2, 3, num_parallel_calls=parallel)
         check(lambda ds=ds: ds, expected)
     native = files.interleave(lambda name: small(TextLineDataset(name), 100), 2, 3, num_parallel_calls=2)
-    assert isinstance(native._source, BlockSource)
+    assert isinstance(native._chain.source, BlockSource)
     check(lambda: native, expected)
     assert run(files.flat_map(TextLineDataset)) == list(itertools.chain(*contents))
-    assert isinstance(files.flat_map(TextLineDataset)._source, BlockSource)
+    assert isinstance(files.flat_map(TextLineDataset)._chain.source, BlockSource)
     mapped = files.flat_map(
         lambda name: TextLineDataset(name).map(qc.ops.decode_raw(out_type="u1", fixed_length=2)).take(3)
     )
@@ -342,11 +347,20 @@ def test_children_begin_ahead(tmp_path):
     with iter(ds) as it:
         next(it)
         assert soon(lambda: len(calls) == 4)  # one more for the structure
-    ds = Dataset.from_tensor_slices(names).interleave(function, 2, 1)
+
+
+def test_children_begin_in_their_turn():
+    calls = []
+
+    def function(number):
+        calls.append(number)
+        return Dataset.range(10**9).skip(0)  # so long that none of them ends, however far ahead is read
+
+    ds = Dataset.range(3).interleave(function, 2, 1)
     calls.clear()
     with iter(ds) as it:
         next(it)
-        assert len(calls) <= 3
+        assert len(calls) <= 3  # one more for the structure
 
 
 def test_sloppy_takes_what_is_ready():
@@ -412,19 +426,19 @@ def test_uniform_functions(tmp_path):
             ds.permute(1).shuffle(2, 3),
             Dataset.list_files(str(tmp_path / "*"), shuffle=False),
         ):
-            source = uniform(inputs, function)
+            source = uniform(inputs._chain, function)
             assert source is not None
             assert [source.files[index] for index in range(3)] == names
-            assert source.describe() == function(names[0])._source.describe()
-    assert uniform(Dataset.from_tensor_slices(names[:1]), TFRecordDataset) is not None
+            assert source.describe() == function(names[0])._chain.source.describe()
+    assert uniform(Dataset.from_tensor_slices(names[:1])._chain, TFRecordDataset) is not None
 
 
 def test_many_names():
     ds = Dataset.from_tensor_slices([b"%d" % n for n in range(1001)])
-    assert len(uniform(ds, TFRecordDataset).files) == 1001
-    assert uniform(ds, lambda name: TFRecordDataset(name)) is None
+    assert len(uniform(ds._chain, TFRecordDataset).files) == 1001
+    assert uniform(ds._chain, lambda name: TFRecordDataset(name)) is None
     assert (
-        uniform(Dataset.from_tensor_slices([b"%d" % n for n in range(1000)]), lambda name: TFRecordDataset(name))
+        uniform(Dataset.from_tensor_slices([b"%d" % n for n in range(1000)])._chain, lambda name: TFRecordDataset(name))
         is not None
     )
 
@@ -449,7 +463,7 @@ def test_functions_that_are_not_uniform(tmp_path):
         lambda name: 3,
         lambda name: 1 / 0,
     ):
-        assert uniform(ds, function) is None
+        assert uniform(ds._chain, function) is None
     for other in (
         ds.repeat(),
         ds.repeat(2**40),
@@ -463,7 +477,7 @@ def test_functions_that_are_not_uniform(tmp_path):
         TextLineDataset(first),
         Dataset.from_tensor_slices(np.array([], "S1")),
     ):
-        assert uniform(other, TFRecordDataset) is None
+        assert uniform(other._chain, TFRecordDataset) is None
 
 
 # -- choose and sample -------------------------------------------------------------------------------------------------
@@ -511,6 +525,7 @@ def test_choices(lengths, choices, stop, kind, skip):
         assert [numbers_of(one) for one in it] == expected[skip:]
 
 
+@pytest.mark.thorough
 def test_choices_of_rows_that_differ(tmp_path):
     numbers = bytes_of_files(tmp_path, [bytes(range(200))])
     words = Dataset.from_tensor_slices([b"%d" % n for n in range(90)])
@@ -524,6 +539,7 @@ def test_choices_of_rows_that_differ(tmp_path):
     check(lambda: ds, expected, values)
 
 
+@pytest.mark.thorough
 def test_choices_that_repeat():
     parts = [range(50), range(100, 150), range(200, 250)]
     inputs = [Dataset.range(one.start, one.stop) for one in parts]
@@ -568,6 +584,7 @@ def recipe(pair, weights, count, iteration=0):
     return made
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("stop", [False, True])
 @pytest.mark.parametrize("weights", [None, [0.25, 0.5, 0.25], [1, 0, 3]])
 def test_samples(weights, stop):
@@ -597,6 +614,71 @@ def test_samples_anew():
     ds = make(None)
     assert [run(ds, values) for _ in range(2)] == [passes[0]] * 2
     places(lambda: make(True).repeat(2), 2, passes[0] + passes[1], values)
+
+
+def in_batches(passes, size):
+    return [part[at : at + size] for part in passes for at in range(0, len(part), size)]
+
+
+LENGTHS = [95, 100, 94, 91, 99]
+# Steps, and what they make of passes that differ in length so.
+OVER_PASSES = {
+    "repeat": (lambda ds: ds.repeat(5), lambda passes: sum(passes, [])),
+    "batch": (lambda ds: ds.batch(7).repeat(5), lambda passes: in_batches(passes, 7)),
+    "batch over": (lambda ds: ds.repeat(5).batch(7), lambda passes: in_batches([sum(passes, [])], 7)),
+    "take": (lambda ds: ds.take(95).repeat(5), lambda passes: sum((one[:95] for one in passes), [])),
+    "skip": (lambda ds: ds.repeat(5).skip(150), lambda passes: sum(passes, [])[150:]),
+    "shard": (lambda ds: ds.repeat(5).shard(3, 1), lambda passes: sum(passes, [])[1::3]),
+    "twice": (
+        lambda ds: ds.repeat(2).batch(11).repeat(2),
+        lambda passes: in_batches([passes[0] + passes[1], passes[2] + passes[3]], 11),
+    ),
+    "shuffle": (lambda ds: ds.repeat(5).shuffle(10, 3), None),
+    "shuffle below": (lambda ds: ds.shuffle(10, 3).repeat(5), None),
+}
+
+
+@pytest.mark.parametrize("steps", OVER_PASSES)
+@pytest.mark.parametrize("read_ahead", [False, True])
+def test_places_where_passes_differ_in_length(steps, read_ahead):
+    apply, model = OVER_PASSES[steps]
+
+    def make():
+        qc.set_random_seed(5)
+        ds = Dataset.sample_from_datasets([Dataset.range(50), Dataset.range(100, 150)], None, 7, True, True)
+        ds = apply(ds)
+        qc.set_random_seed(None)
+        return ds
+
+    parts = [range(50), range(100, 150)]
+    passes = [list(chosen(parts, recipe((5, 7), [1, 1], 200, number), True)) for number in range(5)]
+    assert [len(one) for one in passes] == LENGTHS
+    expected = run(make(), values)
+    if model is None:
+        assert sorted(expected) == sorted(sum(passes, []))
+    else:
+        assert expected == model(passes)
+    states = []
+    with iter(threads(make().prefetch(1000) if read_ahead else make(), 2)) as it:
+        states.append(json.dumps(it.state_dict()))
+        for element in it:
+            del element
+            states.append(json.dumps(it.state_dict()))
+    fresh = make()
+    for at in {*range(0, len(states), 1 + len(states) // 50), len(states) - 1}:
+        with iter(fresh) as it:
+            it.load_state_dict(json.loads(states[at]))
+            assert [values(one) for one in itertools.islice(it, 20)] == expected[at : at + 20], at
+
+
+def test_a_place_grows_only_with_passes_that_differ():
+    ds = Dataset.range(10).map(lambda x: Ragged.from_list([[int(x)]])).repeat(50)
+    with iter(ds) as it:
+        list(itertools.islice(it, 5))
+        first = len(json.dumps(it.state_dict()))
+        list(it)
+        assert len(json.dumps(it.state_dict())) < first + 20
+        assert "lengths" not in it.state_dict()["position"]
 
 
 def test_samples_without_a_seed_go_on():

@@ -33,6 +33,7 @@ def ds(tmp_path):
     return dataset(write_files(tmp_path, [state.bytes(4096 * 100) for _ in range(5)]), 4096).batch(8).repeat()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("number", [*THREADS, None])
 @pytest.mark.parametrize("end", ["close", "with", "drop", "exhaust", "error in the loop"])
 def test_threads_end_with_the_iterator(ds, end, number):
@@ -91,7 +92,7 @@ def test_a_cycle_is_collected(ds):
 
 
 def test_what_a_thread_uses_stays_when_a_cycle_is_collected(tmp_path):
-    functions = pytest.importorskip("queuecore._core._testing").functions()
+    functions = pytest.importorskip("queuecore._core.testing.steps").functions()
     numbers = np.array([1, 0], np.int32)
     addresses = np.full(16, numbers[:1].ctypes.data)
     addresses[8:] = numbers[1:].ctypes.data
@@ -241,11 +242,12 @@ def tiny_files(tmp_path_factory):
     return write_files(tmp_path_factory.mktemp("tiny"), [bytes([index % 256]) * (index % 3) for index in range(3000)])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", [*THREADS, None])
 def test_many_tiny_files(tiny_files, number):
     before, most, got = open_descriptors(), 0, []
     ds = threads(FixedLengthRecordDataset(tiny_files, 1).batch(50), number)
-    workers = ds._threads()[0]
+    workers = ds._chain.threads()[0]
     with iter(ds) as it:
         for batch in it:
             got.extend(batch[:, 0].tolist())
@@ -267,10 +269,11 @@ def test_a_file_that_goes_away_while_open(tmp_path):
 def test_docstrings_run():
     import doctest
 
-    from queuecore import _record, _seeds
+    from queuecore._checks import seeds
+    from queuecore._elements import record as _record
     from queuecore.data import dataset, iterator, options
 
-    for module in (_seeds, _record, dataset, iterator, options):
+    for module in (seeds, _record, dataset, iterator, options):
         result = doctest.testmod(module)
         assert result.attempted > 0
         assert result.failed == 0

@@ -382,6 +382,7 @@ BATCH, FULL = (None,), (2,)
 
 
 # The dataset is numbers in batches of 2, of which the last is certain to be full or not.
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("types", "shapes", "full", "error"),
     [
@@ -487,6 +488,7 @@ def test_nested_structures(tmp_path, shapes):
         wrong.make_initializer(ds)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("types", "shapes", "error"),
     [
@@ -781,6 +783,7 @@ ROWS = [[], [(2, False)], [(2, True)], [(1, True), (2, False)]]
 EXAMPLES = 7  # no batches of batches of these: their columns differ in length
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("index", "batches"), [(index, rows) for index in range(9) for rows in ROWS if index != EXAMPLES or len(rows) < 2]
 )
@@ -839,7 +842,7 @@ def check(value, spec):
 def test_docstrings_run():
     import doctest
 
-    from queuecore.data import _functions, _iterators
+    from queuecore.data import functions as _functions, iterators as _iterators
 
     for module in (_functions, _iterators):
         result = doctest.testmod(module)

@@ -120,7 +120,7 @@ def test_arrays_that_cannot_change_are_not(tmp_path):
     np.arange(1000, dtype="u2").tofile(tmp_path / "x")
     mapped = np.memmap(tmp_path / "x", "u2", "r")
     ds = Dataset.from_tensor_slices(mapped)
-    assert np.shares_memory(ds._source.rows.columns[0], mapped)
+    assert np.shares_memory(ds._chain.source.rows.columns[0], mapped)
     np.testing.assert_array_equal(next(iter(ds.batch(1000))), np.arange(1000))
 
 
@@ -210,7 +210,7 @@ def test_dropped_iterators_stop():
 
 
 def test_options_go_on():
-    assert Dataset.range(3).with_options(Options(num_threads=3)).enumerate()._options == Options(num_threads=3)
+    assert Dataset.range(3).with_options(Options(num_threads=3)).enumerate()._chain.options == Options(num_threads=3)
 
 
 def test_names_of_files(tmp_path):
@@ -237,4 +237,4 @@ def test_names_of_files(tmp_path):
     with pytest.raises(InvalidArgumentError):
         Dataset.list_files(folder + "/*", shuffle=1)
     shuffled = Dataset.list_files(folder + "/*", seed=3)
-    assert [op.describe() for op in shuffled._ops] == [["shuffle", 4, True]]
+    assert [op.describe() for op in shuffled._chain.steps] == [["shuffle", 4, True]]

@@ -14,9 +14,10 @@ from helpers.transformed import check, pulled, run, stops_at_once, values
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
-from queuecore.data._blocks import BlockSource
-from queuecore.data._interleave import Interleave, Named
-from queuecore.data._source import FixedLengthSource
+from queuecore.data._nodes.interleave import Interleave
+from queuecore.data._nodes.interleave_files import Named
+from queuecore.data._plan.blocks import BlockSource
+from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.errors import (
     ChecksumError,
     InvalidArgumentError,
@@ -71,6 +72,7 @@ def passes(named):
     return run(named().batch(100).repeat(3), lambda batch: [bytes(one) for one in batch])
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_orders_of_names(tmp_path, kind, steps):
@@ -84,7 +86,7 @@ def test_orders_of_names(tmp_path, kind, steps):
         assert run(named().interleave(opened(kind), cycle, block).repeat(3), text) == list(itertools.chain(*expected))
         for number in THREADS:
             ds = threads(named().interleave(opened(kind), cycle, block), number)
-            assert not isinstance(ds._source, Interleave)
+            assert not isinstance(ds._chain.source, Interleave)
             assert [run(ds, text) for _ in range(3)] == expected
 
 
@@ -144,7 +146,7 @@ def test_records_of_one_length(tmp_path, header, footer, hop, piece, number):
 
         each = [pulled(iter(function(path)), None, text) for path in paths]
         ds = threads(Dataset.from_tensor_slices([str(path) for path in paths]).interleave(function, 2, 3), number)
-        assert isinstance(ds._source, BlockSource)
+        assert isinstance(ds._chain.source, BlockSource)
         if piece:
             ds = small(ds, piece)
         got, error = pulled(iter(ds), None, text)
@@ -187,7 +189,7 @@ def test_structured_records(tmp_path):
         part.tofile(path)
     names = Dataset.list_files(str(tmp_path / "*"), seed=1)
     ds = names.interleave(lambda name: FixedLengthRecordDataset(name, record=record), 2, 4)
-    assert isinstance(ds._source, Named)
+    assert isinstance(ds._chain.source, Named)
     got = run(ds.map(lambda e: {"label": e["label"], "sum": e["point"][0] + e["point"][1]}).batch(30), values)[0]
     assert sorted(got["label"]) == list(range(30))
     assert got["sum"] == [4.0 * label + 1 for label in got["label"]]
@@ -197,13 +199,13 @@ def test_structured_records(tmp_path):
 def test_who_does_it(tmp_path):
     parts = files(tmp_path, "fixed", COUNTS)
     names = Dataset.from_tensor_slices(list(parts))
-    assert isinstance(names.shard(2, 1).flat_map(opened("fixed"))._source, FixedLengthSource)
-    assert len(names.shard(2, 1).flat_map(opened("fixed")).shuffle(5, 1)._source.files) == 4
-    assert isinstance(names.interleave(opened("fixed"), 2)._source, BlockSource)
-    assert isinstance(names.shuffle(3).interleave(opened("fixed"), 2)._source, Named)
-    assert isinstance(names.shuffle(3).interleave(opened("fixed"), 2, deterministic=False)._source, Interleave)
-    assert isinstance(names.repeat().interleave(opened("fixed"), 2)._source, Interleave)
-    assert isinstance(names.take(0).interleave(opened("fixed"), 2)._source, Interleave)
+    assert isinstance(names.shard(2, 1).flat_map(opened("fixed"))._chain.source, FixedLengthSource)
+    assert len(names.shard(2, 1).flat_map(opened("fixed")).shuffle(5, 1)._chain.source.files) == 4
+    assert isinstance(names.interleave(opened("fixed"), 2)._chain.source, BlockSource)
+    assert isinstance(names.shuffle(3).interleave(opened("fixed"), 2)._chain.source, Named)
+    assert isinstance(names.shuffle(3).interleave(opened("fixed"), 2, deterministic=False)._chain.source, Interleave)
+    assert isinstance(names.repeat().interleave(opened("fixed"), 2)._chain.source, Interleave)
+    assert isinstance(names.take(0).interleave(opened("fixed"), 2)._chain.source, Interleave)
     assert run(names.take(0).shuffle(3).interleave(opened("fixed"), 2), text) == []
     assert "one stream a pass" in names.shuffle(3).interleave(opened("fixed"), 2).plan()
     with iter(names.shuffle(3, 1).interleave(opened("fixed"), 2)) as it:

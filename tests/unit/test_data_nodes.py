@@ -83,6 +83,7 @@ def test_orders_over_it(count, seed, skip, take, repeat, again, batch, number):
     assert got == [(expected("fixed", part), expected("string", part)) for part in parts]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("deep", [1, 3])
 def test_resume_at_every_element(tmp_path, deep):
     files = write_files(tmp_path, [bytes(range(70)), b"", bytes(range(70, 83))])
@@ -205,6 +206,7 @@ def test_many_iterators_dropped_in_the_middle():
     assert soon(lambda: thread_count() <= before)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("end", ["pass", "raise SystemExit(3)", "os._exit(4)", "1 / 0", "it = gc.collect()"])
 def test_exit_without_close(end):
     done = run_python(f"""
@@ -299,6 +301,7 @@ def test_close_is_heard_by_inputs_that_wait():
     assert soon(lambda: threading.active_count() <= before)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("cast", [False, True])
 def test_rows_are_chosen_without_python(number, cast):

@@ -24,7 +24,8 @@ def padded(elements, size, index):
 
 def lines(folder, count):
     path = folder / f"{count}.txt"
-    path.write_text("".join(f"{n}\n" for n in range(count)))
+    if not path.exists():  # a place belongs to files that nobody has written to since
+        path.write_text("".join(f"{n}\n" for n in range(count)))
     return TextLineDataset(path)
 
 
@@ -69,6 +70,7 @@ def plain(element):
     return made
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("count", "size"), [(0, 3), (1, 4), (3, 7), (7, 3), (9, 3), (20, 6)])
 def test_every_kind(tmp_path, kind, count, size):
@@ -83,6 +85,7 @@ def test_every_kind(tmp_path, kind, count, size):
     )
 
 
+@pytest.mark.thorough
 @given(
     count=st.integers(0, 40),
     size=st.integers(1, 50),
@@ -118,6 +121,7 @@ def test_shuffled_before_and_repeated(tmp_path_factory, count, size, take, buffe
         assert pulled(it, None, values) == (expected[at:], None)
 
 
+@pytest.mark.thorough
 def test_all_shards_have_as_many():
     for count in range(30):
         for size in range(1, 12):
@@ -156,6 +160,7 @@ def records(folder, count, bad):
     return path
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("bad", [[], [0], [2, 3, 7], [9], list(range(10))])
 @pytest.mark.parametrize("number", THREADS)
 def test_what_is_left_out_is_so_on_all(tmp_path, bad, number):

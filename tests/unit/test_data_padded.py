@@ -15,7 +15,7 @@ from helpers.tfrecords import stream
 from hypothesis import given as drawn, settings, strategies as st
 
 import queuecore as qc
-from queuecore._stages import BYTES, Component
+from queuecore._elements.component import BYTES, Component
 from queuecore.data import ArraySpec, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from queuecore.errors import (
     DataLossError,
@@ -491,6 +491,7 @@ LENGTHS = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("function", LENGTHS)
 @pytest.mark.parametrize("most", [6, 700])
 def test_buckets_of_rows(function, most):

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from queuecore.data._source import expand_patterns
+from queuecore._io.names import expand_patterns
 from queuecore.errors import InvalidArgumentError
 
 NAMES = [

@@ -14,9 +14,9 @@ from helpers.transformed import check, run as elements_of, stops_at_once, values
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._core.order import permutation, permute
+from queuecore._core.draws import permutation, permute
 from queuecore.data import Dataset, Options
-from queuecore.data._arrays import Items
+from queuecore.data._nodes.arrays import Items
 from queuecore.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -130,6 +130,7 @@ def chi_square_fits(observed, expected):
     return abs(np.sum((observed - expected) ** 2 / expected) - freedom) < 6 * math.sqrt(2 * freedom)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("count", [2, 3, 5, 8, 9, 17, 64, 100])
 def test_every_number_comes_to_every_place(count):
     trials = 200 * count
@@ -182,6 +183,7 @@ CHAINS = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("ops", CHAINS)
 def test_in_chains(tmp_path, ops, number):
@@ -229,6 +231,7 @@ def test_every_chain_and_resume_anywhere(tmp_path_factory, ops, where, data):
         assert_same(pull(it)[0], expected[place:])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("ops", CHAINS)
 def test_resume_at_every_place(tmp_path, ops):
     paths = write_files(tmp_path, CONTENTS)
@@ -338,8 +341,8 @@ def test_a_file_that_is_cut_meanwhile(tmp_path, number):
 def test_bad_records_are_left_out(tmp_path, number):
     import ctypes
 
-    pytest.importorskip("queuecore._core._testing")
-    from queuecore._core._testing import functions
+    pytest.importorskip("queuecore._core.testing.steps")
+    from queuecore._core.testing.steps import functions
 
     kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint8), ctypes.POINTER(ctypes.c_int32))
     digit = qc.ops.cfunc(kind(functions()["first_digit"]), outputs=[(np.int32, ())])
@@ -357,6 +360,7 @@ def test_bad_records_are_left_out(tmp_path, number):
     assert isinstance(run(above)[1], InvalidArgumentError)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", [*THREADS, None])
 def test_large_records_and_many_files(tmp_path, number):
     state = np.random.default_rng(0)
@@ -410,6 +414,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", SOURCES)
 def test_in_memory(source):
     def make():

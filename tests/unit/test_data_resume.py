@@ -16,7 +16,9 @@ from helpers.process import run_python
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore.data import _state
+from queuecore._core.marks import Mark, Saved
+from queuecore.data._plan import state as _state
+from queuecore.data._plan.identity import Stamps
 from queuecore.errors import FailedPreconditionError, InvalidArgumentError, ResumeMismatchError
 
 CONTENTS = [bytes(range(60)), b"", bytes(range(60, 67)), bytes(range(67, 167))]
@@ -42,6 +44,7 @@ def paths(tmp_path):
     return write_files(tmp_path, CONTENTS)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("ops", CHAINS)
 def test_at_every_place(paths, ops):
     ds = apply(dataset(paths, 1), ops)
@@ -242,6 +245,7 @@ KILLED = """
 """
 
 
+@pytest.mark.thorough
 def test_killed_again_and_again(paths):
     expected = values(run(dataset(paths, 1).shuffle(40, 3).batch(6))[0])
     got = []
@@ -348,9 +352,12 @@ def test_damaged_states(paths, damage):
 PLAN = {"record": "u2", "header": 0, "ops": [["shuffle", 20, True], ["batch", 4, False], ["repeat", None]]}
 NAMES = (3, 2**64 - 1)
 SEEDS = [((1, 2**64 - 1), True)]
-PLACE = {"elements": 7, "iterations": [1], "begun": [2], "files_known": 3, "files_digest": 2**63}
-PLACE |= {"start": [1, 9, 8, -1, 2, 5, -1, 1, 4], "missing": [[0, 3], [1, 7]]}
-PLACE["start"] += [4, 1, 3, 2, 70, 5, 1, 2, -1, 0, 0, 1, 0]  # two slots of interleaved files
+PLACE = Saved()
+PLACE.elements, PLACE.files_known, PLACE.files_digest = 7, 3, 2**63
+PLACE.iterations, PLACE.begun, PLACE.missing = [1], [2], [[0, 3], [1, 7]]
+START = [1, 9, 8, -1, 2, 5, -1, 1, 4]
+START += [4, 1, 3, 2, 70, 5, 1, 2, -1, 0, 0, 1, 0]  # two slots of interleaved files
+PLACE.mark = Mark.of(START)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.just(np.zeros(2)),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9) | st.integers(), inner, max_size=4),
@@ -358,11 +365,14 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=1000, deadline=None)
 @given(st.data(), st.integers(1, 4), st.booleans())
 def test_whatever_a_state_holds(data, changes, signed):
     # Signed: who wrote it knows the check, so that what comes after it is reached.
-    state = _state.pack(PLAN, NAMES, [pair for pair, _ in SEEDS], PLACE)
+    stamps = Stamps("stat", 2, ["0123456789abcdef"] * 2)
+    state = _state.pack(PLAN, NAMES, [pair for pair, _ in SEEDS], PLACE, {}, stamps)
+    assert state["position"]["start"] == START
     good = copy.deepcopy(state)
     for _ in range(changes):
         *inner, last = data.draw(st.sampled_from([*_leaves(state), ("more",)]))
@@ -383,10 +393,11 @@ def test_whatever_a_state_holds(data, changes, signed):
     if not signed:
         assert json.loads(json.dumps(state)) == good
     assert at.seeds == [SEEDS[0][0]]
-    assert min(at.elements, at.files_known, at.files_digest, *at.iterations, *at.begun) >= 0
-    assert len(at.iterations) == len(at.begun) == 1
-    assert at.start is None or (len(at.start) == 22 and 0 <= at.start[2] <= at.start[1] >= at.start[8])
-    assert all(len(pair) == 2 and min(pair) >= 0 for pair in at.missing)
+    place, mark = at.place, at.place.mark
+    assert min(place.elements, place.files_known, place.files_digest, *place.iterations, *place.begun) >= 0
+    assert len(place.iterations) == len(place.begun) == 1
+    assert mark is None or (len(mark.numbers()) == 22 and 0 <= mark.good <= mark.ordinal >= mark.base)
+    assert all(len(pair) == 2 and min(pair) >= 0 for pair in place.missing)
 
 
 @pytest.mark.parametrize("bad", [None, 3, "state", b"", [], {}, {"version": 1}, {"format": "queuecore.data.Iterator"}])

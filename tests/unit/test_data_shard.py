@@ -179,6 +179,7 @@ def test_together_they_are_the_whole(tmp_path, number):
     assert [one for group in itertools.zip_longest(*parts) for one in group if one is not None] == whole
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", blocks.KINDS)
 @pytest.mark.parametrize("number", THREADS)
 def test_records_without_known_places(tmp_path, kind, number):
@@ -247,6 +248,7 @@ def test_what_others_get_is_not_read(tmp_path):
             assert it.stats()["bytes_read"] == size * total // 10
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("number", [*THREADS, None])
 @pytest.mark.parametrize(
     "ops",
@@ -356,8 +358,8 @@ def test_bad_records_are_left_out_by_their_shard(tmp_path):
 
 @pytest.fixture
 def digit():
-    pytest.importorskip("queuecore._core._testing")
-    from queuecore._core._testing import functions
+    pytest.importorskip("queuecore._core.testing.steps")
+    from queuecore._core.testing.steps import functions
 
     kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint8), ctypes.POINTER(ctypes.c_int32))
     return qc.ops.cfunc(kind(functions()["first_digit"]), outputs=[(np.int32, ())])

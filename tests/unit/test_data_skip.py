@@ -1,6 +1,7 @@
 """``Options(on_error="skip")``: what is bad is left out, counted and logged, and everything else comes in its order."""
 
 import ctypes
+import errno
 import json
 import os
 
@@ -12,7 +13,14 @@ from helpers.chains import THREADS, threads, write_files
 
 import queuecore as qc
 from queuecore.data import CsvDataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
-from queuecore.errors import ChecksumError, CsvError, InvalidArgumentError, NotFoundError, TruncatedRecordError
+from queuecore.errors import (
+    ChecksumError,
+    CsvError,
+    InvalidArgumentError,
+    NotFoundError,
+    QueueCoreError,
+    TruncatedRecordError,
+)
 
 RECORDS = [bytes([n]) * (n % 9) for n in range(200)]
 BAD = (5, 6, 7, 50, 100, 199)
@@ -87,6 +95,62 @@ def test_the_first_one_too_many_is_an_error_in_its_place(files, workers):
             assert any("max_skips" in note for note in error.__notes__)
 
 
+@pytest.mark.parametrize("workers", THREADS)
+@pytest.mark.parametrize("kind", ["full", "gone"])
+@pytest.mark.parametrize("source", ["records", "decoder", "function", "files"])
+def test_a_log_that_cannot_be_written(tmp_path, workers, kind, source):
+    # It names itself, after all that is good before; nothing is lost with it.
+    texts = [b"%4d" % n if n % 50 != 37 else b"   x" for n in range(300)]
+    good = [one for one in texts if b"x" not in one]
+    first = texts[:37]
+    (tmp_path / "a").write_bytes(b"\n".join(texts))
+    if source == "records":
+        data = bytearray(tfrecords.stream(texts))
+        for n in range(37, 300, 50):
+            data[20 * (n + 1) - 1] ^= 1
+        (tmp_path / "a").write_bytes(data)
+    if source == "files":
+        (tmp_path / "a").write_bytes(b"\n".join(good))
+        (tmp_path / "b").write_bytes(b"\n".join(first))
+    lines = TextLineDataset(tmp_path / "a")
+    make = {
+        "records": lambda: TFRecordDataset(tmp_path / "a"),
+        "decoder": lambda: lines.map(qc.ops.decode_csv(record_defaults=[np.int64])),
+        "function": lambda: lines.map(lambda line: int(bytes(line))),
+        "files": lambda: TextLineDataset([tmp_path / "b", tmp_path / "no", tmp_path / "a"]),
+    }[source]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    log = folder / "log"
+    if kind == "full":
+        log.symlink_to("/dev/full")
+    numbers = source in ("decoder", "function")
+    expected = [int(one) for one in good] if numbers else first + good if source == "files" else good
+    with iter(threads(skipping(make(), quarantine=log), workers)) as it:
+        if kind == "gone":
+            folder.rename(tmp_path / "elsewhere")
+        got, error = pull(it)
+        counts = it.stats()
+        state = json.dumps(it.state_dict())
+    got = [one[0] if isinstance(one, tuple) else one for one in got]
+    assert (error.errno, error.path) == (errno.ENOSPC if kind == "full" else errno.ENOENT, str(log))
+    assert isinstance(error, OSError)
+    assert error.filename == str(log)
+    before = error.__context__
+    assert before is error.__cause__
+    assert isinstance(before, NotFoundError if source == "files" else QueueCoreError)
+    assert before.path == str(tmp_path / ("no" if source == "files" else "a")) or source == "function"
+    assert counts["skipped"] == counts["skipped_files"] == 0
+    assert got == expected[: len(got)]
+    assert len(got) == 37 or source == "files"  # which are logged when the place is known to be behind them
+    # From there on, with a log that can be written.
+    with iter(threads(skipping(make(), quarantine=tmp_path / "log"), workers)) as it:
+        it.load_state_dict(json.loads(state))
+        rest, error = pull(it)
+    assert error is None
+    assert got + [one[0] if isinstance(one, tuple) else one for one in rest] == expected
+
+
 def test_a_saved_place(files):
     ds = skipping(small(TFRecordDataset(files), 100).repeat(3).batch(11))
     states, expected = [], []
@@ -150,8 +214,8 @@ def test_fixed_length_files(tmp_path, workers, shuffled):
 @pytest.mark.parametrize("workers", THREADS)
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_steps_on_fixed_length_records_that_fail(tmp_path, workers, shuffled):
-    pytest.importorskip("queuecore._core._testing")
-    from queuecore._core._testing import functions
+    pytest.importorskip("queuecore._core.testing.steps")
+    from queuecore._core.testing.steps import functions
 
     kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint8), ctypes.POINTER(ctypes.c_int32))
     digit = qc.ops.cfunc(kind(functions()["first_digit"]), outputs=[(np.int32, ())])
@@ -189,8 +253,8 @@ def test_what_can_not_be(tmp_path, files):
 @pytest.mark.parametrize("bad", [0, 27, 63, 99])
 def test_a_bad_record_in_a_window_that_holds_all(tmp_path, bad, windows, workers):
     # The source has long ended when the record is met: that must not pass for the end of the data.
-    pytest.importorskip("queuecore._core._testing")
-    from queuecore._core._testing import functions
+    pytest.importorskip("queuecore._core.testing.steps")
+    from queuecore._core.testing.steps import functions
 
     kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint8), ctypes.POINTER(ctypes.c_int32))
     digit = qc.ops.cfunc(kind(functions()["first_digit"]), outputs=[(np.int32, ())])

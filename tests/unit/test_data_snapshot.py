@@ -52,6 +52,7 @@ TENSORFLOW = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize(("count", "shard", "reader", "later"), TENSORFLOW)
 def test_the_order_is_tensorflows(tmp_path, count, shard, reader, later, number):
@@ -128,6 +129,7 @@ def test_shards_of_no_function(tmp_path):
     assert run(Dataset.range(99).snapshot(tmp_path, shard_func=lambda x: x % 16).repeat(2), values) == [*range(99)] * 2
 
 
+@pytest.mark.thorough
 @given(
     elements=st.lists(st.integers(0, 6), max_size=60),
     large=st.booleans(),

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import ctypes
 import gc
 import itertools
 import pickle
@@ -15,17 +16,33 @@ import warnings
 import numpy as np
 import pytest
 from helpers.devices import Plane, entered, nobody_works, plane
-from helpers.fake_cuda import ALWAYS, LATER, ONCE, OUT_OF_MEMORY, SCHEDULES, UNTIL_GO_ON, CudaError, build, check
+from helpers.fake_cuda import (
+    ALWAYS,
+    LATER,
+    LEGACY,
+    ONCE,
+    OUT_OF_MEMORY,
+    SCHEDULES,
+    UNTIL_GO_ON,
+    CudaError,
+    build,
+    check,
+)
 from helpers.functions import in_python
 from helpers.process import PATIENCE, soon
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._core import device as native
 from queuecore._core.atoms import thread_count as native_thread_count
-from queuecore.data import Dataset, FixedLengthRecordDataset, Options, _device
-from queuecore.data._device import Dequeued, Target, goes_as_it_lies
-from queuecore.device import CuPyArrays, record_stream
+from queuecore._core.device.driver import device as open_device
+from queuecore._core.device.lease import DeviceLease, lease_at
+from queuecore._device import arrays, target as targets
+from queuecore._device.arrays import CuPyArrays
+from queuecore._device.dequeued import Dequeued
+from queuecore._device.target import Asked, Target
+from queuecore.data import Dataset, FixedLengthRecordDataset, Options
+from queuecore.data.device import DeviceDataset, goes_as_it_lies
+from queuecore.device import record_stream
 from queuecore.errors import (
     DeviceUnavailableError,
     FailedPreconditionError,
@@ -71,6 +88,7 @@ PIPELINES = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("ring", [False, True])
 @pytest.mark.parametrize("schedule", ["none", *SCHEDULES])
 @pytest.mark.parametrize("name", PIPELINES)
@@ -93,7 +111,7 @@ def test_a_record_of_fields(cuda, tmp_path):
     records["weight"] = np.arange(100) / 3
     (tmp_path / "a").write_bytes(records.tobytes())
     ds = FixedLengthRecordDataset(tmp_path / "a", record=RECORD).batch(32)
-    assert goes_as_it_lies(ds)
+    assert goes_as_it_lies(ds._chain)
     with iter(cuda.of(ds)) as it:
         for at, got in enumerate(it):
             part = records[32 * at : 32 * at + 32]
@@ -106,7 +124,7 @@ def test_what_is_no_array_of_numbers_stays_on_the_host(cuda, tmp_path):
     words = [b"%d" % number for number in range(100)]
     (tmp_path / "a").write_bytes(b"\n".join(words))
     ds = Dataset.zip((qc.data.TextLineDataset(tmp_path / "a"), Dataset.range(100))).batch(5)
-    assert not goes_as_it_lies(ds)
+    assert not goes_as_it_lies(ds._chain)
     kept = []
     for strings, numbers in cuda.of(ds, buffers=8):
         kept.append(strings)
@@ -126,6 +144,7 @@ MAPS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", MAPS)
 def test_maps_on_the_device(cuda, tmp_path, name, schedule):
@@ -233,6 +252,7 @@ def in_numpy(records):
     return {"x": x * 2 - 0.5, "hot": hot, "y": x > 0.5}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_marked_maps_before_a_batch_and_after_it(cuda, tmp_path, schedule, drop):
@@ -314,6 +334,7 @@ KEPT = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("why", KEPT)
 def test_what_keeps_a_marked_map_on_the_host(cuda, why):
     there = cuda.of(KEPT[why]({"on_device": True}))
@@ -399,6 +420,7 @@ STEPS = {
 ANYWHERE = ["half", "bytes", "more", "scaled", "short", "chosen", "root", "host"]
 
 
+@pytest.mark.thorough
 @settings(
     deadline=None,
     max_examples=25,
@@ -465,7 +487,7 @@ def chosen(cuda, monkeypatch):
         asked.append(word)
         return None if word == "cpu" else (cuda.device, cuda.arrays)
 
-    monkeypatch.setattr(_device, "chosen", found)
+    monkeypatch.setattr(targets, "chosen", found)
     return asked
 
 
@@ -522,10 +544,11 @@ KINDS = {
 @pytest.fixture(params=KINDS)
 def kind(request, numbers):
     ds = KINDS[request.param](numbers[:200]).batch(8)
-    assert goes_as_it_lies(ds) == (request.param == "as it lies")
+    assert goes_as_it_lies(ds._chain) == (request.param == "as it lies")
     return ds, batches(numbers[:200], 8)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_who_holds_all_gets_copies(cuda, kind, schedule):
     ds, expected = kind
@@ -624,6 +647,7 @@ def test_batches_outlive_their_iterator(cuda, kind):
     first.consume(expected[0])
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_lease_that_ends_in_another_thread_and_stream(cuda, kind, schedule):
     ds, expected = kind
@@ -718,6 +742,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("nth", [1, 2, 7])
 @pytest.mark.parametrize(
     ("call", "how"),
@@ -776,6 +801,7 @@ AGAIN = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", AGAIN)
 def test_a_stream_gets_the_memory_of_the_one_before(cuda, name, schedule):
@@ -895,6 +921,7 @@ def test_kept_memory_is_there_for_cupy(cuda, numbers, monkeypatch):
 # Streams aside
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", AGAIN)
 def test_streams_aside_read_their_batch(cuda, name, schedule):
@@ -933,6 +960,105 @@ def test_streams_aside_of_nested_batches(cuda, how):
             record_stream(got)
             cuda.arrays.current = main
         del got, array
+
+
+class StandInForCuPy(types.ModuleType):
+    """As much of CuPy as makes arrays in a batch's memory and hands them over by DLPack, on the fake driver."""
+
+    def __init__(self, cuda):
+        super().__init__("cupy")
+
+        class Pointer:
+            def __init__(self, memory, offset):
+                self.memory, self.ptr = memory, memory.address + offset
+
+            def __add__(self, offset):
+                return Pointer(self.memory, self.ptr + offset - self.memory.address)
+
+        class Array:
+            def __init__(self, shape, dtype, memptr):
+                self.shape, self.dtype, self.data = shape, np.dtype(dtype), memptr
+                self.nbytes = int(np.prod(shape)) * self.dtype.itemsize
+
+            def __getitem__(self, index):
+                at = index * self.nbytes // self.shape[0]
+                return type(self)(self.shape[1:], self.dtype, self.data + at)
+
+            def __dlpack__(self, *, stream=None, max_version=None):
+                if stream != -1:
+                    cuda.order(cuda.arrays.current, stream or 0)
+                return self.data  # the capsule keeps the memory
+
+        self.ndarray = Array
+        self.cuda = types.SimpleNamespace(
+            MemoryPointer=Pointer,
+            UnownedMemory=lambda address, nbytes, owner, device: types.SimpleNamespace(address=address, owner=owner),
+            get_current_stream=lambda ordinal: types.SimpleNamespace(ptr=cuda.arrays.current),
+        )
+
+
+@pytest.mark.parametrize("how", ["a batch", "a view", "the default stream"])
+def test_who_takes_a_batch_by_dlpack_reads_it(cuda, monkeypatch, how):
+    """Longer than anybody holds the array: in a stream of its own, which is the one that it names."""
+    monkeypatch.setitem(sys.modules, "cupy", StandInForCuPy(cuda))
+    arrays._leased_array.cache_clear()
+    main = cuda.stream()
+    side = LEGACY if how == "the default stream" else cuda.aside()
+    assert main != side
+    rows = np.random.default_rng(0).random((256, 32)).astype(np.float32)
+    target = Target(cuda.device, CuPyArrays(cuda.device), 3, False, False)
+    asked = Asked("cuda", 3, "lease", "require")
+    try:
+        ds = DeviceDataset(Dataset.from_tensor_slices(rows).batch(16)._chain, target, asked)
+        for got, wanted in zip(ds, batches(rows, 16), strict=True):
+            if how == "a view":
+                got, wanted = got[3], wanted[3]
+            capsule = got.__dlpack__(stream=None if side == LEGACY else side)
+            cuda.fake.consume(side, capsule.ptr, wanted.nbytes, cuda.fake.hash(wanted), 3000)
+            del got, capsule
+        assert soon(nobody_works, within=PATIENCE)
+    finally:
+        arrays._leased_array.cache_clear()
+
+
+def test_streams_that_dlpack_may_not_name(cuda, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", StandInForCuPy(cuda))
+    arrays._leased_array.cache_clear()
+    cuda.stream()
+    target = Target(cuda.device, CuPyArrays(cuda.device), 3, False, False)
+    asked = Asked("cuda", 3, "lease", "require")
+    try:
+        with iter(DeviceDataset(Dataset.range(4).batch(2)._chain, target, asked)) as it:
+            got = next(it)
+            with pytest.raises(InvalidArgumentError, match="per-thread default stream"):
+                got.__dlpack__(stream=2)
+            got.__dlpack__(stream=-1)  # the consumer sees to the order by itself
+            lease = lease_at(got.data.ptr)
+            for side in [cuda.aside() for _ in range(4)]:  # so it is none of the five that a batch can have
+                lease.record_stream(None, side)
+            del got, lease
+    finally:
+        arrays._leased_array.cache_clear()
+
+
+def test_the_consumer_s_stream_is_none_of_each_thread(cuda):
+    """The lease may end in another thread, where the per-thread default stream is another one."""
+    with iter(cuda.of(Dataset.range(4).batch(2))) as it:
+        cuda.arrays.current = 2
+        with pytest.raises(InvalidArgumentError, match="per-thread default stream"):
+            next(it)
+        cuda.arrays.current = 0
+        assert [one.numpy().tolist() for one in it] == [[0, 1], [2, 3]]
+
+
+def test_copies_of_empty_batches_leave_the_context(cuda):
+    current = ctypes.c_void_p()
+    with iter(cuda.of(Dataset.from_tensor_slices(np.empty((64, 0), np.float32)).batch(8), buffers=2)) as it:
+        with pytest.warns(RuntimeWarning, match="batches"):
+            kept = list(it)
+        cuda.fake.driver.cuCtxGetCurrent(ctypes.byref(current))
+        assert len(kept) == 8 and not current.value
+        del kept
 
 
 def test_the_consumer_s_stream_waits_for_none_aside(cuda, kind):
@@ -1019,6 +1145,7 @@ class Tensor:
         raise RuntimeError("it has a gradient")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "word",
     [lambda s: s, lambda s: Stream(ptr=s), lambda s: Stream(cuda_stream=s), Speaks, None],
@@ -1054,7 +1181,7 @@ def test_what_is_no_batch(cuda, kind):
         with pytest.raises(InvalidArgumentError, match="given back"):
             lease.record_stream(None, side)
     with pytest.raises(InvalidArgumentError, match="given back"):
-        native.DeviceLease().record_stream(None, side)
+        DeviceLease().record_stream(None, side)
     record_stream(Dataset.range(3), side)
 
 
@@ -1078,6 +1205,7 @@ def test_a_stream_that_cant_be_recorded(cuda, kind):
 # Memory of which nobody knows whether it is read
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", ["the consumer's", "one aside"])
 def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, how):
@@ -1166,6 +1294,7 @@ def old_cuda(fake_cuda_folder):
     yield from plane(build(fake_cuda_folder, "-DNO_BATCH"))
 
 
+@pytest.mark.thorough
 def test_copies_one_at_a_time_on_an_old_driver(old_cuda, numbers):
     with iter(old_cuda.of(Dataset.from_tensor_slices(numbers).batch(100))) as it:
         for got, wanted in zip(it, batches(numbers, 100), strict=True):
@@ -1183,7 +1312,7 @@ def test_two_devices(cuda, numbers):
             assert np.array_equal(a.numpy(), wanted)
             assert np.array_equal(b.numpy(), wanted)
     with pytest.raises(DeviceUnavailableError, match="no device cuda:2"):
-        native.device(2)
+        open_device(2)
 
 
 def test_threads_end_with_the_iterator(cuda, kind):
@@ -1198,6 +1327,7 @@ def test_threads_end_with_the_iterator(cuda, kind):
 # Queues
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_queue(cuda, numbers, schedule):
     cuda.fake.schedule(schedule, 4)
@@ -1259,6 +1389,7 @@ def checked(got, wanted):
             one.consume(np.asarray(right, np.asarray(right).dtype.newbyteorder("=")))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", QUEUES)
 def test_elements_of_a_queue_are_as_they_were_put(cuda, kind):
     cuda.stream()

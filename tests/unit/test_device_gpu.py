@@ -39,7 +39,7 @@ def test_bytes(name, own_stream):
     with stream, iter(ds.prefetch_to_device("cuda:0")) as it:
         for at, got in enumerate(it):
             wanted = ROWS[64 * at : 64 * at + 64]
-            assert type(got) is cupy.ndarray
+            assert isinstance(got, cupy.ndarray)
             assert int(got.sum(dtype=np.int64)) == int(wanted.sum(dtype=np.int64))
             assert np.array_equal(cupy.asnumpy(got), wanted)
         assert it.stats()["pageable_copies"] == 0

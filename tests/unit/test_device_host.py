@@ -11,12 +11,13 @@ import pytest
 from helpers.functions import in_python
 
 import queuecore as qc
+from queuecore._device import arrays
+from queuecore._device.target import Asked
 from queuecore.data import Dataset, DeviceDataset, Options
-from queuecore.data._device import Asked
 from queuecore.errors import DeviceUnavailableError, InvalidArgumentError
 
 try:
-    qc._core.device.open_driver()
+    qc._core.device.driver.open_driver()
     pytest.skip("there is a CUDA driver", allow_module_level=True)
 except DeviceUnavailableError:
     pass
@@ -70,7 +71,7 @@ def test_copies(ds, device, way):
 
 
 def test_a_copy_of_what_asks_for_a_device(ds):
-    there = DeviceDataset(ds, None, Asked("cuda", 3, "lease", "require"))
+    there = DeviceDataset(ds._chain, None, Asked("cuda", 3, "lease", "require"))
     for way in (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
         with pytest.raises(DeviceUnavailableError, match="no CUDA driver"):
             way(there)
@@ -95,7 +96,7 @@ def test_options(ds):
 
 
 def test_why_is_told_once(ds, caplog, monkeypatch):
-    monkeypatch.setattr(qc.device, "_told", False)
+    monkeypatch.setattr(arrays, "_told", False)
     with caplog.at_level(logging.WARNING, "queuecore"):
         for _ in range(3):
             list(ds.prefetch_to_device())

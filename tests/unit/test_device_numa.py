@@ -10,7 +10,7 @@ from helpers.devices import Plane, plane
 from helpers.fake_cuda import build
 from helpers.functions import in_python
 
-from queuecore._core import device as native
+from queuecore._core.device import driver, memory
 from queuecore.data import Dataset
 
 # mbind, get_mempolicy
@@ -61,8 +61,8 @@ needs_policies = pytest.mark.skipif(CALLS is None or not may_ask(), reason="noth
 
 def opened(cuda, pci, ordinal=0):
     """Return the plane once more, where the system's devices are described in a folder."""
-    native.close_driver()
-    native.open_driver(str(cuda.fake.path), str(pci))
+    memory.close_driver()
+    driver.open_driver(str(cuda.fake.path), str(pci))
     return Plane(cuda.fake, ordinal)
 
 
@@ -76,6 +76,7 @@ def described(folder, device, text):
     (folder / device / "numa_node").write_text(text)
 
 
+@pytest.mark.sampled(4)
 @needs_policies
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("node", ["0", None])
@@ -95,7 +96,7 @@ def test_each_device_has_its_node(cuda, tmp_path):
     described(tmp_path, "0000:01:00.0", "3\n")
     described(tmp_path, "0000:02:00.0", "0\n")
     assert opened(cuda, tmp_path).device.numa_node == 3
-    assert native.device(1).numa_node == 0
+    assert driver.device(1).numa_node == 0
 
 
 def test_the_name_of_a_device_is_in_lower_case(cuda, tmp_path):
@@ -105,6 +106,7 @@ def test_the_name_of_a_device_is_in_lower_case(cuda, tmp_path):
     assert opened(cuda, tmp_path).device.numa_node == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", [None, "-1\n", "", "no\n", "1024\n", "9" * 400])
 def test_a_node_that_isnt_known(cuda, tmp_path, text):
     if text is not None:

@@ -6,17 +6,16 @@ It needs a Python with TensorFlow: the one that runs the tests, or the one that 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
 import pickle
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 from helpers import example_messages as wire, tensorflow_examples
 from helpers.example_messages import example, feature, plain, sequence
 from helpers.example_wire import Maker
+from helpers.peers import ASKS_TENSORFLOW, PYTHON
 
 from queuecore import ops
 from queuecore.errors import InvalidArgumentError
@@ -28,12 +27,8 @@ from queuecore.ops import (
     VarLenFeature,
 )
 
-PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
-    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
-)
-
 pytestmark = [
-    pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON"),
+    *ASKS_TENSORFLOW,
     pytest.mark.watchdog(600),
 ]
 

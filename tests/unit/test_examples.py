@@ -11,18 +11,28 @@ import pytest
 
 import queuecore
 
-# Modules that need a package that may be absent.
-NEEDED = {"queuecore.torch": "torch", "queuecore.jax": "jax"}
+# Modules, and folders of them, that need a package that may be absent.
+NEEDED = {"queuecore.torch": "torch", "queuecore._torch": "torch", "queuecore.jax": "jax"}
+
+
+def needed(module: str) -> str:
+    """Return the package that a module needs."""
+    return NEEDED.get(".".join(module.split(".")[:2]), "queuecore")
 
 
 def examples() -> list:
     """Return the examples of each module that is written in Python."""
     names = [one.name for one in pkgutil.walk_packages(queuecore.__path__, "queuecore.")]
-    names = [name for name in names if importlib.util.find_spec(NEEDED.get(name, "queuecore"))]
+    names = [name for name in names if importlib.util.find_spec(needed(name))]
     modules = [queuecore, *(importlib.import_module(name) for name in names if "._core" not in name)]
     finder = doctest.DocTestFinder(exclude_empty=True)
     tests = [test for module in modules for test in finder.find(module) if test.examples]
-    return [pytest.param(test, id=test.name) for test in tests]
+    return [
+        pytest.param(
+            test, id=test.name, marks=() if needed(test.globs["__name__"]) == "queuecore" else pytest.mark.doors
+        )
+        for test in tests
+    ]
 
 
 @pytest.mark.parametrize("example", examples())

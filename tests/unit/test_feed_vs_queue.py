@@ -146,6 +146,7 @@ def test_all_arrays_are_float32():
 # ---- the four ways ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arm", example.ARMS)
 def test_each_way_learns(arm, tmp_path):
     lines = []
@@ -456,6 +457,7 @@ def test_a_gpu_that_isn_t_there_is_an_error(monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("error: cuda can't be used: ")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("moment", ["ReLU", "loss"])
 @pytest.mark.parametrize("arm", example.ARMS)
 def test_ctrl_c_ends_it_cleanly(arm, moment, tmp_path):

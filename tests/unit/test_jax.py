@@ -17,11 +17,13 @@ from helpers import documents
 import queuecore as qc
 from queuecore.data import Dataset
 
+pytestmark = pytest.mark.doors
+
 # Before it is imported: several devices, on one CPU.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-jax = pytest.importorskip("jax", reason="JAX is not installed")
+jax = pytest.importorskip("jax", reason="JAX is not installed: make doors")
 
 from queuecore.errors import DtypeError, InvalidArgumentError, PipelineError, ResumeMismatchError  # noqa: E402
 from queuecore.jax import RaggedArrays, arrays, device_iterator  # noqa: E402

@@ -10,12 +10,13 @@ from helpers.kernels import Host, area_of, columns_of, compiled
 from hypothesis import Phase, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._kernels import ALIGNMENT, THREADS, Column, compile_for, kernel_of
-from queuecore._record import compile_record
-from queuecore._stages import BYTES
-from queuecore._trace import Traced, trace
+from queuecore._device.kernels import ALIGNMENT, THREADS, KernelColumn, compile_for, kernel_of
+from queuecore._elements.component import BYTES
+from queuecore._elements.record import compile_record
+from queuecore._ops.raw import record_stage
+from queuecore._trace.trace import Traced, trace
 from queuecore.errors import InvalidArgumentError, UnimplementedError
-from queuecore.ops import Component, record_stage
+from queuecore.ops import Component
 
 BRAIN = np.dtype(ml_dtypes.bfloat16)
 CODES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
@@ -138,6 +139,7 @@ BINARY = """
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("code", CODES)
 def test_functions(code):
     x, y = values(code, 3000, 1), values(code, 3000, 2)
@@ -310,6 +312,7 @@ def written(dtype, record, arrays, rows):
 
 
 # Each example takes a compiler: no time to shrink one.
+@pytest.mark.thorough
 @settings(max_examples=6, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(given_=st.lists(cases(), min_size=15, max_size=15), wide=st.booleans())
 def test_records(given_, wide):
@@ -319,7 +322,7 @@ def test_records(given_, wide):
         arrays = [numbers(leaf, rows, rng) for leaf in record.leaves]
         raw = written(dtype, record, arrays, rows)
         stages = [qc.ops.on(place, *(stage for stage, _ in chain)) for place, chain in enumerate(chains) if chain]
-        column = Column(Component(BYTES, (None,), dtype.itemsize), offset, stride)
+        column = KernelColumn(Component(BYTES, (None,), dtype.itemsize), offset, stride)
         whole = kernel_of([column], [record_stage(record), *stages], entry=f"whole{index}")
         components = [Component(leaf.dtype, (None, *leaf.shape)) for leaf in record.leaves]
         columns = columns_of(components, rows)
@@ -355,7 +358,7 @@ def image_kernel(**options):
     components = [Component(leaf.dtype, leaf.shape) for leaf in record.leaves]
     made = trace(widened, components, record.template, batch=(None,))
     assert isinstance(made, Traced)
-    column = Column(Component(BYTES, (None,), record.record_bytes))
+    column = KernelColumn(Component(BYTES, (None,), record.record_bytes))
     return kernel_of([column], [record_stage(record), made.stage], **options)
 
 
@@ -377,7 +380,7 @@ def test_a_function_of_records(rows):
     kernel, raw = image_kernel(), image_records(rows)
     assert [one.name for one in kernel.outputs] == ["image", "label", "raw", "weight"]
     assert [one.shape for one in kernel.outputs] == [(3, 8, 6), (10,), (), ()]
-    results = Host([kernel])(kernel, area_of([Column(Component(BYTES, (None,), raw.itemsize))], [raw]), rows)
+    results = Host([kernel])(kernel, area_of([KernelColumn(Component(BYTES, (None,), raw.itemsize))], [raw]), rows)
     for got, expected in zip(results, image_arrays(raw), strict=True):
         same(got, expected)
 
@@ -400,8 +403,8 @@ def test_elements_that_are_no_batches():
     given_ = [Component(image.dtype, image.shape)]
     made = trace(lambda x: (x / 2, qc.ops.transpose(x, (2, 0, 1)), 7), given_, 0)
     assert isinstance(made, Traced)
-    kernel = kernel_of([Column(given_[0])], [made.stage], batched=False)
-    half, planes, seven = Host([kernel])(kernel, area_of([Column(given_[0])], [image[None]]), 1)
+    kernel = kernel_of([KernelColumn(given_[0])], [made.stage], batched=False)
+    half, planes, seven = Host([kernel])(kernel, area_of([KernelColumn(given_[0])], [image[None]]), 1)
     same(half[0], image / 2)
     same(planes[0], image.transpose(2, 0, 1))
     same(seven[0], np.asarray(7))
@@ -410,7 +413,7 @@ def test_elements_that_are_no_batches():
 def test_rows_of_a_batch():
     """What gets rows does the same to each of a batch, wherever they begin; a batch's function does so, if it can."""
     raw = np.random.default_rng(3).integers(0, 256, (300, 4, 6, 3), np.uint8)
-    place = Column(Component(raw.dtype, raw.shape[1:]), 5, 80)
+    place = KernelColumn(Component(raw.dtype, raw.shape[1:]), 5, 80)
     factors = np.arange(3, dtype=np.float32)
 
     def of_a_row(x):
@@ -438,14 +441,14 @@ def test_rows_of_a_batch():
 def test_batches_that_are_always_of_one_size():
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     stages = [qc.ops.reshape(shape=(4, 3, 1)), qc.ops.slice(begin=(0, 1, 0), size=(4, 2, 1)), qc.ops.cast(dtype="i4")]
-    kernel = kernel_of([Column(Component(x.dtype, x.shape))], stages)
+    kernel = kernel_of([KernelColumn(Component(x.dtype, x.shape))], stages)
     (got,) = Host([kernel])(kernel, slot(x), 4)
     same(got, x[:, 1:, None].astype(np.int32))
 
 
 def test_bytes_of_which_each_row_has_several():
     raw = np.random.default_rng(1).integers(0, 256, (5, 3, 12), np.uint8)
-    column = Column(Component(BYTES, (None, 3), 12), 5, 37)
+    column = KernelColumn(Component(BYTES, (None, 3), 12), 5, 37)
     kernels = [
         kernel_of([column], [qc.ops.decode_raw(out_type=out, fixed_length=length)], entry=f"decode{index}")
         for index, (out, length) in enumerate([(">i4", None), (np.uint16, 8), (np.float64, 8)])
@@ -458,7 +461,10 @@ def test_bytes_of_which_each_row_has_several():
 
 def test_rows_of_more_than_four_gigabytes():
     few, many = np.arange(16, dtype=np.uint8).reshape(2, 1, 8)
-    columns = [Column(Component(few.dtype, (None, 8)), 2**32), Column(Component(many.dtype, (None, 2**32 + 8)), 64)]
+    columns = [
+        KernelColumn(Component(few.dtype, (None, 8)), 2**32),
+        KernelColumn(Component(many.dtype, (None, 2**32 + 8)), 64),
+    ]
     made = trace(
         lambda x, y: (x + y[:, 2**32 :], y[:, 2**32 :]),
         [Component(few.dtype, (8,)), Component(many.dtype, (2**32 + 8,))],
@@ -472,7 +478,7 @@ def test_rows_of_more_than_four_gigabytes():
     ]
     host = Host(kernels)
     # All that is read lies at the end.
-    area = area_of([Column(component(few)), Column(component(many), 64)], [few, many])
+    area = area_of([KernelColumn(component(few)), KernelColumn(component(many), 64)], [few, many])
     first = area.ctypes.data - 2**32
     for results, expected in zip([host(one, first, 1) for one in kernels], [[many], [few + many, many]], strict=True):
         for got, one in zip(results, expected, strict=True):
@@ -482,7 +488,7 @@ def test_rows_of_more_than_four_gigabytes():
 def test_any_byte_but_zero_is_true():
     raw = np.arange(256, dtype=np.uint8)
     record = compile_record([("flag", "?")])
-    column = Column(Component(BYTES, (None,), 1))
+    column = KernelColumn(Component(BYTES, (None,), 1))
     kernel = kernel_of([column], [record_stage(record)])
     same(Host([kernel])(kernel, area_of([column], [raw]), 256)[0], raw != 0)
 
@@ -491,7 +497,7 @@ def test_names():
     """They stay with what is made of a component, and a function gives new ones."""
     dtype = np.dtype([("a", "u1"), ("b", "<i2", 2), ("c", [("d", ">f4")])])
     raw = np.frombuffer(np.random.default_rng(8).bytes(dtype.itemsize * 3), dtype)
-    column = Column(Component(BYTES, (None,), dtype.itemsize))
+    column = KernelColumn(Component(BYTES, (None,), dtype.itemsize))
     stages = [
         qc.ops.decode_raw(out_type=dtype),
         qc.ops.compose(qc.ops.on("b", qc.ops.cast(dtype="f4"), qc.ops.scale(a=2)), qc.ops.on("b", qc.ops.scale(b=1))),
@@ -546,7 +552,7 @@ STRINGS = Component(BYTES, (None,), 12)
 )
 def test_stages_that_are_refused(given_, stage, word):
     with pytest.raises(UnimplementedError, match=re.escape(word)) as refused:
-        kernel_of([Column(given_)], [stage])
+        kernel_of([KernelColumn(given_)], [stage])
     assert "no kernel can do this" in str(refused.value)
 
 
@@ -574,7 +580,7 @@ def test_functions_that_are_refused(function):
     made = trace(function, [Component(np.dtype("u1"), (1, 300, 3))], 0, batch=(4,))
     assert isinstance(made, Traced)
     with pytest.raises(UnimplementedError, match="traced.*no kernel can do this"):
-        kernel_of([Column(Component(np.dtype("u1"), (4, 1, 300, 3)))], [made.stage])
+        kernel_of([KernelColumn(Component(np.dtype("u1"), (4, 1, 300, 3)))], [made.stage])
 
 
 @pytest.mark.parametrize(
@@ -590,14 +596,14 @@ def test_functions_that_are_refused(function):
 )
 def test_batches_that_are_refused(given_):
     with pytest.raises(UnimplementedError, match="no kernel can do this"):
-        kernel_of([Column(given_)], [])
+        kernel_of([KernelColumn(given_)], [])
 
 
 def test_a_stage_that_does_not_fit_says_so_itself():
     with pytest.raises(InvalidArgumentError, match="channels"):
-        kernel_of([Column(IMAGES)], [qc.ops.scale(a=[1, 2])])
+        kernel_of([KernelColumn(IMAGES)], [qc.ops.scale(a=[1, 2])])
     with pytest.raises(UnimplementedError, match="bytes"):
-        kernel_of([Column(STRINGS)], [])
+        kernel_of([KernelColumn(STRINGS)], [])
 
 
 # For real devices
@@ -623,11 +629,12 @@ def kernels_of_all_kinds():
     record = compile_record([("a", ">f4", 2), ("b", "<i2"), ("c", ">c16"), ("d", ">f8", 2), ("e", ">u2"), ("g", "?")])
     aligned = compile_record([("a", ">i8"), ("b", ">f4"), ("c", "<f4"), ("d", "<c16", 2)])
     for index, one in enumerate((record, aligned)):
-        column = Column(Component(BYTES, (None,), one.record_bytes), 0, 56 + index * 8)
+        column = KernelColumn(Component(BYTES, (None,), one.record_bytes), 0, 56 + index * 8)
         kernels.append(kernel_of([column], [record_stage(one)], entry=f"record{index}"))
     return [*kernels, image_kernel()]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["compute_80", "compute_90", "sm_80", "sm_90"])
 def test_kernels_compile_for_real_devices(target):
     kernels = kernels_of_all_kinds() if target.startswith("sm_") else [image_kernel()]

@@ -317,6 +317,7 @@ def test_thousands_of_right_histories_pass():
         assert check(history, capacity) is None, (seed, capacity, history)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda b: b.__name__)
 def test_planted_bugs_are_caught(bug):
     caught = 0

@@ -12,7 +12,7 @@ import pytest
 from helpers.process import PATIENCE, open_descriptors, run_python, soon
 
 import queuecore as qc
-from queuecore import _lmdb
+from queuecore._io import lmdb as _lmdb
 from queuecore.errors import (
     DataLossError,
     FailedPreconditionError,

@@ -12,8 +12,9 @@ from PIL import Image
 
 import queuecore as qc
 from queuecore._core import images
-from queuecore._ops_images import PythonStage
-from queuecore.ops import BYTES, Component, decode_bmp, decode_gif, decode_image, decode_jpeg, decode_png
+from queuecore._elements.component import BYTES
+from queuecore._ops.decode_images import PythonStage
+from queuecore.ops import Component, decode_bmp, decode_gif, decode_image, decode_jpeg, decode_png
 
 SAMPLES = samples()
 PNGS = png_kinds()
@@ -137,6 +138,7 @@ def expected_png(name, channels, dtype):
     return made * (257 if dtype == np.uint16 and depth == 8 else 1)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("channels", [0, 1, 3, 4])
 @pytest.mark.parametrize("name", PNGS)

@@ -51,6 +51,7 @@ def same(got, expected):
 # Casts
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("to", CODES)
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (TILE - 1,), (TILE,), (3, TILE + 1)])
@@ -143,6 +144,7 @@ def scaled(array, a, b, dtype):
     return (array.astype(between) * np.asarray(a, between) + np.asarray(b, between)).astype(dtype)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("to", ["f2", "f4", "f8", "i4", "i8"])
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("vector", [False, True])
@@ -297,6 +299,7 @@ def chains(draw):
     return shape, links or [qc.ops.cast(dtype=np.float32)]
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=500)
 @given(chain=chains(), code=st.sampled_from(["u1", "i2", "f4", "f8"]), seed=st.integers(0, 99))
 def test_a_chain_is_its_links_one_by_one(chain, code, seed):

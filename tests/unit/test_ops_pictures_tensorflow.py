@@ -3,26 +3,22 @@
 It needs a Python with TensorFlow: the one that runs the tests, or the one that QUEUECORE_TENSORFLOW_PYTHON names.
 """
 
-import importlib.util
 import itertools
 import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import numpy as np
 import pytest
+from helpers.peers import ASKS_TENSORFLOW, PYTHON
 
 import queuecore as qc
 
-PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
-    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
-)
 PLAYER = pathlib.Path(__file__).parents[1] / "helpers" / "tensorflow_pictures.py"
 
 pytestmark = [
-    pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON"),
+    *ASKS_TENSORFLOW,
     pytest.mark.watchdog(300),
 ]
 

@@ -18,6 +18,7 @@ def strings(shape, length, seed=0):
     return np.array([row.tobytes() for row in rows] + [None], object)[:-1].reshape(shape), rows
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("code", DTYPES)
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3), (0,), (2, 0, 3)])
@@ -80,6 +81,7 @@ def test_fixed_length(data, items, code):
     assert not got[1].any()
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=100)
 @given(data=st.data())
 def test_records(data):

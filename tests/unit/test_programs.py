@@ -388,6 +388,21 @@ def test_a_stop_closes_the_queue(files, coord):
     assert coord.exceptions == ()
 
 
+@pytest.mark.parametrize("cancel_op", [None, lambda: None], ids=["that closes the queue", "alone"])
+def test_a_stop_hides_no_error_behind_elements_that_nobody_takes(tmp_path, coord, cancel_op):
+    # The thread has found a damaged record, and waits for room for the good one before it.
+    path = damaged(tmp_path)
+    queue = qc.FIFOQueue(32, [bytes, bytes])  # so large that elements are put two at a time
+    queue.enqueue_many([[b""] * 32, [b""] * 32])
+    program = qc.StageProgram(qc.TFRecordReader(), [path])
+    threads = qc.QueueRunner(queue, [program], cancel_op=cancel_op).create_threads(coord, start=True)
+    assert soon(lambda: queue.stats()["waiting_enqueues"] == 1, PATIENCE)
+    coord.request_stop()
+    with pytest.raises(ChecksumError) as caught:
+        coord.join(threads)
+    assert (caught.value.path, caught.value.record) == (str(path), 1)
+
+
 @pytest.mark.parametrize("with_coordinator", [True, False])
 def test_somebody_else_closes_the_queue(files, coord, uncaught, with_coordinator):
     queue = raw_queue(1)
@@ -472,14 +487,20 @@ def test_records_that_are_compressed(tmp_path, coord):
     assert drain(queue)[0] == [b"", b"B", b"CC"]
 
 
-def test_a_damaged_tfrecord(tmp_path, coord):
-    path = tmp_path / "records"
+def damaged(folder):
+    """Write three records, the second of which is damaged."""
+    path = folder / "records"
     with qc.TFRecordWriter(path) as writer:
         for value in (b"one", b"two", b"six"):
             writer.write(value)
     content = bytearray(path.read_bytes())
     content[19 + 13] ^= 1
     path.write_bytes(content)
+    return path
+
+
+def test_a_damaged_tfrecord(tmp_path, coord):
+    path = damaged(tmp_path)
     queue = qc.FIFOQueue(10, [bytes, bytes])
     threads = qc.QueueRunner(queue, [qc.StageProgram(qc.TFRecordReader(), [path])]).create_threads(coord, start=True)
     assert [value for _, value in drain(queue)[0]] == [b"one"]

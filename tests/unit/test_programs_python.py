@@ -14,6 +14,7 @@ from helpers.process import PATIENCE, soon, thread_count
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
+from queuecore._elements.component import BYTES
 from queuecore.errors import (
     DecodeError,
     DtypeError,
@@ -23,7 +24,7 @@ from queuecore.errors import (
     PipelineError,
     UnimplementedError,
 )
-from queuecore.ops import BYTES, Component, Stage
+from queuecore.ops import Component, Stage
 
 U8, F4, F8, I4 = (np.dtype(word) for word in ("u1", "f4", "f8", "i4"))
 
@@ -614,7 +615,7 @@ N = ctypes.c_int64
 
 @pytest.fixture
 def compiled():
-    return pytest.importorskip("queuecore._core._testing").functions()
+    return pytest.importorskip("queuecore._core.testing.steps").functions()
 
 
 @pytest.fixture
@@ -780,8 +781,9 @@ def test_booleans_are_bytes(swab, kind):
 # numba, where it is installed
 
 
+@pytest.mark.doors
 def test_a_numba_cfunc(tmp_path):
-    numba = pytest.importorskip("numba", reason="numba is not installed")
+    numba = pytest.importorskip("numba", reason="numba is not installed: make doors")
     types = numba.types
 
     @numba.cfunc(types.int32(types.CPointer(types.uint8), types.CPointer(types.float32), types.intp))

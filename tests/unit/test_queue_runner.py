@@ -109,7 +109,7 @@ def test_attributes(queue):
     ops = [source(queue, []), source(queue, [])]
     runner = qc.QueueRunner(queue, ops)
     assert runner.queue is queue
-    assert runner.name == "numbers"
+    assert runner.name == queue.name
     assert runner.enqueue_ops == ops
     assert runner.queue_closed_exception_types == (OutOfRangeError,)
     assert runner.exceptions_raised == []

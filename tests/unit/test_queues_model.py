@@ -171,6 +171,7 @@ def to_the_end(steps, model):
         yield "dequeue", None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("module", "kind"), implementations())
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -197,6 +198,7 @@ def test_histories_of_one_thread(module, kind, data):
 TIMEOUT = 0.1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("module", "kind"), implementations())
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -212,6 +214,7 @@ def test_histories_that_block(module, kind, data):
     driver.finish()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("module", "kind"), implementations())
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -302,6 +305,7 @@ SCENARIOS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize(("module", "kind"), implementations())
 def test_scenarios(module, kind, name):

@@ -3,26 +3,21 @@
 It needs a Python with TensorFlow: the one that runs the tests, or the one that QUEUECORE_TENSORFLOW_PYTHON names.
 """
 
-import importlib.util
 import json
 import os
 import pathlib
 import random
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 from helpers import tensorflow_queues
+from helpers.peers import ASKS_TENSORFLOW, PYTHON
 from helpers.queue_driver import PADDING, SHUFFLE, Setup, assert_outcome, history
 from helpers.queue_model import DEQUEUES, KINDS, Outcome
 
-PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
-    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
-)
-
 pytestmark = [
-    pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON"),
+    *ASKS_TENSORFLOW,
     pytest.mark.watchdog(600),
 ]
 

@@ -167,9 +167,10 @@ def test_sparse_parts_that_do_not_fit(parts):
 # ---- the Arrow C data interface --------------------------------------------------------------------------------------
 
 
+@pytest.mark.doors
 @pytest.mark.parametrize("split", [np.int32, np.int64])
 def test_arrow_reads_rows_in_place(split):
-    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: make doors")
     words = Ragged.from_list(WORDS)
     words = Ragged(words.values, words.row_splits.astype(split))
     got = pa.array(words)
@@ -195,10 +196,13 @@ def test_arrow_reads_rows_in_place(split):
     assert pa.array(Ragged(solid.values[:, ::-1], solid.row_splits)).to_pylist()[0] == solid.values[:1, ::-1].tolist()
 
 
+@pytest.mark.doors
 def test_arrow_keeps_the_memory():
-    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    rows = Ragged(np.arange(1000), [0, 10, 1000])
-    kept = weakref.ref(rows.values)
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: make doors")
+    values = np.arange(1000)
+    kept = weakref.ref(values)
+    rows = Ragged(values, [0, 10, 1000])
+    del values
     got = pa.array(rows)
     child = got.values
     del rows, got
@@ -209,8 +213,10 @@ def test_arrow_keeps_the_memory():
 
 
 def test_arrow_capsules_that_nobody_takes():
-    rows = Ragged(np.arange(1000), [0, 10, 1000])
-    kept = weakref.ref(rows.values)
+    values = np.arange(1000)
+    kept = weakref.ref(values)
+    rows = Ragged(values, [0, 10, 1000])
+    del values
     schema, array = Ragged(rows, [0, 2]).__arrow_c_array__()
     assert '"arrow_schema"' in repr(schema) and '"arrow_array"' in repr(array)
     del rows, schema

@@ -108,6 +108,7 @@ def test_fixed_length_records(tmp_path_factory, data):
     assert reader.num_work_units_completed() == len(sizes)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("record", "header", "footer", "hop"),
     [
@@ -497,6 +498,7 @@ def test_reset(file):
 # Several at once
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("count", [1, 3, 7, 1000, 10**15])
 def test_read_up_to(file, count):
     contents = [random_bytes(size, size) for size in (0, 20_000, 10, 3 * BLOCK)]

@@ -9,7 +9,7 @@ from helpers.oracle import Model, assert_same
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._record import compile_record
+from queuecore._elements.record import compile_record
 from queuecore.data import ArraySpec, FixedLengthRecordDataset
 
 SCALARS = [

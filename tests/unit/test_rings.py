@@ -9,7 +9,7 @@ from collections import deque
 import pytest
 from hypothesis import given, settings, strategies as st
 
-_testing = pytest.importorskip("queuecore._core._testing", reason="this build has no test hooks (QUEUECORE_TESTING=1)")
+native = pytest.importorskip("queuecore._core.testing.rings", reason="no test hooks (QUEUECORE_TESTING=1)")
 
 SEAL = (1 << 24) - 1
 tokens = st.integers(0, SEAL - 1)
@@ -78,7 +78,7 @@ class FifoModel:
 @given(ring=rings(), calls=fifo_calls)
 @settings(max_examples=400, deadline=None)
 def test_fifo_against_a_deque(ring, calls):
-    fifo, model = _testing.Fifo(*ring), FifoModel(ring[0])
+    fifo, model = native.Fifo(*ring), FifoModel(ring[0])
     assert fifo.capacity() == model.capacity
     pushed = False  # just now, so that tail could have been left behind
     for name, *arguments in calls:
@@ -109,7 +109,7 @@ def test_fifo_against_a_deque(ring, calls):
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 4, 7, 8])
 def test_a_tail_that_lags_behind_head(capacity):
-    fifo = _testing.Fifo(capacity, (1 << 63) - 2)
+    fifo = native.Fifo(capacity, (1 << 63) - 2)
     for number in range(5 * capacity):
         assert fifo.push(number) == "ok"
         fifo.lag_tail()
@@ -126,7 +126,7 @@ def test_a_tail_that_lags_behind_head(capacity):
 
 @pytest.mark.parametrize("capacity", [1, 3, 8, 100])
 def test_a_full_ring_can_be_sealed(capacity):
-    fifo = _testing.Fifo(capacity)
+    fifo = native.Fifo(capacity)
     rows = list(range(capacity))
     assert {fifo.push(row) for row in rows} == {"ok"}
     assert fifo.push(0) == "full"
@@ -141,11 +141,11 @@ def test_a_full_ring_can_be_sealed(capacity):
 def test_capacities_that_no_ring_has():
     for capacity in (0, 1 << 24):
         with pytest.raises(MemoryError):
-            _testing.Fifo(capacity)
+            native.Fifo(capacity)
 
 
 def test_the_largest_ring():
-    fifo = _testing.Fifo(SEAL)
+    fifo = native.Fifo(SEAL)
     assert fifo.push(SEAL - 1) == "ok"
     assert fifo.pop() == SEAL - 1
     assert fifo.pop() == "empty"
@@ -158,7 +158,7 @@ def test_the_largest_ring():
 @settings(max_examples=200, deadline=None)
 @pytest.mark.parametrize("kind", ["Fast", "Spsc"])
 def test_values_against_a_deque(kind, ring, calls):
-    made, capacity, rows = getattr(_testing, kind)(*ring), ring[0], deque()
+    made, capacity, rows = getattr(native, kind)(*ring), ring[0], deque()
     if kind == "Fast":
         capacity = max(2, 1 << (capacity - 1).bit_length())
     for push, n, value in calls:
@@ -182,9 +182,9 @@ def test_values_against_a_deque(kind, ring, calls):
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only there is the barrier used")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on, where there are threads
 def test_parking_is_light_also_in_a_forked_child():
-    if not _testing.light_parking():
+    if not native.light_parking():
         pytest.skip("this kernel has no membarrier, or refuses it")
     child = os.fork()
     if child == 0:
-        os._exit(0 if _testing.light_parking() and _testing.stress_blocking(1, 200, True) == 0 else 1)
+        os._exit(0 if native.light_parking() and native.stress_blocking(1, 200, True) == 0 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

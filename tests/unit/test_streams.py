@@ -16,10 +16,11 @@ from helpers.process import run_python
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore import _compression
+from queuecore._io import compression
 
 # Only a build with QUEUECORE_TESTING=1 has it; release wheels don't.
-_testing = pytest.importorskip("queuecore._core._testing")
+parsers = pytest.importorskip("queuecore._core.testing.parsers")
+syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
 
 
 # WHAT_ numbers of errors.pxd.
@@ -28,12 +29,12 @@ DAMAGE = {"header": 101, "data": 102, "check": 103}
 
 @pytest.fixture(params=LIBRARIES)
 def library(request):
-    name = _testing.prefer_library(request.param)
+    name = parsers.prefer_library(request.param)
     if name is None or request.param not in name:
-        _testing.prefer_library("")
+        parsers.prefer_library("")
         pytest.skip(f"{request.param} is not here")
     yield request.param
-    _testing.prefer_library("")
+    parsers.prefer_library("")
 
 
 def read_all(stream, piece):
@@ -52,7 +53,7 @@ def read_all(stream, piece):
 
 
 def whole(path, encoding, piece):
-    stream = _testing.FileStream(path, encoding)
+    stream = parsers.FileStream(path, encoding)
     assert stream.size == os.stat(path).st_size
     content, error = read_all(stream, piece)
     stream.close()
@@ -65,7 +66,7 @@ def whole(path, encoding, piece):
 
 @pytest.mark.parametrize("word", [None, "", "NONE"])
 def test_words_for_plain(word):
-    assert _compression.encoding_number(word) == 0
+    assert compression.encoding_number(word) == 0
 
 
 def test_each_word_has_a_number_of_its_own():
@@ -75,15 +76,15 @@ def test_each_word_has_a_number_of_its_own():
 @pytest.mark.parametrize("word", ["gzip", "zlib", "GZ", "none", "BZIP2", " GZIP", b"GZIP", 1, [], ("GZIP",)])
 def test_unknown_words(word):
     with pytest.raises(qc.errors.InvalidArgumentError, match="my_option.*'GZIP', 'ZLIB' or 'ZSTD'"):
-        _compression.encoding_number(word, "my_option")
+        compression.encoding_number(word, "my_option")
 
 
 @pytest.mark.parametrize(("word", "package"), [("GZIP", "zlib1g"), ("ZLIB", "zlib1g"), ("ZSTD", "libzstd1")])
 def test_no_library(monkeypatch, word, package):
-    monkeypatch.setattr(_compression, "library", lambda _: None)
+    monkeypatch.setattr(compression, "library", lambda _: None)
     with pytest.raises(qc.errors.UnimplementedError, match=f"Install.*{package}"):
-        _compression.encoding_number(word)
-    assert _compression.encoding_number("NONE") == 0
+        compression.encoding_number(word)
+    assert compression.encoding_number("NONE") == 0
 
 
 def test_a_library_that_nobody_looked_for(tmp_path):
@@ -93,16 +94,16 @@ def test_a_library_that_nobody_looked_for(tmp_path):
     done = run_python(
         """
         import os, sys
-        from queuecore._core import _testing
+        from queuecore._core.testing import parsers, syscalls
         from queuecore.errors import UnimplementedError
         for encoding in (1, 2, 3):
             try:
-                _testing.FileStream(sys.argv[1], encoding)
+                parsers.FileStream(sys.argv[1], encoding)
             except UnimplementedError as error:
                 assert error.path == sys.argv[1]
             else:
                 raise SystemExit("opened")
-        assert _testing.open_files() == 0
+        assert syscalls.open_files() == 0
         """,
         path,
     )
@@ -172,9 +173,10 @@ def test_every_size_of_the_pieces_that_come_and_go(library, encoding):
     data, content = members(encoding)
     for size in range(1, 65):
         for source, into in ((size, size), (size, 1), (1, size), (size, 9000), (9000, size)):
-            assert _testing.inflate_pieces(data, number(encoding), source, into) == (content, 0, len(data))
+            assert parsers.inflate_pieces(data, number(encoding), source, into) == (content, 0, len(data))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("encoding", [*ENCODINGS[:2], pytest.param("ZSTD", marks=needs_zstd)])
 def test_every_size_of_a_read(tmp_path, library, encoding):
     data, content = members(encoding)
@@ -184,6 +186,7 @@ def test_every_size_of_a_read(tmp_path, library, encoding):
         assert whole(path, number(encoding), piece) == content
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("encoding", [*ENCODINGS[:2], pytest.param("ZSTD", marks=needs_zstd)])
 def test_files_longer_than_all_buffers(tmp_path, library, encoding):
     content = text(3_000_000) + bytes(2_000_000) + random.Random(2).randbytes(1_500_000) + text(500_000)
@@ -193,7 +196,7 @@ def test_files_longer_than_all_buffers(tmp_path, library, encoding):
     for piece in (777, 64 * kib, 128 * kib - 1, 128 * kib, 128 * kib + 1, 300 * kib, 8 << 20):
         assert whole(path, number(encoding), piece) == content
     # Turn and turn about: through the stream's own memory, and past it.
-    stream = _testing.FileStream(path, number(encoding))
+    stream = parsers.FileStream(path, number(encoding))
     state = random.Random(3)
     parts = []
     while len(parts) < 2 or parts[-1]:
@@ -213,7 +216,7 @@ def test_members_with_zeros_behind_them(library, parts, source, into):
     data = b"".join(gzip.compress(part, level) + bytes(zeros) for part, zeros, level in parts)
     content = gzip.decompress(data)
     assert content == b"".join(part for part, _, _ in parts)
-    assert _testing.inflate_pieces(data, number("GZIP"), source, into) == (content, 0, len(data))
+    assert parsers.inflate_pieces(data, number("GZIP"), source, into) == (content, 0, len(data))
 
 
 def header(flags):
@@ -235,21 +238,21 @@ def test_every_gzip_header(library, flags):
     data = header(flags) + body
     assert gzip.decompress(data) == content
     for source in [*range(1, 65), 1000]:
-        assert _testing.inflate_pieces(data + data, number("GZIP"), source, 100) == (content * 2, 0, 2 * len(data))
+        assert parsers.inflate_pieces(data + data, number("GZIP"), source, 100) == (content * 2, 0, 2 * len(data))
     if flags & 2:
         wrong = bytearray(data)
         wrong[len(data) - len(body) - 1] ^= 1
-        assert _testing.inflate_pieces(bytes(wrong), number("GZIP"), 100, 100)[:2] == (b"", DAMAGE["check"])
+        assert parsers.inflate_pieces(bytes(wrong), number("GZIP"), 100, 100)[:2] == (b"", DAMAGE["check"])
     no_extra = bytearray(data[:10]) + b"\0\0" + data[512:] if flags & 4 else None
     if no_extra and not flags & 2:
-        assert _testing.inflate_pieces(bytes(no_extra), number("GZIP"), 1, 100)[:2] == (content, 0)
+        assert parsers.inflate_pieces(bytes(no_extra), number("GZIP"), 1, 100)[:2] == (content, 0)
 
 
 @pytest.mark.parametrize("flag", [32, 64, 128])
 def test_flags_of_a_gzip_header_that_nobody_knows(library, flag):
     data = bytearray(gzip.compress(b"content"))
     data[3] |= flag
-    assert _testing.inflate_pieces(bytes(data), number("GZIP"), 100, 100) == (b"", DAMAGE["header"], 0)
+    assert parsers.inflate_pieces(bytes(data), number("GZIP"), 100, 100) == (b"", DAMAGE["header"], 0)
 
 
 @needs_zstd
@@ -257,7 +260,7 @@ def test_zstd_frames_that_hold_nothing():
     skipped = b"\x50\x2a\x4d\x18" + (7).to_bytes(4, "little") + b"user's!"
     data = skipped + zstd(b"one") + zstd(b"") + skipped + zstd(b"two") + skipped
     for size in range(1, 65):
-        assert _testing.inflate_pieces(data, number("ZSTD"), size, 100) == (b"onetwo", 0, len(data))
+        assert parsers.inflate_pieces(data, number("ZSTD"), size, 100) == (b"onetwo", 0, len(data))
 
 
 @needs_zstd
@@ -266,7 +269,7 @@ def test_zstd_windows_of_any_size_up_to_the_limit():
     content = text(300_000) * 40
     for level in (1, 19):
         data = zstd(content, level)
-        assert _testing.inflate_pieces(data, number("ZSTD"), 10_000, 100_000) == (content, 0, len(data))
+        assert parsers.inflate_pieces(data, number("ZSTD"), 10_000, 100_000) == (content, 0, len(data))
 
 
 def test_one_stream_for_many_files(tmp_path, library):
@@ -275,11 +278,11 @@ def test_one_stream_for_many_files(tmp_path, library):
         path = tmp_path / f"{index}"
         content = text(1000 * index, index)
         path.write_bytes(content if encoding == "NONE" else compress(encoding, content))
-        paths.append((path, _compression.encoding_number(encoding), content))
+        paths.append((path, compression.encoding_number(encoding), content))
     stream = None
     for path, encoding, content in paths * 2:
         if stream is None:
-            stream = _testing.FileStream(path, encoding)
+            stream = parsers.FileStream(path, encoding)
         else:
             stream.__init__(path, encoding)  # closes the one before, where it is
         assert read_all(stream, 999) == (content, None)
@@ -295,12 +298,13 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoding", ["GZIP", pytest.param("ZSTD", marks=needs_zstd)])
 def test_a_bomb_takes_no_more_memory_than_the_caller_asks_for(tmp_path, library, encoding):
     path = tmp_path / "bomb"
     path.write_bytes(compress(encoding, bytes(32 << 20), 9) * 16)
     assert path.stat().st_size < 1 << 20
-    stream = _testing.FileStream(path, number(encoding))
+    stream = parsers.FileStream(path, number(encoding))
     stream.read(1 << 20)
     before = resident()
     assert stream.skip(1 << 20) == (16 * 32 - 1) << 20
@@ -313,12 +317,12 @@ def test_nothing_is_kept_by_streams_that_are_closed(tmp_path, library):
 
     def open_and_read(times):
         for _ in range(times):
-            stream = _testing.FileStream(path, number("GZIP"))
+            stream = parsers.FileStream(path, number("GZIP"))
             stream.read(1000)
             stream.close()
 
     open_and_read(20)
-    before, descriptors = resident(), _testing.open_files()
+    before, descriptors = resident(), syscalls.open_files()
     open_and_read(300)
     assert resident() < before + (2 << 20)
-    assert _testing.open_files() == descriptors
+    assert syscalls.open_files() == descriptors

@@ -2,7 +2,6 @@
 
 import gc
 import json
-import os
 import pathlib
 import subprocess
 import threading
@@ -12,12 +11,12 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 import pytest
 from helpers import tf1_data
+from helpers.peers import PYTHON, asks_tensorflow
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 import queuecore.tf1 as tf
 
-PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON")
 RECORDED = json.loads(pathlib.Path(tf1_data.__file__).with_suffix(".json").read_text())
 
 
@@ -32,7 +31,7 @@ def test_a_program_answers_as_tensorflow_does(name):
     assert tf1_data.answers(tf, name)[name] == RECORDED[name]
 
 
-@pytest.mark.skipif(PYTHON is None, reason="no QUEUECORE_TENSORFLOW_PYTHON")
+@asks_tensorflow
 @pytest.mark.watchdog(600)
 def test_the_answers_are_tensorflows():
     told = subprocess.run(
@@ -262,9 +261,27 @@ def test_what_an_operation_of_a_function_raises_is_what_a_run_raises():
         with pytest.raises(tf.errors.OpError) as caught:
             sess.run(fetch)
         assert not isinstance(caught.value, tf.errors.OutOfRangeError)
-        # It is closed then, and says so; TensorFlow goes on with the next element.
-        with pytest.raises(tf.errors.FailedPreconditionError):
-            sess.run(fetch)
+        # It goes on behind that element, as TensorFlow does.
+        assert sess.run(fetch) == 3
+        for _ in range(2):
+            with pytest.raises(tf.errors.OutOfRangeError):
+                sess.run(fetch)
+
+
+def test_an_iterator_that_is_initialised_goes_on_behind_an_error_of_a_pair():
+    numbers = tf.data.Dataset.from_tensor_slices([1.0, 0.0, 2.0])
+    inverse = numbers.map(lambda x: tf.py_func(lambda y: np.float64(1 / float(y)), [x], tf.float64))
+    it = tf.data.Dataset.zip((inverse, numbers)).make_initializable_iterator()
+    fetch = it.get_next()
+    with tf.Session() as sess:
+        for _ in range(2):
+            sess.run(it.initializer)
+            assert sess.run(fetch) == (1.0, 1.0)
+            with pytest.raises(tf.errors.OpError):
+                sess.run(fetch)
+            assert sess.run(fetch) == (0.5, 2.0)
+            with pytest.raises(tf.errors.OutOfRangeError):
+                sess.run(fetch)
 
 
 def test_a_damaged_example_is_an_error_of_its_class_and_can_be_left_out():
@@ -279,6 +296,7 @@ def test_a_damaged_example_is_an_error_of_its_class_and_can_be_left_out():
         assert sess.run(fetch) == 4
         with pytest.raises(tf.errors.InvalidArgumentError):
             sess.run(fetch)
+        assert sess.run(fetch) == 4
     assert [int(one) for one in taken(ds.apply(tf.data.experimental.ignore_errors()))] == [4, 4]
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from helpers import tf1_cases
 from helpers.example_messages import example, feature, sequence
+from helpers.peers import asks_tensorflow
 from helpers.pictures import samples
-from helpers.tf1_cases import PYTHON, asked, differences, recorded
+from helpers.tf1_cases import asked, differences, recorded
 
 import queuecore.tf1 as tf
 from queuecore import errors, ops
@@ -212,7 +213,7 @@ def test_all_that_tensorflow_says_holds_here():
     assert not wrong, f"{len(wrong)} of {len(CASES)}:\n" + "\n".join(wrong)
 
 
-@pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON")
+@asks_tensorflow
 @pytest.mark.watchdog(600)
 def test_what_is_recorded_is_what_tensorflow_says():
     now = asked([(case, 1) for case in CASES])

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 import pickle
 import struct
 import subprocess
@@ -11,13 +10,13 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from helpers.example_messages import CLASSES
+from helpers.peers import PYTHON, asks_tensorflow
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 import queuecore.tf1 as tf
 
 T = tf.train
-PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON")
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats(width=32, allow_nan=False)
 
@@ -115,7 +114,7 @@ def test_what_protobuf_refuses_is_refused(wire, data):
         assert theirs is None or any(byte & 7 in (3, 4) for byte in wire)
 
 
-@pytest.mark.skipif(PYTHON is None, reason="no QUEUECORE_TENSORFLOW_PYTHON")
+@asks_tensorflow
 def test_examples_have_tensorflows_bytes_and_text():
     program = """
 import json, sys

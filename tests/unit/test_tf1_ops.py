@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import queue
 import random
+import threading
 
 import numpy as np
 import pytest
 from helpers import tf1_cases
-from helpers.tf1_cases import PYTHON, asked, differences, recorded
+from helpers.peers import asks_tensorflow
+from helpers.tf1_cases import asked, differences, recorded
 from hypothesis import given, settings, strategies as st
 
 import queuecore.tf1 as tf
@@ -403,7 +406,7 @@ def test_all_that_tensorflow_says_holds_here():
     assert not wrong, f"{len(wrong)} of {len(CASES)}:\n" + "\n".join(wrong)
 
 
-@pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON")
+@asks_tensorflow
 @pytest.mark.watchdog(600)
 def test_what_is_recorded_is_what_tensorflow_says():
     now = asked([(case, 1) for case in CASES])
@@ -469,7 +472,7 @@ def drawn(rng):
     )
 
 
-@pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON")
+@asks_tensorflow
 @pytest.mark.watchdog(600)
 def test_generated_expressions():
     rng = random.Random(int(os.environ.get("QUEUECORE_TENSORFLOW_HISTORIES", "6")))
@@ -592,6 +595,62 @@ def test_a_function_without_results_is_an_operation():
         session.run(op)
         session.run(op)
     assert seen == [5, 5]
+
+
+@pytest.mark.watchdog(60)
+@pytest.mark.parametrize("where", ["a run", "a branch"])
+def test_functions_that_wait_for_each_other_run_beside_each_other(where):
+    there: queue.Queue[int] = queue.Queue()
+    back: queue.Queue[int] = queue.Queue()
+
+    def puts():
+        there.put(3)
+        return np.int64(back.get())
+
+    def gets():
+        got = there.get()
+        back.put(got + 1)
+        return np.int64(got)
+
+    def both():
+        return [tf.py_func(puts, [], tf.int64), tf.py_func(gets, [], tf.int64)]
+
+    names = tf.FIFOQueue(2, tf.int64)
+    fetched = both()
+    if where == "a branch":
+        fetched = tf.cond(tf.constant(True), both, lambda: [tf.constant(0, tf.int64)] * 2)
+    with tf.Session() as session:
+        assert session.run(fetched) == [4, 3]
+        if where == "a run":
+            assert session.run(fetched[::-1]) == [3, 4]
+        if where == "a branch":  # that it is over ends no other wait of the run
+            with tf.control_dependencies(fetched):
+                later = names.dequeue()
+            late = threading.Timer(0.2, session.run, [names.enqueue(5)])
+            late.start()
+            assert session.run(later) == 5
+            late.join()
+
+
+@pytest.mark.watchdog(60)
+def test_a_function_that_waits_is_left_behind_when_another_fails():
+    gate = threading.Event()
+
+    def fail():
+        raise ValueError("this one")
+
+    waits = tf.py_func(lambda: (gate.wait(50), np.int64(1))[1], [], tf.int64)
+    with tf.Session() as session:
+        with pytest.raises(errors.InvalidArgumentError, match="this one"):
+            session.run([waits, tf.py_func(fail, [], tf.int64)])
+        assert not gate.is_set()
+        gate.set()
+
+
+def test_functions_beside_each_other_warn_of_no_infinities():
+    one, other = (tf.py_func(lambda x: np.float64(1) / x, [np.float64(0)], tf.float64) for _ in range(2))
+    with tf.Session() as session:
+        assert session.run([one, other]) == [np.inf, np.inf]
 
 
 def test_of_two_branches_one_is_run():

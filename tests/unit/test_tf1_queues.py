@@ -14,7 +14,7 @@ from hypothesis import given, settings
 
 import queuecore.tf1 as tf
 from queuecore.errors import CancelledError, DeadlineExceededError, InvalidArgumentError, OutOfRangeError
-from queuecore.tf1 import _session
+from queuecore.tf1._graph import session
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ class Beside(threading.Thread):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(_session, "_STALL_SECONDS", 0.05)
+    monkeypatch.setattr(session, "_STALL_SECONDS", 0.05)
 
 
 def unstarted(name=None):

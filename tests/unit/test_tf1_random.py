@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from helpers.tf1_cases import PYTHON, asked, differences, recorded
+from helpers.peers import asks_tensorflow
+from helpers.tf1_cases import asked, differences, recorded
 
 import queuecore.tf1 as tf
 from queuecore._core import draws
-from queuecore._core.order import philox_draws
 from queuecore.errors import InvalidArgumentError
 
 # One expression of two: the graph's seed, and a draw.
@@ -75,7 +75,7 @@ def test_numbers_are_tensorflows(name, cases, exact):
     assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n".join(wrong)
 
 
-@pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON")
+@asks_tensorflow
 @pytest.mark.watchdog(600)
 def test_also_those_of_seeds_that_were_drawn_now():
     rng = np.random.default_rng()
@@ -102,7 +102,7 @@ def test_also_those_of_seeds_that_were_drawn_now():
 def test_bits_are_those_of_the_generator(count):
     made = np.empty(count, np.uint32)
     draws.bits(87654321, 3, 0, made)
-    assert made.tolist() == philox_draws(87654321, 3, count)
+    assert made.tolist() == draws.philox_draws(87654321, 3, count)
     if count > 8:
         later = np.empty(count - 8, np.uint32)
         draws.bits(87654321, 3, 2, later)
@@ -110,7 +110,7 @@ def test_bits_are_those_of_the_generator(count):
 
 
 def test_normal_numbers_are_those_of_box_and_muller():
-    words = philox_draws(5, 6, 4000)
+    words = draws.philox_draws(5, 6, 4000)
     # The uniform numbers that these are of, in doubles.
     first = [max((one & 0x7FFFFF) / 2**23, 1e-7) for one in words[::2]]
     second = [2 * math.pi * ((one & 0x7FFFFF) / 2**23) for one in words[1::2]]
@@ -141,7 +141,7 @@ def test_truncated_numbers_are_the_normal_ones_within_two_deviations(dtype):
 
 def test_a_permutation_is_that_of_fisher_and_yates():
     for count in (0, 1, 2, 5, 100):
-        words = iter(philox_draws(1, 2, max(count, 1)))
+        words = iter(draws.philox_draws(1, 2, max(count, 1)))
         wanted = list(range(count))
         for i in range(count - 1):
             j = i + next(words) % (count - i)

@@ -4,15 +4,14 @@ What TensorFlow gives is recorded; the record is compared with TensorFlow itself
 the one that runs the tests, or the one that QUEUECORE_TENSORFLOW_PYTHON names.
 """
 
-import importlib.util
 import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 from helpers import tf1_scenarios
+from helpers.peers import PYTHON, asks_tensorflow
 from helpers.process import PATIENCE, soon, thread_count
 from helpers.tf1_scenarios import DIFFERENT, RECORDED, SCENARIOS, outcomes
 
@@ -20,9 +19,6 @@ import queuecore.tf1 as tf
 
 tf1_scenarios.load()
 
-PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
-    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
-)
 THEIRS = json.loads(RECORDED.read_text())
 
 
@@ -47,7 +43,7 @@ def test_nothing_else_is_recorded():
     assert set(THEIRS) == set(SCENARIOS)
 
 
-@pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON")
+@asks_tensorflow
 @pytest.mark.watchdog(600)
 def test_the_record_is_tensorflows():
     done = subprocess.run(

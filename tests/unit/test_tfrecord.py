@@ -7,7 +7,7 @@ from helpers.tfrecords import FRAME, KNOWN, KNOWN_BYTES, header, places, read, s
 
 from queuecore._core.tfrecord import Scan, frame
 
-_testing = pytest.importorskip("queuecore._core._testing")
+parsers = pytest.importorskip("queuecore._core.testing.parsers")
 
 RECORDS = [b"one", b"", b"three", b"x" * 40, b"", b"", bytes(range(256)), b"\0" * 30, b"end"]
 
@@ -46,7 +46,7 @@ def test_every_block_size(known, most):
     expected, fault = read(data)
     assert fault is None
     for block in [*range(1, 65), 300, len(data), 10_000]:
-        records, faults, wanted = _testing.tfrecord_read(data, block, most, known)
+        records, faults, wanted = parsers.tfrecord_read(data, block, most, known)
         assert faults == []
         assert records == expected, block
         # Never more than the longest record with its frame.
@@ -55,32 +55,32 @@ def test_every_block_size(known, most):
 
 def test_nothing_at_all():
     for known in (True, False):
-        assert _testing.tfrecord_read(b"", 10, known=known)[:2] == ([], [])
+        assert parsers.tfrecord_read(b"", 10, known=known)[:2] == ([], [])
 
 
 def test_concatenated_files_are_one():
     data = stream(RECORDS) + stream(KNOWN)
-    assert [one[2] for one in _testing.tfrecord_read(data, 50)[0]] == RECORDS + KNOWN
+    assert [one[2] for one in parsers.tfrecord_read(data, 50)[0]] == RECORDS + KNOWN
 
 
 def test_without_checks_damage_goes_through():
     data = bytearray(stream(KNOWN))
     data[8] ^= 1  # the checksum of a length
     data[12] ^= 1  # data
-    assert _testing.tfrecord_read(bytes(data), 50)[1]
-    records, faults, _ = _testing.tfrecord_read(bytes(data), 50, check=False)
+    assert parsers.tfrecord_read(bytes(data), 50)[1]
+    records, faults, _ = parsers.tfrecord_read(bytes(data), 50, check=False)
     assert faults == []
     assert [one[2] for one in records] == [b"nne", b"", b"three"]
 
 
 def test_the_limit_is_exact():
     data = stream([b"x" * 100])
-    assert _testing.tfrecord_read(data, 10, max_record_bytes=100)[1] == []
-    (error,) = _testing.tfrecord_read(data, 10, max_record_bytes=99)[1]
+    assert parsers.tfrecord_read(data, 10, max_record_bytes=100)[1] == []
+    (error,) = parsers.tfrecord_read(data, 10, max_record_bytes=99)[1]
     assert type(error).__name__ == "RecordTooLargeError"
     # A limit above all lengths that can be is as good as none.
-    assert _testing.tfrecord_read(data, 10, max_record_bytes=2**63 - 1)[1] == []
-    (error,) = _testing.tfrecord_read(header(2**63 - 1), 10, max_record_bytes=2**63 - 1)[1]
+    assert parsers.tfrecord_read(data, 10, max_record_bytes=2**63 - 1)[1] == []
+    (error,) = parsers.tfrecord_read(header(2**63 - 1), 10, max_record_bytes=2**63 - 1)[1]
     assert type(error).__name__ == "RecordTooLargeError"
 
 

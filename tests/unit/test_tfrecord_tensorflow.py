@@ -3,24 +3,19 @@
 It needs a Python with TensorFlow: the one that runs the tests, or the one that QUEUECORE_TENSORFLOW_PYTHON names.
 """
 
-import importlib.util
 import json
 import os
 import random
 import subprocess
-import sys
 
 import pytest
+from helpers.peers import ASKS_TENSORFLOW, PYTHON
 
 from queuecore._core.tfrecord import FileBytes, Scan
 from queuecore.writers import TFRecordWriter
 
-PYTHON = os.environ.get("QUEUECORE_TENSORFLOW_PYTHON") or (
-    sys.executable if importlib.util.find_spec("tensorflow") is not None else None
-)
-
 pytestmark = [
-    pytest.mark.skipif(PYTHON is None, reason="no TensorFlow here, nor QUEUECORE_TENSORFLOW_PYTHON"),
+    *ASKS_TENSORFLOW,
     pytest.mark.watchdog(600),
 ]
 

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import itertools
 import json
+import logging
 import os
 import pickle
 import sys
@@ -18,14 +19,17 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import documents
+from helpers.devices import FakeArray, plane
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import Dataset
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytestmark = pytest.mark.doors
 
-from helpers import torch_samples as samples  # noqa: E402
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make doors")
+
+from helpers import torch_samples as samples, torch_workers as beside  # noqa: E402
 
 from queuecore.errors import (  # noqa: E402
     DtypeError,
@@ -263,7 +267,8 @@ def arguments(draw, replayed=False):
     return make
 
 
-@settings(max_examples=250, deadline=None)
+@pytest.mark.watchdog(240)
+@settings(max_examples=120, deadline=None)
 @given(arguments(), st.sampled_from([0, 1, 2, 5]), st.booleans())
 def test_batches_order_and_generators_are_those_of_pytorch(make, workers, factor):
     torch.manual_seed(3)
@@ -351,10 +356,12 @@ def test_wrong_arguments_of_ours():
         DataLoader([1, 2], device="cpu")
     with pytest.raises(ValueError):
         DataLoader([1, 2], timeout=3)
-    with pytest.raises(ValueError):
-        DataLoader(samples.Stream(2), timeout=3, num_workers=1)
-    with pytest.raises(ValueError):
-        DataLoader(samples.Stream(2), worker_init_fn=print, num_workers=1)
+    for wrong in ({"timeout": 3}, {"copy_dataset": "all"}, {"copy_dataset": True}, {"worker_type": "fibre"}):
+        with pytest.raises(ValueError):
+            DataLoader(samples.Stream(2), **wrong)
+    for wrong in ({"timeout": 3}, {"worker_init_fn": print}, {"worker_type": "process"}):
+        with pytest.raises(ValueError):
+            DataLoader(IterableDataset(Dataset.range(2)), num_workers=1, **wrong)
     with pytest.raises(DtypeError):
         IterableDataset([1, 2])
     with pytest.raises(InvalidArgumentError):
@@ -505,6 +512,8 @@ def outcomes(loader: Any) -> list[Any]:
     "error", [ValueError("bad"), KeyError("x"), OSError(2, "gone"), samples.torch.OutOfMemoryError("x")], ids=repr
 )
 def test_an_error_comes_in_its_place_as_it_is_and_the_loop_may_go_on(workers, error):
+    # One of its own: that of the list of cases lives on.
+    error = type(error)(*error.args)
     dataset = Broken(11, {4, 5, 10}, error)
     assert outcomes(DataLoader(dataset, 2, num_workers=workers)) == outcomes(Oracle(dataset, 2))
     with pytest.raises(type(error)) as raised:
@@ -513,6 +522,8 @@ def test_an_error_comes_in_its_place_as_it_is_and_the_loop_may_go_on(workers, er
     assert any(entry.name == "__getitem__" for entry in raised.traceback)
     if workers:
         assert any("[4, 5]" in note for note in error.__notes__)
+    # It comes in two batches: a thread may still have the second, and so the frames of the loop, and the loader.
+    error.__traceback__ = None
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -647,7 +658,8 @@ def test_a_forked_child_says_so():
 # -- state -------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.watchdog(240)
+@settings(max_examples=80, deadline=None)
 @given(
     arguments(replayed=True), st.sampled_from([0, 2]), st.sampled_from([0, 1, 3]), st.integers(0, 30), st.integers(0, 1)
 )
@@ -713,6 +725,98 @@ def test_a_sampler_with_a_state():
     again = DataLoader(samples.Squares(10, "int"), 2, sampler=samples.Counted(10), num_workers=2)
     again.load_state_dict(state)
     assert [batch.tolist() for batch in again] == rest
+
+
+def orders(loader: Any, epochs: int) -> list[Any]:
+    return [plainly(loader) for _ in range(epochs)]
+
+
+@pytest.mark.parametrize("place", [0, 1, 4, 5])
+@pytest.mark.parametrize("workers_", [0, 2])
+def test_a_resumed_shuffle_without_a_generator_goes_on_and_replays_no_old_order(place, workers_):
+    """A program that begins anew seeds the global generator as it did the first time."""
+
+    def make():
+        torch.manual_seed(0)
+        return DataLoader(samples.Squares(20, "int"), 4, shuffle=True, num_workers=workers_)
+
+    uninterrupted = orders(make(), 6)
+    loader = make()
+    orders(loader, 2)
+    it = iter(loader)
+    begun = [next(it).tolist() for _ in range(place)]
+    if place == 5:
+        assert next(it, None) is None
+    state = json.loads(json.dumps(loader.state_dict()))
+    again = make()
+    before = torch.get_rng_state()
+    again.load_state_dict(state)
+    rest = plainly(again)
+    assert rest == uninterrupted[3] if place == 5 else begun + rest == uninterrupted[2]
+    assert orders(again, 2) == uninterrupted[3 + (place == 5) :][:2]
+    assert torch.equal(torch.get_rng_state(), before)
+    it = iter(again)  # and once more
+    next(it)
+    state = json.loads(json.dumps(again.state_dict()))
+    rest = [batch.tolist() for batch in it]
+    third = make()
+    third.load_state_dict(state)
+    assert plainly(third) == rest
+
+
+def test_a_program_that_restores_the_global_generator_goes_on_as_without_an_end():
+    def train(loader, epochs):
+        made = []
+        for _ in range(epochs):
+            for batch in loader:
+                made.append((batch.tolist(), float(torch.rand(()))))
+        return made
+
+    torch.manual_seed(0)
+    expected = train(DataLoader(samples.Squares(6, "int"), 2, shuffle=True), 4)
+    torch.manual_seed(0)
+    loader = DataLoader(samples.Squares(6, "int"), 2, shuffle=True)
+    made = train(loader, 1)
+    it = iter(loader)
+    made.append((next(it).tolist(), float(torch.rand(()))))
+    state, global_state = json.loads(json.dumps(loader.state_dict())), torch.get_rng_state()
+    torch.manual_seed(5)
+    again = DataLoader(samples.Squares(6, "int"), 2, shuffle=True)
+    torch.set_rng_state(global_state)
+    again.load_state_dict(state)
+    assert made + train(again, 3) == expected
+    # A place before anything was drawn, in a program that begins as the first one did.
+    torch.manual_seed(0)
+    state = DataLoader(samples.Squares(6, "int"), 2, shuffle=True).state_dict()
+    again = DataLoader(samples.Squares(6, "int"), 2, shuffle=True)
+    again.load_state_dict(state)
+    assert train(again, 4) == expected
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded"),
+    [
+        ({"shuffle": True}, {}),
+        ({}, {"shuffle": True}),
+        ({"sampler": [3, 1, 2]}, {}),
+        ({"sampler": torch.utils.data.RandomSampler(range(9), True, 9)}, {"shuffle": True}),
+        ({"batch_sampler": [[0], [1]]}, {}),
+        ({"drop_last": True}, {}),
+        ({"batch_size": None}, {}),
+    ],
+    ids=["shuffled", "in order", "list", "replacing", "batches", "short", "single"],
+)
+@pytest.mark.parametrize("generator", [False, True])
+def test_a_state_of_a_loader_that_is_arranged_otherwise_is_refused(saved, loaded, generator):
+    def make(given_):
+        return DataLoader(
+            samples.Squares(9, "int"), **given_, generator=torch.Generator().manual_seed(1) if generator else None
+        )
+
+    state = json.loads(json.dumps(make(saved).state_dict()))
+    make(saved).load_state_dict(state)
+    with pytest.raises(ResumeMismatchError):
+        make(loaded).load_state_dict(state)
 
 
 def test_states_that_do_not_fit_are_refused():
@@ -827,7 +931,7 @@ def test_shuffling_a_dataset_of_ours_permutes_it():
 
 @pytest.mark.parametrize("size", [None, 1, 4])
 def test_a_stream_of_pytorchs(size):
-    loader, oracle = DataLoader(samples.Stream(10), size, num_workers=2), Oracle(samples.Stream(10), size)
+    loader, oracle = DataLoader(samples.Stream(10), size), Oracle(samples.Stream(10), size)
     expected = list(oracle)
     assert all(itertools.starmap(same, itertools.zip_longest(loader, expected)))
     it = iter(loader)
@@ -877,6 +981,39 @@ def test_the_host_plane_and_a_place_from_there():
         again.load_state_dict(state)
         assert [batch.tolist() for batch in again] == expected[3:]
     assert len(loader) == 6
+
+
+@pytest.fixture
+def cuda(fake_cuda_library):
+    yield from plane(fake_cuda_library)
+
+
+def test_the_stream_that_a_tensor_is_made_in_reads_the_batch(cuda, monkeypatch):
+    """Whatever class the array is of. The tensor stands for one on a device, which this PyTorch need not know."""
+    main, side = cuda.stream(), cuda.aside()
+    rows = np.random.default_rng(0).random((160, 32)).astype(np.float32)
+
+    class Tensor:
+        is_cuda, device = True, "cuda:0"
+
+        def __init__(self, array):
+            cuda.order(main, side)  # as __dlpack__ does
+            self.array = array
+
+        def numel(self):
+            return self.array.nbytes // 4
+
+        def data_ptr(self):
+            return self.array.address
+
+    monkeypatch.setattr(FakeArray, "__dlpack__", None, raising=False)
+    monkeypatch.setattr(torch, "from_dlpack", Tensor)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: types.SimpleNamespace(cuda_stream=side))
+    ds = cuda.of(Dataset.from_tensor_slices({"x": rows}).batch(16))
+    for batch, at in zip(ds, range(0, 160, 16), strict=True):
+        made = tensors(batch)["x"]
+        made.array.consume(rows[at : at + 16], 3000, side)
+        del batch, made
 
 
 def test_a_device_hands_over_in_the_stream_of_pytorch(monkeypatch):
@@ -945,6 +1082,262 @@ def test_nobody_knows_a_length():
             with pytest.raises(TypeError):
                 len(one)
     assert len(IterableDataset(Dataset.range(7).batch(2))) == 4
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+def plainly(loader: Any) -> list[Any]:
+    """Its batches as lists."""
+
+    def of(part):
+        return [of(one) for one in part] if isinstance(part, (tuple, list)) else torch.as_tensor(part).tolist()
+
+    return [of(batch) for batch in loader]
+
+
+def wrapped(kind: str) -> Any:
+    data = torch.utils.data
+    return {
+        "itself": lambda: beside.Counting(),
+        "subset": lambda: data.Subset(beside.Counting(), range(1, 38)),
+        "concatenated": lambda: data.ConcatDataset([beside.Counting(12), beside.Counting(17)]),
+        "of users": lambda: beside.Holding(data.Subset(beside.Counting(), range(29))),
+    }[kind]()
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("kind", ["itself", "subset", "concatenated", "of users"])
+def test_each_worker_has_its_own_copy_of_every_dataset_as_in_pytorch(kind):
+    """Batches go to workers in turn: so what a copy counts is the same as in worker processes."""
+    expected = [plainly(Oracle(wrapped(kind), 3, num_workers=3)) for _ in range(2)]
+    dataset = wrapped(kind)
+    loader = DataLoader(dataset, 3, num_workers=3)
+    assert [plainly(loader) for _ in range(2)] == expected
+    before = plainly(DataLoader(dataset, 3, num_workers=0))
+    assert before[0][1] == [1, 2, 3] and {worker for batch in before for worker in batch[2]} == {-1}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("workers_", [1, 4])
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("how", ["shallow", "deep", False])
+def test_reading_from_a_file_gives_each_sample_its_own_bytes(tmp_path, lazy, how, workers_):
+    path = tmp_path / "numbers"
+    path.write_bytes(np.arange(2000, dtype="<u4").tobytes())
+    dataset = torch.utils.data.Subset(beside.Reading(path, lazy), range(2000))
+    if how is False and lazy:
+        return  # that is for who sees to it himself
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loader = DataLoader(dataset, 10, num_workers=workers_, copy_dataset=how)
+    told = [str(one.message) for one in caught]
+    assert len(told) == (not lazy and workers_ > 1) and all("dataset.dataset.file" in one for one in told)
+    for _ in range(2):
+        assert sum(batch.abs().sum() for batch in loader) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
+
+
+def test_get_worker_info_answers_in_each_worker_and_nowhere_else():
+    from torch.utils.data import get_worker_info
+
+    seen = []
+
+    def begin(number):
+        info = get_worker_info()
+        info.dataset.size = 7 + number
+        seen.append((number, info.id, info.num_workers, info.dataset is not dataset))
+
+    dataset = beside.Counting()
+    base = int(torch.empty((), dtype=torch.int64).random_(generator=torch.Generator().manual_seed(3)))
+    loader = DataLoader(
+        dataset,
+        1,
+        num_workers=2,
+        worker_init_fn=begin,
+        collate_fn=lambda batch: (get_worker_info().seed, get_worker_info().dataset.size, torch.zeros(1).is_shared()),
+        generator=torch.Generator().manual_seed(3),
+    )
+    assert list(itertools.islice(loader, 4)) == [(base + n % 2, 7 + n % 2, False) for n in range(4)]
+    assert sorted(seen) == [(0, 0, 2, True), (1, 1, 2, True)] and dataset.size == 40
+    assert get_worker_info() is None is torch.utils.data.get_worker_info()
+    made = next(iter(DataLoader([torch.zeros(2)] * 4, 2, num_workers=1)))
+    assert not made.is_shared()  # as PyTorch's collation does for another process
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("init", [None, beside.seed_worker], ids=["plain", "recipe"])
+@pytest.mark.parametrize("stay", [False, True], ids=["", "persistent"])
+def test_random_numbers_of_workers_are_those_of_pytorch_and_the_programs_stay_its_own(init, stay, caplog):
+    def epochs(cls, seed=4, **more):
+        generator = torch.Generator().manual_seed(seed)
+        given_ = {"num_workers": 2, "worker_init_fn": init, "generator": generator, "persistent_workers": stay}
+        loader = cls(beside.Drawing(), 2, shuffle=True, **given_, **more)
+        return [plainly(loader) for _ in range(2)]
+
+    before = beside.random_states()
+    expected = epochs(Oracle)
+    with caplog.at_level(logging.INFO, "queuecore"):
+        assert epochs(DataLoader) == expected
+        assert "2 worker processes" in caplog.text and "Drawing.__getitem__ uses" in caplog.text
+        assert epochs(DataLoader, worker_type="thread") == expected
+        assert "own thread" in caplog.text
+    assert epochs(DataLoader, 5, worker_type="thread") != expected
+    assert beside.random_states() == before
+    drawn = [column for epoch in expected for batch in epoch for column in zip(*batch[4:7], strict=True)]
+    assert len(set(drawn)) == len(drawn) == 26  # others in each worker and epoch
+
+
+def test_what_begins_in_threads_leaves_the_programs_generators_alone():
+    before = beside.random_states()
+    loader = DataLoader(samples.Squares(8, "int"), 2, num_workers=3, worker_init_fn=beside.seed_worker)
+    assert plainly(loader) == [[0, 1], [4, 9], [16, 25], [36, 49]]
+    torch.set_rng_state(torch.tensor(before[-1], dtype=torch.uint8))  # the loader draws a seed, as PyTorch's
+    assert beside.random_states() == before
+
+
+def test_an_error_of_what_begins_comes_with_the_first_batch_of_each_worker():
+    def begin(number):
+        raise LookupError(number)
+
+    for kind in ("thread", "process"):
+        made = outcomes(DataLoader(samples.Squares(4, "int"), num_workers=2, worker_init_fn=begin, worker_type=kind))
+        assert made == [LookupError, LookupError, [4], [9]]
+
+
+STREAMS = {
+    "parted": lambda: beside.Numbers(23),
+    "not parted": lambda: beside.Numbers(5, False),
+    "its own iterator": lambda: beside.Walking(17),
+    "random": lambda: beside.Numbers(11, noise=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("kind", list(STREAMS))
+@pytest.mark.parametrize("given_", [{"batch_size": None}, {"batch_size": 3, "drop_last": True}])
+def test_workers_go_through_a_stream_as_in_pytorch(kind, given_):
+    def epochs(cls, **more):
+        given = {"num_workers": 3, "generator": torch.Generator().manual_seed(3), **given_, **more}
+        loader = cls(STREAMS[kind](), **given)
+        return [plainly(loader) for _ in range(2)]
+
+    expected = epochs(Oracle)
+    assert epochs(DataLoader, worker_type="thread") == expected
+    if given_["batch_size"]:
+        assert epochs(DataLoader, worker_type="process") == expected
+    if kind == "parted":
+        made = epochs(DataLoader, worker_type="thread", in_order=False)
+        assert [sorted(map(str, epoch)) for epoch in made] == [sorted(map(str, epoch)) for epoch in expected]
+
+
+def test_workers_of_a_stream_work_beside_each_other():
+    barrier = threading.Barrier(3)
+
+    class Meeting(samples.Stream):
+        def __iter__(self):
+            barrier.wait(20)
+            return super().__iter__()
+
+    loader = DataLoader(Meeting(3), 2, num_workers=3)
+    assert plainly(loader) == [[0, 1]] * 3 + [[2]] * 3
+
+
+@pytest.mark.parametrize("how", ["thread", "process"])
+@pytest.mark.parametrize("kind", ["parted", "its own iterator"])
+def test_a_stream_of_several_workers_goes_on_where_it_was(kind, how):
+    def make(**more):
+        given = {"batch_size": 3, "num_workers": 2, "worker_type": how, **more}
+        return DataLoader(STREAMS[kind](), **given)
+
+    expected = plainly(make())
+    for place in range(len(expected) + 1) if how == "thread" else (3,):
+        loader = make()
+        it = iter(loader)
+        for _ in range(place):
+            next(it)
+        state = json.loads(json.dumps(loader.state_dict()))
+        again = make()
+        again.load_state_dict(state)
+        assert plainly(again) == expected[place:]
+        assert plainly(again) == expected
+    for wrong in ({"num_workers": 3}, {"num_workers": 0, "worker_type": None}, {"batch_size": 2}, {"drop_last": True}):
+        with pytest.raises(ResumeMismatchError):
+            make(**wrong).load_state_dict(state)
+
+
+@pytest.mark.parametrize("place", [0, 1, 4, 6])
+def test_a_dataset_that_is_its_own_iterator_resumes_where_it_was(place):
+    expected = plainly(DataLoader(beside.Walking(17), 3))
+    loader = DataLoader(beside.Walking(17), 3)
+    it = iter(loader)
+    for _ in range(place):
+        next(it)
+    state = json.loads(json.dumps(loader.state_dict()))
+    again = DataLoader(beside.Walking(17), 3)
+    again.load_state_dict(state)
+    assert plainly(again) == expected[place:]
+    assert plainly(again) == expected
+
+
+@pytest.mark.parametrize("given_", [{"in_order": True}, {"in_order": False, "pin_memory": False}], ids=str)
+def test_worker_processes_give_what_threads_give(given_):
+    class Failing(samples.Squares):
+        def __getitem__(self, index):
+            if index in (5, 14):
+                raise LookupError(index)
+            return super().__getitem__(index)
+
+    def sampler():
+        yield from range(18)
+        raise ZeroDivisionError
+
+    def make(kind):
+        return DataLoader(Failing(18, "int"), 2, sampler=sampler(), num_workers=2, worker_type=kind, **given_)
+
+    made = {kind: [str(one) for one in outcomes(make(kind))] for kind in ("thread", "process")}
+    if given_["in_order"]:
+        assert made["process"] == made["thread"] == [str(one) for one in outcomes(make(None))]
+        assert made["process"].count("<class 'LookupError'>") == 2
+    assert sorted(made["process"]) == sorted(made["thread"])
+
+
+def test_worker_processes_go_on_where_threads_were():
+    def make(kind):
+        return DataLoader(
+            samples.Squares(20, "int"), 3, shuffle=True, num_workers=2, worker_type=kind,
+            generator=torch.Generator().manual_seed(1), persistent_workers=True,
+        )  # fmt: skip
+
+    loader = make("thread")
+    first = plainly(loader)
+    it = iter(loader)
+    begun = [next(it).tolist() for _ in range(3)]
+    state = json.loads(json.dumps(loader.state_dict()))
+    rest, later = [one.tolist() for one in it], plainly(loader)
+    again = make("process")
+    again.load_state_dict(state)
+    assert plainly(again) == rest and begun + rest != first
+    assert plainly(again) == later
+    old = iter(again)
+    assert next(iter(again)).shape == (3,)
+    with pytest.raises(FailedPreconditionError):
+        next(old)
+
+
+def test_workers_that_stay_keep_their_copies_and_begin_once():
+    begun = []
+    loader = DataLoader(beside.Counting(6), 1, num_workers=2, persistent_workers=True, worker_init_fn=begun.append)
+    left = iter(loader)
+    next(left)
+    oracle = Oracle(beside.Counting(6), 1, num_workers=2, persistent_workers=True)
+    whole = DataLoader(beside.Counting(6), 1, num_workers=2, persistent_workers=True)
+    for _ in range(2):
+        assert plainly(whole) == plainly(oracle)
+        assert [batch[0] for batch in plainly(loader)] == [[n] for n in range(6)]
+    assert sorted(begun) == [0, 1]
 
 
 # -- in worker processes -----------------------------------------------------------------------------------------------
@@ -1025,7 +1418,7 @@ def test_a_state_for_worker_processes_is_theirs():
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("place", [0, 1, 4, 7])
 def test_torchdata_saves_and_restores_it(workers, place):
-    stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed: make doors")
 
     def make():
         ds = IterableDataset(Dataset.range(50).shuffle(11, seed=2).batch(7))

@@ -21,6 +21,7 @@ def test_all_of_them_are_there():
     assert [one.name[0] for one in PROGRAMS] == list("abcdefghijklm")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.stem)
 def test_program(program):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUEUECORE")}

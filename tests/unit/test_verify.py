@@ -15,8 +15,8 @@ from helpers.tfrecords import KNOWN, header, places, stream
 
 from queuecore import errors
 from queuecore._core.inflate import library
-from queuecore._verify import FixedLengthCheck, TFRecordCheck
-from queuecore.cli import main
+from queuecore.cli.main import main
+from queuecore.cli.verify import FixedLengthCheck, TFRecordCheck
 
 RECORDS = [bytes([n]) * 100 for n in range(50)]
 STARTS = places(RECORDS)
@@ -212,6 +212,7 @@ def test_ctrl_c_ends_it_in_the_middle_of_a_file(tmp_path):
     assert (process.returncode, errors_) == (130, "queuecore: interrupted\n")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("args", "code"),
     [

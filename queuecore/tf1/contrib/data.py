@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from queuecore.tf1._datasets import Dataset, FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
-from queuecore.tf1._experimental import (
+from queuecore.tf1._data.datasets import Dataset, FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from queuecore.tf1._data.experimental import (
     AUTOTUNE,
     Counter,
     CsvDataset,
@@ -24,7 +24,7 @@ from queuecore.tf1._experimental import (
     shuffle_and_repeat,
     unbatch,
 )
-from queuecore.tf1._iterators import Iterator
+from queuecore.tf1._data.iterators import Iterator
 
 __all__ = [
     "AUTOTUNE",

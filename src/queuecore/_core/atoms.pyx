@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, uint64_t
 from queuecore._core.platform cimport (
     Atomic, Runner, Syscalls, ThreadMain, Turn, disown_pages, kAcquire, kRealSyscalls, kRelaxed, kRelease, layout_hash, map_pages,
     membarrier_register, monotonic_ns, thread_start, unmap_pages)
-from queuecore._core.parking cimport turn_give, turn_take
+from queuecore._core.parking cimport turn_give, turn_take, turn_try
 
 cdef extern from "pthread.h" nogil:
     int pthread_atfork(void (*prepare)() noexcept, void (*parent)() noexcept, void (*child)() noexcept)
@@ -130,12 +130,12 @@ cdef Kept _kept_remove(int i) noexcept nogil:
 cdef void* buffer_take(size_t nbytes) noexcept nogil:
     cdef void* p = NULL
     cdef int i
-    turn_take(&_kept_turn)
-    for i in range(_kept_count - 1, -1, -1):
-        if _kept[i].nbytes == nbytes:
-            p = _kept_remove(i).p
-            break
-    turn_give(&_kept_turn)
+    if turn_try(&_kept_turn):  # else somebody is at them, whom nobody need wait for
+        for i in range(_kept_count - 1, -1, -1):
+            if _kept[i].nbytes == nbytes:
+                p = _kept_remove(i).p
+                break
+        turn_give(&_kept_turn)
     return p if p != NULL else map_pages(nbytes)
 
 
@@ -149,7 +149,9 @@ cdef void buffer_give(void* p, size_t nbytes) noexcept nogil:
         unmap_pages(p, nbytes)
         return
     disown_pages(p, nbytes)
-    turn_take(&_kept_turn)
+    if not turn_try(&_kept_turn):  # as in buffer_take
+        unmap_pages(p, nbytes)
+        return
     while _kept_count == KEPT_MOST or _kept_bytes + nbytes > KEPT_BYTES:
         old[n] = _kept_remove(0)
         n += 1

@@ -19,9 +19,9 @@
 #       is said by counts alone: so many of a lane, then of the next one (tf.data's interleave: what a lane lacks at its end is not made
 #       up for, and its slot gets the next file when it is its turn again).
 #   I5  What a handed block's columns lie in stays until its number is among the `freed`.
-# blocks_read, blocks_index, blocks_move: no turn, system calls and long loops. All others: who holds the turn; short, no system call.
+# blocks_read, blocks_index, blocks_move (pieces.pxd): no turn, system calls and long loops. All here: who holds the turn; short, no system call.
 from libc.stdint cimport int32_t, int64_t
-from queuecore._core.csv cimport CsvCursor, CsvPlan
+from queuecore._core.csv cimport CsvCursor, CsvPlan, CsvScan
 from queuecore._core.platform cimport Atomic, Fault, StopFlag
 from queuecore._core.sources cimport FileTable
 from queuecore._core.streams cimport Stream
@@ -86,7 +86,7 @@ cdef struct RecordBlock:
     bint ignored             # of a file that is given up
     int64_t sequence
     int64_t epoch            # of the scan: what belongs to an earlier one is dropped
-    Fault fault              # why the file ends after these records; code 0: it doesn't, or is at its end
+    Fault fault              # why the file ends after these records; code 0: it doesn't, or is at its end. Rows: why the record can't be made
     int64_t pass_
     int64_t count            # records
     int64_t given            # of them, to the order
@@ -150,6 +150,7 @@ cdef struct Lane:
     int64_t need             # bytes that the next record takes, as far as it is known
     Place at                 # of the next record
     int64_t lead             # FRAME_FIXED: bytes before the next record
+    CsvScan scan             # CSV, and of it `seen` lines: how far it was looked for the end of the carry's record
 
 cdef struct Blocks:
     FileTable* table
@@ -186,7 +187,6 @@ cdef struct Blocks:
     Place given_place        # of the block that records were given of last, how far, and in which pass
     int64_t given_until, given_pass
     int64_t ended_passes     # passes before this one are published to their end
-    int64_t total            # records of a pass, those that are bad too; -1: not known yet
     Fault fault              # code 0: none. The source ends with it, after what is published
     Skipped* skipped         # in order
     int64_t skipped_count, skipped_room
@@ -219,12 +219,9 @@ cdef void blocks_close(Blocks* s) noexcept nogil
 cdef int64_t blocks_wanted(const Blocks* s) noexcept nogil
 # The next piece to read, or NULL: none now. nowait: none that would need more than the page cache.
 cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil
-# Reads a piece. False: it is not in the page cache, and is to be read again.
-cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil
 # A piece was read. A lane: the caller indexes it now: blocks_next_to_index, blocks_index, blocks_publish, until the first returns NULL.
 cdef Lane* blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil
 cdef RecordBlock* blocks_next_to_index(Blocks* s, Lane* l) noexcept nogil
-cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil
 cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil
 # The block with record `ordinal` of a pass, the next to be given, and *n: how many from there on; or NULL with *status.
 cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* n, int* status) noexcept nogil
@@ -236,13 +233,14 @@ cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noexce
 cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 # Both: n records that were given are left out.
 cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noexcept nogil
-# What the records left of some block are to be moved to, or NULL: there is none. They are moved (no turn), and read there from then on.
+# What the records left of some block are to be moved to, or NULL: there is none. They are moved (blocks_move), and read there from then on.
 cdef RecordBlock* blocks_claim_moving(Blocks* s) noexcept nogil
-cdef void blocks_move(Blocks* s, RecordBlock* to) noexcept nogil
 cdef void blocks_moved(Blocks* s, RecordBlock* to) noexcept nogil
 # FRAME_ROWS. The next n rows of a pass, of `count` columns. nbytes: all of them, about.
 cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
                      int64_t nbytes, int64_t owner, void* link) noexcept nogil
+# The next row of a pass can't be made: a break (order_op.pxd) comes in its place. It counts as a record here.
+cdef int blocks_hand_break(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil
 # That was all of the pass. fault: or not all of it (NULL: it was).
 cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil
 # The order begins this pass: what is left of earlier ones is dropped.
@@ -252,3 +250,11 @@ cdef void blocks_save(const Blocks* s, int64_t* saved) noexcept nogil
 cdef inline int64_t blocks_saved(int64_t cycle) noexcept nogil:
     # Next file, slot, records of its turn; of each slot: file (-1: none), offset, number and line of a block, records to leave out.
     return 3 + 5 * cycle
+
+# For pieces.pyx, without the turn.
+# The piece that would have taken so many bytes has none.
+cdef void piece_no_memory(RecordBlock* b, int64_t nbytes) noexcept nogil
+# The file with this piece is longer than a record may be.
+cdef void whole_too_long(Blocks* s, RecordBlock* b) noexcept nogil
+# Makes room for so many entries of an index.
+cdef bint index_room(Blocks* s, RecordBlock* b, int64_t entries, int64_t item) noexcept nogil

@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.platform cimport Fault
 from queuecore._core.stages cimport Arena
 
-cdef extern from "queuecore/kernels/csv.hpp" namespace "queuecore" nogil:
+cdef extern from "queuecore/csv.hpp" namespace "queuecore" nogil:
     cppclass CsvDialect:
         unsigned char delim
         unsigned char filler
@@ -40,10 +40,6 @@ cdef extern from "queuecore/kernels/csv.hpp" namespace "queuecore" nogil:
         int64_t (*float64)(const CsvFields*, const CsvMissing*, int64_t, unsigned char*, int64_t) noexcept
         int64_t (*int32)(const CsvFields*, const CsvMissing*, int64_t, unsigned char*, int64_t) noexcept
         int64_t (*int64)(const CsvFields*, const CsvMissing*, int64_t, unsigned char*, int64_t) noexcept
-
-    const CsvKernels* csv_kernels(int level) noexcept
-    bint is_missing(const unsigned char*, int64_t, const unsigned char*, int64_t) noexcept
-    bint parse_number[T](const unsigned char*, const unsigned char*, T*) noexcept
 
 cdef enum:
     CSV_FLOAT32 = 0
@@ -76,6 +72,11 @@ cdef struct CsvPlan:
     int64_t na_bytes
     int64_t max_record_bytes     # of a row, without its newline
 
+cdef enum:
+    CSV_NEW = 0                  # a field begins
+    CSV_QUOTED = 1               # a field with quotes around it
+    CSV_BARE = 2                 # any other, or what follows the closing quote
+
 # Where the items of a column go: row r of a call at base + r * stride.
 cdef struct CsvPlace:
     unsigned char* base
@@ -86,6 +87,12 @@ cdef struct CsvCursor:
     int64_t offset               # bytes
     int64_t row                  # from 0
     int64_t line                 # from 1; differs from the row where quotes hold newlines
+
+# How far into a row that isn't whole csv_cut() has looked, when it comes again with more of it. All zero: nobody has.
+cdef struct CsvScan:
+    int64_t seen                 # bytes from the row's first one on
+    int64_t lines                # newlines in them
+    int32_t within               # of what they end in: CSV_NEW, CSV_QUOTED or CSV_BARE
 
 cdef struct CsvBlock:
     const unsigned char* text
@@ -104,4 +111,6 @@ cdef class CsvFormat:
 # file): the rows before it are in place, and csv_cut() with most = 1 gets past the bad one.
 cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* at, Arena* arena, Fault* fault) noexcept nogil
 # Only finds where rows end. It finds the same ends in rows that have faults; its only own one is a row over the limit.
-cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, Fault* fault) noexcept nogil
+# scan: of a row that the block before cut off, and with which this one begins; or NULL. So no byte is looked at again, in however many
+# pieces a row comes.
+cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* scan, Fault* fault) noexcept nogil

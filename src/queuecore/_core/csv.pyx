@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.errors cimport (
     CODE_CSV, CODE_EXHAUSTED, CODE_TOO_LARGE, WHAT_CSV_BARE, WHAT_CSV_FIELDS, WHAT_CSV_LONG, WHAT_CSV_MISSING, WHAT_CSV_NUMBER,
@@ -11,6 +11,11 @@ from queuecore._core.platform cimport Fault, layout_hash
 from queuecore._core.stages cimport Arena, Cell, Step, arena_take
 
 from queuecore import errors as _errors
+
+cdef extern from "queuecore/kernels/csv.hpp" namespace "queuecore" nogil:
+    const CsvKernels* csv_kernels(int level) noexcept
+    bint is_missing(const unsigned char*, int64_t, const unsigned char*, int64_t) noexcept
+    bint parse_number[T](const unsigned char*, const unsigned char*, T*) noexcept
 
 check_layout(layout_hash())
 
@@ -25,6 +30,8 @@ cdef enum:
     WINDOW = 32 << 10
     WIDE_ROOM = 4                # of more columns: room for so many rows
     WIDE_WINDOW = 32             # and so many bytes each
+    LEAST_WINDOW = 256           # of text that is indexed at once, where little of it is used
+    ROW_BYTES = 128              # few rows are longer
 
 cdef struct CsvSpan:
     bytes_in data
@@ -42,7 +49,7 @@ cdef struct CsvRow:
 
 @cython.final
 cdef class CsvFormat:
-    """What is known beforehand of a CSV file or of records.
+    """The facts that are known beforehand of a CSV file or of records.
 
     Parameters
     ----------
@@ -312,47 +319,60 @@ cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, Cs
     return 0
 
 
-cdef bytes_in _row_end(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, int64_t* lines) noexcept nogil:
-    # The first byte after the row at p, whatever is wrong in it; NULL: it isn't whole.
+cdef bytes_in _row_end(const CsvPlan* plan, bytes_in row, bytes_in end, bint last, CsvScan* scan) noexcept nogil:
+    # The first byte after a row, whatever is wrong in it; NULL: it isn't whole, and `scan` says where to go on.
     cdef unsigned char delim = plan.dialect.delim
+    cdef bytes_in p = row + scan.seen
     cdef bytes_in s
+    cdef bytes_in quote
     while True:
-        if plan.quotes and p < end and p[0] == QUOTE:
-            p += 1
+        if scan.within == CSV_NEW and (p < end or last):
+            scan.within = CSV_BARE
+            if plan.quotes and p < end and p[0] == QUOTE:
+                scan.within = CSV_QUOTED
+                p += 1
+        if scan.within == CSV_QUOTED:
             s = p
             while True:
-                p = <bytes_in>memchr(p, QUOTE, end - p)
-                if p == NULL:
-                    if not last:
-                        return NULL
-                    lines[0] += _newlines(s, end - s - 1) + (end > s and (end[-1] == FEED or end[-1] == RETURN))
-                    return end
-                p += 1
-                if p == end and not last:
-                    return NULL
-                if p == end or p[0] != QUOTE:
+                quote = <bytes_in>memchr(p, QUOTE, end - p)
+                if quote == NULL:
+                    p = end - (end > s and end[-1] == RETURN)  # what follows says whether it is a newline of its own
                     break
+                p = quote
+                if p + 1 == end and not last:
+                    break
+                if p + 1 == end or p[1] != QUOTE:
+                    scan.within = CSV_BARE
+                    break
+                p += 2
+            scan.lines += _newlines(s, p - s)
+            if scan.within == CSV_BARE:
                 p += 1
-            lines[0] += _newlines(s, p - 1 - s)
+            elif last:
+                scan.lines += p < end
+                return end
+            else:
+                break
         while p < end and (not plan.stop[p[0]] or (p[0] == QUOTE and plan.quotes)):
             p += 1
         if p == end:
-            return end if last else NULL
-        if p[0] != delim:
+            if last:
+                return end
             break
-        p += 1
-    if p[0] == RETURN:
-        if p + 1 == end:
-            return end if last else NULL
-        if p[1] == FEED:
+        if p[0] == delim:
+            scan.within = CSV_NEW
             p += 1
-    return p + 1
+            continue
+        if p[0] == RETURN and p + 1 == end and not last:
+            break
+        return p + 2 if p[0] == RETURN and p + 1 < end and p[1] == FEED else p + 1
+    scan.seen = p - row
+    return NULL
 
 
 cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* block, bytes_in p, uint32_t* cuts, uint32_t* ends,
-                   int64_t room, int64_t* nbytes) noexcept nogil:
-    # Parses rows from p on, as many as are plain and right among the next ones. Returns how many; *nbytes: theirs.
-    cdef int64_t window = WIDE_WINDOW * <int64_t>plan.count
+                   int64_t room, int64_t window, int64_t* nbytes) noexcept nogil:
+    # Parses rows from p on, as many as are plain and right among those in the next `window` bytes. Returns how many; *nbytes: theirs.
     cdef int64_t n = block.text + block.nbytes - p, rows, width, k, r
     cdef int32_t i
     cdef const CsvColumn* column
@@ -360,8 +380,6 @@ cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* 
     cdef CsvMissing missing
     cdef CsvText text
     cdef unsigned char* out
-    if window < WINDOW:
-        window = WINDOW
     if n > window:
         n = window
     rows = plan.kernels.index_plain(&plan.dialect, p, n, cuts, ends, room)
@@ -440,6 +458,7 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
     cdef bytes_in p = block.text
     cdef bytes_in end = block.text + block.nbytes
     cdef int64_t room = WIDE_ROOM * <int64_t>plan.count, rows, nbytes = 0, skip = 0
+    cdef int64_t least = WIDE_WINDOW * <int64_t>plan.count, most, window
     cdef uint32_t* cuts
     cdef CsvSpan* spans
     cdef CsvRow row
@@ -464,8 +483,18 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
     p += skip
     at.offset += skip
     block.consumed = skip
+    # What is indexed beyond the rows that are taken is indexed anew for the next ones: where that is most of it, since few rows are asked
+    # for, or have the same number of fields, less is indexed at once.
+    most = WINDOW if least < WINDOW else least
+    least = LEAST_WINDOW if least < LEAST_WINDOW else least
+    window = most if block.most >= most // ROW_BYTES else block.most * ROW_BYTES
+    window = least if window < least else window
     while p < end and block.rows < block.most:
-        rows = _fast(plan, places, block, p, cuts, cuts + room, room, &nbytes)
+        rows = _fast(plan, places, block, p, cuts, cuts + room, room, window, &nbytes)
+        if rows > 0 and 4 * nbytes < window:
+            window = least
+        else:
+            window = most if 2 * window > most else 2 * window
         if rows > 0:
             row.lines = 0
         else:
@@ -497,11 +526,15 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
     return 0
 
 
-cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, Fault* fault) noexcept nogil:
+cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* scan, Fault* fault) noexcept nogil:
     cdef bytes_in p = block.text
     cdef bytes_in end = block.text + block.nbytes
     cdef bytes_in next
     cdef int64_t rows = 0, lines, nbytes, skip = 0
+    cdef CsvScan here
+    memset(&here, 0, sizeof(CsvScan))
+    if scan == NULL:
+        scan = &here
     block.rows = 0
     block.consumed = 0
     if block.nbytes == 0:
@@ -514,16 +547,19 @@ cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, Fault* fau
     at.offset += skip
     block.consumed = skip
     while p < end and block.rows < block.most:
-        lines = 0
-        nbytes = plan.kernels.count_plain(&plan.dialect, p, end - p, block.most - block.rows, &rows)
+        lines = rows = nbytes = 0
+        if scan.seen == 0:
+            nbytes = plan.kernels.count_plain(&plan.dialect, p, end - p, block.most - block.rows, &rows)
         if rows == 0:
-            next = _row_end(plan, p, end, block.last, &lines)
+            next = _row_end(plan, p, end, block.last, scan)
             if next == NULL:
                 if end - 1 - p > plan.max_record_bytes:
                     return _wrong(fault, CODE_TOO_LARGE, WHAT_CSV_LONG, at, 0, at.line, plan.max_record_bytes)
                 break
             rows = 1
+            lines = scan.lines
             nbytes = next - p
+            memset(scan, 0, sizeof(CsvScan))
         p += nbytes
         block.rows += rows
         block.consumed += nbytes

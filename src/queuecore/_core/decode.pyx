@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uintptr
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout
-from queuecore._core.platform cimport Fault, Leaf, iovec, layout_hash
+from queuecore._core.platform cimport Fault, Leaf, iovec, layout_hash, size_product
 from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
 
 from queuecore import errors as _errors
@@ -130,7 +130,7 @@ cdef bint layout_plan(Layout* layout) noexcept nogil:
     if layout.hop_bytes < layout.record_bytes or layout.record_bytes // count < SCATTER_FROM:
         return True
     # Each piece may be followed by a gap, and the record by the gap of its hop.
-    layout.parts = <Part*>malloc((2 * count + 2) * sizeof(Part))
+    layout.parts = <Part*>malloc(size_product(2 * count + 2, sizeof(Part)))
     if layout.parts == NULL:
         return False
     while True:  # takes the pieces in the order of the file; a plan is made once, so the quadratic search may stay
@@ -311,7 +311,7 @@ cdef class RawStep(Step):
         self.raw.count = len(outputs)
         if leaves:
             self.raw.leaves = <Leaf*>calloc(len(leaves), sizeof(Leaf))
-            self.offsets = <int64_t*>malloc(sum([len(offsets) for _, _, _, offsets, _ in leaves]) * sizeof(int64_t))
+            self.offsets = <int64_t*>malloc(size_product(sum([len(offsets) for _, _, _, offsets, _ in leaves]), sizeof(int64_t)))
             self.raw.dims = <int64_t*>calloc(len(leaves), (1 + CELL_DIMS) * sizeof(int64_t))
             if self.raw.leaves == NULL or self.offsets == NULL or self.raw.dims == NULL:
                 raise MemoryError

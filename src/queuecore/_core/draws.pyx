@@ -1,13 +1,15 @@
-"""Arrays of random numbers: bits, and normally distributed floats, of the generator in random.pxd.
+"""Arrays of random numbers: bits, normally distributed floats and orders, of the generator in random.pxd.
 
-All are those that TensorFlow's kernels on the CPU make of the same seeds, at the same place of the stream.
+All but `permute`'s are those that TensorFlow's kernels on the CPU make of the same seeds, at the same place of the
+stream.
 """
 
 from libc.math cimport cos, cosf, fabs, fabsf, log, logf, sin, sinf, sqrt, sqrtf
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from queuecore._core.random cimport philox_block
+from queuecore._core.cipher cimport Cipher, cipher_at, cipher_init
+from queuecore._core.random cimport Philox, philox_block, philox_next, philox_seed
 
 cdef enum:
     # A truncated draw may take any number of blocks: each output has so many numbers of its own.
@@ -171,3 +173,34 @@ def shuffle(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, int64_t[::1] out
                 block += 1
             j = i + <int64_t>(draws[i % 4] % <uint32_t>(n - i))
             to[i], to[j] = to[j], to[i]
+
+
+def permutation(uint64_t seed_lo, uint64_t seed_hi, int64_t iteration, int64_t count, int64_t start, int64_t stop):
+    """Places `start` to `stop` of the permutation of `count` numbers that these seeds give, as a list of int."""
+    cdef Cipher c
+    if not 0 <= start <= stop <= count <= <int64_t>1 << 62:
+        raise ValueError("0 <= start <= stop <= count <= 2**62")
+    cipher_init(&c, seed_lo, seed_hi, iteration, count)
+    return [cipher_at(&c, k) for k in range(start, stop)]
+
+
+def permute(
+    uint64_t seed_lo, uint64_t seed_hi, int64_t iteration, int64_t count, int64_t start, int64_t[::1] out not None
+):
+    """Fill `out` with places from `start` on of the permutation of `count` numbers of these seeds, without the GIL."""
+    cdef Cipher c
+    cdef int64_t k, n = out.shape[0]
+    cdef int64_t* places = &out[0] if n > 0 else NULL
+    if not 0 <= start <= count <= <int64_t>1 << 62 or n > count - start:
+        raise ValueError("0 <= start <= start + len(out) <= count <= 2**62")
+    with nogil:
+        cipher_init(&c, seed_lo, seed_hi, iteration, count)
+        for k in range(n):
+            places[k] = cipher_at(&c, start + k)
+
+
+def philox_draws(uint64_t lo, uint64_t hi, int n):
+    """First `n` 32-bit outputs of the generator with the seed pair (lo, hi), as a list of int."""
+    cdef Philox p
+    philox_seed(&p, lo, hi)
+    return [philox_next(&p) for _ in range(n)]

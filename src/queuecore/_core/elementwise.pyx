@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout
-from queuecore._core.platform cimport Fault, layout_hash
+from queuecore._core.platform cimport Fault, layout_hash, size_product
 from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
 
 from queuecore import errors as _errors
@@ -163,8 +163,8 @@ cdef class ChainStep(Step):
                 link.b = f
             return 0
         room = channels + TILE
-        link.a_each = <bytes_out>malloc(room * each)
-        link.b_each = <bytes_out>malloc(room * each)
+        link.a_each = <bytes_out>malloc(size_product(room, each))
+        link.b_each = <bytes_out>malloc(size_product(room, each))
         if link.a_each == NULL or link.b_each == NULL:
             raise MemoryError
         for i in range(room):

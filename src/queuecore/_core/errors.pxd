@@ -47,6 +47,8 @@ cdef enum:
     WHAT_UNEVEN = 18
     WHAT_PADDED = 19          # a: a side of an element; b: what it is to be padded to, with component and dimension in the high bits
     WHAT_BUDGET = 20          # a: bytes needed; b: those allowed
+    WHAT_REWRITTEN = 21
+    WHAT_UNSIZED = 22
     # of compressed data: a is the encoding, b the place among the decompressed bytes
     WHAT_CUT = 100
     WHAT_NO_HEADER = 101

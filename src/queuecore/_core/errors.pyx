@@ -37,7 +37,7 @@ _STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_R
 
 
 def os_reason(int err):
-    """What an errno means; of those about open files, also the limit."""
+    """The meaning of an errno; of those about open files, also the limit."""
     reason = os.strerror(err)
     if err in (_errno.EMFILE, _errno.ENFILE):
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -47,6 +47,24 @@ def os_reason(int err):
 
 cdef str _record(const Fault* f):
     return "" if f.record < 0 else f" (record {f.record})"
+
+
+cdef str _tfrecord_sentence(const Fault* f, str name):
+    if f.what == WHAT_TFRECORD_LENGTH:
+        hint = ". Is this an uncompressed TFRecord file?" if f.offset == 0 else ""
+        return (f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length doesn't "
+                f"match{hint}")
+    if f.what == WHAT_TFRECORD_DATA:
+        return (f"{name} is damaged in the record at byte {f.offset} (record {f.record}): the checksum of its data "
+                "doesn't match")
+    if f.what == WHAT_TFRECORD_CUT_HEADER:
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of the {f.b} bytes that "
+                "tell its length are there")
+    if f.what == WHAT_TFRECORD_CUT:
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are "
+                "there")
+    return (f"{name} has a record of {<uint64_t>f.a} bytes at byte {f.offset} (record {f.record}): the limit is "
+            f"{f.b}. Raise max_record_bytes if records are as long as that, or else the file is damaged")
 
 
 cdef str _sentence(const Fault* f, str name):
@@ -77,6 +95,12 @@ cdef str _sentence(const Fault* f, str name):
     if f.what == WHAT_REPLACED:
         return (f"{name} is not the file it was when this iterator first opened it (size, modification time or inode differ). "
                 "Don't write to input files while they are read, or start a new iterator")
+    if f.what == WHAT_REWRITTEN:
+        return (f"{name} was written to while it was being read: its modification time is another one than when it was opened, so that "
+                "bytes from before and after may be mixed. Put new files in the place of old ones by renaming them, and read this one again")
+    if f.what == WHAT_UNSIZED:
+        return (f"{name} says that it has no bytes, and yet can be read (as files in /proc): nobody knows where its records lie. "
+                "Copy it to an ordinary file, or read it with one of queuecore's readers")
     if f.what == WHAT_UNEQUAL:
         return (f"cannot batch elements of unequal shapes: one has {f.a} rows and the next has {f.b}. "
                 "Use drop_remainder=True in the inner batch")
@@ -106,22 +130,8 @@ cdef str _sentence(const Fault* f, str name):
         return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
     if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:
         return f"{name}: {inflate_sentence(f.what, <int>f.a, f.offset)}; {f.b} bytes were decompressed before it"
-    if f.what == WHAT_TFRECORD_LENGTH:
-        hint = ". Is this an uncompressed TFRecord file?" if f.offset == 0 else ""
-        return (f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length doesn't "
-                f"match{hint}")
-    if f.what == WHAT_TFRECORD_DATA:
-        return (f"{name} is damaged in the record at byte {f.offset} (record {f.record}): the checksum of its data "
-                "doesn't match")
-    if f.what == WHAT_TFRECORD_CUT_HEADER:
-        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of the {f.b} bytes that "
-                "tell its length are there")
-    if f.what == WHAT_TFRECORD_CUT:
-        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are "
-                "there")
-    if f.what == WHAT_TFRECORD_TOO_LARGE:
-        return (f"{name} has a record of {<uint64_t>f.a} bytes at byte {f.offset} (record {f.record}): the limit is "
-                f"{f.b}. Raise max_record_bytes if records are as long as that, or else the file is damaged")
+    if WHAT_TFRECORD_LENGTH <= f.what <= WHAT_TFRECORD_TOO_LARGE:
+        return _tfrecord_sentence(f, name)
     if WHAT_CSV_FIELDS <= f.what <= WHAT_CSV_LONG:
         return f"{name}, line {f.a}" + _csv_sentence(f)
     return "a native thread ended by a C++ exception"

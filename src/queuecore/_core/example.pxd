@@ -10,6 +10,7 @@
 # I3  What is not of these messages is skipped by its wire type, never entered; groups are skipped to a depth of 100.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.stages cimport CELL_DIMS
+from queuecore._core.wire cimport Span
 
 cdef enum:
     # Of values: the numbers of the fields of a Feature.
@@ -23,10 +24,6 @@ cdef enum:
     FORM_FIXED = 0     # (n, *dims): as many in every record; a default stands for none
     FORM_PADDED = 1    # (n, longest, *dims): filled up with the default; in feature lists also the lengths (n,)
     FORM_FLAT = 2      # all values (total,); in feature lists splits of them by step (steps + 1,); then splits by record (n + 1,)
-
-cdef struct Span:
-    const unsigned char* p    # NULL: there is none
-    const unsigned char* e
 
 # Keys that are looked for, in an open hash table.
 cdef struct Keys:

@@ -5,12 +5,15 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.platform cimport Fault, layout_hash
-from queuecore._core.stages cimport Arena, Cell, Step, arena_free, arena_take
+from queuecore._core.stages cimport Arena, Cell, Step, arena_free, arena_take, array_of
+from queuecore._core.wire cimport (
+    WHAT_LENGTH, WHAT_NESTED, WHAT_TAG, WHAT_VARINT, WHAT_WIRE, WIRE_BYTES, WIRE_FIXED32, WIRE_VARINT, Field, Span,
+    Wire, bytes_in, bytes_out, read_field, refuse, varint)
 
 import numpy as np
 
 from queuecore import errors as _errors
-from queuecore import ragged as _ragged
+from queuecore._core.own import ragged as _ragged
 
 cdef extern from *:
     """
@@ -23,46 +26,18 @@ cdef extern from *:
 cnp.import_array()
 check_layout(layout_hash())
 
-ctypedef const unsigned char* bytes_in
-ctypedef unsigned char* bytes_out
-
 cdef enum:
-    MOST_GROUPS = 100    # as protobuf's own parsers
     ORDER = 64           # fields of a map whose order is remembered from one record of a batch to the next
 
 cdef enum:
-    # Wire types.
-    WIRE_VARINT = 0
-    WIRE_FIXED64 = 1
-    WIRE_BYTES = 2
-    WIRE_GROUP = 3
-    WIRE_GROUP_END = 4
-    WIRE_FIXED32 = 5
-
-cdef enum:
-    # What is wrong: the lower eight bits of a fault's `what`; the column is above them. `a` is the record, -1 if there is but one.
-    WHAT_VARINT = 1     # b: byte of the record
-    WHAT_TAG = 2
-    WHAT_LENGTH = 3
-    WHAT_WIRE = 4
-    WHAT_NESTED = 5
+    # More reasons than wire.pxd has (`b` is then the byte of the record): the lower eight bits of a fault's `what`. The column is above them.
+    # `a` is the record, -1 if there is but one.
     WHAT_MISSING = 6
     WHAT_KIND = 7       # b: the kind that is there
     WHAT_COUNT = 8      # b: how many there are
     WHAT_STRIDE = 9     # b: how many there are
     WHAT_STEP = 10      # b: how many there are
     WHAT_MEMORY = 11
-
-# Why a message was refused, and where.
-cdef struct Wire:
-    bytes_in at
-    int32_t what
-
-cdef struct Field:
-    uint32_t number
-    uint32_t wire
-    bytes_in p           # WIRE_BYTES: the bytes themselves; else the whole value
-    bytes_in e
 
 # What is left of a Feature: of this one, and of a map's entry, whose values add up to one.
 cdef struct Lists:
@@ -102,121 +77,15 @@ cdef struct Work:
 
 # ---- the wire --------------------------------------------------------------------------------------------------------
 
-cdef inline bytes_in _refuse(Wire* wire, bytes_in at, int32_t what) noexcept nogil:
-    wire.at = at
-    wire.what = what
-    return NULL
-
-
-cdef inline bytes_in _varint(bytes_in p, bytes_in e, uint64_t* value) noexcept nogil:
-    # The byte after it; NULL: it is cut off, or longer than ten bytes. Of the tenth byte only one bit has a place.
-    cdef uint64_t byte, got = 0
-    cdef uint32_t shift = 0
-    if p < e and p[0] < 128:
-        value[0] = p[0]
-        return p + 1
-    while p < e and shift < 70:
-        byte = p[0]
-        p += 1
-        got |= (byte & 127) << shift
-        if byte < 128:
-            value[0] = got
-            return p
-        shift += 7
-    return NULL
-
-
-cdef bytes_in _skip_group(bytes_in p, bytes_in e, uint32_t number, Wire* wire) noexcept nogil:
-    # The byte after the end of the group that has just begun.
-    cdef uint32_t begun[MOST_GROUPS]
-    cdef int32_t depth = 1
-    cdef uint64_t tag, n
-    cdef bytes_in start
-    begun[0] = number
-    while True:
-        start = p
-        p = _varint(p, e, &tag)
-        if p == NULL:
-            return _refuse(wire, start, WHAT_VARINT)
-        if tag < 8 or tag > 0xffffffffu:
-            return _refuse(wire, start, WHAT_TAG)
-        n = 0
-        if tag & 7 == WIRE_GROUP:
-            if depth == MOST_GROUPS:
-                return _refuse(wire, start, WHAT_NESTED)
-            begun[depth] = <uint32_t>(tag >> 3)
-            depth += 1
-        elif tag & 7 == WIRE_GROUP_END:
-            depth -= 1
-            if begun[depth] != tag >> 3:
-                return _refuse(wire, start, WHAT_TAG)
-            if depth == 0:
-                return p
-        elif tag & 7 == WIRE_VARINT or tag & 7 == WIRE_BYTES:
-            p = _varint(p, e, &n)
-            if p == NULL:
-                return _refuse(wire, start, WHAT_VARINT)
-            if tag & 7 == WIRE_VARINT:
-                n = 0
-        elif tag & 7 == WIRE_FIXED64:
-            n = 8
-        elif tag & 7 == WIRE_FIXED32:
-            n = 4
-        else:
-            return _refuse(wire, start, WHAT_TAG)
-        if n > <uint64_t>(e - p):
-            return _refuse(wire, start, WHAT_LENGTH)
-        p += n
-
-
-cdef inline bytes_in _field(bytes_in p, bytes_in e, Field* field, Wire* wire) noexcept nogil:
-    # The byte after the field at p, which is before e; NULL: refused.
-    cdef bytes_in start = p
-    cdef uint64_t tag, n
-    p = _varint(p, e, &tag)
-    if p == NULL:
-        return _refuse(wire, start, WHAT_VARINT)
-    if tag < 8 or tag > 0xffffffffu:
-        return _refuse(wire, start, WHAT_TAG)
-    field.number = <uint32_t>(tag >> 3)
-    field.wire = tag & 7
-    field.p = p
-    if field.wire == WIRE_BYTES:
-        p = _varint(p, e, &n)
-        if p == NULL:
-            return _refuse(wire, start, WHAT_VARINT)
-        if n > <uint64_t>(e - p):
-            return _refuse(wire, start, WHAT_LENGTH)
-        field.p = p
-        p += n
-    elif field.wire == WIRE_VARINT:
-        p = _varint(p, e, &n)
-        if p == NULL:
-            return _refuse(wire, start, WHAT_VARINT)
-    elif field.wire == WIRE_GROUP:
-        p = _skip_group(p, e, field.number, wire)
-        if p == NULL:
-            return NULL
-    elif field.wire == WIRE_FIXED32 or field.wire == WIRE_FIXED64:
-        n = 4 if field.wire == WIRE_FIXED32 else 8
-        if n > <uint64_t>(e - p):
-            return _refuse(wire, start, WHAT_LENGTH)
-        p += n
-    else:
-        return _refuse(wire, start, WHAT_TAG)
-    field.e = p
-    return p
-
-
 cdef inline int _next_field(Span* rest, uint32_t number, Field* field, Wire* wire) noexcept nogil:
     # 1: `field` is the next message `number` of what is left of one; 0: there is no more; -1: refused.
     while rest.p < rest.e:
-        rest.p = _field(rest.p, rest.e, field, wire)
+        rest.p = read_field(rest.p, rest.e, field, wire)
         if rest.p == NULL:
             return -1
         if field.number == number:
             if field.wire != WIRE_BYTES:
-                _refuse(wire, field.p, WHAT_WIRE)
+                refuse(wire, field.p, WHAT_WIRE)
                 return -1
             return 1
     return 0
@@ -227,12 +96,12 @@ cdef inline int _next_list(Lists* rest, Field* field, Wire* wire) noexcept nogil
     cdef int more
     while True:
         while rest.feature.p < rest.feature.e:
-            rest.feature.p = _field(rest.feature.p, rest.feature.e, field, wire)
+            rest.feature.p = read_field(rest.feature.p, rest.feature.e, field, wire)
             if rest.feature.p == NULL:
                 return -1
             if field.number <= KIND_INT:
                 if field.wire != WIRE_BYTES:
-                    _refuse(wire, field.p, WHAT_WIRE)
+                    refuse(wire, field.p, WHAT_WIRE)
                     return -1
                 return 1
         more = _next_field(&rest.entry, 2, field, wire)
@@ -261,7 +130,7 @@ cdef int64_t _ints(bytes_in p, bytes_in e, bytes_out place, int64_t at, int64_t 
     cdef bytes_in start
     cdef uint64_t value
     if p < e and e[-1] >= 128:
-        _refuse(wire, p, WHAT_VARINT)
+        refuse(wire, p, WHAT_VARINT)
         return -1
     if room == 0:
         while p < e:
@@ -270,9 +139,9 @@ cdef int64_t _ints(bytes_in p, bytes_in e, bytes_out place, int64_t at, int64_t 
         return at
     while p < e:
         start = p
-        p = _varint(p, e, &value)
+        p = varint(p, e, &value)
         if p == NULL:
-            _refuse(wire, start, WHAT_VARINT)
+            refuse(wire, start, WHAT_VARINT)
             return -1
         if at < room:
             memcpy(place + 8 * at, &value, 8)
@@ -288,14 +157,14 @@ cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int6
     cdef uint64_t value = 0
     cdef int64_t n
     while p < e:
-        p = _field(p, e, &field, wire)
+        p = read_field(p, e, &field, wire)
         if p == NULL:
             return -1
         if field.number != 1:
             continue
         if kind == KIND_BYTES:
             if field.wire != WIRE_BYTES:
-                _refuse(wire, field.p, WHAT_WIRE)
+                refuse(wire, field.p, WHAT_WIRE)
                 return -1
             if at < room:
                 one.p = field.p
@@ -309,23 +178,23 @@ cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int6
                     return -1
             elif field.wire == WIRE_VARINT:
                 if at < room:
-                    _varint(field.p, field.e, &value)
+                    varint(field.p, field.e, &value)
                     memcpy(place + 8 * at, &value, 8)
                 at += 1
             else:
-                _refuse(wire, field.p, WHAT_WIRE)
+                refuse(wire, field.p, WHAT_WIRE)
                 return -1
         elif field.wire == WIRE_BYTES or field.wire == WIRE_FIXED32:
             n = field.e - field.p
             if n % 4 != 0:
-                _refuse(wire, field.p, WHAT_LENGTH)
+                refuse(wire, field.p, WHAT_LENGTH)
                 return -1
             n //= 4
             if at < room:
                 memcpy(place + 4 * at, field.p, 4 * (n if n < room - at else room - at))
             at += n
         else:
-            _refuse(wire, field.p, WHAT_WIRE)
+            refuse(wire, field.p, WHAT_WIRE)
             return -1
     return at
 
@@ -381,11 +250,11 @@ cdef int _scan(Work* work, int32_t section, bytes_in p, bytes_in e, int32_t* ent
         key.e = entry.p
         p = entry.p
         while p < entry.e:
-            p = _field(p, entry.e, &part, &work.wire)
+            p = read_field(p, entry.e, &part, &work.wire)
             if p == NULL:
                 return -1
             if part.number <= 2 and part.wire != WIRE_BYTES:
-                _refuse(&work.wire, part.p, WHAT_WIRE)
+                refuse(&work.wire, part.p, WHAT_WIRE)
                 return -1
             if part.number == 1:
                 key.p = part.p
@@ -568,14 +437,14 @@ cdef int _record(Work* work, int64_t record) noexcept nogil:
         entries[i] = 0
         memset(work.seen[i], 0, plan.keys[i].count * sizeof(Span))
     while p < e:
-        p = _field(p, e, &field, &work.wire)
+        p = read_field(p, e, &field, &work.wire)
         if p == NULL:
             return _malformed(work, record)
         # 1: features, or the context; 2: feature lists, which an Example has not.
         if field.number > 2 or plan.keys[field.number - 1].count == 0:
             continue
         if field.wire != WIRE_BYTES:
-            _refuse(&work.wire, field.p, WHAT_WIRE)
+            refuse(&work.wire, field.p, WHAT_WIRE)
             return _malformed(work, record)
         if _scan(work, field.number - 1, field.p, field.e, &entries[field.number - 1]) < 0:
             return _malformed(work, record)
@@ -1045,7 +914,7 @@ cdef class ExampleStep(Step):
             for j in range(self.plan.outputs):
                 shape = tuple([cells[j].dims[i] for i in range(cells[j].ndim)])
                 if work.strings[j].spans == NULL:
-                    array = np.empty(shape, self.outputs[j].dtype)
+                    array = array_of(shape, self.outputs[j].dtype)
                     memcpy(cnp.PyArray_DATA(array), cells[j].data, cells[j].nbytes)
                     results.append(array)
                 elif not shape:

@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.blocks cimport Column
-from queuecore._core.pipeline cimport describe_columns
+from queuecore._core.describe cimport describe_columns
 from queuecore._core.platform cimport Fault, layout_hash, monotonic_ns
 from queuecore._core.rows cimport Output, row_cells
 from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, Step, arena_free, arena_reset

@@ -1,6 +1,7 @@
 # Bytes that become more: memory that belongs to one thread at a time, and keeps its size.
 from libc.stdint cimport int64_t
 from libc.stdlib cimport realloc
+from queuecore._core.platform cimport kMostBytes
 
 cdef struct Growing:
     unsigned char* data
@@ -12,8 +13,10 @@ cdef inline bint grow(Growing* g, int64_t more) noexcept nogil:
     # Room for so many bytes behind those that are there. False: no memory.
     cdef int64_t room = g.room + g.room // 2
     cdef void* data
-    if g.nbytes + more <= g.room:
+    if more <= g.room - g.nbytes:
         return True
+    if more > kMostBytes - g.nbytes:
+        return False
     if room < g.nbytes + more:
         room = g.nbytes + more
     if room < 4096:

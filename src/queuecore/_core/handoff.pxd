@@ -7,31 +7,30 @@
 #
 # put_try, get_try: any thread, never wait; hand_settle follows, or, after HAND_BUSY, hand_wait. hand_wait: any thread, a slice of time; the caller comes again with the
 # same operation until it is over, or leaves by hand_leave. hand_cancel: any thread, never waits.
-#   I1  tickets - returned = rows that count against the capacity, and in a FIFO at most one more, for which its ring may have no place
-#       (_has_room says why): its thread gives that ticket back, and waits in line. A ticket is taken before its row is pushed and returned when the row
-#       is claimed. tickets - pushed = rows on their way: their threads are between two instructions, and wait for nothing.
+#   I1  The store admits: a row is in it by one step, or not at all, and nobody holds a place in it that has no row. What counts against the
+#       capacity are its rows and those at the front.
 #   I2  A side's turn is taken exactly while its line is not empty or rows stand at its front. Operations in line, front rows and what
 #       is under the turn are touched only with the side's lock held.
-#   I3  The turn of the getting side lies in the same word as what a pop changes (the ring's head, or under the bag's lock), that of the
-#       putting side in the word that gives tickets out. So nobody acts past a turn that was taken before.
+#   I3  A side's turn lies in the store: in the word of the ring's head or tail, or under the bag's lock. Nobody gets past a turn that was
+#       taken before. One put at most that has begun before that may still land, before the first row of who has the turn (ring.pxd, I7).
 #   I4  The seal is the last entry of the store. What was pushed before it is delivered; nothing is pushed after it.
 #   I5  Whoever makes a change that an operation in line may wait for looks for lines afterwards; whoever joins a line looks for
 #       changes afterwards (a Dekker pair of fences, L1). Whoever finds a side's lock taken leaves word (`dirty`), and its holder
 #       looks again after giving it back (L3).
-# Progress: put_try and get_try of a FIFO store are lock-free while no line exists; of a bag they hold its lock for a few
-# instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
+# Progress: put_try and get_try of a FIFO store are lock-free while no line exists on their side, however many threads stop anywhere in
+# them; of a bag they hold its lock for a few instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
 # Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Shavit and
 # others, SPAA 2010); ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from queuecore._core.parking cimport turn_give, turn_take, turn_try
 from queuecore._core.platform cimport (
-    Atomic, Turn, alloc_lines, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst, monotonic_ns,
-    order)
+    Atomic, Turn, alloc_lines, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst,
+    monotonic_ns, order, size_product)
 from queuecore._core.random cimport Philox, philox_next
 from queuecore._core.ring cimport (
-    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_free, fifo_init, fifo_pop, fifo_push, fifo_seal, fifo_size,
-    fifo_turn_give, fifo_turn_take)
+    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_count, fifo_free, fifo_init, fifo_outside, fifo_pop, fifo_push,
+    fifo_push_turn_give, fifo_push_turn_take, fifo_seal, fifo_size, fifo_size_most, fifo_turn_give, fifo_turn_take)
 
 cdef enum:
     STORE_FIFO = 0
@@ -56,8 +55,6 @@ cdef enum:
 # Labels of edges, as in ring.pxd.
 cdef enum:
     H1 = 64
-    H2 = 40
-    H3 = 41
     H4 = 42
     H5 = 43
     H6 = 44
@@ -66,8 +63,6 @@ cdef enum:
     H9 = 47
     H10 = 48
     H11 = 49
-    H15 = 51
-    H16 = 52
     L1 = 53
     L3 = 54
     L4 = 55
@@ -126,18 +121,15 @@ cdef extern from *:
     };
 
     struct Hand {
-      alignas(kLine) Atomic<uint64_t> tickets;   // rows admitted, times two; bit 0: the putting side's turn
-      alignas(kLine) Atomic<uint64_t> returned;
-      alignas(kLine) Atomic<uint64_t> pushed;
-      Atomic<uint64_t> undone;  // tickets that were given and not used; a statistic
       alignas(kLine) Atomic<uint32_t> closed;
       Atomic<uint32_t> cancelled;
       int64_t capacity;  // < 0: unbounded
       int32_t store;
       Side side[2];
-      Atomic<int64_t> high_water;
+      alignas(kLine) Atomic<int64_t> high_water;
       FrontRun* front;     // under the getting side's lock
       Atomic<int64_t> front_rows;
+      uint64_t start;      // where the indices of the first ring begin
       // FIFO: pushes go to the last ring, pops come from an earlier one until that is drained.
       alignas(kLine) Atomic<void*> head_ring;
       alignas(kLine) Atomic<void*> tail_ring;
@@ -148,9 +140,11 @@ cdef extern from *:
       // Bags, under their lock
       Turn lock;
       BagRow* bag;
-      int64_t count, room, least;  // least: rows that stay in while it is open
+      Atomic<int64_t> count;
+      int64_t room, least;    // least: rows that stay in while it is open
       uint64_t arrivals;
-      int32_t sealed, get_turn;
+      Atomic<int64_t> puts;   // without those that came back
+      int32_t sealed, put_turn, get_turn;
     };
     }  // namespace queuecore
     """
@@ -194,10 +188,6 @@ cdef extern from *:
         uint32_t token
 
     cppclass Hand "queuecore::Hand":
-        Atomic[uint64_t] tickets
-        Atomic[uint64_t] returned
-        Atomic[uint64_t] pushed
-        Atomic[uint64_t] undone
         Atomic[uint32_t] closed
         Atomic[uint32_t] cancelled
         int64_t capacity
@@ -206,6 +196,7 @@ cdef extern from *:
         Atomic[int64_t] high_water
         FrontRun* front
         Atomic[int64_t] front_rows
+        uint64_t start
         Atomic[RingPtr] head_ring
         Atomic[RingPtr] tail_ring
         void* rings[24]
@@ -214,11 +205,13 @@ cdef extern from *:
         int64_t ring_rows
         Turn lock
         BagRow* bag
-        int64_t count
+        Atomic[int64_t] count
         int64_t room
         int64_t least
         uint64_t arrivals
+        Atomic[int64_t] puts
         int32_t sealed
+        int32_t put_turn
         int32_t get_turn
 
 
@@ -256,41 +249,52 @@ cdef inline void _heap_down(BagRow* bag, int64_t n) noexcept nogil:
     bag[i] = row
 
 
+cdef inline int64_t _bag_count(Hand* h) noexcept nogil:
+    return h.count.load(kRelaxed)  # relaxed: written under the bag's lock; who has no lock gets a number that may be stale
+
+
 cdef inline void _bag_put(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     # With the bag's lock, and room in it.
-    h.bag[h.count].token = token
-    h.bag[h.count].key = key
-    h.bag[h.count].number = h.arrivals
+    cdef int64_t count = _bag_count(h)
+    h.bag[count].token = token
+    h.bag[count].key = key
+    h.bag[count].number = h.arrivals
     h.arrivals += 1
-    h.count += 1
+    h.count.store(count + 1, kRelaxed)  # relaxed: as above
     if h.store == STORE_PRIORITY:
-        _heap_up(h.bag, h.count - 1)
+        _heap_up(h.bag, count)
 
 
-cdef inline int _bag_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
+cdef inline int _bag_push(Hand* h, uint32_t token, int64_t key, bint owner) noexcept nogil:
+    cdef int64_t count
     cdef int rc = RING_OK
     turn_take(&h.lock)
-    if h.sealed:
+    count = _bag_count(h)
+    if h.put_turn and not owner:
+        rc = RING_TURN
+    elif h.sealed:
         rc = RING_SEALED
-    elif h.count == h.room:
+    elif count >= (h.room if h.capacity < 0 else h.capacity):
         rc = RING_FULL
     else:
         _bag_put(h, token, key)
+        h.puts.store(h.puts.load(kRelaxed) + 1, kRelaxed)  # relaxed: a statistic, written under the lock
     turn_give(&h.lock)
     return rc
 
 
 cdef inline uint32_t _bag_take(Hand* h, Philox* random) noexcept nogil:
     # With the bag's lock, and a row in it.
-    cdef int64_t i = 0
+    cdef int64_t i = 0, count = _bag_count(h)
     cdef uint32_t token
     if h.store == STORE_RANDOM:  # TensorFlow's draw: the last one takes the place of the one that leaves
-        i = philox_next(random) % <uint32_t>h.count
+        i = philox_next(random) % <uint32_t>count
     token = h.bag[i].token
-    h.count -= 1
-    h.bag[i] = h.bag[h.count]
-    if h.store == STORE_PRIORITY and h.count > 1:
-        _heap_down(h.bag, h.count)
+    count -= 1
+    h.bag[i] = h.bag[count]
+    h.count.store(count, kRelaxed)  # relaxed: as in _bag_count
+    if h.store == STORE_PRIORITY and count > 1:
+        _heap_down(h.bag, count)
     return token
 
 
@@ -299,7 +303,7 @@ cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) n
     turn_take(&h.lock)
     if h.get_turn and not owner:
         rc = RING_TURN
-    elif h.count <= (0 if h.sealed else h.least):
+    elif _bag_count(h) <= (0 if h.sealed else h.least):
         rc = RING_SEALED if h.sealed else RING_EMPTY
     else:
         token[0] = _bag_take(h, random)
@@ -307,15 +311,21 @@ cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) n
     return rc
 
 
-cdef inline int _store_push(Hand* h, uint32_t token, int64_t key) noexcept nogil:
+cdef inline int _store_push(Hand* h, uint32_t token, int64_t key, bint owner) noexcept nogil:
+    cdef void* ring
+    cdef int rc
     if h.store != STORE_FIFO:
-        return _bag_push(h, token, key)
-    # H1 acquire: pairs with H6. H3, or the side's lock, has shown the last ring; but who sees a ring also is counted after it was put
-    # there, see _quiet.
-    return fifo_push(<FifoRing*>h.tail_ring.load(order(H1, kAcquire)), token)
+        return _bag_push(h, token, key, owner)
+    while True:
+        ring = h.tail_ring.load(order(H1, kAcquire))  # H1 acquire: pairs with H6
+        rc = fifo_push(<FifoRing*>ring, token, owner)
+        # What a grower has sealed, or keeps the turn of, is not the last ring any more. Relaxed: of a seal R2 has shown it; who is told
+        # of a turn that is over waits in line, where it is seen.
+        if (rc != RING_SEALED and rc != RING_TURN) or h.tail_ring.load(kRelaxed) == ring:
+            return rc
 
 
-cdef inline int _store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
+cdef inline int store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
     cdef FifoRing* ring
     cdef void* after
     cdef int rc
@@ -355,7 +365,7 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
 
 cdef inline bint _bag_room(Hand* h, int64_t room) noexcept nogil:
     # With the bag's lock, also around the allocation: both sides make room, rarely, and neither may do so from an old number.
-    cdef BagRow* bag = <BagRow*>realloc(h.bag, room * sizeof(BagRow))
+    cdef BagRow* bag = <BagRow*>realloc(h.bag, size_product(room, sizeof(BagRow)))
     if bag == NULL:
         return False
     h.bag = bag
@@ -364,7 +374,7 @@ cdef inline bint _bag_room(Hand* h, int64_t room) noexcept nogil:
 
 
 cdef inline bint _store_grow(Hand* h) noexcept nogil:
-    # With the putting side's lock and turn, and no row on its way; rare, so that it may ask for memory there. False: none is left.
+    # With the putting side's lock and turn; rare, so that it may ask for memory there. False: none is left.
     cdef FifoRing* ring
     cdef void* old
     cdef bint grown
@@ -377,6 +387,8 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
     if ring == NULL or h.ring_count == 24 or not fifo_init(ring, <uint32_t>(2 * h.ring_rows), 0):
         free(ring)
         return False
+    # As in store_pop. A put that is on its way lands in the old ring, or finds its seal.
+    fifo_push_turn_take(ring)
     old = h.rings[h.ring_count - 1]
     h.rings[h.ring_count] = ring
     h.ring_count += 1
@@ -390,9 +402,10 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
 
 cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
     # Rows that were taken go back, as if they came new. More than the capacity may be in it then. False: no memory for that.
-    cdef int64_t i
+    cdef int64_t i, count
     turn_take(&h.lock)
-    if h.count + op.done > h.room and not _bag_room(h, h.count + op.done):
+    count = _bag_count(h)
+    if count + op.done > h.room and not _bag_room(h, count + op.done):
         turn_give(&h.lock)
         return False
     for i in range(op.done - 1, -1, -1):  # TensorFlow's order: the last taken first
@@ -403,38 +416,52 @@ cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
 
 # Counting
 
-cdef inline int64_t _used(uint64_t tickets, uint64_t returned) noexcept nogil:
-    # Both count modulo 2^63. Negative: `tickets` is older than `returned`.
-    return <int64_t>((tickets >> 1) - returned << 1) >> 1
-
-
-cdef inline int64_t _counted(Hand* h) noexcept nogil:
-    # The older number is read first, so it is never negative.
-    cdef uint64_t returned = h.returned.load(order(H16, kAcquire))  # H16 acquire: pairs with H15; the tickets of these rows
-    return _used(h.tickets.load(kRelaxed), returned)  # relaxed: H16 keeps it after the load above
-
-
 cdef inline int64_t hand_size(Hand* h) noexcept nogil:
-    # Rows in the queue; may be stale when it is read. A ticket without a place is none of them; rows that came back may be too many.
-    cdef int64_t size = _counted(h)
-    if 0 <= h.capacity < size and h.store == STORE_FIFO and h.front_rows.load(kRelaxed) == 0:  # relaxed: as stale as the rest
-        return h.capacity
+    # Rows in the queue; may be stale when it is read.
+    cdef void* first
+    cdef void* last
+    cdef int64_t size
+    cdef bint counts = False
+    cdef int i
+    if h.store != STORE_FIFO:
+        return _bag_count(h)
+    first = h.head_ring.load(order(H8, kAcquire))  # H8, as in store_pop; first, so that it is none behind the last one
+    last = h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
+    size = h.front_rows.load(kRelaxed)  # relaxed: as stale as the rest
+    for i in range(24):
+        counts = counts or h.rings[i] == first
+        if counts:
+            size += fifo_size(<FifoRing*>h.rings[i])
+        if h.rings[i] == last:
+            break
     return size
 
 
-cdef inline bint _has_room(Hand* h, int64_t used) noexcept nogil:
-    # Whether a ticket may be taken where `used` count. In a FIFO one more than there are places, while the ring has one: a thread that
-    # stops with a ticket and without a place (before its push, or after its pop) holds up nobody, then. The ring is exact. Rows at the
-    # front aren't in it, so not while there are any.
-    if h.capacity < 0 or used < h.capacity:
-        return True
-    return (used == h.capacity and h.store == STORE_FIFO and h.front_rows.load(kRelaxed) == 0  # relaxed: of rows that come back now, it may miss one
-            and fifo_size(<FifoRing*>h.head_ring.load(kRelaxed)) < h.capacity)  # relaxed: a bounded queue has one ring
+cdef inline int64_t hand_puts(Hand* h) noexcept nogil:
+    # Rows that were put; may be stale when it is read.
+    cdef void* last
+    cdef int64_t count = 0
+    cdef int i
+    if h.store != STORE_FIFO:
+        return h.puts.load(kRelaxed)  # relaxed: a statistic
+    last = h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
+    for i in range(24):
+        count += fifo_count(<FifoRing*>h.rings[i], h.start if i == 0 else 0)
+        if h.rings[i] == last:
+            break
+    return count
 
 
-cdef inline void _note_depth(Hand* h, int64_t depth) noexcept nogil:
-    cdef int64_t most = h.high_water.load(kRelaxed)  # relaxed: a statistic
-    if 0 <= h.capacity < depth:  # a ticket without a place
+cdef inline void _note_depth(Hand* h) noexcept nogil:
+    # After a put. Relaxed, nearly all of it: a statistic.
+    cdef int64_t most = h.high_water.load(kRelaxed), depth
+    cdef FifoRing* ring
+    if h.store == STORE_FIFO:
+        ring = <FifoRing*>h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
+        if h.head_ring.load(kRelaxed) == <void*>ring and fifo_size_most(ring) <= most and h.front_rows.load(kRelaxed) == 0:
+            return
+    depth = hand_size(h)
+    if 0 <= h.capacity < depth:  # rows came back
         depth = h.capacity
     while depth > most:
         if h.high_water.compare_exchange_weak(most, depth, kRelaxed, kRelaxed):
@@ -443,43 +470,20 @@ cdef inline void _note_depth(Hand* h, int64_t depth) noexcept nogil:
 
 # One row
 
-cdef inline int _admit(Hand* h, uint32_t token, int64_t key) noexcept nogil:
-    # Pushes a row that has its ticket.
-    cdef int rc = _store_push(h, token, key)
-    if rc != RING_OK:
-        h.undone.fetch_add(1, kRelaxed)  # relaxed: a statistic
-        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H16
-    h.pushed.fetch_add(1, kRelaxed)  # relaxed: _quiet says why
-    return rc
-
-
 cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
-    cdef uint64_t x
-    cdef int64_t used
     cdef int rc
     if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
         return HAND_CLOSED
-    x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
-    while True:
-        if x & 1:
-            return HAND_BUSY
-        used = _used(x, h.returned.load(kRelaxed))  # relaxed: whether there is a place, the store says when it is pushed
-        if not _has_room(h, used):
-            return HAND_BUSY
-        # H3 acquire: pairs with H2; the ring that a grower put in place
-        if h.tickets.compare_exchange_weak(x, x + 2, order(H3, kAcquire), kRelaxed):
-            break
-    rc = _admit(h, token, key)
+    rc = _store_push(h, token, key, False)
     if rc == RING_OK:
-        _note_depth(h, used + 1)
+        _note_depth(h)
         return HAND_DONE
     return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY  # full: an unbounded queue must grow, under the turn
 
 
 cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil:
-    cdef int rc = _store_pop(h, random, token, False)
+    cdef int rc = store_pop(h, random, token, False)
     if rc == RING_OK:
-        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H16
         return HAND_DONE
     return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY
 
@@ -487,38 +491,33 @@ cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil
 # Operations in line, with their side's lock and turn
 
 cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
-    cdef uint64_t x
-    if which == SIDE_PUT:
-        x = h.tickets.load(kRelaxed)  # relaxed: the CAS checks what was read
-        while not x & 1:
-            # Relaxed: the side's lock shows what its last holder did.
-            if h.tickets.compare_exchange_weak(x, x | 1, kRelaxed, kRelaxed):
-                return True
-        return False
     if h.store == STORE_FIFO:
-        return fifo_turn_take(<FifoRing*>h.head_ring.load(kRelaxed))  # relaxed: written under this side's lock
+        # Relaxed, both: written under the side's lock.
+        return (fifo_push_turn_take(<FifoRing*>h.tail_ring.load(kRelaxed)) if which == SIDE_PUT
+                else fifo_turn_take(<FifoRing*>h.head_ring.load(kRelaxed)))
     turn_take(&h.lock)
-    h.get_turn = 1
+    if which == SIDE_PUT:
+        h.put_turn = 1
+    else:
+        h.get_turn = 1
     turn_give(&h.lock)
     return True
 
 
 cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
+    if h.store == STORE_FIFO:
+        # Relaxed, both: as above.
+        if which == SIDE_PUT:
+            fifo_push_turn_give(<FifoRing*>h.tail_ring.load(kRelaxed))
+        else:
+            fifo_turn_give(<FifoRing*>h.head_ring.load(kRelaxed))
+        return
+    turn_take(&h.lock)
     if which == SIDE_PUT:
-        h.tickets.fetch_sub(1, order(H2, kRelease))  # H2 release: pairs with H3
-    elif h.store == STORE_FIFO:
-        fifo_turn_give(<FifoRing*>h.head_ring.load(kRelaxed))  # relaxed: written under this side's lock
+        h.put_turn = 0
     else:
-        turn_take(&h.lock)
         h.get_turn = 0
-        turn_give(&h.lock)
-
-
-cdef inline bint _quiet(Hand* h) noexcept nogil:
-    # Whether no row is on its way. The turn is taken, so no ticket is given out; who pushes such a row settles afterwards.
-    # Relaxed, both: tickets change only under the turn. And who pushes a row after the caller's next step reads what that step was (a
-    # row or a seal in its ring, or a new ring, H1). So its count happens after this load, which can't have seen it.
-    return _used(h.tickets.load(kRelaxed), h.pushed.load(kRelaxed)) == 0
+    turn_give(&h.lock)
 
 
 cdef inline void _mark_closed(Hand* h) noexcept nogil:
@@ -527,7 +526,7 @@ cdef inline void _mark_closed(Hand* h) noexcept nogil:
 
 
 cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
-    cdef int64_t used
+    # The rows of one operation follow each other in a FIFO: nobody else pushes between them (I3).
     cdef int rc
     if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
         return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
@@ -535,25 +534,25 @@ cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
         _mark_closed(h)
         moved[0] = True
         return HAND_DONE
-    if op.n > 1 and not _quiet(h):  # else a row that is on its way could come between these
-        return HAND_BUSY
     while op.done < op.n:
-        used = _counted(h)
-        if not _has_room(h, used):
-            return HAND_BUSY
-        h.tickets.fetch_add(2, kRelaxed)  # relaxed: the turn orders it
-        rc = _admit(h, op.tokens[op.done], 0 if op.keys == NULL else op.keys[op.done])
+        rc = _store_push(h, op.tokens[op.done], 0 if op.keys == NULL else op.keys[op.done], True)
         if rc == RING_OK:
-            _note_depth(h, used + 1)
+            _note_depth(h)
             op.done += 1
             moved[0] = True
         elif rc == RING_SEALED:
             return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED
-        elif h.capacity >= 0 or not _quiet(h):
+        elif h.capacity >= 0:
             return HAND_BUSY
         elif not _store_grow(h):
             return HAND_NO_MEMORY
     return HAND_DONE
+
+
+cdef inline void _front_count(Hand* h, int64_t n) noexcept nogil:
+    h.front_rows.fetch_add(n, kRelaxed)  # relaxed: a statistic
+    if h.capacity >= 0:
+        fifo_outside(<FifoRing*>h.rings[0], n)  # the only one
 
 
 cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
@@ -565,11 +564,10 @@ cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
         op.run.n = op.done
         op.run.next = h.front
         h.front = op.run
-        h.front_rows.fetch_add(op.done, kRelaxed)  # relaxed: _has_room says why
+        _front_count(h, op.done)
         op.run = NULL
     elif not _bag_return(h, op):
         return  # no memory: the rows stay with the operation, whose thread says so
-    h.returned.fetch_sub(op.done, order(H15, kRelease))  # release: as H15; too small for a moment only makes a put wait in line
     op.done = 0
 
 
@@ -580,7 +578,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
     cdef bint sealed
     if h.store != STORE_FIFO and op.n > 1:
         turn_take(&h.lock)
-        count = h.count
+        count = _bag_count(h)
         sealed = h.sealed
         if h.store == STORE_PRIORITY and count >= op.n:  # all at once, so that no row comes between them: they are sorted
             while op.done < op.n:
@@ -588,7 +586,6 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
                 op.done += 1
         turn_give(&h.lock)
         if op.done == op.n:
-            h.returned.fetch_add(op.n, order(H15, kRelease))  # H15, as below
             moved[0] = True
             return HAND_DONE
         if count < op.n - op.done:  # nobody else takes any meanwhile, and a sealed bag gets no more
@@ -606,18 +603,17 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
         if run != NULL:
             op.tokens[op.done] = run.tokens[run.at]
             run.at += 1
-            h.front_rows.fetch_sub(1, kRelaxed)  # relaxed: as above
+            _front_count(h, -1)
             if run.at == run.n:
                 h.front = run.next
                 free(run)
         else:
-            rc = _store_pop(h, random, &op.tokens[op.done], True)
+            rc = store_pop(h, random, &op.tokens[op.done], True)
             if rc == RING_SEALED:
                 return HAND_DONE if op.up_to and op.done > 0 else HAND_CLOSED
             if rc != RING_OK:
                 return HAND_BUSY
         op.done += 1
-        h.returned.fetch_add(1, order(H15, kRelease))  # H15 release: pairs with H16
         moved[0] = True
     return HAND_DONE
 
@@ -828,12 +824,10 @@ cdef inline bint hand_init(Hand* h, int store, int64_t capacity, int64_t least, 
     h.store = store
     h.capacity = capacity
     h.least = least
-    h.tickets.store(start << 1, kRelaxed)  # relaxed: nobody else knows of it yet
-    h.returned.store(start & (~<uint64_t>0 >> 1), kRelaxed)
-    h.pushed.store(start & (~<uint64_t>0 >> 1), kRelaxed)
+    h.start = start
     if store != STORE_FIFO:
         h.room = capacity if capacity > 0 else FIRST_ROWS
-        h.bag = <BagRow*>malloc(h.room * sizeof(BagRow))
+        h.bag = <BagRow*>malloc(size_product(h.room, sizeof(BagRow)))
         return h.bag != NULL
     h.ring_rows = capacity if capacity > 0 else FIRST_ROWS
     ring = <FifoRing*>alloc_lines(sizeof(FifoRing))
@@ -843,7 +837,7 @@ cdef inline bint hand_init(Hand* h, int store, int64_t capacity, int64_t least, 
     h.ring_count = 1
     if not fifo_init(ring, <uint32_t>h.ring_rows, start):
         return False
-    h.head_ring.store(ring, kRelaxed)
+    h.head_ring.store(ring, kRelaxed)  # relaxed, both: nobody else knows of it yet
     h.tail_ring.store(ring, kRelaxed)
     return True
 

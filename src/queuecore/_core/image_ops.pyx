@@ -131,13 +131,38 @@ cdef inline int64_t _nearest(int64_t i, float scale, int64_t side) noexcept nogi
     return at if at < side - 1 else side - 1
 
 
+cdef void _resize_nearest(const ResizeParams* resize, const Pictures* p, bytes_in source, bytes_out target, int64_t* left) noexcept nogil:
+    # left: room for the offset of each column's pixel in a row of the source.
+    cdef float scale_y = <float>p.height / <float>resize.height, scale_x = <float>p.width / <float>resize.width
+    cdef int64_t pixel = p.channels * resize.item, picture, y, x
+    cdef bytes_in row
+    for x in range(resize.width):
+        left[x] = _nearest(x, scale_x, p.width) * pixel
+    for picture in range(p.count):
+        for y in range(resize.height):
+            row = source + (picture * p.height + _nearest(y, scale_y, p.height)) * p.width * pixel
+            if pixel == 1:
+                for x in range(resize.width):
+                    target[x] = row[left[x]]
+            elif pixel == 3:
+                for x in range(resize.width):
+                    memcpy(target + x * 3, row + left[x], 3)
+            elif pixel == 4:
+                for x in range(resize.width):
+                    memcpy(target + x * 4, row + left[x], 4)
+            else:
+                for x in range(resize.width):
+                    memcpy(target + x * pixel, row + left[x], pixel)
+            target += resize.width * pixel
+
+
 cdef int _run_resize(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
     cdef const ResizeParams* resize = <const ResizeParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
     cdef Pictures p
     cdef int64_t item = resize.item if resize.nearest else 4
-    cdef int64_t picture, y, x, low = 0, high = 0, row_in, row_out, pixel, room
+    cdef int64_t picture, y, x, low = 0, high = 0, row_in, row_out, room
     cdef float scale_y, scale_x, share
     cdef int64_t* left
     cdef int64_t* right
@@ -147,7 +172,6 @@ cdef int _run_resize(const void* params, const Cell* inputs, Cell* outputs, Aren
     cdef int64_t held[2]
     cdef int first, second
     cdef bytes_in source = cell.data
-    cdef bytes_in from_
     cdef bytes_out target
     if not _pictures(cell, &p):
         return step_fault(fault, WHAT_RANK, cell.ndim, 0)
@@ -176,25 +200,7 @@ cdef int _run_resize(const void* params, const Cell* inputs, Cell* outputs, Aren
     rows[1] = rows[0] + row_out
     target = out.data
     if resize.nearest:
-        pixel = p.channels * item
-        for x in range(resize.width):
-            left[x] = _nearest(x, scale_x, p.width) * pixel
-        for picture in range(p.count):
-            for y in range(resize.height):
-                from_ = source + (picture * p.height + _nearest(y, scale_y, p.height)) * row_in * item
-                if pixel == 1:
-                    for x in range(resize.width):
-                        target[x] = from_[left[x]]
-                elif pixel == 3:
-                    for x in range(resize.width):
-                        memcpy(target + x * 3, from_ + left[x], 3)
-                elif pixel == 4:
-                    for x in range(resize.width):
-                        memcpy(target + x * 4, from_ + left[x], 4)
-                else:
-                    for x in range(resize.width):
-                        memcpy(target + x * pixel, from_ + left[x], pixel)
-                target += row_out * item
+        _resize_nearest(resize, &p, source, target, left)
         return 0
     for x in range(resize.width):
         shares[x] = _blend(x, scale_x, p.width, &low, &high)

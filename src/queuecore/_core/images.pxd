@@ -2,7 +2,7 @@
 #
 # A step is called as any other: immutable, from any number of threads, waiting for nothing. Each call makes a decoder of its own and
 # leaves none behind: what one picture brings along (tables, profiles) can't reach the next one. Before the first native use of a format
-# some Python thread has called library() for it (queuecore._ops_images does).
+# some Python thread has called library() for it (queuecore._ops.decode_images does).
 cdef enum:
     PICTURE_JPEG = 1
     PICTURE_PNG = 2

@@ -2,7 +2,7 @@
 #
 # An Inflater belongs to one thread at a time. It and its memory, INFLATER_BYTES of any content, are the owner's, who doesn't move them
 # meanwhile. Its calls wait for nothing. Concatenated GZIP members and ZSTD frames are one stream; zeros after a GZIP member don't count.
-# Before the first native use of an encoding some Python thread has called library() for it (queuecore._compression does).
+# Before the first native use of an encoding some Python thread has called library() for it (queuecore._io.compression does).
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 cdef enum:

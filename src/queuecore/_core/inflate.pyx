@@ -594,7 +594,7 @@ cdef class InflateStep(Step):
     inputs, outputs : tuple of Component
         One of strings each.
     encoding : int
-        A number of ``queuecore._compression``; its library has been found.
+        A number of ``queuecore._io.compression``; its library has been found.
     limit : int
         Bytes that a string may have, decompressed.
     """

@@ -18,6 +18,7 @@ because another one was done. get on an empty and put on a full queue block, in 
 Source: the heap's order of comparisons is that of the bottom-up heap sort (Wegener, 1993), which Python's heapq uses too, so that equal
 items come out in the same order; waiting is parking.pxd.
 """
+import copyreg
 import math
 import threading
 from collections import deque
@@ -32,11 +33,18 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport Py_LT, PyObject, PyObject_RichCompareBool
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.errno cimport ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.parking cimport event_notify, event_notify_all, event_prepare, event_wait
-from queuecore._core.platform cimport EventCount, alloc_lines, cpu_pause, kRelaxed, layout_hash, monotonic_ns, usable_cpus
+from queuecore._core.platform cimport (
+    EventCount, alloc_lines, cpu_pause, kRelaxed, layout_hash, monotonic_ns, size_product, usable_cpus)
+from queuecore._core.runtime cimport LONG_SLICE_NS, main_over, still_waiting, wait_out_exit, waited
+
+from queuecore._core.runtime import slice_over
+
+from queuecore import _machine
 
 try:
     from queue import ShutDown
@@ -65,6 +73,11 @@ cdef extern from "Python.h":
         traverseproc tp_traverse
         inquiry tp_clear
         const char* tp_name
+    ctypedef struct PyMethodDef:
+        pass
+    ctypedef struct PyMethodDescrObject:
+        PyMethodDef* d_method
+    object PyDescr_NewMethod(PyTypeObject*, PyMethodDef*)
 
 cdef enum:
     F_LIFO = 1      # takes the newest
@@ -85,14 +98,16 @@ cdef enum:
 
 cdef Py_ssize_t UNBOUNDED = <Py_ssize_t>((<size_t>-1) >> 1)
 cdef int64_t NEVER = -1            # a deadline
+cdef int64_t TOO_LATE = -2         # one so late that the standard library refuses to wait for it
 cdef int64_t SLICE_NS = 50000000   # the main thread looks for signals as often as that
 cdef double LONG_SECONDS = 4e9     # longer than any machine runs: no deadline
+cdef double MOST_SECONDS = threading.TIMEOUT_MAX
 
-cdef int _cpus = usable_cpus()
+cdef int _cpus = min(usable_cpus(), _machine.quota_cpus())
 cdef tuple HOOKS = ("_init", "_put", "_get", "_qsize")
 
 
-cdef int64_t _deadline(object block, object timeout) except -2:
+cdef int64_t _deadline(object block, object timeout) except -3:
     # Absolute CLOCK_MONOTONIC; 0 for a try, NEVER for a wait without end.
     cdef double seconds
     if not block:
@@ -103,7 +118,7 @@ cdef int64_t _deadline(object block, object timeout) except -2:
     if not seconds >= 0:  # NaN too
         raise ValueError("'timeout' must be a non-negative number")
     if seconds >= LONG_SECONDS:
-        return NEVER
+        return NEVER if seconds <= MOST_SECONDS else TOO_LATE
     return monotonic_ns() + <int64_t>(seconds * 1e9)
 
 
@@ -146,9 +161,6 @@ cdef class _Store:
             _drop(self.slots, self.head, self.count, self.mask)
         free(self.waits)
 
-    def __reduce__(self):
-        raise TypeError(f"cannot pickle {type(self).__name__!r} object")
-
     @classmethod
     def __class_getitem__(cls, item, /):
         """Return the class for the type checker's sake: `Queue[int]`."""
@@ -163,7 +175,7 @@ cdef class _Store:
         cdef Py_ssize_t i
         if size > UNBOUNDED // <Py_ssize_t>sizeof(PyObject*):
             raise MemoryError()
-        slots = <PyObject**>PyMem_Malloc(<size_t>size * sizeof(PyObject*))
+        slots = <PyObject**>PyMem_Malloc(size_product(size, sizeof(PyObject*)))
         if slots == NULL:
             raise MemoryError()
         for i in range(self.count):
@@ -328,7 +340,9 @@ cdef class _Store:
         cdef int64_t now, until = deadline
         cdef uint32_t epoch
         cdef EventCount* event
-        cdef int spins = 0, _spin
+        cdef int spins = 0, rc = 0, _spin
+        if deadline == TOO_LATE:
+            _refuse_to_wait()
         if deadline != NEVER or main:
             now = monotonic_ns()
             if deadline != NEVER and now >= deadline:
@@ -353,8 +367,16 @@ cdef class _Store:
                     break
                 cpu_pause()
             else:
-                event_wait(event, epoch, until)
+                if until == NEVER:  # not for signals, but for the end of the program
+                    until = monotonic_ns() + (SLICE_NS if main_over() else LONG_SLICE_NS)
+                rc = event_wait(event, epoch, until)
         PyErr_CheckSignals()
+        if rc != ETIMEDOUT:
+            waited()
+        elif deadline == NEVER:
+            still_waiting()
+        else:
+            wait_out_exit()
         return 0
 
     @cython.final
@@ -382,6 +404,8 @@ cdef class _Store:
                     raise ShutDown
                 if main < 0 and deadline != 0:
                     main = _on_main_thread()  # Python code: look again
+                    if deadline == NEVER:
+                        waited()
                     continue
                 self._wait(ON_GET, deadline, main, Empty)
         except:
@@ -389,6 +413,13 @@ cdef class _Store:
                 self._tell(ON_GET)  # I4
             raise
         return (<Queue>self)._locked_get(deadline)
+
+
+def _refuse_to_wait():
+    # By the error that a lock raises, whatever this Python calls it.
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire(True, math.inf)
 
 
 def _not_initialised(queue):
@@ -418,44 +449,7 @@ cdef class _Locked:
 
 
 cdef class Queue(_Store):
-    """A first-in, first-out queue of Python objects for any number of threads, like `queue.Queue`, many times faster.
-
-    Parameters
-    ----------
-    maxsize : int, default 0
-        How many objects it holds before `put` waits for room; zero or less: as many as memory has.
-
-    Attributes
-    ----------
-    maxsize : int
-        As given; it may be changed at any time.
-    unfinished_tasks : int
-        Objects that were put, less calls of `task_done`.
-    is_shutdown : bool
-        Whether `shutdown` was called.
-
-    Notes
-    -----
-    It holds references: nothing is copied, pickled or compared.
-
-    Every method may be called from every thread, and `put` also from a finalizer, a weak reference's callback or a signal handler
-    that interrupts a call on the same queue in the same thread: there is no lock that could be held.
-
-    A subclass may override `_init`, `_put`, `_get` and `_qsize`, and use `mutex`, `not_empty`, `not_full`, `all_tasks_done` and `queue`,
-    as with the standard library. An object of a class that overrides one of the four, or whose `mutex`, conditions or `queue` were used
-    once, runs them under that mutex, at the speed and with the reentrancy of `queue.Queue`; all others stay native.
-
-    Waiting releases the GIL. The main thread hears signals within 50 ms while it waits; other threads sleep until they are woken.
-
-    Examples
-    --------
-    >>> from queuecore.stdqueue import Queue
-    >>> q = Queue(maxsize=2)
-    >>> q.put("a")
-    >>> q.put("b")
-    >>> q.full(), q.get(), q.get(), q.empty()
-    (True, 'a', 'b', True)
-    """
+    """The native part of :class:`queuecore.stdqueue.Queue`."""
 
     mutex = _Locked("mutex")
     not_empty = _Locked("not_empty")
@@ -464,8 +458,7 @@ cdef class Queue(_Store):
     queue = _Locked("queue")
 
     def __cinit__(self):
-        cls = type(self)
-        self.derived = cls is not Queue and cls is not LifoQueue and cls is not PriorityQueue
+        self.derived = type(self) not in _plain
         self.flags = F_RAW
 
     def __init__(self, maxsize=0):
@@ -486,6 +479,31 @@ cdef class Queue(_Store):
         shut = " shut down" if self.flags & F_SHUT else ""
         cls = type(self)
         return f"<{cls.__module__}.{cls.__qualname__} maxsize={self.maximum}{size}{shut} at {<size_t><PyObject*>self:#x}>"
+
+    # As of the standard library's: a copy shares mutex, conditions and `queue` with what it is a copy of, and a pickle would need the mutex.
+
+    def __copy__(self):
+        cls = type(self)
+        copied = cls.__new__(cls)
+        copied.__setstate__(self.__getstate__())
+        return copied
+
+    def __reduce__(self):
+        cls = type(self)
+        if getattr(cls, "__getstate__") is Queue.__getstate__:
+            raise TypeError("cannot pickle '_thread.lock' object")
+        return copyreg.__newobj__, (cls,), self.__getstate__()
+
+    def __getstate__(self):
+        self._leave()
+        counts = {"maxsize": self.maxsize, "unfinished_tasks": self.unfinished_tasks, "is_shutdown": self.is_shutdown}
+        return {**counts, **(<object>self).__dict__}
+
+    def __setstate__(self, state):
+        self._empty_out()
+        self.flags = self.flags & ~<unsigned int>F_RAW | F_PYTHON
+        for name, value in state.items():
+            PyObject_GenericSetAttr(self, name, value)
 
     def __setattr__(self, name, value):
         # A hook given to one object. (Attributes of the class are looked at by __init__.)
@@ -595,6 +613,8 @@ cdef class Queue(_Store):
                     return 0
                 if main < 0 and deadline != 0:
                     main = _on_main_thread()  # Python code: look again
+                    if deadline == NEVER:
+                        waited()
                     continue
                 self._wait(ON_PUT, deadline, main, Full)
         except:
@@ -638,6 +658,7 @@ cdef class Queue(_Store):
         while self.unfinished and not self.flags & F_PYTHON:
             if main < 0:
                 main = _on_main_thread()  # Python code: look again
+                waited()
                 continue
             self._wait(ON_JOIN, NEVER, main, None)
         if self.flags & F_PYTHON:
@@ -690,7 +711,7 @@ cdef class Queue(_Store):
 
     @property
     def maxsize(self):
-        """How many objects it holds before `put` waits; zero or less: any number."""
+        """The number of objects that it holds before `put` waits; zero or less: any number."""
         return self.maximum
 
     @maxsize.setter
@@ -717,7 +738,7 @@ cdef class Queue(_Store):
 
     @property
     def is_shutdown(self):
-        """Whether `shutdown` was called."""
+        """True if `shutdown` was called."""
         return self.flags & F_SHUT != 0
 
     @is_shutdown.setter
@@ -784,8 +805,10 @@ cdef class Queue(_Store):
     cdef int _late(self, object condition, int64_t deadline, object late) except -1:
         # Waits on a condition whose mutex is held.
         if deadline == NEVER:
-            condition.wait()
+            condition.wait(slice_over())
             return 0
+        if deadline == TOO_LATE:
+            _refuse_to_wait()
         left = deadline - monotonic_ns()
         if left <= 0:
             raise late
@@ -795,6 +818,8 @@ cdef class Queue(_Store):
     @cython.final
     cdef int _locked_put(self, object item, int64_t deadline) except -1:
         not_full = self.not_full
+        if deadline == NEVER:
+            waited()
         with not_full:
             while True:
                 if self.flags & F_SHUT:
@@ -802,6 +827,7 @@ cdef class Queue(_Store):
                 if self.limit == UNBOUNDED or self._qsize() < self.limit:
                     break
                 self._late(not_full, deadline, Full)
+            waited()
             self._put(item)
             self.unfinished += 1
             self.not_empty.notify()
@@ -810,11 +836,14 @@ cdef class Queue(_Store):
     @cython.final
     cdef object _locked_get(self, int64_t deadline):
         not_empty = self.not_empty
+        if deadline == NEVER:
+            waited()
         with not_empty:
             while not self._qsize():
                 if self.flags & F_SHUT:
                     raise ShutDown
                 self._late(not_empty, deadline, Empty)
+            waited()
             item = self._get()
             self.not_full.notify()
             return item
@@ -834,9 +863,11 @@ cdef class Queue(_Store):
 
     @cython.final
     cdef int _locked_join(self) except -1:
+        waited()
         with self.all_tasks_done:
             while self.unfinished:
-                self.all_tasks_done.wait()
+                self._late(self.all_tasks_done, NEVER, None)
+            waited()
         return 0
 
     @cython.final
@@ -865,57 +896,21 @@ def _locks():
 
 
 cdef class LifoQueue(Queue):
-    """A last-in, first-out queue of Python objects, like `queue.LifoQueue`; all else is as in `Queue`.
-
-    Parameters
-    ----------
-    maxsize : int, default 0
-        How many objects it holds before `put` waits for room; zero or less: as many as memory has.
-
-    Examples
-    --------
-    >>> from queuecore.stdqueue import LifoQueue
-    >>> q = LifoQueue()
-    >>> q.put(1)
-    >>> q.put(2)
-    >>> q.get(), q.get()
-    (2, 1)
-    """
+    """The native part of :class:`queuecore.stdqueue.LifoQueue`."""
 
     def __cinit__(self):
         self.flags |= F_LIFO
 
 
 cdef class PriorityQueue(Queue):
-    """A queue that gives the smallest object first, like `queue.PriorityQueue`; all else is as in `Queue`.
-
-    Parameters
-    ----------
-    maxsize : int, default 0
-        How many objects it holds before `put` waits for room; zero or less: as many as memory has.
-
-    Notes
-    -----
-    Objects are compared by ``<``, as often and in the same order as by `heapq`. If a comparison raises, `put` or `get` raises that, and
-    the queue is as it was. A comparison may use the queue: the call that made it then compares anew, so one that changes the queue
-    each time never ends.
-
-    Examples
-    --------
-    >>> from queuecore.stdqueue import PriorityQueue
-    >>> q = PriorityQueue()
-    >>> q.put((2, "later"))
-    >>> q.put((1, "now"))
-    >>> q.get()
-    (1, 'now')
-    """
+    """The native part of :class:`queuecore.stdqueue.PriorityQueue`."""
 
     def __cinit__(self):
         self.flags |= F_HEAP
 
 
 cdef class SimpleQueue(_Store):
-    """An unbounded first-in, first-out queue without tasks, like `queue.SimpleQueue`.
+    """SimpleQueue()\n--\n\nAn unbounded first-in, first-out queue without tasks, like `queue.SimpleQueue`.
 
     Notes
     -----
@@ -933,6 +928,9 @@ cdef class SimpleQueue(_Store):
 
     def __init__(self):
         pass
+
+    def __reduce__(self):
+        raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
     def __repr__(self):
         cls = type(self)
@@ -970,6 +968,8 @@ cdef class SimpleQueue(_Store):
         """
         if self.count and timeout is None:
             return qc_moved(self._shift())
+        if timeout is not None and _deadline(block, timeout) == TOO_LATE:
+            _refuse_to_wait()
         return self._take(block, timeout)
 
     @cython.binding(False)
@@ -997,7 +997,7 @@ cdef class SimpleQueue(_Store):
 
 # ---- the garbage collector ---------------------------------------------------------------------------------------------------
 # Cython's functions for _Store know its Python attributes and not the array; ours know both. Those of the subclasses would only call
-# these, so all types get the same. They have the name of the module that users import, too: Cython would give them this one's.
+# these, so all types get the same.
 
 cdef traverseproc _traverse_attributes = (<PyTypeObject*>_Store).tp_traverse
 
@@ -1029,8 +1029,20 @@ cdef void _adopt(object cls, const char* name) noexcept:
     kind.tp_name = name
 
 
-_adopt(_Store, b"queuecore.stdqueue._Store")
-_adopt(Queue, b"queuecore.stdqueue.Queue")
-_adopt(LifoQueue, b"queuecore.stdqueue.LifoQueue")
-_adopt(PriorityQueue, b"queuecore.stdqueue.PriorityQueue")
+_adopt(_Store, b"queuecore._core.objects._Store")
+_adopt(Queue, b"queuecore._core.objects.Queue")
+_adopt(LifoQueue, b"queuecore._core.objects.LifoQueue")
+_adopt(PriorityQueue, b"queuecore._core.objects.PriorityQueue")
 _adopt(SimpleQueue, b"queuecore.stdqueue.SimpleQueue")
+
+cdef set _plain = {Queue, LifoQueue, PriorityQueue}
+
+
+def plain(cls):
+    """Say that a class has the native `put` and `get`. Returns it."""
+    _plain.add(cls)
+    # As methods of its own: CPython has a short way to call those of an object's very class, and not those that it inherits.
+    for name in ("put", "get", "put_nowait", "get_nowait"):
+        inherited = getattr(cls, name)
+        setattr(cls, name, PyDescr_NewMethod(<PyTypeObject*>cls, (<PyMethodDescrObject*>inherited).d_method))
+    return cls

@@ -27,6 +27,12 @@ cdef extern from "queuecore/atomic.hpp" namespace "queuecore" nogil:
         bint compare_exchange_weak(T&, T, MemoryOrder, MemoryOrder) noexcept
         bint compare_exchange_strong(T&, T, MemoryOrder, MemoryOrder) noexcept
 
+cdef extern from "queuecore/sizes.hpp" namespace "queuecore" nogil:
+    const size_t kNoSize
+    const int64_t kMostBytes
+    size_t size_product(size_t a, size_t b) noexcept
+    size_t size_sum(size_t a, size_t b) noexcept
+
 cdef extern from "queuecore/platform.hpp" namespace "queuecore" nogil:
     const size_t kLine
     ctypedef void (*ThreadMain)(void*) noexcept
@@ -97,6 +103,7 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         uint64_t mask
         uint64_t room
         Plain[int32_t] shift
+        Atomic[uint64_t] outside
         Atomic[uint64_t] tail
         Atomic[uint64_t] head_seen
         Atomic[uint64_t] head
@@ -193,6 +200,8 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         int64_t count
         int64_t base
         int64_t used
+        int64_t passes
+        int64_t changed
         uint64_t digest
 
     cppclass Leaf:

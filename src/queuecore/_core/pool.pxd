@@ -1,20 +1,22 @@
 # The pool: slots of one size that can become more, and the stack of those that are free. The slab's sibling for queues, whose
 # number of elements nobody knows before (unbounded capacity, leases that are held).
 #
-# pool_push, pool_pop: any thread, lock-free. pool_grow: any thread, blocking. pool_row: whoever owns the slot.
-#   I1  A slot has one owner at a time: the stack, an element in the queue, a thread on its way, a reservation or a lease.
+# pool_push, pool_pop: any thread, lock-free. pool_grow: any thread, lock-free but for the memory that it asks for. pool_row: whoever owns
+# the slot.
+#   I1  A slot has one owner at a time: the pool, an element in the queue, a thread on its way, a reservation or a lease.
 #   I2  Chunks are never freed or moved before the pool itself, so a row's address stays and reading `next` of a slot that somebody
 #       else has just taken reads memory that is there.
 #   I3  The tag in the head's high half grows with every change (ABA).
+#   I4  Slots from `fresh` on were never taken. Below `made` there is memory for them; whoever finds a chunk that is not counted yet counts
+#       it, so nobody waits for who made it.
 # Chunk 0 has `first` slots, a power of two; chunk k has first << (k - 1) of them, as many as all before it.
 # Source: Treiber's stack (1986) with a counted head.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from queuecore._core.atoms cimport buffer_give, buffer_take
-from queuecore._core.parking cimport turn_give, turn_take
 from queuecore._core.platform cimport (
-    Atomic, Turn, alloc_lines, kAcquire, kRelaxed, kRelease, map_pages, order, unmap_pages)
+    Atomic, alloc_lines, kAcquire, kLine, kRelaxed, kRelease, map_pages, order, size_product, size_sum, unmap_pages)
 
 cdef enum:
     POOL_CHUNKS = 24
@@ -25,16 +27,23 @@ cdef enum:
 cdef enum:
     Q1 = 38
     Q2 = 39
+    Q3 = 71
+    Q4 = 72
+    Q5 = 73
+    Q6 = 74
+
+ctypedef void* BytesPtr
+ctypedef Atomic[uint32_t]* NextsPtr
 
 cdef extern from *:
     """
     namespace queuecore {
     struct SlotPool {
-      alignas(kLine) Atomic<uint64_t> head;  // tag (high half) and slot + 1 (low half); 0 in the low half: empty
-      alignas(kLine) Turn growing;
-      unsigned char* chunks[24];
-      Atomic<uint32_t>* nexts[24];
-      int32_t chunk_count;  // under `growing`
+      alignas(kLine) Atomic<uint64_t> head;   // tag (high half) and slot + 1 (low half); 0 in the low half: empty
+      alignas(kLine) Atomic<uint32_t> fresh;
+      Atomic<uint32_t> made;
+      alignas(kLine) Atomic<void*> rows[24];
+      Atomic<Atomic<uint32_t>*> nexts[24];    // of each slot of a chunk; a line in front of them: where its rows are
       uint32_t first;
       int32_t first_log;
       std::size_t slot_bytes;
@@ -45,10 +54,10 @@ cdef extern from *:
     """
     cppclass SlotPool "queuecore::SlotPool":
         Atomic[uint64_t] head
-        Turn growing
-        unsigned char* chunks[24]
-        Atomic[uint32_t]* nexts[24]
-        int32_t chunk_count
+        Atomic[uint32_t] fresh
+        Atomic[uint32_t] made
+        Atomic[BytesPtr] rows[24]
+        Atomic[NextsPtr] nexts[24]
         uint32_t first
         int32_t first_log
         size_t slot_bytes
@@ -66,16 +75,16 @@ cdef inline int32_t pool_chunk(const SlotPool* p, uint32_t slot, uint32_t* offse
     return k
 
 
-cdef inline unsigned char* pool_row(const SlotPool* p, uint32_t slot) noexcept nogil:
+cdef inline unsigned char* pool_row(SlotPool* p, uint32_t slot) noexcept nogil:
     cdef uint32_t offset = 0
     cdef int32_t k = pool_chunk(p, slot, &offset)
-    return p.chunks[k] + <size_t>offset * p.slot_bytes
+    return <unsigned char*>p.rows[k].load(kRelaxed) + <size_t>offset * p.slot_bytes  # relaxed: who has the slot was shown it
 
 
 cdef inline Atomic[uint32_t]* pool_next(SlotPool* p, uint32_t slot) noexcept nogil:
     cdef uint32_t offset = 0
     cdef int32_t k = pool_chunk(p, slot, &offset)
-    return &p.nexts[k][offset]
+    return p.nexts[k].load(kRelaxed) + offset  # relaxed: as above
 
 
 cdef inline void pool_push(SlotPool* p, uint32_t slot) noexcept nogil:
@@ -89,14 +98,25 @@ cdef inline void pool_push(SlotPool* p, uint32_t slot) noexcept nogil:
             return
 
 
+cdef inline bint _pool_fresh(SlotPool* p, uint32_t* slot) noexcept nogil:
+    cdef uint32_t fresh = p.fresh.load(kRelaxed)  # relaxed: the CAS checks it
+    while fresh < p.made.load(order(Q3, kAcquire)):  # Q3 acquire: pairs with Q6; where the slot lies
+        # Relaxed: it only decides whose the slot is, nobody has written there. Linearizes here.
+        if p.fresh.compare_exchange_weak(fresh, fresh + 1, kRelaxed, kRelaxed):
+            slot[0] = fresh
+            return True
+    return False
+
+
 cdef inline bint pool_pop(SlotPool* p, uint32_t* slot) noexcept nogil:
+    # False: pool_grow, then again.
     cdef uint64_t head = p.head.load(order(Q2, kAcquire))  # Q2 acquire: pairs with Q1
     cdef uint64_t below
     cdef uint32_t top
     while True:
         top = <uint32_t>head
         if top == 0:
-            return False
+            return _pool_fresh(p, slot)
         below = ((head >> 32) + 1) << 32 | pool_next(p, top - 1).load(kRelaxed)  # relaxed: ordered by Q2, checked by the tag
         # Q2 acquire, on success and on failure: pairs with Q1. Linearizes here.
         if p.head.compare_exchange_weak(head, below, order(Q2, kAcquire), order(Q2, kAcquire)):
@@ -104,52 +124,65 @@ cdef inline bint pool_pop(SlotPool* p, uint32_t* slot) noexcept nogil:
             return True
 
 
-cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
-    # Adds a chunk, unless a slot has come free meanwhile. False: no memory, or no number is left.
-    cdef uint32_t count, begin, i
-    cdef int32_t k
-    cdef unsigned char* rows = NULL
-    cdef Atomic[uint32_t]* nexts
-    turn_take(&p.growing)
-    if <uint32_t>p.head.load(kRelaxed) != 0:  # relaxed: a hint; the caller tries again
-        turn_give(&p.growing)
-        return True
-    k = p.chunk_count
-    turn_give(&p.growing)
-    # The memory is fetched outside of the turn; who comes second gives its own back.
-    count = p.first if k == 0 else p.first << (k - 1)
-    begin = 0 if k == 0 else p.first << (k - 1)
-    if k == POOL_CHUNKS or begin + count > POOL_SLOTS or (p.slot_bytes != 0 and count > (<size_t>1 << 46) // p.slot_bytes):
-        return False
-    nexts = <Atomic[uint32_t]*>alloc_lines(count * sizeof(uint32_t))
-    if nexts == NULL:
-        return False
+cdef inline void** _chunk_rows(NextsPtr nexts) noexcept nogil:
+    return <void**>(<unsigned char*>nexts - kLine)
+
+
+cdef inline NextsPtr _chunk_new(SlotPool* p, uint32_t count) noexcept nogil:
+    cdef unsigned char* memory
+    cdef void* rows = NULL
+    if p.slot_bytes != 0 and count > (<size_t>1 << 46) // p.slot_bytes:
+        return NULL
+    memory = <unsigned char*>alloc_lines(size_sum(kLine, size_product(count, sizeof(uint32_t))))
+    if memory == NULL:
+        return NULL
     if p.slot_bytes != 0:
-        rows = <unsigned char*>(map_pages(count * p.slot_bytes) if p.zeroed else buffer_take(count * p.slot_bytes))
+        rows = map_pages(size_product(count, p.slot_bytes)) if p.zeroed else buffer_take(size_product(count, p.slot_bytes))
         if rows == NULL:
-            free(nexts)
-            return False
-    turn_take(&p.growing)
-    if p.chunk_count != k:
-        turn_give(&p.growing)
-        _chunk_free(p, rows, nexts, count)
-        return True
-    p.chunks[k] = rows
-    p.nexts[k] = nexts
-    p.chunk_count += 1
-    turn_give(&p.growing)
-    for i in range(count):  # the lowest comes out first; Q1 publishes the chunk with each of its slots
-        if begin + count - 1 - i != POOL_NOBODY:
-            pool_push(p, begin + count - 1 - i)
-    return True
+            free(memory)
+            return NULL
+    (<void**>memory)[0] = rows
+    return <NextsPtr>(memory + kLine)
 
 
-cdef inline void _chunk_free(SlotPool* p, unsigned char* rows, Atomic[uint32_t]* nexts, uint32_t count) noexcept nogil:
-    free(nexts)
+cdef inline void _chunk_free(SlotPool* p, NextsPtr nexts, uint32_t count) noexcept nogil:
+    cdef void* rows = _chunk_rows(nexts)[0]
     if p.zeroed:
         unmap_pages(rows, count * p.slot_bytes)
     else:
         buffer_give(rows, count * p.slot_bytes)
+    free(_chunk_rows(nexts))
+
+
+cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
+    # More slots, unless some have come meanwhile. False: no memory, or no number is left.
+    cdef uint32_t made = p.made.load(order(Q3, kAcquire))  # Q3, as in _pool_fresh: the chunks before
+    cdef uint32_t count
+    cdef int32_t k
+    cdef NextsPtr nexts
+    cdef NextsPtr found = NULL
+    if p.fresh.load(kRelaxed) < made or <uint32_t>p.head.load(kRelaxed) != 0:  # relaxed, both: hints; the caller tries again
+        return True
+    k = 0 if made == 0 else qc_log2(made) - p.first_log + 1
+    count = p.first if made == 0 else made
+    if made == POOL_NOBODY or k == POOL_CHUNKS:
+        return False
+    nexts = p.nexts[k].load(order(Q4, kAcquire))  # Q4 acquire: pairs with Q5; where the rows are
+    if nexts == NULL:
+        # Several may come here at a time. Who is second gives its own back.
+        nexts = _chunk_new(p, count)
+        if nexts == NULL:
+            return False
+        # Q5 release: pairs with Q4. Q4 on failure.
+        if not p.nexts[k].compare_exchange_strong(found, nexts, order(Q5, kRelease), order(Q4, kAcquire)):
+            _chunk_free(p, nexts, count)
+            nexts = found
+    # Everybody writes the same. Relaxed: published by Q6, and by Q1 with each slot.
+    p.rows[k].store(_chunk_rows(nexts)[0], kRelaxed)
+    # Q6 release: pairs with Q3. Relaxed on failure: somebody else has counted it.
+    p.made.compare_exchange_strong(
+        made, made + count if made + count < POOL_NOBODY else POOL_NOBODY, order(Q6, kRelease), kRelaxed)
+    return True
 
 
 cdef inline void pool_init(SlotPool* p, uint32_t least, size_t slot_bytes, bint zeroed) noexcept nogil:
@@ -164,5 +197,6 @@ cdef inline void pool_init(SlotPool* p, uint32_t least, size_t slot_bytes, bint 
 
 cdef inline void pool_free(SlotPool* p) noexcept nogil:
     cdef int32_t k
-    for k in range(p.chunk_count):
-        _chunk_free(p, p.chunks[k], p.nexts[k], p.first if k == 0 else p.first << (k - 1))
+    for k in range(POOL_CHUNKS):  # relaxed: nobody else knows of it any more
+        if p.nexts[k].load(kRelaxed) != NULL:
+            _chunk_free(p, p.nexts[k].load(kRelaxed), p.first if k == 0 else p.first << (k - 1))

@@ -11,7 +11,7 @@ from queuecore._core.queues cimport NativeQueue
 from queuecore._core.readers cimport (
     READER_AGAIN, READER_DAMAGED, READER_DRY, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave,
     reader_next, reader_open, record_check, record_drop, record_key, record_key_room)
-from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
+from queuecore._core.runtime cimport StopEvent, exiting, main_over, still_waiting, wait_out_exit, waited
 from queuecore._core.stages cimport (
     Arena, Cell, PythonStep, StageFn, Step, arena_free, arena_reset, arena_take, cell_from, cell_value, values_of)
 
@@ -28,7 +28,7 @@ cdef enum:
 # Why the loop of a thread ended.
 cdef enum:
     RUN_ON = 0
-    RUN_STOPPED = 1
+    RUN_STOPPED = 1   # or a slice of a wait is over, and the main thread has ended: `stop` says which. It goes on from where it is
     RUN_NAME = 2      # the next work unit must be asked for in Python; the thread has the reader's role
     RUN_NAMES = 3     # the queue of names gives none: `rc`
     RUN_NO_NAME = 4   # its element is no string
@@ -61,6 +61,7 @@ cdef struct Run:
     Record record
     Fault fault
     bint entered
+    bint waits               # for the reader's role
     bint inside              # the record is on its way through the steps
     bint loose               # nobody knows what the last step makes; Python fills the slot with it
     bint filled              # has done so
@@ -70,6 +71,7 @@ cdef struct Run:
     int held_count, held_most
     Cell* given              # of step `at`
     int32_t at, rc
+    int ended, ended_rc      # why the loop ended, if elements before that are to be put still
     Atomic[int64_t]* delivered  # the thread's own
     unsigned char* name      # in the arena
     int64_t name_bytes
@@ -162,7 +164,7 @@ cdef int _advance(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
     run.held[run.held_count] = run.slot
     run.held_count += 1
     run.has_slot = False
-    return RUN_ON if run.held_count < run.held_most else _put(run, queue, stop)
+    return RUN_ON
 
 
 cdef int _put(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
@@ -180,13 +182,23 @@ cdef int _put(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
 
 
 cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
-    # Whatever ends it comes after the elements before it.
-    cdef int rc = _work(run, queue, names, stop)
+    # Whatever ends it comes after the elements before it. An error comes all the same if nobody takes these.
+    cdef int rc = run.ended
     cdef int put
-    if rc == RUN_STOPPED or rc == RUN_PUT:
-        return rc
+    if rc == RUN_ON:
+        rc = _work(run, queue, names, stop)
+        if rc == RUN_STOPPED or rc == RUN_PUT:
+            return rc
+        run.ended = rc
+        run.ended_rc = run.rc
     put = _put(run, queue, stop)
-    return rc if put == RUN_ON else put
+    if put == RUN_STOPPED and stop.stopped_ns() == 0 and not exiting():
+        return put
+    run.ended = RUN_ON
+    if put == RUN_ON or rc in (RUN_NO_NAME, RUN_OPEN, RUN_READ, RUN_CHECK, RUN_STEP, RUN_MISFIT, RUN_MEMORY):
+        run.rc = run.ended_rc
+        return rc
+    return put
 
 
 cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
@@ -198,6 +210,10 @@ cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) n
                 return rc
             record_drop(run.reader, &run.record)
             run.inside = False
+        if run.held_count >= run.held_most:
+            rc = _put(run, queue, stop)
+            if rc != RUN_ON:
+                return rc
         if stop.stopped_ns() != 0 or exiting():
             _put(run, queue, stop)  # what is made goes in, if there is room
             return RUN_STOPPED
@@ -208,7 +224,13 @@ cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) n
                 rc = _put(run, queue, stop)
                 if rc != RUN_ON:
                     return rc
+                if main_over():
+                    run.waits = True
+                    return RUN_STOPPED
                 continue
+            if run.waits:
+                run.waits = False
+                waited()
         rc = reader_next(run.reader, &run.record, &run.fault, run.held_count > 0)
         if rc == READER_AGAIN:
             continue
@@ -233,7 +255,7 @@ cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) n
 
 @cython.final
 cdef class _Counter:
-    """How many elements one thread has put."""
+    """The number of elements that one thread has put."""
     cdef Atomic[int64_t] count
 
 
@@ -287,6 +309,32 @@ cdef class NativeProgram:
             total += one.count.load(kRelaxed)  # relaxed: a statistic
         return total
 
+    cdef int _begin(self, Run* run, NativeQueue queue, list order, list placed) except -1:
+        # What it takes is the run's at once, and freed with it.
+        cdef int32_t* made = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
+        cdef Py_ssize_t i
+        run.reader = self.reader.r
+        run.order = made
+        run.cells = <Cell*>calloc(2 + 2 * self.most, sizeof(Cell))
+        if made == NULL or run.cells == NULL:
+            raise MemoryError
+        for i in range(len(order)):
+            made[i] = order[i]
+        for i in range(len(placed)):
+            made[len(order) + i] = placed[i]
+        run.placed = made + len(order)
+        run.parts = <int32_t>len(order)
+        run.most = self.most
+        run.steps = self.bound
+        run.step_count = <int32_t>len(self.steps)
+        run.loose = run.step_count > 0 and self.steps[run.step_count - 1].outputs is None
+        # No more than a small part of the queue: readers run ahead of it by that. What Python makes comes one by one.
+        run.held_most = max(1, min(HELD_MOST, queue.hand.capacity // 16 if queue.hand.capacity >= 0 else HELD_MOST))
+        for step in self.steps:
+            if isinstance(step, PythonStep):
+                run.held_most = 1
+        return 0
+
     def run(self, NativeQueue queue not None, StopEvent stop not None, NativeQueue names, next_name, list order, list placed,
             skip=None):
         """Fill the queue until `stop` is set.
@@ -316,42 +364,24 @@ cdef class NativeProgram:
         """
         cdef Run run
         cdef int rc = RUN_ON
-        cdef int32_t* order_
         cdef Py_ssize_t i
         cdef list kept = []
         cdef _Counter counter = _Counter()
         self.reader._refuse()
         queue._refuse()
-        order_ = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
         memset(&run, 0, sizeof(Run))
-        run.reader = self.reader.r
-        run.steps = self.bound
-        run.step_count = <int32_t>len(self.steps)
-        run.loose = run.step_count > 0 and self.steps[run.step_count - 1].outputs is None
-        run.parts = <int32_t>len(order)
         run.asks = names is None
-        # No more than a small part of the queue: readers run ahead of it by that. What Python makes comes one by one.
-        run.held_most = max(1, min(HELD_MOST, queue.hand.capacity // 16 if queue.hand.capacity >= 0 else HELD_MOST))
-        for step in self.steps:
-            if isinstance(step, PythonStep):
-                run.held_most = 1
-        run.most = self.most
         run.delivered = &counter.count
         self.running.append(counter)
-        run.cells = <Cell*>calloc(2 + 2 * self.most, sizeof(Cell))
         try:
-            if order_ == NULL or run.cells == NULL:
-                raise MemoryError
-            for i in range(len(order)):
-                order_[i] = order[i]
-            for i in range(len(placed)):
-                order_[len(order) + i] = placed[i]
-            run.order = order_
-            run.placed = order_ + len(order)
+            self._begin(&run, queue, order, placed)
             while True:
                 with nogil:
                     rc = _run(&run, queue, names, stop)
                 wait_out_exit()
+                if rc == RUN_STOPPED and stop.stopped_ns() == 0 and not exiting():
+                    still_waiting()
+                    continue
                 if rc == RUN_NAME:
                     rc = self._ask(&run, next_name)
                     if rc == RUN_ON:
@@ -398,7 +428,7 @@ cdef class NativeProgram:
                     reader_leave(run.reader)
             arena_free(&run.arena)
             free(run.cells)
-            free(order_)
+            free(<void*>run.order)
 
     cdef int _ask(self, Run* run, object next_name) except -1:
         cdef bytes name

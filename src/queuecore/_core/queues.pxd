@@ -1,6 +1,6 @@
 # What native code may do with a queue: take and put elements without the GIL. Any thread; the queue must be kept alive by a reference.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from queuecore._core.handoff cimport Hand, Op
+from queuecore._core.handoff cimport FrontRun, Hand, Op
 from queuecore._core.platform cimport Fault
 from queuecore._core.pool cimport SlotPool
 from queuecore._core.random cimport Philox
@@ -46,8 +46,9 @@ cdef class NativeQueue:
     cdef list objects         # by slot: the references of its element
     cdef object convert
     cdef object failure
-    cdef uint64_t generation, start
-    cdef int64_t copied_rows
+    cdef uint64_t generation
+    cdef int64_t copied_rows, held_rows
+    cdef FrontRun* spare      # with room for one key: to give back what was taken, without memory
     cdef readonly str kind
     cdef readonly str name
     cdef object __weakref__
@@ -59,15 +60,19 @@ cdef class NativeQueue:
     cdef list _prepare(self, list values, bint many, int64_t* n)
     cdef int _fill(self, uint32_t slot, list ready, int64_t row) except -1
     cdef int64_t _key(self, uint32_t slot) noexcept
-    cdef int _put(self, uint32_t* tokens, int64_t n, object timeout) except -1
+    cdef int _put(self, uint32_t* tokens, int64_t* keys, int64_t n, object timeout) except -1
     cdef int _wait_put(self, Op* op, int64_t deadline, int64_t before, int64_t total) except -1
     cdef int _wait(self, int which, Op* op, int64_t deadline) except -1
-    cdef int _look_up(self) except -1
+    cdef int _look_up(self, bint for_ever) except -1
     cdef object _closed_for_putting(self, int rc)
     cdef object _with_cause(self, object error)
-    cdef int _get(self, Op* op, object timeout) except -1
+    cdef int _get(self, Op* op, object timeout, int64_t wanted) except -1
     cdef object _too_few(self, int64_t wanted)
+    cdef FrontRun* _run(self, int64_t n) except NULL
     cdef int _return(self, Op* op) except -1
+    cdef int _return_one(self, uint32_t slot) except -1
+    cdef int _lose(self, Op* op) except -1
+    cdef void _clear(self, const uint32_t* tokens, int64_t n) noexcept
     cdef int _stackable(self, str what) except -1
     cdef object _component(self, int i, uint32_t slot)
     cdef int _reference(self, int i) noexcept

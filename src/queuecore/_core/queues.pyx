@@ -4,17 +4,18 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout, fork_generation
 from queuecore._core.handoff cimport (
     HAND_BUSY, HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
-    FrontRun, Hand, Op, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_return, hand_settle, hand_size,
-    hand_unsettled, hand_wait, put_try)
-from queuecore._core.platform cimport Fault, alloc_lines, kAcquire, kRelaxed, layout_hash, monotonic_ns
+    FrontRun, Hand, Op, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_puts, hand_refill, hand_return, hand_settle,
+    hand_size, hand_unsettled, hand_wait, put_try)
+from queuecore._core.platform cimport (
+    Fault, alloc_lines, kAcquire, kNoSize, kRelaxed, layout_hash, monotonic_ns, size_product, size_sum)
 from queuecore._core.pool cimport (
     POOL_SLOTS, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row)
 from queuecore._core.random cimport Philox, philox_seed
-from queuecore._core.runtime cimport StopEvent, exiting, wait_out_exit
+from queuecore._core.runtime cimport StopEvent, exiting, main_over, still_waiting, wait_out_exit, waited
 from queuecore._core.stages cimport Cell
 
 import threading
@@ -94,12 +95,10 @@ cdef inline int64_t _deadline(object timeout) except -2:
     return monotonic_ns() + <int64_t>(seconds * 1e9)
 
 
-cdef FrontRun* _run(int64_t n) except NULL:
-    # Room for n tokens, in the form in which they may be given back.
-    cdef FrontRun* run = <FrontRun*>malloc(sizeof(FrontRun) + n * sizeof(uint32_t))
-    if run == NULL:
-        raise MemoryError
-    return run
+cdef inline size_t _tokens_end(int64_t n) noexcept nogil:
+    # Of a run of n tokens: where their keys lie, if the queue has some. No run has so many if that is more than there is memory.
+    cdef size_t nbytes = size_sum(sizeof(FrontRun) + 7, size_product(n, sizeof(uint32_t)))
+    return nbytes if nbytes == kNoSize else nbytes // 8 * 8
 
 
 cdef inline bint _varying_room(Varying* v, int64_t nbytes) noexcept nogil:
@@ -210,23 +209,18 @@ cdef class NativeQueue:
         Where the counters begin (for tests).
     """
 
-    def __cinit__(self, *_, **__):
-        self.generation = fork_generation()
-
-    def __init__(self, str kind, str name, int64_t capacity, int64_t min_after_dequeue, list parts, tuple names, convert, *,
+    def __cinit__(self, str kind, str name, int64_t capacity, int64_t min_after_dequeue, list parts, tuple names, convert, *,
                  bint pad=False, tuple seeds=(0, 0), uint64_t start=0):
         cdef int i, j
         cdef Part* part
         cdef int64_t offset = 0
         cdef int store = STORE_FIFO
-        if self.hand != NULL:
-            raise TypeError("a queue can't be initialised twice")
+        self.generation = fork_generation()
         self.kind = kind
         self.name = name
         self.names = names
         self.convert = convert
         self.pad = pad
-        self.start = start
         self.dtypes = []
         self.objects = []
         self.part_count = len(parts)
@@ -234,7 +228,8 @@ cdef class NativeQueue:
         self.hand = <Hand*>alloc_lines(sizeof(Hand))
         self.pool = <SlotPool*>alloc_lines(sizeof(SlotPool))
         self.random = <Philox*>calloc(1, sizeof(Philox))
-        if self.parts == NULL or self.hand == NULL or self.pool == NULL or self.random == NULL:
+        self.spare = <FrontRun*>malloc(_tokens_end(1) + sizeof(int64_t))
+        if self.parts == NULL or self.hand == NULL or self.pool == NULL or self.random == NULL or self.spare == NULL:
             raise MemoryError
         for i, (dtype, shape, sort) in enumerate(parts):
             part = &self.parts[i]
@@ -279,7 +274,7 @@ cdef class NativeQueue:
         cdef Varying* v
         if self.pool != NULL:
             if self.has_buffers:
-                for slot in range(0 if self.pool.chunk_count == 0 else self.pool.first << (self.pool.chunk_count - 1)):
+                for slot in range(self.pool.fresh.load(kRelaxed)):  # relaxed: nobody else has it; others were never used
                     for i in range(self.part_count):
                         if PART_FIXED < self.parts[i].kind < PART_OBJECT:
                             v = <Varying*>(pool_row(self.pool, slot) + self.parts[i].offset)
@@ -289,6 +284,7 @@ cdef class NativeQueue:
         if self.hand != NULL:
             hand_free(self.hand)
             free(self.hand)
+        free(self.spare)
         free(self.random)
         free(self.parts)
 
@@ -309,7 +305,11 @@ cdef class NativeQueue:
             if not well:
                 raise _errors.ResourceExhaustedError(f"no memory for another element of {self.kind} {self.name!r}")
         if self.has_objects and slot >= <uint32_t>len(self.objects):
-            self.objects.extend([None] * (<Py_ssize_t>slot + 1 - len(self.objects)))
+            try:
+                self.objects.extend([None] * (<Py_ssize_t>slot + 1 - len(self.objects)))
+            except BaseException:
+                pool_push(self.pool, slot)
+                raise
         return slot
 
     cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept:
@@ -461,7 +461,7 @@ cdef class NativeQueue:
         except BaseException:
             self._release(&slot, 1)
             raise
-        self._put(&slot, 1, timeout)
+        self._put(&slot, &key, 1, timeout)
 
     def enqueue_many(self, values, timeout=None):
         """Put the rows of the components, in one piece."""
@@ -477,8 +477,8 @@ cdef class NativeQueue:
         count = n if n < BLOCK_ROWS else BLOCK_ROWS
         if self.pool.slot_bytes > 0 and count > <int64_t>(BLOCK_BYTES // self.pool.slot_bytes):
             count = BLOCK_BYTES // self.pool.slot_bytes + 1
-        op.tokens = <uint32_t*>malloc(count * sizeof(uint32_t))
-        op.keys = <int64_t*>malloc(count * sizeof(int64_t))
+        op.tokens = <uint32_t*>malloc(size_product(count, sizeof(uint32_t)))
+        op.keys = <int64_t*>malloc(size_product(count, sizeof(int64_t)))
         try:
             if op.tokens == NULL or op.keys == NULL:
                 raise MemoryError
@@ -499,7 +499,7 @@ cdef class NativeQueue:
                         hand_refill(self.hand, self.random, &op, count, at + count < n)
                 self._wait_put(&op, deadline, at, n)
                 at += count
-                filled = 0  # all of them are the queue's
+                filled = op.done = 0  # all of them are the queue's
         finally:
             with nogil:
                 hand_leave(self.hand, SIDE_PUT, self.random, &op)
@@ -508,25 +508,21 @@ cdef class NativeQueue:
             free(op.tokens)
             free(<void*>op.keys)
 
-    cdef int _put(self, uint32_t* tokens, int64_t n, object timeout) except -1:
-        # Puts filled slots; those that stay behind are free again.
+    cdef int _put(self, uint32_t* tokens, int64_t* keys, int64_t n, object timeout) except -1:
+        # Puts filled slots; those that stay behind are free again. keys: room for as many.
         cdef Op op
         cdef int64_t i
-        cdef int64_t* keys = <int64_t*>malloc(n * sizeof(int64_t))
         op.tokens = tokens
         op.n = n
         op.keys = keys
+        for i in range(n):
+            keys[i] = self._key(tokens[i])
         try:
-            if keys == NULL:
-                raise MemoryError
-            for i in range(n):
-                keys[i] = self._key(tokens[i])
             self._wait_put(&op, _deadline(timeout), 0, n)
         finally:
             with nogil:
                 hand_leave(self.hand, SIDE_PUT, self.random, &op)
             self._release(tokens + op.done, n - op.done)
-            free(keys)
         return 0
 
     cdef int _wait_put(self, Op* op, int64_t deadline, int64_t before, int64_t total) except -1:
@@ -545,6 +541,8 @@ cdef class NativeQueue:
         # The result; HAND_SLICE: the time ran out, and the operation is out of its line.
         cdef int rc = HAND_SLICE
         cdef int64_t until
+        if deadline < 0:
+            waited()
         while rc == HAND_SLICE:
             until = _slice_end(deadline)
             with nogil:
@@ -554,16 +552,20 @@ cdef class NativeQueue:
                     with nogil:
                         rc = hand_leave(self.hand, which, self.random, op)
                     return rc
-                self._look_up()
+                self._look_up(deadline < 0)
+        waited()
         return rc
 
-    cdef int _look_up(self) except -1:
+    cdef int _look_up(self, bint for_ever) except -1:
         # Between two slices of waiting. Whoever waits here may have asked to be asked.
         look = getattr(_watching, "look", None)
         if look is not None:
             look(self.name)
         PyErr_CheckSignals()
-        wait_out_exit()
+        if for_ever:
+            still_waiting()
+        else:
+            wait_out_exit()
         return 0
 
     cdef object _closed_for_putting(self, int rc):
@@ -599,22 +601,17 @@ cdef class NativeQueue:
                     hand_settle(self.hand, self.random)
         if rc != HAND_DONE:
             op.n = 1
-            op.run = _run(1)
+            op.run = self._run(1)
             op.tokens = op.run.tokens
             try:
-                self._get(&op, timeout)
+                self._get(&op, timeout, 1)
                 slot = op.tokens[0]
             finally:
                 free(op.run)
         try:
             element = self._element(slot) if out is None else self._copy_out(&slot, 1, out, False)
         except BaseException:
-            op.run = _run(1)
-            op.tokens = op.run.tokens
-            op.tokens[0] = slot
-            op.done = 1
-            self._return(&op)
-            free(op.run)
+            self._return_one(slot)
             raise
         self._release(&slot, 1)
         return element
@@ -630,13 +627,14 @@ cdef class NativeQueue:
         if self.hand.store == STORE_PRIORITY and not up_to and self.hand.capacity >= 0 and n > self.hand.capacity:
             raise _errors.InvalidArgumentError(
                 f"PriorityQueue {self.name!r} has room for {self.hand.capacity} elements, so {n} will never be there at once")
-        op.n = n
+        # No queue ever holds more elements than there are slots: one more stands for any number that never comes.
+        op.n = n if n < POOL_SLOTS else POOL_SLOTS
         op.up_to = up_to
-        op.run = _run(n)
+        op.run = self._run(op.n)
         op.tokens = op.run.tokens
         try:
             if n > 0:
-                self._get(&op, timeout)
+                self._get(&op, timeout, n)
             got = op.done
             try:
                 batch = self._batch(op.tokens, got) if out is None else self._copy_out(op.tokens, got, out, True)
@@ -648,9 +646,8 @@ cdef class NativeQueue:
             free(op.run)
         return batch
 
-    cdef int _get(self, Op* op, object timeout) except -1:
+    cdef int _get(self, Op* op, object timeout, int64_t wanted) except -1:
         # Gathers; whatever ends it early gives back what it had.
-        cdef int64_t wanted = op.n
         cdef int rc
         try:
             rc = self._wait(SIDE_GET, op, _deadline(timeout))
@@ -662,8 +659,7 @@ cdef class NativeQueue:
         if rc == HAND_DONE:
             return 0
         if op.done > 0:
-            self._release(op.tokens, op.done)
-            raise MemoryError(f"{op.done} elements of {self.kind} {self.name!r} are lost: no memory to give them back")
+            self._lose(op)
         if rc == HAND_SLICE:
             raise _errors.DeadlineExceededError(f"{self.kind} {self.name!r} had too few elements in time (requested {wanted})")
         raise self._too_few(wanted)
@@ -672,23 +668,54 @@ cdef class NativeQueue:
         return self._with_cause(_errors.OutOfRangeError(
             f"{self.kind} {self.name!r} is closed and has insufficient elements (requested {wanted}, current size {self.size()})"))
 
+    cdef FrontRun* _run(self, int64_t n) except NULL:
+        # Room for n tokens, in the form in which they may be given back, which must not need any memory.
+        cdef FrontRun* run = <FrontRun*>malloc(size_sum(_tokens_end(n), size_product(n, sizeof(int64_t) if self.hand.store == STORE_PRIORITY else 0)))
+        if run == NULL:
+            raise MemoryError
+        return run
+
     cdef int _return(self, Op* op) except -1:
         # Elements that were taken and can't be handed out.
-        cdef int64_t* keys = NULL
+        cdef int64_t* keys
         cdef int64_t i
         if op.done == 0:
             return 0
         if self.hand.store == STORE_PRIORITY:
-            keys = <int64_t*>malloc(op.done * sizeof(int64_t))
-            if keys == NULL:
-                raise MemoryError
+            keys = <int64_t*>(<char*>op.run + _tokens_end(op.done))
             for i in range(op.done):
                 keys[i] = self._key(op.tokens[i])
             op.keys = keys
         with nogil:
             hand_return(self.hand, self.random, op)
-        free(keys)
+        if op.done > 0:
+            self._lose(op)
         return 0
+
+    cdef int _return_one(self, uint32_t slot) except -1:
+        # The same for one that was taken without room for a run.
+        cdef Op op
+        op.run = <FrontRun*>malloc(_tokens_end(1) + sizeof(int64_t))
+        if op.run == NULL:
+            op.run = self.spare
+            self.spare = NULL
+        elif self.spare == NULL:
+            self.spare = <FrontRun*>malloc(_tokens_end(1) + sizeof(int64_t))
+        op.tokens = &slot if op.run == NULL else op.run.tokens
+        op.tokens[0] = slot
+        op.n = op.done = 1
+        if op.run == NULL:
+            self._lose(&op)
+        try:
+            self._return(&op)
+        finally:
+            free(op.run)
+        return 0
+
+    cdef int _lose(self, Op* op) except -1:
+        # Their room, at least, is given back.
+        self._release(op.tokens, op.done)
+        raise MemoryError(f"{op.done} elements of {self.kind} {self.name!r} are lost: no memory to give them back")
 
     cdef int _stackable(self, str what) except -1:
         if self.has_varying and not self.pad:
@@ -807,59 +834,86 @@ cdef class NativeQueue:
 
     # Without copies
 
-    def reserve(self, int64_t n, timeout=None):
-        """Room for n elements, to be filled in place: a :class:`Reservation`."""
+    def reserve(self, int64_t n, timeout=None, bint clear=True):
+        """Room for n elements, zeros or what was there before, to be filled in place: a :class:`Reservation`."""
         cdef Reservation r
+        cdef _Guard guard
+        cdef int i
         self._refuse()
         self._placeable("reserve", n)
         r = Reservation.__new__(Reservation)
         r.queue = self
         r.timeout = timeout
         r.slots = _slots(self, n)
-        while r.slots.n < n:
-            r.slots.tokens[r.slots.n] = self._slot()
-            r.slots.n += 1
-        r.arrays = self._views(r.slots.tokens, n, r.slots)
-        if r.arrays is None:  # they do not lie side by side: filled in a block of its own, and copied when it is committed
-            r.arrays = [np.empty((n, *[self.parts[i].dims[j] for j in range(self.parts[i].ndim)]), self.dtypes[i])
-                        for i in range(self.part_count)]
-            r.staged = True
+        r.slots.take(n)
+        guard = _Guard.__new__(_Guard)
+        guard.slots = r.slots
+        arrays = self._views(r.slots.tokens, n, guard)
+        if arrays is not None:
+            r.slots.seen = True
+            if clear:
+                self._clear(r.slots.tokens, n)
+        else:  # they do not lie side by side: filled in a block of its own, and copied when it is committed
+            r.staged = arrays = [np.zeros((n, *[self.parts[i].dims[j] for j in range(self.parts[i].ndim)]), self.dtypes[i])
+                                 for i in range(self.part_count)]
+        r.shown = _named(self, arrays)
         return r
+
+    cdef void _clear(self, const uint32_t* tokens, int64_t n) noexcept:
+        cdef int64_t k
+        cdef size_t nbytes = self.pool.slot_bytes
+        if n * <int64_t>nbytes < COPY_BYTES:
+            for k in range(n):
+                memset(pool_row(self.pool, tokens[k]), 0, nbytes)
+        else:
+            with nogil:
+                for k in range(n):
+                    memset(pool_row(self.pool, tokens[k]), 0, nbytes)
 
     def lease(self, int64_t n, timeout=None):
         """The next n elements, where they lie: a :class:`Lease`."""
         cdef Lease lease
         cdef Op op
         cdef int i
+        cdef list arrays
         self._refuse()
         self._placeable("lease", n)
         lease = Lease.__new__(Lease)
-        lease.queue = self
         lease.slots = _slots(self, n)
         op.n = n
-        op.run = _run(n)
+        op.run = self._run(n)
         op.tokens = op.run.tokens
         try:
-            self._get(&op, timeout)
+            self._get(&op, timeout, n)
+            try:
+                # Their base has no slots before all is made: what fails here gives the elements back.
+                arrays = self._views(op.tokens, n, lease.slots)
+                if arrays is not None:
+                    lease.shown = _named(self, arrays)
+                else:
+                    arrays = []
+                    for i in range(self.part_count):
+                        arrays.append(self._stack(i, op.tokens, n))
+                    lease.shown = _named(self, arrays)
+                    self.copied_rows += n
+                    self._release(op.tokens, n)
+                    return lease
+            except BaseException:
+                self._return(&op)
+                raise
             memcpy(lease.slots.tokens, op.tokens, n * sizeof(uint32_t))
             lease.slots.n = n
+            self.held_rows += n
         finally:
             free(op.run)
-        lease.arrays = self._views(lease.slots.tokens, n, lease.slots)
-        if lease.arrays is None:
-            lease.arrays = []
-            for i in range(self.part_count):
-                lease.arrays.append(self._stack(i, lease.slots.tokens, n))
-            self.copied_rows += n
-            lease.slots.give_back()
         return lease
 
     cdef int _placeable(self, str what, int64_t n) except -1:
         if self.has_buffers or self.has_objects:
             raise _errors.InvalidArgumentError(
                 f"{what} of {self.kind} {self.name!r} needs components of a fixed shape and size")
-        if n < 1:
-            raise _errors.InvalidArgumentError(f"{what}: the number of elements must be at least 1, not {n}")
+        if not 0 < n < POOL_SLOTS:
+            raise _errors.InvalidArgumentError(f"{what}: the number of elements must be from 1 to {POOL_SLOTS - 1}, not {n}")
         return 0
 
     cdef list _views(self, const uint32_t* tokens, int64_t n, object base):
@@ -973,10 +1027,10 @@ cdef class NativeQueue:
         op.n = 1
         while True:
             rc = hand_wait(self.hand, SIDE_PUT, self.random, &op, monotonic_ns() + SLICE_NS)
+            if rc == HAND_SLICE and (stop.stopped_ns() != 0 or exiting() or main_over()):
+                return hand_leave(self.hand, SIDE_PUT, self.random, &op)
             if rc != HAND_SLICE:
                 return rc
-            if stop.stopped_ns() != 0 or exiting():
-                return hand_leave(self.hand, SIDE_PUT, self.random, &op)
 
     cdef int slots_put(self, const uint32_t* slots, int n, StopEvent stop, int* done) noexcept nogil:
         cdef int64_t key = 0
@@ -999,6 +1053,8 @@ cdef class NativeQueue:
             done[0] += 1
         if any_ and hand_unsettled(self.hand):
             hand_settle(self.hand, self.random)
+        if done[0] > 0:
+            waited()
         return rc
 
     cdef int slot_get(self, uint32_t* slot, StopEvent stop) noexcept nogil:
@@ -1007,6 +1063,7 @@ cdef class NativeQueue:
         if rc == HAND_DONE and hand_unsettled(self.hand):
             hand_settle(self.hand, self.random)
         if rc == HAND_DONE:
+            waited()
             return rc
         op.run = <FrontRun*>malloc(sizeof(FrontRun) + sizeof(uint32_t))
         if op.run == NULL:
@@ -1015,12 +1072,13 @@ cdef class NativeQueue:
         op.n = 1
         while True:
             rc = hand_wait(self.hand, SIDE_GET, self.random, &op, monotonic_ns() + SLICE_NS)
-            if rc == HAND_SLICE and (stop.stopped_ns() != 0 or exiting()):
+            if rc == HAND_SLICE and (stop.stopped_ns() != 0 or exiting() or main_over()):
                 rc = hand_leave(self.hand, SIDE_GET, self.random, &op)
                 break
             if rc != HAND_SLICE:
                 break
         if rc == HAND_DONE:
+            waited()
             slot[0] = op.tokens[0]
         free(op.run)
         return rc
@@ -1061,7 +1119,7 @@ cdef class NativeQueue:
         return self._shaped(parts)
 
     def is_closed(self):
-        """Whether it is closed."""
+        """True if it is closed."""
         self._refuse()
         return self.hand.closed.load(kAcquire) != 0
 
@@ -1099,7 +1157,7 @@ cdef class NativeQueue:
         cdef Hand* h = self.hand
         self._refuse()
         size = hand_size(h)
-        admitted = ((h.tickets.load(kAcquire) >> 1) - self.start - h.undone.load(kRelaxed)) & (~<uint64_t>0 >> 1)
+        admitted = hand_puts(h)
         return {
             "size": size,
             "high_water": h.high_water.load(kRelaxed),
@@ -1110,75 +1168,136 @@ cdef class NativeQueue:
             "blocked_enqueue_ns": h.side[SIDE_PUT].blocked_ns.load(kRelaxed),
             "blocked_dequeue_ns": h.side[SIDE_GET].blocked_ns.load(kRelaxed),
             "copied_rows": self.copied_rows,
+            "held_rows": self.held_rows,
         }
 
 
 @cython.final
 cdef class _Slots:
     # Slots that are nobody's but their holder's, given back when it is gone. The base object of views: it must not refer to them, for the
-    # collector does not see through arrays.
+    # collector does not see through arrays. So slots that anybody can see, by an array derived from those that were handed out, too, are
+    # not used again.
     cdef NativeQueue queue
     cdef uint32_t* tokens
+    cdef int64_t* keys
     cdef int64_t n
+    cdef bint seen  # by arrays whose base is a guard
 
-    cdef void give_back(self) noexcept:
+    cdef int take(self, int64_t n) except -1:
+        while self.n < n:
+            self.tokens[self.n] = self.queue._slot()
+            self.n += 1
+            self.queue.held_rows += 1
+        return 0
+
+    cdef int64_t let_go(self) noexcept:
+        # From here on they are the caller's.
         cdef int64_t n = self.n
         self.n = 0
-        if n and self.queue.generation == fork_generation():
-            self.queue._release(self.tokens, n)
+        self.queue.held_rows -= n
+        return n
 
     def __dealloc__(self):
+        cdef int64_t n
         if self.tokens != NULL:
-            self.give_back()
-            free(self.tokens)
+            n = self.let_go()
+            if n and self.queue.generation == fork_generation():
+                self.queue._release(self.tokens, n)
+        free(self.tokens)
+        free(self.keys)
 
 
 cdef _Slots _slots(NativeQueue queue, int64_t n):
     cdef _Slots slots = _Slots.__new__(_Slots)
     slots.queue = queue
-    slots.tokens = <uint32_t*>malloc(n * sizeof(uint32_t))
-    if slots.tokens == NULL:
+    slots.tokens = <uint32_t*>malloc(size_product(n, sizeof(uint32_t)))
+    slots.keys = <int64_t*>malloc(size_product(n, sizeof(int64_t)))
+    if slots.tokens == NULL or slots.keys == NULL:
         raise MemoryError
     return slots
 
 
+@cython.final
+cdef class _Guard:
+    # The base object of a reservation's views: when it goes, none of them is left, and what was written through them is all there will be.
+    cdef _Slots slots
+
+    def __dealloc__(self):
+        if self.slots is not None:
+            self.slots.seen = False
+
+
+@cython.nonecheck(True)
 cdef object _named(NativeQueue queue, list rows):
-    return rows if queue.names is None else dict(zip(queue.names, rows))
+    return rows[:] if queue.names is None else dict(zip(queue.names, rows))
 
 
 @cython.final
+@cython.nonecheck(True)  # made by __new__ alone, it has no slots
 cdef class Reservation:
     """Room in a queue: arrays to fill, then `commit`, or `cancel`. Forgotten, it gives the room back."""
     cdef NativeQueue queue
     cdef _Slots slots
-    cdef bint staged, over
+    cdef bint over
     cdef object timeout
-    cdef list arrays
+    cdef object shown   # the arrays to fill, in the list or dict that was handed out
+    cdef list staged    # the same, where they are no views; None: they are
 
     @property
     def rows(self):
-        """The arrays to fill: a list, or a dict of a queue with names."""
-        return _named(self.queue, self.arrays)
+        """The arrays to fill: a list, or a dict of a queue with names. It is empty once this is committed or cancelled."""
+        if self.shown is None:
+            raise self._is_over()
+        return self.shown
+
+    cdef object _is_over(self):
+        return _errors.FailedPreconditionError("this reservation is committed or cancelled already")
+
+    cdef void _end(self) noexcept:
+        # Arrays that nobody has kept go now.
+        self.over = True
+        shown, self.shown = self.shown, None
+        if shown is not None:
+            shown.clear()
+
+    cdef _Slots _filled(self):
+        # Slots with what was written, which nobody sees any more.
+        cdef NativeQueue q = self.queue
+        cdef _Slots slots = self.slots, fresh
+        cdef int64_t k
+        if self.staged is not None:
+            for k in range(slots.n):
+                q._fill(slots.tokens[k], self.staged, k)
+            q.copied_rows += slots.n
+            return slots
+        if not slots.seen:
+            return slots
+        fresh = _slots(q, slots.n)
+        fresh.take(slots.n)
+        for k in range(slots.n):
+            q._copy(pool_row(q.pool, fresh.tokens[k]), pool_row(q.pool, slots.tokens[k]), q.pool.slot_bytes)
+        q.copied_rows += slots.n
+        return fresh
 
     def commit(self, timeout=None):
-        """Put the elements, as enqueue_many does."""
-        cdef NativeQueue q = self.queue
-        cdef int64_t k, n = self.slots.n
+        """Put the elements, as enqueue_many does. Arrays that somebody has kept are his own from then on: what they show was copied."""
+        cdef _Slots slots
         if self.over:
-            raise _errors.FailedPreconditionError("this reservation is committed or cancelled already")
-        q._refuse()
-        if self.staged:
-            for k in range(n):
-                q._fill(self.slots.tokens[k], self.arrays, k)
-            q.copied_rows += n
-        self.over = True
-        self.slots.n = 0  # from here on the slots are the queue's, or free
-        q._put(self.slots.tokens, n, timeout)
+            raise self._is_over()
+        self.queue._refuse()
+        self._end()
+        try:
+            slots = self._filled()
+        except BaseException:
+            self.over = False  # nothing is lost: it may be tried again
+            raise
+        self.slots = None
+        self.queue._put(slots.tokens, slots.keys, slots.let_go(), timeout)
 
     def cancel(self):
         """Give the room back. Idempotent."""
-        self.over = True
-        self.slots.give_back()
+        self._end()
+        self.slots = None
 
     def __enter__(self):
         return self.rows
@@ -1193,23 +1312,23 @@ cdef class Reservation:
 
 
 @cython.final
+@cython.nonecheck(True)  # as Reservation
 cdef class Lease:
-    """Elements taken from a queue, as views of the memory where they lie, until `release`, or until the last view is gone."""
-    cdef NativeQueue queue
+    """Elements taken from a queue, as views of the memory where they lie, until `release` and the end of the last view."""
     cdef _Slots slots
-    cdef list arrays
+    cdef object shown
 
     @property
     def rows(self):
         """The views: a list, or a dict of a queue with names."""
-        if self.arrays is None:
+        if self.shown is None:
             raise _errors.FailedPreconditionError("this lease is released")
-        return _named(self.queue, self.arrays)
+        return self.shown
 
     def release(self):
-        """Give the memory back: views of it that are kept will show other elements. Idempotent."""
-        self.arrays = None
-        self.slots.give_back()
+        """Give the memory back, as soon as nobody has a view of it any more. Idempotent."""
+        self.shown = None
+        self.slots = None
 
     def __enter__(self):
         return self.rows

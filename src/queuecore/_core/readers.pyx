@@ -13,8 +13,9 @@ from queuecore._core.errors cimport (
     WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error)
 from queuecore._core.growing cimport Growing, grow
 from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait
-from queuecore._core.platform cimport Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns
-from queuecore._core.runtime cimport wait_out_exit
+from queuecore._core.platform cimport (
+    Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_sum)
+from queuecore._core.runtime cimport still_waiting, wait_out_exit, waited
 from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_open_any, stream_read
 from queuecore._core.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
@@ -41,7 +42,7 @@ cdef enum:
 
 cdef Block* _block_new(int64_t room) noexcept nogil:
     # Held once; NULL: no memory. A large one isn't written to before it is filled.
-    cdef Block* block = <Block*>(buffer_take(64 + room) if room > BLOCK_BYTES else alloc_lines(64 + room))
+    cdef Block* block = <Block*>(buffer_take(size_sum(64, room)) if room > BLOCK_BYTES else alloc_lines(size_sum(64, room)))
     if block != NULL:
         block.room = room
         block.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it
@@ -475,7 +476,7 @@ cdef class NativeReader:
     record_bytes, header_bytes, footer_bytes, hop_bytes : int
         Of "fixed"; of "lines", `header_bytes` is the number of lines to leave out at the top of each file.
     encoding : int
-        Of the files, a number of `queuecore._compression`.
+        Of the files, a number of `queuecore._io.compression`.
     resync : bool
         Of "tfrecord": whether to look for the next record after a damaged length.
     max_record_bytes : int
@@ -532,7 +533,7 @@ cdef class NativeReader:
         return fault_error(fault, path)
 
     def _enter(self):
-        cdef bint mine = False
+        cdef bint mine = False, waits = False
         cdef int64_t until
         self._refuse()
         if self.r.owner.load(kRelaxed) == <uint64_t>PyThread_get_thread_ident():  # relaxed: as in reader_leave
@@ -543,7 +544,10 @@ cdef class NativeReader:
                 mine = reader_enter(self.r, until)
             if not mine:
                 PyErr_CheckSignals()
-                wait_out_exit()
+                if not waits:
+                    waited()
+                    waits = True
+                still_waiting()
         self.r.owner.store(<uint64_t>PyThread_get_thread_ident(), kRelaxed)  # relaxed: as in reader_leave
 
     cdef int _first(self, Record* record, object next_name) except -1:

@@ -1,7 +1,8 @@
 # Rings of tokens: bounded queues of small numbers that name slots. None of them ever waits; who has to, parks
 # (parking.pxd).
 #
-# FifoRing, tokens of 24 bits. Any thread may call anything but what a comment reserves to the holder of the turn.
+# FifoRing, tokens of 24 bits. Any thread may call anything but what a comment reserves to the holder of a turn. It admits by itself: a push
+# claims no index, it is made by one CAS or not at all.
 #   I1  The cell of index i (cell i mod size) holds lap(i) from the moment when push i is made until index i + size is
 #       pushed. Laps only grow, so a cell says by itself what it holds, and consumers never write one.
 #   I2  head <= number of pushes <= head + capacity, and capacity < size. So no cell is written before the last token in
@@ -11,14 +12,19 @@
 #       distances.
 #   I4  SEAL is pushed like a token, but tail never moves past it and it is never popped. No push gets beyond tail, so
 #       none succeeds after the seal; pops take what lies before it, then find it.
-#   I5  The turn is a bit of head's own word: a pop by anybody but its holder expects it clear, and so can't land once
-#       it was taken.
+#   I5  The poppers' turn is a bit of head's own word: a pop by anybody but its holder expects it clear, and so can't land
+#       once it was taken.
 #   I6  head_seen holds a value that head once had: too small at worst, and then head itself is asked.
-# Progress: every operation is lock-free; fifo_turn_take and fifo_turn_give are one atomic operation each. A thread that
-# stops anywhere in one of them holds back nobody (a holder of the turn holds back the pops of all others: that is what
-# the turn is for).
+#   I7  The pushers' turn is a bit of tail's own word. Once it was taken, who pushes without it has seen tail before that,
+#       and so can fill no cell but the next one: one such push may still land, and none after the first one of the
+#       holder's, a seal included. So what the holder pushes follows each other.
+#   I8  outside: rows that are in no cell, and count against the capacity all the same.
+# Progress: every operation is lock-free; fifo_turn_take and fifo_turn_give are one atomic operation each, and so are
+# those of the pushers' turn. Any number of threads that stop anywhere in them hold back nobody (a holder of a turn holds
+# back the pops or pushes of all others: that is what it is for).
 # Linearizable: seq_cst operations, marked below, decide on OK, FULL, EMPTY and SEALED, so that the answers of several
-# rings agree on one order too. TURN may come late, by the time that a fifo_turn_give takes to be seen.
+# rings agree on one order too. TURN may come late, by the time that giving it takes to be seen. And OK counts the rows outside as they
+# were at R13: of more that come before R4, the push knows nothing.
 # Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring
 # (hours, for two cells, at full speed) could then be taken for another one. Indices are 63 bits wide, and may wrap if
 # there are less than 2^24 cells; but nobody counts that far.
@@ -27,21 +33,21 @@
 #
 # FastRing, values of 64 bits. Any thread. NOT lock-free: a thread that stops between taking an index and publishing its
 # cell holds up everybody at that cell. Only for the inside of a stage, which such a thread would hold up anyway.
-#   I7  sequence == i: the cell is free for push i. == i + 1: it holds push i. == i + size: pop i is done with it.
-#   I8  Only who moved tail (head) from i writes the value and sequence of a push (pop) of i.
+#   I9  sequence == i: the cell is free for push i. == i + 1: it holds push i. == i + size: pop i is done with it.
+#   I10 Only who moved tail (head) from i writes the value and sequence of a push (pop) of i.
 # A refusal may come from a call of somebody else that is half done: the wake-up that comes when the value behind it is
 # published is then spent on nothing. So who parks on a FastRing passes a wake-up on to its own side after each success.
 # Source: Vyukov's bounded MPMC queue (2010).
 #
 # SpscRing, values of 64 bits. One thread pushes, one pops; wait-free.
-#   I9  tail is written by the pusher alone, head by the popper alone; head_seen and tail_seen belong to the pusher and
+#   I11 tail is written by the pusher alone, head by the popper alone; head_seen and tail_seen belong to the pusher and
 #       the popper.
 # Source: Lamport's ring (1977), with each side's copy of the other's index.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from queuecore._core.platform cimport (
     Atomic, FastCell, FastRing, FifoRing, Plain, SpscRing, alloc_lines, cpu_pause, kAcquire, kRelaxed, kRelease,
-    kSeqCst, order)
+    kSeqCst, order, size_product)
 
 cdef enum:
     RING_OK = 1       # so that it is also the number of tokens that went through
@@ -80,6 +86,10 @@ cdef enum:
     W2 = 18
     W3 = 19
     W4 = 20
+    R13 = 67
+    R14 = 68
+    R15 = 69
+    R16 = 70
 
 
 cdef inline void ring_backoff() noexcept nogil:
@@ -107,7 +117,7 @@ cdef inline bint fifo_init(FifoRing* r, uint32_t capacity, uint64_t start) noexc
     if capacity == 0 or capacity > RING_MOST:
         return False
     size = _size_for(<uint64_t>capacity + 1)
-    r.cells = <Atomic[uint64_t]*>alloc_lines(size * sizeof(uint64_t))
+    r.cells = <Atomic[uint64_t]*>alloc_lines(size_product(size, sizeof(uint64_t)))
     if r.cells == NULL:
         return False
     r.mask = size - 1
@@ -142,13 +152,17 @@ cdef inline int64_t _fifo_ahead(FifoRing* r, uint64_t p, uint64_t x) noexcept no
     return <int64_t>((x & ~<uint64_t>TOKEN_MASK) - _fifo_lap(r, p))
 
 
-cdef inline int _fifo_put(FifoRing* r, uint32_t token) noexcept nogil:
-    cdef uint64_t p, x, h, expected
-    cdef int64_t ahead
-    # R1 acquire: pairs with R5 and R6. Who saw tail at p sees every push below p, so that its own next pop can't miss
+cdef inline int _fifo_put(FifoRing* r, uint32_t token, bint owner) noexcept nogil:
+    cdef uint64_t p, x, h, outside, expected
+    cdef int64_t ahead, room
+    # R1 acquire: pairs with R5, R6 and R16. Who saw tail at p sees every push below p, so that its own next pop can't miss
     # one.
     p = r.tail.load(order(R1, kAcquire))
     while True:
+        if p & 1 and not owner:
+            return RING_TURN  # linearizes at R1
+        # R13 seq_cst: pairs with R14, and R3 says what for. After R1: no other push comes between this load and an R4 that succeeds.
+        outside = r.outside.load(order(R13, kSeqCst))
         # R2 seq_cst: pairs with R12; who is told SEALED sees what was written before the seal, and who was not sees no
         # seal that was answered before this. Linearizes here: SEALED, and FULL, see R3.
         x = _fifo_cell(r, p).load(order(R2, kSeqCst))
@@ -163,33 +177,46 @@ cdef inline int _fifo_put(FifoRing* r, uint32_t token) noexcept nogil:
         if ahead >= 0:
             p = r.tail.load(order(R1, kAcquire))  # R1, as above
             continue
+        room = <int64_t>r.room - 2 * <int64_t><uint32_t>outside
         # Relaxed: I6. The seal needs no room: I2.
-        if token != SEAL and <int64_t>(p - r.head_seen.load(kRelaxed)) >= <int64_t>r.room:
+        if token != SEAL and <int64_t>((p & ~<uint64_t>1) - r.head_seen.load(kRelaxed)) >= room:
             # R3 seq_cst: pairs with R9; a pop that was answered before this is seen. head only grows, so if there is no
-            # room now, there was none at R2, when p was the next index and there was no seal.
+            # room now, there was none at R2, when p was the next index and there was no seal, if `outside` is what it was
+            # around R2.
             h = r.head.load(order(R3, kSeqCst)) & ~<uint64_t>1
             r.head_seen.store(h, kRelaxed)  # relaxed: I6
-            if <int64_t>(p - h) >= <int64_t>r.room:
-                return RING_FULL
+            if <int64_t>((p & ~<uint64_t>1) - h) >= room:
+                if r.outside.load(order(R13, kSeqCst)) == outside:  # R13, as above
+                    return RING_FULL
+                p = r.tail.load(order(R1, kAcquire))  # R1, as above
+                continue
         # R4 (R12 for the seal) seq_cst: pairs with R8 (and R2). Publishes the slot that the token names; in one order
         # with R8 of all rings. Relaxed on failure: another push took the cell, R2 looks again. Linearizes here: OK.
         if _fifo_cell(r, p).compare_exchange_strong(
                 x, _fifo_lap(r, p) | token, order(R12 if token == SEAL else R4, kSeqCst), kRelaxed):
             if token != SEAL:
                 expected = p
-                # R5 release: pairs with R1, as R6. Relaxed on failure: somebody has helped, that is all.
+                # R5 release: pairs with R1, as R6. Relaxed on failure: somebody has helped, or taken or given the turn, and then the
+                # next push helps.
                 r.tail.compare_exchange_strong(expected, p + 2, order(R5, kRelease), kRelaxed)
             return RING_OK
 
 
-cdef inline int fifo_push(FifoRing* r, uint32_t token) noexcept nogil:
-    # RING_OK, RING_FULL or RING_SEALED. The token is below SEAL.
-    return _fifo_put(r, token)
+cdef inline int fifo_push(FifoRing* r, uint32_t token, bint owner) noexcept nogil:
+    # RING_OK, RING_FULL, RING_SEALED or RING_TURN. The token is below SEAL. `owner`: the caller holds the pushers' turn.
+    return _fifo_put(r, token, owner)
 
 
 cdef inline bint fifo_seal(FifoRing* r) noexcept nogil:
-    # From now on no push succeeds. True for the one caller that sealed it.
-    return _fifo_put(r, SEAL) == RING_OK
+    # From now on no push succeeds, whoever holds the turn. True for the one caller that sealed it.
+    return _fifo_put(r, SEAL, True) == RING_OK
+
+
+cdef inline void fifo_outside(FifoRing* r, int64_t n) noexcept nogil:
+    # n more rows count against the capacity, or fewer; there may be more of them than places. Each call makes another value of the
+    # word, for 2^32 calls.
+    # R14 seq_cst: pairs with R13. Linearizes here.
+    r.outside.fetch_add((<uint64_t>1 << 32) + <uint64_t>n, order(R14, kSeqCst))
 
 
 cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint owner) noexcept nogil:
@@ -241,17 +268,46 @@ cdef inline void fifo_turn_give(FifoRing* r) noexcept nogil:
     r.head.fetch_sub(1, order(R11, kRelease))
 
 
+cdef inline bint fifo_push_turn_take(FifoRing* r) noexcept nogil:
+    # From now on only the caller pushes (I7). False: somebody has the turn.
+    # R15 acquire: pairs with R16; what the last holder wrote. Linearizes here.
+    return (r.tail.fetch_or(1, order(R15, kAcquire)) & 1) == 0
+
+
+cdef inline void fifo_push_turn_give(FifoRing* r) noexcept nogil:
+    # Only by who holds it. R16 release: pairs with R15 and R1. Linearizes here.
+    r.tail.fetch_sub(1, order(R16, kRelease))
+
+
 cdef inline uint32_t fifo_capacity(FifoRing* r) noexcept nogil:
     return <uint32_t>(r.room >> 1)
 
 
+cdef inline uint64_t _fifo_pushes(FifoRing* r) noexcept nogil:
+    # The next index, also if who made the last push has not moved tail; in twos. Relaxed, both: it decides nothing.
+    cdef uint64_t p = r.tail.load(kRelaxed) & ~<uint64_t>1
+    cdef uint64_t x = _fifo_cell(r, p).load(kRelaxed)
+    return p + 2 if _fifo_ahead(r, p, x) == 0 and <uint32_t>(x & TOKEN_MASK) != SEAL else p
+
+
+cdef inline int64_t fifo_count(FifoRing* r, uint64_t start) noexcept nogil:
+    # Pushes since indices began at `start`. May be stale when it is read.
+    return <int64_t>((_fifo_pushes(r) - 2 * start) >> 1)
+
+
 cdef inline uint32_t fifo_size(FifoRing* r) noexcept nogil:
     # Exact while nobody pushes or pops; else a number between 0 and the capacity that may never have been true.
-    # Relaxed, both: it decides nothing.
-    cdef int64_t n = <int64_t>(r.tail.load(kRelaxed) - (r.head.load(kRelaxed) & ~<uint64_t>1)) // 2
+    cdef uint64_t h = r.head.load(kRelaxed) & ~<uint64_t>1  # relaxed: it decides nothing
+    cdef int64_t n = <int64_t>(_fifo_pushes(r) - h) // 2
+    r.head_seen.store(h, kRelaxed)  # relaxed: I6
     if n < 0:
         return 0
     return fifo_capacity(r) if n > <int64_t>fifo_capacity(r) else <uint32_t>n
+
+
+cdef inline int64_t fifo_size_most(FifoRing* r) noexcept nogil:
+    # Not below the number of tokens in it once the caller's push is made, unless others have popped. Asks only for what pushers write.
+    return <int64_t>((r.tail.load(kRelaxed) & ~<uint64_t>1) - r.head_seen.load(kRelaxed)) // 2  # relaxed: a statistic
 
 
 # ---- FastRing
@@ -260,7 +316,7 @@ cdef inline bint fast_init(FastRing* r, uint32_t capacity, uint64_t start) noexc
     # False: no memory. Holds `capacity` values, rounded up to a power of two that is at least 2.
     cdef uint64_t size = _size_for(capacity)
     cdef uint64_t i
-    r.cells = <FastCell*>alloc_lines(size * sizeof(FastCell))
+    r.cells = <FastCell*>alloc_lines(size_product(size, sizeof(FastCell)))
     if r.cells == NULL:
         return False
     r.mask = size - 1
@@ -296,7 +352,7 @@ cdef inline bint fast_push_many(FastRing* r, const uint64_t* values, uint32_t n)
                 return False
             p = q
             continue
-        # Relaxed: it only decides whose the cells are (I8); V1 and V2 order what is in them. Linearizes here.
+        # Relaxed: it only decides whose the cells are (I10); V1 and V2 order what is in them. Linearizes here.
         if r.tail.compare_exchange_weak(p, p + n, kRelaxed, kRelaxed):
             for i in range(n):
                 r.cells[(p + i) & r.mask].value.set(values[i])
@@ -324,7 +380,7 @@ cdef inline bint fast_pop_many(FastRing* r, uint64_t* values, uint32_t n) noexce
                 return False
             p = q
             continue
-        # Relaxed: it only decides whose the values are (I8). Linearizes here.
+        # Relaxed: it only decides whose the values are (I10). Linearizes here.
         if r.head.compare_exchange_weak(p, p + n, kRelaxed, kRelaxed):
             for i in range(n):
                 values[i] = r.cells[(p + i) & r.mask].value.get()
@@ -346,7 +402,7 @@ cdef inline bint fast_pop(FastRing* r, uint64_t* value) noexcept nogil:
 cdef inline bint spsc_init(SpscRing* r, uint32_t capacity, uint64_t start) noexcept nogil:
     # False: no memory.
     cdef uint64_t size = _size_for(capacity)
-    r.cells = <Plain[uint64_t]*>alloc_lines(size * sizeof(uint64_t))
+    r.cells = <Plain[uint64_t]*>alloc_lines(size_product(size, sizeof(uint64_t)))
     if r.cells == NULL:
         return False
     r.mask = size - 1

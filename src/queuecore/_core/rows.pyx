@@ -9,7 +9,7 @@ from queuecore._core.errors cimport (
     CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED)
 from queuecore._core.growing cimport grow
 from queuecore._core.lines cimport lines_kernels, lines_most
-from queuecore._core.platform cimport Fault, layout_hash
+from queuecore._core.platform cimport Fault, layout_hash, size_product, size_sum
 from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, arena_free, arena_reset, arena_take
 from queuecore._core.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
@@ -28,7 +28,7 @@ cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil:
     cdef int64_t given = m.csv.count if m.csv != NULL else m.given if m.framing == FRAME_ROWS else 2
     s.cells = <Cell*>calloc(given + m.made + 1, sizeof(Cell))
     if m.csv != NULL:
-        s.columns = <bytes_out>malloc(given * (sizeof(CsvPlace) + CSV_ROWS * COLUMN_BYTES))
+        s.columns = <bytes_out>malloc(size_product(given, sizeof(CsvPlace) + CSV_ROWS * COLUMN_BYTES))
         if s.columns == NULL:
             return False
     return s.cells != NULL
@@ -266,7 +266,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
         block.text = b.text + (at.offset - b.place.offset)
         block.nbytes = end - block.text
         block.most = first % CSV_STRIDE
-        csv_cut(m.csv, &block, &at, fault)
+        csv_cut(m.csv, &block, &at, NULL, fault)
     for j in range(m.csv.count):
         if m.csv.columns[j].kind == CSV_TEXT:
             some = True
@@ -537,7 +537,7 @@ cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int
 # Parts
 
 cdef Part* part_new(const Maker* m, int64_t row) noexcept nogil:
-    cdef Part* part = <Part*>calloc(1, sizeof(Part) + m.vars * sizeof(Growing))
+    cdef Part* part = <Part*>calloc(1, size_sum(sizeof(Part), size_product(m.vars, sizeof(Growing))))
     if part != NULL:
         part.row = row
         part.vars = <Growing*>(part + 1)

@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from queuecore._core.atoms cimport buffer_give, buffer_take
 from queuecore._core.platform cimport (
-    Atomic, Slab, SlotStack, alloc_lines, kAcquire, kRelaxed, kRelease, order)
+    Atomic, Slab, SlotStack, alloc_lines, kAcquire, kRelaxed, kRelease, order, size_product)
 
 # Labels of edges, as in ring.pxd.
 cdef enum:
@@ -55,12 +55,10 @@ cdef inline bint slab_init(Slab* slab, uint32_t slots, size_t slot_bytes, void* 
     # False: no memory (nothing is left behind). The slab must be zeroed before. memory: of as many bytes, or NULL; it is
     # the caller's, who takes it out of the slab before slab_free.
     cdef uint32_t i
-    if slot_bytes != 0 and slots > (<size_t>1 << 62) // slot_bytes:
-        return False
     slab.slots = slots
     slab.slot_bytes = slot_bytes
-    slab.mapped_bytes = slots * slot_bytes
-    slab.stack.next = <Atomic[uint32_t]*>alloc_lines(slots * sizeof(uint32_t))
+    slab.mapped_bytes = size_product(slots, slot_bytes)
+    slab.stack.next = <Atomic[uint32_t]*>alloc_lines(size_product(slots, sizeof(uint32_t)))
     if slab.stack.next == NULL:
         return False
     slab.base = <unsigned char*>(buffer_take(slab.mapped_bytes) if memory == NULL else memory)

@@ -6,6 +6,8 @@
 #   I1  Entries [0, known_files) never change after they were published, but for their open file.
 #   I2  An entry's fd is closed only by the thread that took it out of the entry under the turn, with pins == 0.
 #   I3  At most `fd_limit` files are open, plus one per thread at work.
+#   I4  Bytes of a file below its size at discovery don't change while it is read. Who reads the last of its records looks, and so does
+#       who closes it, and the end of the stream; a pass that opens it again finds it as it was, to the last byte.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.platform cimport Atomic, Fault, FileEntry, FileStat, StopFlag, Turn, iovec
 
@@ -34,6 +36,7 @@ cdef extern from *:
       int32_t open_files;        // guarded by the turn
       int32_t idle_first, idle_last;  // guarded by the turn; -1: none
       int64_t claimed;           // files handed out for discovery; guarded by the turn
+      int64_t changed;           // one more than a file that was found changed when it was closed; 0: none; guarded by the turn
       alignas(kLine) Atomic<int64_t> known_files;
       Atomic<int64_t> known_records;
       Atomic<int64_t> empty_files, dropped_tails;
@@ -62,6 +65,7 @@ cdef extern from *:
         int32_t open_files
         int32_t idle_first, idle_last
         int64_t claimed
+        int64_t changed
         Atomic[int64_t] known_files
         Atomic[int64_t] known_records
         Atomic[int64_t] empty_files, dropped_tails
@@ -88,6 +92,13 @@ cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nog
 cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
 # The same of a pipe or device too. Its reads don't wait.
 cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil
+# Whether bytes of a file below the size that it had may be others by now. What has only become longer was appended to.
+cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noexcept nogil
+# How: of a file that has.
+cdef void changed_fault(const FileStat* now, int64_t size, Fault* fault) noexcept nogil
+# Whether there is nothing in an open file that says so: those in /proc, and on some file systems that aren't in the kernel, all do. False:
+# there is, or nobody knows, as `fault` says. A system call.
+cdef bint is_empty(int fd, Fault* fault) noexcept nogil
 # Which error an errno is.
 cdef int32_t os_code(int err) noexcept nogil
 
@@ -111,11 +122,15 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil
 cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogil
 # The known file that holds this ordinal; `hint` is where to look first.
 cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexcept nogil
-# An open descriptor of file f, pinned, or -1 with the fault; give it back with table_unpin.
-cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil
-# records: how many of the file's records this pin was for, in a run that goes through every file once a pass: after the last of them
-# the file is closed. 0: the file is kept for later.
-cdef void table_unpin(FileTable* t, int64_t f, int64_t records) noexcept nogil
+# Whether a file that was opened again, with this status, in a pass is file f still: in a pass that has opened it before it may have
+# become longer. No system call.
+cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* st) noexcept nogil
+# An open descriptor of file f for this pass, pinned, or -1 with the fault; give it back with table_unpin.
+cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcept nogil
+# records: how many of the file's records were read. False: with them all are, and the file has changed meanwhile.
+cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil
+# Looks at the files of which a part was read. False: one has changed meanwhile, and none further may have been looked at.
+cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil
 # A file that somebody reads now, from file `after` on; -1: none.
 cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil
 # Closes the files that nobody reads now. Any thread; system calls.

@@ -7,11 +7,12 @@ from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout, syscalls
 from queuecore._core.errors cimport (
     CODE_CHECKSUM, CODE_DECOMPRESS, CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TOO_LARGE,
-    CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ, WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL)
+    CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ, WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN, WHAT_READ, WHAT_REPLACED, WHAT_REWRITTEN,
+    WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL, WHAT_UNSIZED)
 from queuecore._core.parking cimport turn_give, turn_take
 from queuecore._core.platform cimport (
-    Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash,
-    monotonic_ns)
+    Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed,
+    kRelease, layout_hash, monotonic_ns, size_product)
 from queuecore._core.runtime cimport stop_requested
 
 check_layout(layout_hash())
@@ -49,7 +50,7 @@ cdef class FileList:
         for path in paths:
             total += len(path) + 1
         n.text = <char*>malloc(total if total else 1)
-        n.offsets = <int64_t*>malloc((n.count + 1) * sizeof(int64_t))
+        n.offsets = <int64_t*>malloc(size_product(n.count + 1, sizeof(int64_t)))
         if n.text == NULL or n.offsets == NULL:
             raise MemoryError
         total = 0
@@ -177,17 +178,72 @@ cdef void _idle_append(FileTable* t, int64_t f) noexcept nogil:
     t.idle_last = <int32_t>f
 
 
-cdef int _evict(FileTable* t) noexcept nogil:
-    # Takes one idle descriptor out of the table if too many are open; the caller closes it outside the turn. -1: none.
+cdef int _take_idle(FileTable* t, int32_t most, int64_t* file) noexcept nogil:
+    # Takes an idle descriptor out of the table if more than so many are open, for _close outside the turn. -1: none.
     cdef int32_t f = t.idle_first
     cdef int fd
-    if t.open_files <= t.fd_limit or f < 0:
+    if t.open_files <= most or f < 0:
         return -1
     _idle_remove(t, f)
     fd = t.entries[f].fd
     t.entries[f].fd = -1
     t.open_files -= 1
+    file[0] = f
     return fd
+
+
+cdef void _close(FileTable* t, int64_t f, int fd) noexcept nogil:
+    # Of a descriptor that nobody else has any more.
+    cdef FileEntry* e = &t.entries[f]
+    cdef Fault fault
+    cdef bint read_
+    if fd < 0:
+        return
+    turn_take(&t.turn)
+    read_ = e.used > 0
+    e.used = 0
+    turn_give(&t.turn)
+    if read_ and not _unchanged(t, f, fd, &fault):
+        turn_take(&t.turn)
+        t.changed = f + 1
+        turn_give(&t.turn)
+    syscalls().close(fd)
+
+
+cdef bint _unchanged(FileTable* t, int64_t f, int fd, Fault* fault) noexcept nogil:
+    # Whether what was read of an open file is what it had when it was discovered.
+    cdef FileEntry* e = &t.entries[f]
+    cdef FileStat st
+    if syscalls().fstat(fd, &st) != 0:
+        _stage_read(fault, os_code(errno), WHAT_STAT)
+        fault.err = errno
+    elif changed_since(&st, e.size, e.mtime_ns):
+        changed_fault(&st, e.size, fault)
+        turn_take(&t.turn)
+        e.changed = 1
+        turn_give(&t.turn)
+    else:
+        return True
+    fault.file = f
+    return False
+
+
+cdef void _stage_read(Fault* fault, int32_t code, int32_t what) noexcept nogil:
+    memset(fault, 0, sizeof(Fault))
+    fault.code = code
+    fault.what = what
+    fault.stage = STAGE_READ
+    fault.file = fault.offset = fault.record = -1
+
+
+cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noexcept nogil:
+    return now.size < size or (now.size == size and now.mtime_ns != mtime_ns)
+
+
+cdef void changed_fault(const FileStat* now, int64_t size, Fault* fault) noexcept nogil:
+    _stage_read(fault, CODE_SOURCE_CHANGED, WHAT_SHORTENED if now.size < size else WHAT_REWRITTEN)
+    fault.a = size
+    fault.b = now.size + 1
 
 
 cdef int64_t table_claim(FileTable* t, int64_t ahead) noexcept nogil:
@@ -213,7 +269,7 @@ cdef int32_t os_code(int err) noexcept nogil:
 
 cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil:
     if code == CODE_UNAVAILABLE:
-        return what == WHAT_SPECIAL or err == ELOOP or err == ENAMETOOLONG or err == ENXIO
+        return what == WHAT_SPECIAL or what == WHAT_UNSIZED or err == ELOOP or err == ENAMETOOLONG or err == ENXIO
     return (code == CODE_CHECKSUM or code == CODE_TRUNCATED or code == CODE_TOO_LARGE or code == CODE_DECOMPRESS
             or code == CODE_SOURCE_CHANGED or code == CODE_NOT_FOUND or code == CODE_PERMISSION or code == CODE_NOT_A_FILE)
 
@@ -258,14 +314,35 @@ cdef int _open(const char* name, bint special, FileStat* st, Fault* fault) noexc
     return -1
 
 
+cdef bint is_empty(int fd, Fault* fault) noexcept nogil:
+    cdef char byte
+    cdef iovec iov
+    cdef int64_t n = -1
+    iov.iov_base = &byte
+    iov.iov_len = 1
+    while True:
+        n = syscalls().preadv(fd, &iov, 1, 0, 0)
+        if n >= 0 or errno != EINTR:
+            break
+    if n == 0:
+        return True
+    _stage_read(fault, CODE_UNAVAILABLE if n > 0 else os_code(errno), WHAT_UNSIZED if n > 0 else WHAT_READ)
+    fault.err = 0 if n > 0 else errno
+    return False
+
+
 cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
     cdef FileEntry* last
     cdef FileStat st
     cdef Fault fault
     cdef int64_t body, left, k
+    cdef int64_t other = 0
     cdef int fd, stale = -1
     fd = open_regular(name_of(t.names, f), &st, &fault)
+    if fd >= 0 and st.size == 0 and not is_empty(fd, &fault):
+        syscalls().close(fd)
+        fd = -1
     e.fd = -1
     if fd < 0:
         e.code = fault.code
@@ -310,7 +387,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
         e.fd = fd
         t.open_files += 1
         _idle_append(t, f)
-        stale = _evict(t)
+        stale = _take_idle(t, t.fd_limit, &other)
     e.state.store(1, kRelaxed)  # relaxed: read under the turn only
     k = t.known_files.load(kRelaxed)  # relaxed: written under this turn
     while k < t.files and t.entries[k].state.load(kRelaxed) == 1:
@@ -324,11 +401,10 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
         e.digest = _mix(e.digest, <uint64_t>e.mtime_ns)
         k += 1
         t.known_records.store(e.base + e.count, kRelaxed)  # relaxed: published by D1
-        # D1 release: pairs with D2 in order.pyx; entries below k are complete.
+        # D1 release: pairs with D2 in order_source.pyx; entries below k are complete.
         t.known_files.store(k, kRelease)
     turn_give(&t.turn)
-    if stale >= 0:
-        syscalls().close(stale)
+    _close(t, other, stale)
 
 
 cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogil:
@@ -346,6 +422,9 @@ cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogi
         fault.offset = t.header_bytes + e.count * t.hop_bytes
         fault.a = e.size - t.footer_bytes - fault.offset
         fault.b = t.record_bytes
+    elif e.what == WHAT_READ:
+        fault.stage = STAGE_READ
+        fault.offset = fault.record = 0
     elif e.what == WHAT_HEADER:
         fault.stage = STAGE_READ
         fault.record = 0
@@ -372,29 +451,60 @@ cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexc
     return low
 
 
+cdef inline bint _is_file(const FileEntry* e, const FileStat* st) noexcept nogil:
+    return st.ino == e.ino and st.dev == e.dev
+
+
+cdef inline bint _is_as_it_was(const FileEntry* e, const FileStat* st) noexcept nogil:
+    return _is_file(e, st) and st.size == e.size and st.mtime_ns == e.mtime_ns
+
+
+cdef int _replaced(int64_t f, Fault* fault) noexcept nogil:
+    _stage_read(fault, CODE_SOURCE_CHANGED, WHAT_REPLACED)
+    fault.stage = STAGE_OPEN
+    fault.file = f
+    return -1
+
+
 cdef int _open_same(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
     # Another descriptor of a file that was open before; -1 with the fault, if it isn't the same.
-    cdef FileEntry* e = &t.entries[f]
     cdef FileStat st
     cdef int fd = open_regular(name_of(t.names, f), &st, fault)
-    if fd < 0 or st.size != e.size or st.mtime_ns != e.mtime_ns or st.ino != e.ino or st.dev != e.dev:
-        if fd >= 0:
-            syscalls().close(fd)
-            memset(fault, 0, sizeof(Fault))
-            fault.code = CODE_SOURCE_CHANGED
-            fault.what = WHAT_REPLACED
-            fault.stage = STAGE_OPEN
-            fault.offset = fault.record = -1
-        fault.file = f
-        return -1
+    fault.file = f
+    if fd >= 0 and not _is_as_it_was(&t.entries[f], &st):
+        syscalls().close(fd)
+        return _replaced(f, fault)
     return fd
 
 
-cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
+cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* st) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
+    cdef bint same
+    turn_take(&t.turn)
+    if e.passes > 0 and pass_ >= e.passes:
+        same = _is_as_it_was(e, st)
+    else:
+        same = _is_file(e, st) and not changed_since(st, e.size, e.mtime_ns)
+    if same and pass_ >= e.passes:
+        e.passes = pass_ + 1
+    turn_give(&t.turn)
+    return same
+
+
+cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcept nogil:
+    # A pass that begins with a file opens it by its name, whether it is still open or not: so it depends on nobody's haste which file that
+    # is. What an earlier pass still wants is read from the descriptor that is open, if the name leads elsewhere by now.
+    cdef FileEntry* e = &t.entries[f]
+    cdef FileStat st
+    cdef int64_t other = 0
     cdef int fd, stale = -1
     turn_take(&t.turn)
-    if e.fd >= 0:
+    if e.changed:
+        turn_give(&t.turn)
+        return _replaced(f, fault)
+    if e.fd >= 0 and (e.passes == 0 or pass_ < e.passes):
+        if e.passes == 0:
+            e.passes = pass_ + 1
         if e.pins == 0:
             _idle_remove(t, f)
         e.pins += 1
@@ -402,44 +512,82 @@ cdef int table_pin(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
         turn_give(&t.turn)
         return fd
     turn_give(&t.turn)
-    fd = _open_same(t, f, fault)
+    fd = open_regular(name_of(t.names, f), &st, fault)
     if fd < 0:
+        fault.file = f
         return -1
+    if not table_is_same(t, f, pass_, &st):
+        syscalls().close(fd)
+        return _replaced(f, fault)
     turn_take(&t.turn)
-    if e.fd >= 0:  # somebody else opened it meanwhile: theirs stays
+    if e.fd >= 0:  # it is open already
         stale = fd
+        other = -1
         if e.pins == 0:
             _idle_remove(t, f)
         fd = e.fd
     else:
         e.fd = fd
         t.open_files += 1
-        stale = _evict(t)
+        stale = _take_idle(t, t.fd_limit, &other)
     e.pins += 1
     turn_give(&t.turn)
-    if stale >= 0:
+    if other >= 0:
+        _close(t, other, stale)
+    else:
         syscalls().close(stale)
     return fd
 
 
-cdef void table_unpin(FileTable* t, int64_t f, int64_t records) noexcept nogil:
+cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil:
+    # The file stays open: a run that begins again in the middle of a batch reads the last of it once more.
     cdef FileEntry* e = &t.entries[f]
+    cdef int64_t other = 0
     cdef int stale = -1
+    cdef bint well = True
     turn_take(&t.turn)
-    e.pins -= 1
     e.used += records
+    if records > 0 and e.used >= e.count:
+        e.used -= e.count
+        turn_give(&t.turn)
+        well = _unchanged(t, f, e.fd, fault)  # it is pinned
+        turn_take(&t.turn)
+    e.pins -= 1
     if e.pins == 0:
-        if e.used >= e.count:
-            e.used -= e.count
-            stale = e.fd
-            e.fd = -1
-            t.open_files -= 1
-        else:
-            _idle_append(t, f)
-            stale = _evict(t)
+        _idle_append(t, f)
+        stale = _take_idle(t, t.fd_limit, &other)
     turn_give(&t.turn)
-    if stale >= 0:
-        syscalls().close(stale)
+    _close(t, other, stale)
+    return well
+
+
+cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil:
+    cdef FileEntry* e
+    cdef int32_t f
+    cdef bint well
+    while True:
+        turn_take(&t.turn)
+        f = <int32_t>t.changed - 1
+        t.changed = 0
+        if f >= 0:
+            turn_give(&t.turn)
+            _replaced(f, fault)
+            return False
+        f = t.idle_first
+        while f >= 0 and t.entries[f].used == 0:
+            f = t.entries[f].next
+        if f < 0:
+            turn_give(&t.turn)
+            return True
+        e = &t.entries[f]
+        e.used = 0
+        e.pins += 1
+        _idle_remove(t, f)
+        turn_give(&t.turn)
+        well = _unchanged(t, f, e.fd, fault)
+        table_unpin(t, f, 0, fault)
+        if not well:
+            return False
 
 
 cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil:
@@ -454,21 +602,13 @@ cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil:
 
 
 cdef void table_close_idle(FileTable* t) noexcept nogil:
-    cdef int32_t f
-    cdef int fd
-    while True:
+    cdef int64_t f = 0
+    cdef int fd = 0
+    while fd >= 0:
         turn_take(&t.turn)
-        f = t.idle_first
-        fd = -1
-        if f >= 0:
-            _idle_remove(t, f)
-            fd = t.entries[f].fd
-            t.entries[f].fd = -1
-            t.open_files -= 1
+        fd = _take_idle(t, -1, &f)
         turn_give(&t.turn)
-        if fd < 0:
-            return
-        syscalls().close(fd)
+        _close(t, f, fd)
 
 
 cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,

@@ -5,7 +5,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
-from queuecore._core.platform cimport Fault, alloc_lines
+from queuecore._core.platform cimport Fault, alloc_lines, size_sum
 
 cdef enum:
     CELL_DIMS = 32
@@ -58,6 +58,8 @@ cdef class PythonStep(Step):
 
 # The values that a Python function returned, one for each component.
 cdef list values_of(object made)
+# A new array, of any content; ResourceExhaustedError if there is no memory of that size.
+cdef object array_of(object shape, object dtype)
 # A component as a Python value that shares nothing with it.
 cdef object cell_value(const Cell* cell, object dtype)
 # A value as a cell: bytes, an object array of bytes, or a C-contiguous array, which must stay as long as the cell.
@@ -65,7 +67,7 @@ cdef int cell_from(Cell* cell, object value, Arena* arena) except -1
 
 
 cdef inline ArenaChunk* _chunk(size_t room, ArenaChunk* before) noexcept nogil:
-    cdef ArenaChunk* chunk = <ArenaChunk*>alloc_lines(64 + room)
+    cdef ArenaChunk* chunk = <ArenaChunk*>alloc_lines(size_sum(64, room))
     if chunk != NULL:
         chunk.before = before
         chunk.room = room

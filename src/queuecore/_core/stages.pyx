@@ -10,9 +10,17 @@ from queuecore._core.platform cimport Fault, layout_hash
 import numpy as np
 
 from queuecore import errors as _errors
+from queuecore._core.own import ragged as _ragged
 
 cnp.import_array()
 check_layout(layout_hash())
+
+
+cdef object array_of(shape, dtype):
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError) as error:  # the latter: more bytes than a number of 64 bits can say
+        raise _errors.ResourceExhaustedError(f"no memory for an array of {dtype} of shape {list(shape)}") from error
 
 
 cdef class Step:
@@ -43,7 +51,7 @@ cdef class Step:
                 raise MemoryError
             for i in range(count):
                 if not self.inputs[i].dtype.itemsize:
-                    if hasattr(values[i], "row_splits"):
+                    if isinstance(values[i], _ragged.Ragged):
                         kept.append(_ragged_in(&cells[i], values[i]))
                     else:
                         _strings_in(&cells[i], values[i], &arena)
@@ -53,7 +61,7 @@ cdef class Step:
                 component = self.outputs[i]
                 array = None
                 if component.dtype.itemsize and component.shape is not None and None not in component.shape:
-                    array = np.empty(component.shape, component.dtype)
+                    array = array_of(component.shape, component.dtype)
                     cells[count + i].data = <unsigned char*>cnp.PyArray_DATA(array)
                     cells[count + i].nbytes = array.nbytes
                 results.append(array)
@@ -80,9 +88,12 @@ cdef int _array_in(Cell* cell, cnp.ndarray array) except -1:
 
 
 cdef object _ragged_in(Cell* cell, object ragged):
-    # Strings that lie side by side already. Returns what must be kept.
-    cdef cnp.ndarray data = np.ascontiguousarray(ragged.values)
-    cdef cnp.ndarray offsets = np.ascontiguousarray(ragged.row_splits, np.int64)
+    # Strings that lie side by side already. Returns what must be kept. Its splits were checked, and nobody can write to them.
+    cdef cnp.ndarray data, offsets
+    if not ragged.is_bytes:
+        raise _errors.DtypeError(f"expected strings of bytes, got rows of {ragged.dtype}")
+    data = np.ascontiguousarray(ragged.values)
+    offsets = np.ascontiguousarray(ragged.row_splits, np.int64)
     cell.data = <unsigned char*>cnp.PyArray_DATA(data)
     cell.nbytes = cnp.PyArray_NBYTES(data)
     cell.offsets = <const int64_t*>cnp.PyArray_DATA(offsets)
@@ -132,7 +143,7 @@ cdef object _out(const Cell* cell, object dtype, object array):
     cdef tuple shape = tuple([cell.dims[j] for j in range(cell.ndim)])
     if dtype.itemsize:
         if array is None or array.shape != shape:  # the latter where the input isn't what was said beforehand
-            array = np.empty(shape, dtype)
+            array = array_of(shape, dtype)
         if cell.data != <const unsigned char*>cnp.PyArray_DATA(array):
             memcpy(cnp.PyArray_DATA(array), cell.data, cell.nbytes)
         return array

@@ -10,14 +10,14 @@ from queuecore._core.platform cimport Fault, StopFlag
 cdef struct Stream:
     int fd                   # -1: none is open
     int32_t encoding         # an ENCODING_ number of inflate.pxd
-    int64_t size             # of the file, when it was opened; of a pipe or device INT64_MAX, until its end shows
+    int64_t size             # of the file, when it was opened; of a pipe or device, and of one that says that it is empty and isn't, INT64_MAX, until its end shows
     int64_t offset           # of the next byte in the stream, which of a compressed file is the decompressed one
     # Set by stream_open; its caller may change them after it.
     int32_t retries          # 0; how often a read that fails with EIO is tried again
     StopFlag* stop           # NULL; ends the waits between those, and those for a pipe
     int32_t slices           # 0; 1: a read that waits fails with CODE_AGAIN after 100 ms at most, and goes on when it is called again
     # The rest belongs to streams.pyx.
-    int32_t special          # a pipe or device
+    int32_t special          # a pipe or device, or a file that says that it is empty and isn't
     int32_t quiet            # of these: there may be nothing to read, nor an end
     int32_t reopened
     int32_t tries            # in a row that failed
@@ -41,7 +41,7 @@ cdef bint stream_open(Stream* s, const char* name, int32_t encoding, Fault* faul
 # The same of a pipe or device too, which is never opened twice. A pipe begins with its first writer, and ends with its last one.
 cdef bint stream_open_any(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
 # Reads up to n bytes, less only at the end. *got: how many, also when it fails: what comes before the damage or the failed read is among
-# them. (Of what comes before a cut, ISA-L keeps back up to three bytes, and ZSTD the block that is cut.) After a failed read it may be
+# them. With the last byte of a file it looks whether this has changed since it was opened. (Of what comes before a cut, ISA-L keeps back up to three bytes, and ZSTD the block that is cut.) After a failed read it may be
 # called again, and goes on there; damage stays.
 # A failed read waits between its tries for 10 ms, 20 ms and so on, 100 ms at most. What a pipe has is among the bytes that come with
 # CODE_AGAIN.

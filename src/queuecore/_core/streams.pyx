@@ -6,12 +6,12 @@ from libc.string cimport memcpy, memset, strdup
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, syscalls
 from queuecore._core.errors cimport (
     CODE_AGAIN, CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_UNIMPLEMENTED, STAGE_OPEN, STAGE_READ, WHAT_CUT,
-    WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED)
+    WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_STAT)
 from queuecore._core.inflate cimport (
     ENCODING_NONE, INFLATE_ROOM, INFLATER_BYTES, inflater_begin, inflater_end, inflater_run)
 from queuecore._core.platform cimport Fault, FileStat, iovec, is_regular, layout_hash
 from queuecore._core.runtime cimport stop_requested
-from queuecore._core.sources cimport backoff, open_any, open_regular, os_code
+from queuecore._core.sources cimport backoff, changed_fault, changed_since, is_empty, open_any, open_regular, os_code
 
 check_layout(layout_hash())
 
@@ -57,8 +57,8 @@ cdef bint stream_open_any(Stream* s, const char* name, int32_t encoding, Fault* 
 cdef bint _begin(Stream* s, const char* name, int32_t encoding, const FileStat* st, Fault* fault) noexcept nogil:
     cdef int what = 0
     s.encoding = encoding
-    s.special = not is_regular(st.mode)
-    s.quiet = s.special
+    s.quiet = not is_regular(st.mode)
+    s.special = s.quiet or (st.size == 0 and not is_empty(s.fd, fault))
     s.size = INT64_MAX if s.special else st.size
     s.mtime_ns = st.mtime_ns
     s.dev = st.dev
@@ -119,6 +119,22 @@ cdef bint _reopen(Stream* s, Fault* fault) noexcept nogil:
     return True
 
 
+cdef bint _unchanged(Stream* s, Fault* fault) noexcept nogil:
+    # Whether the bytes that were read are those that the file had when it was opened.
+    cdef FileStat st
+    if s.special:
+        return True
+    if syscalls().fstat(s.fd, &st) != 0:
+        _fault(fault, os_code(errno), WHAT_STAT, STAGE_READ, s.place)
+        fault.err = errno
+        return False
+    if not changed_since(&st, s.size, s.mtime_ns):
+        return True
+    changed_fault(&st, s.size, fault)
+    fault.offset = s.place
+    return False
+
+
 cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil:
     # From the file itself, at its place.
     cdef iovec iov
@@ -169,10 +185,16 @@ cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* 
             if _reopen(s, fault):
                 continue
         return False
+    if got[0] > 0 and s.place == s.size and not _unchanged(s, fault):
+        s.place -= got[0]
+        got[0] = 0
+        return False
     return True
 
 
 cdef bint _damaged(Stream* s, Fault* fault) noexcept nogil:
+    if s.damage != WHAT_INFLATE_MEMORY and not _unchanged(s, fault):  # which is why
+        return False
     _fault(fault, CODE_EXHAUSTED if s.damage == WHAT_INFLATE_MEMORY else CODE_DECOMPRESS, s.damage, STAGE_READ, s.damage_place)
     fault.a = s.encoding
     fault.b = s.offset

@@ -175,7 +175,7 @@ cdef class FileBytes:
     path : bytes
         Its name, without a zero byte.
     encoding : int
-        How it is compressed: what `queuecore._compression.encoding_number` returned.
+        How it is compressed: what `queuecore._io.compression.encoding_number` returned.
     """
 
     cdef Stream stream
@@ -200,7 +200,7 @@ cdef class FileBytes:
 
     @property
     def size(self):
-        """How many bytes there are, by what the file was when it was opened; -1 of a compressed one."""
+        """The number of bytes that the file had when it was opened; -1 of a compressed one."""
         return self.stream.size if self.stream.encoding == ENCODING_NONE else -1
 
     def readinto(self, unsigned char[::1] into):
@@ -274,7 +274,7 @@ cdef class Scan:
 
     @property
     def offset(self):
-        """How far the walk has come, in bytes of the stream."""
+        """The place of the walk, in bytes of the stream."""
         return self.walk.offset
 
     def next_fault(self):
@@ -339,6 +339,8 @@ cdef class Scan:
         # Reads on until `need` bytes from `used` on are there, or the source is at its end.
         cdef unsigned char* p = <unsigned char*>PyByteArray_AS_STRING(self.buffer)
         cdef int64_t got = 0, room
+        if self.have - self.used >= need:  # nothing is moved for a few bytes of many
+            return 0
         memmove(p, p + self.used, self.have - self.used)
         self.have -= self.used
         self.used = 0
@@ -356,7 +358,7 @@ cdef class Scan:
 
     cdef object _resync(self):
         # Goes on after a damaged header: to the next valid one, whose offset is returned, or to the end.
-        cdef int64_t at = 1, left = -1
+        cdef int64_t at = 1, left = -1, n
         cdef const unsigned char* p
         cdef bint here = False
         while True:
@@ -364,21 +366,22 @@ cdef class Scan:
             self.walk.offset += at
             self.used += at
             self._fill(TFRECORD_HEADER)
-            if self.have < TFRECORD_HEADER:
+            n = self.have - self.used
+            if n < TFRECORD_HEADER:
                 break
             if self.ended:
-                left = self.have
+                left = n
             elif self.walk.total_bytes >= 0:
                 left = self.walk.total_bytes - self.walk.offset
-            p = <const unsigned char*>PyByteArray_AS_STRING(self.buffer)
+            p = <const unsigned char*>PyByteArray_AS_STRING(self.buffer) + self.used
             with nogil:
-                here = tfrecord_resync(p, self.have, left, self.walk.max_record_bytes, &at)
+                here = tfrecord_resync(p, n, left, self.walk.max_record_bytes, &at)
             if here:
                 break
         self.walk.record += 1
         self.found = self.checked = 0
         if not here:
-            self.walk.offset += self.have
+            self.walk.offset += self.have - self.used
             self.rc = WALK_END
             return None
         self.walk.offset += at

@@ -1,7 +1,7 @@
 # The window: a hand-off in index order. Batch k lives in descriptor k mod the ring's size until the consumer has taken it.
 #
 # window_open: the planner, one thread at a time (it holds the turn). window_done, or window_less and then window_publish: any worker.
-# window_ready, window_take: consumers, one at a time (they hold the GIL).
+# window_ready: any thread. window_take: the consumer, one thread at a time (it holds the GIL, or is the only one).
 #   I1  Batch k is opened only while k < consumed + width, so no descriptor is opened before its last batch was taken.
 #   I2  `missing` starts at one more than the rows that may come; only window_close takes that one off. So it cannot reach zero while
 #       rows are still being planned, and whoever brings it to zero, once, publishes the batch.
@@ -9,7 +9,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from queuecore._core.platform cimport (
-    Batch, Window, alloc_lines, kAcqRel, kAcquire, kLine, kRelaxed, kRelease, order)
+    Batch, Window, alloc_lines, kAcqRel, kAcquire, kLine, kRelaxed, kRelease, order, size_product, size_sum)
 from queuecore._core.parking cimport event_notify_all
 
 # Labels of edges, as in ring.pxd.
@@ -27,8 +27,8 @@ cdef inline bint window_init(Window* w, int64_t width, int64_t marks) noexcept n
     cdef uint64_t size = 1
     while size < <uint64_t>width:
         size *= 2
-    w.ring = <Batch*>alloc_lines(size * sizeof(Batch))
-    w.iterations = <int64_t*>alloc_lines((size * marks + 1) * sizeof(int64_t))
+    w.ring = <Batch*>alloc_lines(size_product(size, sizeof(Batch)))
+    w.iterations = <int64_t*>alloc_lines(size_product(size_sum(size_product(size, marks), 1), sizeof(int64_t)))
     w.mask = size - 1
     w.width = width
     w.end.store(~<uint64_t>0, kRelaxed)  # relaxed: nobody else knows of it yet

@@ -22,6 +22,7 @@ constexpr int kCuSourceOrderStream = 1;
 
 // Streams by default: what a null handle means depends on how its user was compiled, these don't.
 constexpr std::uintptr_t kCuStreamLegacy = 1;
+constexpr std::uintptr_t kCuStreamPerThread = 2;
 
 struct CuLocation {
   int type, id;

@@ -38,18 +38,19 @@ struct alignas(kLine) Turn {
   Atomic<uint32_t> word;
 };
 
-// runtime.pxd. state: 0 running, 1 being set, 2 set.
+// runtime.pxd. state: 0 running, 1 its fault is being written, 2 set.
 struct StopFlag {
   Atomic<uint32_t> state;
   Fault first;
 };
 
-// ring.pxd. Words of tail and head count in twos; bit 0 of head: somebody holds the turn.
+// ring.pxd. Words of tail and head count in twos; bit 0: somebody has the turn of those who push, or pop.
 struct FifoRing {
-  Atomic<uint64_t>* cells;  // lap (high 40 bits) and token (low 24 bits)
-  uint64_t mask;            // number of cells, a power of two, less one
-  uint64_t room;            // capacity, in twos
-  Plain<int32_t> shift;     // from a word of tail or head to its lap
+  Atomic<uint64_t>* cells;   // lap (high 40 bits) and token (low 24 bits)
+  uint64_t mask;             // number of cells, a power of two, less one
+  uint64_t room;             // capacity, in twos
+  Plain<int32_t> shift;      // from a word of tail or head to its lap
+  Atomic<uint64_t> outside;  // rows that count and aren't in a cell (low 32 bits); how often that has changed (high 32)
   alignas(kLine) Atomic<uint64_t> tail;
   Atomic<uint64_t> head_seen;  // a head of the past, beside what pushers write anyway
   alignas(kLine) Atomic<uint64_t> head;
@@ -170,7 +171,9 @@ struct FileEntry {
   uint64_t dev, ino;
   int64_t count;    // whole records
   int64_t base;     // ordinal of the first one
-  int64_t used;     // records read in this pass; guarded by the turn
+  int64_t used;     // records read since the file was looked at last; guarded by the turn, as the next two
+  int64_t passes;   // one more than the last pass that has opened it; 0: none has
+  int64_t changed;  // it was written to while it was read: 0 or 1
   uint64_t digest;  // of sizes and times of this file and all before it
 };
 

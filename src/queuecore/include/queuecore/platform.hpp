@@ -23,10 +23,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #ifdef QUEUECORE_SCHEDULE
 #include "queuecore/schedule.hpp"
 #endif
@@ -42,7 +38,7 @@ inline void cpu_pause() noexcept {
 #if defined(QUEUECORE_SCHEDULE)
   schedule::pause();
 #elif defined(__x86_64__)
-  _mm_pause();
+  __builtin_ia32_pause();
 #elif defined(__aarch64__)
   asm volatile("yield" ::: "memory");
 #endif
@@ -108,21 +104,31 @@ inline int usable_cpus() noexcept {
 
 using ThreadMain = void (*)(void*);
 
+// Signals that a native thread hears. What its own instructions raise: blocked, it would end the process without its
+// handler, and faulthandler and crash reporters would be blind. And what asks whoever runs, if the thread that starts
+// it hears it: abort's, and a profiler's clock. Handlers may interrupt any system call of such a thread, which does it
+// again.
+constexpr int kOwnSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+constexpr int kSharedSignals[] = {SIGABRT, SIGPROF};
+
 struct ThreadStart {
   ThreadMain main;
   void* arg;
   char name[16];
+  sigset_t heard;
 };
 
 inline void* thread_entry(void* p) {
   ThreadStart start = *static_cast<ThreadStart*>(p);
   std::free(p);
+  pthread_sigmask(SIG_UNBLOCK, &start.heard, nullptr);
   pthread_setname_np(pthread_self(), start.name);
   start.main(start.arg);
   return nullptr;
 }
 
-// Starts a detached thread with every signal blocked: signals belong to Python's main thread. Returns 0 or an errno.
+// Starts a detached thread. All signals but those above are blocked there: they belong to Python's main thread.
+// Returns 0 or an errno.
 inline int thread_start(ThreadMain main, void* arg, const char* name) noexcept {
   auto* start = static_cast<ThreadStart*>(std::malloc(sizeof(ThreadStart)));
   if (start == nullptr) return ENOMEM;
@@ -140,6 +146,10 @@ inline int thread_start(ThreadMain main, void* arg, const char* name) noexcept {
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);  // the new thread inherits the full mask
+  sigemptyset(&start->heard);
+  for (int own : kOwnSignals) sigaddset(&start->heard, own);
+  for (int shared : kSharedSignals)
+    if (sigismember(&old, shared) == 0) sigaddset(&start->heard, shared);
   pthread_t id;
   rc = pthread_create(&id, &attr, thread_entry, start);
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
@@ -148,12 +158,31 @@ inline int thread_start(ThreadMain main, void* arg, const char* name) noexcept {
   return rc;
 }
 
+// From this size on, zeroed memory is left to the kernel.
+constexpr std::size_t kUntouched = std::size_t(1) << 20;
+constexpr std::size_t kPage = 65536;  // or a part of it, everywhere
+
 // Zeroed memory, aligned to kLine; null when there is none. Zero bytes are the initial state of every shared struct.
 inline void* alloc_lines(std::size_t nbytes) noexcept {
   void* p = nullptr;
+  if (nbytes > PTRDIFF_MAX - kLine) return nullptr;
   std::size_t size = (nbytes + kLine - 1) / kLine * kLine;
-  if (size < nbytes || posix_memalign(&p, kLine, size ? size : kLine) != 0) return nullptr;
-  std::memset(p, 0, size ? size : kLine);
+  if (posix_memalign(&p, kLine, size ? size : kLine) != 0) return nullptr;
+  if (size < kUntouched) {
+    std::memset(p, 0, size ? size : kLine);
+    return p;
+  }
+  // Pages that are given back come again as zeros, one by one, when they are used.
+  auto* begin = static_cast<unsigned char*>(p);
+  std::size_t before = (kPage - reinterpret_cast<std::uintptr_t>(begin) % kPage) % kPage;
+  unsigned char* first = begin + before;
+  std::size_t whole = std::size_t(begin + size - first) / kPage * kPage;
+  if (madvise(first, whole, MADV_DONTNEED) != 0) {  // locked into memory, for one
+    std::memset(p, 0, size);
+    return p;
+  }
+  std::memset(begin, 0, before);
+  std::memset(first + whole, 0, std::size_t(begin + size - first) - whole);
   return p;
 }
 

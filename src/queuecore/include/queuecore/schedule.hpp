@@ -31,7 +31,7 @@ enum MemoryOrder : int { kRelaxed, kAcquire, kRelease, kAcqRel, kSeqCst };
 
 namespace schedule {
 
-constexpr int kFibres = 6;
+constexpr int kFibres = 8;
 constexpr int kPlaces = 128;
 constexpr int kLabels = 128;
 constexpr std::size_t kStack = 64 << 10;
@@ -84,6 +84,7 @@ struct Fibre {
   Known released;    // what its relaxed stores carry: what it knew at its last releasing fence
   Labels edges;      // of the operation that comes next
   uint64_t counted;  // operations since it was armed
+  uint64_t stop_at;  // before which of these it is suspended; 0: none
   bool armed;
   const void* word;  // what it sleeps on
   int64_t deadline;
@@ -104,11 +105,9 @@ struct Machine {
   uint64_t thaw = 0;
   Labels mutated;
   MemoryOrder weakened[kLabels] = {};  // what order each of them has instead of its own
-  int stop = -1;                       // the fibre that is suspended, at which of its operations, and their labels
-  uint64_t stop_at = 0;
-  bool stopped = false;
-  Labels stopped_before;
-  Known shared;  // of seq_cst operations
+  int stopped = 0;                     // fibres that are suspended
+  Labels stopped_before;               // the labels of the operations before which any was
+  Known shared;                        // of seq_cst operations
   ucontext_t main;
   Point main_at;
   Fibre fibre[kFibres];
@@ -191,9 +190,9 @@ inline void step(bool away = false) noexcept {
   Fibre& f = m.fibre[m.me];
   m.clock++;
   if (++m.steps > m.most) finish(kEndless, 0);
-  if (f.armed && m.me == m.stop && ++f.counted == m.stop_at) {
-    m.stopped = true;
-    m.stopped_before = f.edges;
+  if (f.armed && ++f.counted == f.stop_at) {
+    m.stopped++;
+    m.stopped_before |= f.edges;
     f.state = kSuspended;
     leave();
   } else if (away || random(8) >= m.stay) {
@@ -354,7 +353,7 @@ inline int run(uint64_t seed, int fibres, void (*entry)(void*, int), void* conte
   m.what = 0;
   m.steps = m.clock = 0;
   m.most = most;
-  m.stopped = false;
+  m.stopped = 0;
   m.stopped_before.reset();
   m.frozen = -1;
   m.fibres = fibres;
@@ -391,15 +390,20 @@ inline void mutate(int edge, MemoryOrder weakened) noexcept {
   machine.weakened[edge] = weakened;
 }
 
-// In all runs from now on that fibre stops for good before its nth operation; -1: none.
-inline void suspend(int fibre, uint64_t at) noexcept {
-  machine.stop = fibre;
-  machine.stop_at = at;
+// In all runs from now on that fibre stops before its nth operation while it is armed; 0: nowhere.
+inline void suspend(int fibre, uint64_t at) noexcept { machine.fibre[fibre].stop_at = at; }
+
+// How many are stopped now; whether one stopped before an operation with that label.
+inline int suspended() noexcept { return machine.stopped; }
+inline bool suspended_before(int edge) noexcept { return machine.stopped_before[edge]; }
+
+// Those that stopped go on.
+inline void resume() noexcept {
+  machine.stopped = 0;
+  for (int i = 0; i < machine.fibres; i++)
+    if (machine.fibre[i].state == kSuspended) machine.fibre[i].state = kReady;
 }
 
-// Whether it stopped; whether the operation before which it did has that label.
-inline bool suspended() noexcept { return machine.stopped; }
-inline bool suspended_before(int edge) noexcept { return machine.stopped_before[edge]; }
 inline int what() noexcept { return machine.what; }
 
 }  // namespace schedule

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "queuecore/csv.hpp"
 #include "queuecore/kernels/bytes.hpp"
 #include "queuecore/kernels/numbers.hpp"
 
@@ -16,43 +17,6 @@
 #endif
 
 namespace queuecore {
-
-struct CsvDialect {
-  Byte delim;
-  Byte filler;      // no delimiter, quote or newline
-  uint64_t quotes;  // all ones, or 0: a quote is a character like others
-};
-
-// What stands for a missing number.
-struct CsvMissing {
-  const Byte* na;  // such a field is missing, as an empty one is
-  int64_t na_bytes;
-  bool required;  // none may be missing
-  uint64_t bits;  // the default
-};
-
-// Some fields of one column: number i lies at base + cuts[i * step], up to the byte before the next cut.
-struct CsvFields {
-  const Byte* lowest;  // from here on, memory may be read
-  const Byte* base;
-  const uint32_t* cuts;
-  int64_t step;
-  bool last;  // of its row: the byte before the cut may follow a carriage return
-};
-
-struct CsvKernels {
-  // Cuts text into fields: cuts[0] is 0, and cuts[i] the byte after the i-th delimiter or newline. rows[i]: how many cuts
-  // there are up to the end of row i. Ends with the text, or when there may be no `room` for more. Returns the rows.
-  int64_t (*index_plain)(const CsvDialect* dialect, const Byte* text, int64_t nbytes, uint32_t* cuts, uint32_t* rows,
-                         int64_t room);
-  // Bytes of whole rows, of `most` at most.
-  int64_t (*count_plain)(const CsvDialect* dialect, const Byte* text, int64_t nbytes, int64_t most, int64_t* rows);
-  // n numbers; out: the first one's place. Return how many, less than n where one isn't valid or is missing.
-  int64_t (*float32)(const CsvFields* fields, const CsvMissing* missing, int64_t n, Byte* out, int64_t stride);
-  int64_t (*float64)(const CsvFields* fields, const CsvMissing* missing, int64_t n, Byte* out, int64_t stride);
-  int64_t (*int32)(const CsvFields* fields, const CsvMissing* missing, int64_t n, Byte* out, int64_t stride);
-  int64_t (*int64)(const CsvFields* fields, const CsvMissing* missing, int64_t n, Byte* out, int64_t stride);
-};
 
 inline bool is_missing(const Byte* p, int64_t n, const Byte* na, int64_t na_bytes) noexcept {
   return n == 0 || (n == na_bytes && std::memcmp(p, na, std::size_t(n)) == 0);

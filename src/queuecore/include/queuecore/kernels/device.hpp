@@ -1,5 +1,5 @@
 // Arithmetic on single items: the same text for the native steps of the host and for kernels on a device. There it stands in front of
-// what queuecore/_kernels.py writes, which also compiles as C++ for the host: that is how tests compare the two, bit for bit.
+// what queuecore/_device/kernels.py writes, which also compiles as C++ for the host: that is how tests compare the two, bit for bit.
 //
 // It includes nothing on a device, where NVRTC has no standard headers. Casts are NumPy's astype: floats to integers truncate, and what
 // doesn't fit there is left to the processor. Sums and products are rounded one by one, whatever a compiler is told of contraction.

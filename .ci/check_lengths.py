@@ -1,0 +1,112 @@
+"""Search the sources for what is too long to be read at once: check_lengths.py [FILE ...].
+
+Counted are lines of code; comments, docstrings and empty lines are free. A file that is over a limit says why in a
+comment among its first lines: "over the limit: ...".
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+MOST = {"file": 900, "class": 600, "function": 80}
+# Of constructors that only we call. Public ones have what users need.
+MOST_PARAMETERS = 8
+PUBLIC = {"CsvDataset", "DataLoader", "FixedLengthRecordDataset", "Operation", "QueueBase", "Variable"}
+HEAD = 60
+EXCUSE = "over the limit:"
+# Files that are to be cut yet. The list may only shrink.
+NOT_YET = {f"src/queuecore/_core/{name}.pyx" for name in ("image_ops", "queues", "readers", "stream")}
+
+DEFINITION = re.compile(r"^(\s*)(cdef class|class|cdef|cpdef|async def|def)\s+(.*)")
+QUOTES = re.compile(r'[rb]?("""|\'\'\')')
+
+
+def is_code(lines: list[str]) -> list[bool]:
+    """Return of each line whether it is code."""
+    found, inside = [], ""
+    for line in lines:
+        text = line.strip()
+        if inside:
+            found.append(False)
+            inside = "" if inside in text else inside
+            continue
+        opened = QUOTES.match(text)
+        if opened is not None and text.count(opened[1]) == 1:
+            inside = opened[1]
+        found.append(bool(text) and not text.startswith(("#", '"""', 'r"""', "'''")))
+    return found
+
+
+def blocks(lines: list[str], code: list[bool]) -> Iterator[tuple[str, int, int, str]]:
+    """Yield each class and function: what it is, its first line, the line behind it, and its head."""
+    for first, line in enumerate(lines):
+        found = DEFINITION.match(line) if code[first] else None
+        if found is None or (found[2] in ("cdef", "cpdef") and "(" not in found[3].split("=")[0]):
+            continue
+        behind = first + 1
+        while behind < len(lines) and not lines[behind - 1].split("#")[0].rstrip().endswith(":"):
+            behind += 1
+        head = " ".join(lines[first:behind])
+        depth = len(found[1])
+        while behind < len(lines) and (not lines[behind].strip() or _depth(lines[behind]) > depth):
+            behind += 1
+        yield ("class" if "class" in found[2] else "function"), first, behind, head
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def parameters(head: str) -> int:
+    """Return how many parameters a constructor has, besides the first."""
+    inner = head[head.index("(") + 1 : head.rindex(")")]
+    while (less := re.sub(r"[\[(][^\[\]()]*[\])]", "", inner)) != inner:
+        inner = less
+    given = [one.strip() for one in inner.split(",")]
+    return len([one for one in given if one and one not in ("*", "/")]) - 1
+
+
+def check(path: Path) -> list[str]:
+    """Return what is too long in a file."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    if any(EXCUSE in line for line in lines[:HEAD]):
+        return []
+    code = is_code(lines)
+    name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    inner = path.suffix != ".py" or any(part.startswith("_") for part in name.parts)
+    found, owner = [], ""
+    if sum(code) > MOST["file"]:
+        found.append(f"{name}: {sum(code)} lines of code, at most {MOST['file']}")
+    for kind, first, behind, head in blocks(lines, code):
+        length = sum(code[first:behind])
+        if kind == "class":
+            owner = re.search(r"class (\w+)", head)[1]
+        if length > MOST[kind]:
+            found.append(f"{name}:{first + 1}: a {kind} of {length} lines of code, at most {MOST[kind]}")
+        ours = inner and owner not in PUBLIC and re.search(r"\bdef __c?init__\(", head)
+        if ours and parameters(head) > MOST_PARAMETERS:
+            found.append(f"{name}:{first + 1}: a constructor of {parameters(head)}, at most {MOST_PARAMETERS}")
+    return found
+
+
+def main() -> int:
+    """Print what is too long, and return 1 if anything is."""
+    given = [Path(one).resolve() for one in sys.argv[1:]]
+    files = given or [
+        *sorted((ROOT / "queuecore").rglob("*.py")),
+        *sorted((ROOT / "src").rglob("*.p[yx][xd]")),
+    ]
+    wrong = {str(path.relative_to(ROOT)): check(path) for path in files}
+    found = [one for name, some in wrong.items() for one in some if name not in NOT_YET]
+    if not given:
+        cut = sorted(name for name in NOT_YET if not wrong.get(name))
+        found += [f"{name}: nothing in it is too long any more: take it off NOT_YET" for name in cut]
+    print(*found, sep="\n") if found else print("no file, class, function or constructor is too long")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

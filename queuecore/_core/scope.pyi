@@ -1,0 +1,9 @@
+from typing import Any, final
+
+@final
+class Scope:
+    stopped: bool
+    def __init__(self, inner: bool, node: Any = None) -> None: ...
+    def enter(self) -> Scope | None: ...
+    @staticmethod
+    def leave(before: Scope | None) -> None: ...

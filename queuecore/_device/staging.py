@@ -1,0 +1,369 @@
+"""Staging: elements that are copied together into page-locked memory, and from there to a device."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from queuecore._core.device.lease import DeviceLease
+from queuecore._core.device.staged import Staged
+from queuecore._core.own import own
+from queuecore._core.runtime import StopEvent, slice_over, wait_over
+from queuecore._device.target import Target
+from queuecore._elements.nests import mapped
+from queuecore._runners.threads import start_thread
+from queuecore.errors import (
+    DeadlineExceededError,
+    FailedPreconditionError,
+    OutOfRangeError,
+)
+
+__all__ = ["KINDS", "Elements", "Queue", "QueueElements", "Staging"]
+
+# Seconds that a wait for a queue's element lasts, before it is looked whether anybody still wants it.
+_SLICE = 0.1
+# What a device's arrays can be made of.
+KINDS = "biufc"
+
+
+class Elements(Protocol):
+    """Elements that come one by one, with a place after each: an iterator of a dataset, or what a queue gives."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return it."""
+        ...
+
+    def _stop(self) -> None: ...
+
+    def close(self, timeout: float | None = 1.0) -> None:
+        """Stop what works for it."""
+        ...
+
+    def stats(self) -> dict[str, int]:
+        """Return counters."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place after the last element."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to a place."""
+        ...
+
+
+class Queue(Protocol):
+    """A queue, as far as staging needs it."""
+
+    _native: Any
+
+    @property
+    def dtypes(self) -> list[np.dtype[Any]]:
+        """The dtypes of an element's components."""
+        ...
+
+    def dequeue(self, *, timeout: float | None = None) -> Any:
+        """Take an element."""
+        ...
+
+
+class _Sent(NamedTuple):
+    """An element on its way.
+
+    Attributes
+    ----------
+    element : nested
+        With a `_StagedPart` in the place of each array.
+    offsets : list of int
+        Where each array begins.
+    state : dict
+        The place after it.
+    """
+
+    element: Any
+    offsets: list[int]
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _StagedPart:
+    number: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class Staging:
+    """Elements of an iterator, with their arrays on a device. What is no array of numbers stays on the host, as a copy.
+
+    Parameters
+    ----------
+    elements : Elements
+        Used by nobody else.
+    target : Target
+    on_hold_raise : bool
+        Who holds too many batches gets an error, and no copies.
+    """
+
+    _feed: _Feed | None = None
+
+    def __init__(self, elements: Elements, target: Target, on_hold_raise: bool) -> None:
+        self._elements = elements
+        self._target = target
+        self._on_hold_raise = on_hold_raise
+        self._state = elements.state_dict()
+        self._last: Any = None
+        self._counts = {"device_bytes": 0, "pageable_copies": 0}
+        self._copied = 0
+        self._warned = False
+        self._ended = False
+        self._closed = False
+        self._failure: BaseException | None = None
+
+    def __iter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next element, behind whose copy the consumer's stream is ordered."""
+        self._check_open()
+        if self._ended:
+            raise StopIteration
+        if self._feed is None:
+            self._feed = _Feed(self._elements, self._target)
+        try:
+            sent = self._feed.next()
+        except Exception as error:
+            self._fail(error)
+            raise
+        if sent is None:
+            self._ended = True
+            self._halt()
+            raise StopIteration
+        target, feed = self._target, self._feed
+        staged = feed.staged
+        if self._last is not None:
+            self._last.end()
+        memory = None
+        if staged.stats()["device_leases"] >= target.buffers - 1:
+            said, self._warned = self._warned, True
+            target.say_held(self._on_hold_raise, said)
+            memory = target.arrays.allocate(staged.next_bytes())
+        stream = target.arrays.stream()
+        # Up to here it may come again.
+        try:
+            made = self._arrays_there(sent, staged.take(*stream, target.arrays), memory)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        feed.waiting = []
+        return made
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FailedPreconditionError(
+                "this iterator is closed; make a new one with iter(dataset)"
+            ) from self._failure
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self._closed = True
+        self._halt()
+
+    def _arrays_there(self, sent: _Sent, lease: DeviceLease, memory: Any) -> Any:
+        target = self._target
+        if memory is not None:
+            lease.copy_to(target.device, target.arrays.address(memory), memory)
+            self._copied += 1
+        else:
+            self._last = lease if target.ring else None
+        memory = target.arrays.memory(lease)
+        self._state = sent.state
+
+        def array(part: Any) -> Any:
+            if not isinstance(part, _StagedPart):
+                return part
+            return target.arrays.array(memory, sent.offsets[part.number], part.shape, part.dtype)
+
+        return mapped(array, sent.element)
+
+    def _halt(self) -> None:
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.stop()
+            counts = feed.staged.stats()
+            self._counts = {name: count + counts[name] for name, count in self._counts.items()}
+
+    def close(self, timeout: float | None = 1.0) -> None:
+        """Stop what works for this iterator; see `Iterator.close`."""
+        self._closed = True
+        self._halt()
+        self._elements.close(timeout)
+
+    def __del__(self) -> None:
+        """Stop the threads: they don't refer to this iterator."""
+        if self._feed is not None:
+            self._halt()
+            self._elements._stop()
+
+    def stats(self) -> dict[str, int]:
+        """Return counters; see `Iterator.stats`."""
+        made = self._elements.stats()
+        counts = {"device_bytes": 0, "pageable_copies": 0, "device_leases": 0}
+        if self._feed is not None:
+            counts = self._feed.staged.stats()
+        made |= {name: count + self._counts.get(name, 0) for name, count in counts.items()}
+        made["copied_batches"] += self._copied
+        return made
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place after the last element; see `Iterator.state_dict`."""
+        return self._state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to a place; see `Iterator.load_state_dict`. Waits until the element that is being made is there."""
+        self._check_open()
+        feed = self._feed
+        self._halt()
+        if feed is not None:
+            feed.idle.wait()
+        self._elements.load_state_dict(state)
+        self._state = self._elements.state_dict()
+        self._ended = False
+
+
+class _Feed:
+    """The link between an iterator and its consumer: one run of a thread, and the elements that it has sent.
+
+    Attributes
+    ----------
+    staged : Staged
+    idle : threading.Event
+        Set once the thread no longer uses the iterator.
+    waiting : list of _Sent
+        The next element, which is on its way, until its consumer takes it.
+    """
+
+    def __init__(self, elements: Elements, target: Target) -> None:
+        self.staged = Staged(target.device, target.buffers, target.prefer)
+        self.idle = threading.Event()
+        self.waiting: list[_Sent] = []
+        self._errors: list[BaseException] = []
+        self._stop = StopEvent()
+        if isinstance(elements, QueueElements) and elements.of_numbers():
+            self._sent = iter(functools.partial(_laid, self.staged, elements.queue), None)
+            work = functools.partial(self.staged.feed, elements.queue._native, self._stop)
+        else:
+            sent: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
+            self._sent = iter(sent.get, None)
+            work = functools.partial(_stage, elements, self.staged, sent)
+        start_thread("qc-stage", _fill, work, self.staged, self._errors, self.idle)
+
+    def stop(self) -> None:
+        """End what works for it."""
+        self._stop.set()
+        self.staged.stop()
+
+    def next(self) -> _Sent | None:
+        """Return the next element, which is on its way and stays `waiting`; `None` at the end."""
+        if not self.waiting and self.staged.wait():
+            self.waiting.extend(itertools.islice(self._sent, 1))  # nothing can come in between
+        if not self.waiting and self._errors:
+            raise self._errors.pop()
+        return self.waiting[0] if self.waiting else None
+
+
+def _fill(work: Callable[[], None], staged: Staged, errors: list[BaseException], idle: threading.Event) -> None:
+    try:
+        work()
+    except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
+        errors.append(error)
+    finally:
+        staged.end()
+        idle.set()
+        del work, staged, errors  # which the error's traceback would keep, and they it
+
+
+def _stage(elements: Elements, staged: Staged, sent: queue.SimpleQueue[_Sent]) -> None:
+    try:
+        for element in elements:
+            arrays: list[np.ndarray[Any, Any]] = []
+            parts = mapped(functools.partial(_part, arrays), element)
+            state = elements.state_dict()
+            offsets = staged.put(arrays)
+            if offsets is None:
+                return
+            sent.put(_Sent(parts, offsets, state))
+    finally:
+        del elements, staged, sent  # as in _fill
+
+
+def _laid(staged: Staged, given: Queue) -> _Sent:
+    # What the native feed put in.
+    offsets: list[int] = []
+    parts: list[_StagedPart] = []
+    for (offset, shape), dtype in zip(staged.layout(), given.dtypes, strict=True):
+        parts.append(_StagedPart(len(parts), shape, dtype))
+        offsets.append(offset)
+    return _Sent(_as_tuple(given._native.shaped(parts)), offsets, {})
+
+
+def _as_tuple(element: Any) -> Any:
+    return tuple(element) if isinstance(element, list) else element
+
+
+def _part(arrays: list[np.ndarray[Any, Any]], value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in KINDS:
+        array = np.ascontiguousarray(value, value.dtype.newbyteorder("="))
+        arrays.append(array)
+        return _StagedPart(len(arrays) - 1, value.shape, array.dtype)
+    return own(value)
+
+
+class QueueElements:
+    """The elements of a queue, as an iterator gives them."""
+
+    def __init__(self, given: Queue) -> None:
+        self.queue = given
+        self._stopped = False
+
+    def of_numbers(self) -> bool:
+        """Return whether they can be taken out and copied without Python."""
+        return all(dtype.kind in KINDS and dtype.isnative for dtype in self.queue.dtypes)
+
+    def __iter__(self) -> QueueElements:
+        return self
+
+    def __next__(self) -> Any:
+        wait_over()
+        while not self._stopped:
+            try:
+                element = self.queue.dequeue(timeout=_SLICE)
+            except DeadlineExceededError:
+                slice_over()
+                continue
+            except OutOfRangeError as error:
+                if error.__cause__ is not None:
+                    raise
+                break
+            return _as_tuple(element)
+        raise StopIteration
+
+    def _stop(self) -> None:
+        self._stopped = True
+
+    def close(self, timeout: float | None = None) -> None:
+        del timeout
+        self._stopped = True
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def stats(self) -> dict[str, int]:
+        return {"copied_batches": 0}

@@ -1,0 +1,1 @@
+"""Elements: dtypes, records, components, and structures of them."""

@@ -1,0 +1,172 @@
+"""Conversion of what users hand in to the arrays that a queue or a step takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from queuecore._checks.checks import MAX_DIMS, check_index
+from queuecore._elements.component import shape_text
+from queuecore._elements.dtypes import as_dtype, kind_of
+from queuecore.errors import DtypeError, InvalidArgumentError
+
+__all__ = ["Converter", "Shape", "all_fixed", "converters"]
+
+Shape = tuple[int | None, ...]
+
+
+class Converter:
+    """One component of an element: its dtype and shape, and how a value becomes one."""
+
+    __slots__ = ("dtype", "label", "pads", "reference", "shape")
+
+    def __init__(self, label: str, dtype: Any, shape: Shape | None) -> None:
+        try:
+            given = as_dtype(dtype)
+        except TypeError as error:
+            raise DtypeError(f"{label}: {dtype!r} is no dtype") from error
+        self.dtype = given if given.isnative else given.newbyteorder("=")
+        if kind_of(self.dtype) not in "biufcSUO" or self.dtype.subdtype is not None:
+            raise DtypeError(f"{label}: a queue can't hold {self.dtype}")
+        # Of any length, or any object: not as an array.
+        self.reference = self.dtype.kind == "O" or self.dtype.itemsize == 0
+        self.label = label
+        self.shape = shape
+        self.pads = shape is not None and None in shape
+
+    def native(self) -> tuple[np.dtype[Any], tuple[int, ...] | None, str]:
+        shape = None if self.shape is None else tuple(-1 if side is None else side for side in self.shape)
+        return self.dtype, shape, {"S": "bytes", "U": "str"}.get(self.dtype.kind, "object") if self.reference else ""
+
+    def convert(self, value: Any, many: bool) -> Any:
+        """Return the value as a C-contiguous array of the dtype, or a reference (many: a list of them)."""
+        if self.reference:
+            return self._references(value, many)
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{self.label}: {error}") from error
+        if array.dtype != self.dtype:
+            array = self._cast(array, value)
+        self._check_shape(array.shape, many)
+        return array if array.flags.c_contiguous else array.copy(order="C")
+
+    def _cast(self, array: np.ndarray, value: Any) -> np.ndarray:
+        source, target = kind_of(array.dtype), kind_of(self.dtype)
+        if array.size == 0 and not isinstance(value, np.ndarray):
+            return array.astype(self.dtype)  # an empty list is of no type
+        if source in "iu" and target in "iu":
+            info = np.iinfo(self.dtype)
+            if array.size and (array.min() < info.min or array.max() > info.max):
+                raise InvalidArgumentError(
+                    f"{self.label}: expected integers that fit {self.dtype}, got {array.min()} to {array.max()}"
+                )
+        elif source in "SU" and source + target in ("SS", "UU", "US"):
+            if target == "S" and source == "U":
+                array = np.char.encode(array, "utf-8")
+            if array.dtype.itemsize > self.dtype.itemsize:
+                raise InvalidArgumentError(f"{self.label}: expected at most {self.dtype}, got {array.dtype}")
+        elif source == target or (source in "iu" and target in "fc") or (source == "f" and target == "c"):
+            pass
+        else:
+            raise DtypeError(f"{self.label}: expected {self.dtype}, got {_kind_of(array, value)}")
+        with np.errstate(over="ignore"):
+            return array.astype(self.dtype)
+
+    def _check_shape(self, shape: tuple[int, ...], many: bool) -> None:
+        if many and not shape:
+            raise InvalidArgumentError(f"{self.label}: expected rows along a first dimension, got a scalar")
+        own = shape[1:] if many else shape
+        if self.shape is None:
+            if len(own) > MAX_DIMS:
+                raise InvalidArgumentError(f"{self.label}: {len(own)} dimensions; at most {MAX_DIMS} are possible")
+            return
+        if len(own) != len(self.shape) or any(
+            side is not None and side != there for side, there in zip(self.shape, own, strict=False)
+        ):
+            raise InvalidArgumentError(f"{self.label}: expected shape {shape_text(self.shape)}, got {shape_text(own)}")
+
+    def _references(self, value: Any, many: bool) -> Any:
+        what: type | None = {"S": bytes, "U": str}.get(self.dtype.kind)
+        if many and not _has_rows(value):
+            raise InvalidArgumentError(
+                f"{self.label}: expected rows along a first dimension, got {type(value).__name__}"
+            )
+        if self.shape == () or (self.shape is None and what is None):
+            return [self._reference(one, what) for one in value] if many else self._reference(value, what)
+        try:
+            array = np.empty(np.shape(value), object)
+            array[...] = value
+        except ValueError as error:
+            raise InvalidArgumentError(f"{self.label}: {error}") from error
+        self._check_shape(array.shape, many)
+        for index in np.ndindex(array.shape):
+            array[index] = self._reference(array[index], what)
+        return list(array) if many else array[()] if array.ndim == 0 else array
+
+    def _reference(self, value: Any, what: type | None) -> Any:
+        if what is None or type(value) is what:
+            return value
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = value.item()
+        if what is bytes and isinstance(value, str):
+            return value.encode()
+        if isinstance(value, what):
+            return what(value)
+        raise DtypeError(f"{self.label}: expected {what.__name__}, got {type(value).__name__}")
+
+
+def _has_rows(value: Any) -> bool:
+    if isinstance(value, (str, bytes)):
+        return False
+    try:
+        iter(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _kind_of(array: np.ndarray, value: Any) -> str:
+    return (
+        str(array.dtype) if isinstance(value, (np.ndarray, np.generic)) else f"{type(value).__name__} ({array.dtype})"
+    )
+
+
+def converters(dtypes: Any, shapes: Any) -> list[Converter]:
+    """Return a converter for each component of a queue."""
+    words = list(dtypes) if isinstance(dtypes, (list, tuple)) else [dtypes]
+    if not words:
+        raise InvalidArgumentError("a queue needs at least 1 component")
+    found = _as_shapes(shapes, len(words))
+    return [Converter(f"component {i}", word, shape) for i, (word, shape) in enumerate(zip(words, found, strict=True))]
+
+
+def all_fixed(components: list[Converter]) -> list[Converter]:
+    """Return them, if no dimension is left open."""
+    if any(one.pads for one in components):
+        raise InvalidArgumentError("all shapes must be fully defined; a PaddingFIFOQueue takes shapes with None")
+    return components
+
+
+def _as_shapes(shapes: Any, count: int) -> list[Shape | None]:
+    if shapes is None:
+        return [None] * count
+    if not isinstance(shapes, (list, tuple)):
+        shapes = [shapes]
+    elif all(hasattr(side, "__index__") for side in shapes) and (shapes or count == 1):
+        shapes = [shapes]  # a plain list of integers is one shape
+    if len(shapes) != count:
+        raise InvalidArgumentError(f"there are {count} dtypes and {len(shapes)} shapes")
+    found: list[Shape | None] = []
+    for index, shape in enumerate(shapes):
+        sides = [shape] if hasattr(shape, "__index__") else shape
+        if not isinstance(sides, (list, tuple)):
+            raise InvalidArgumentError(f"component {index}: {shape!r} is no shape")
+        own: list[int | None] = []
+        for side in sides:
+            own.append(None if side is None else check_index(side, f"component {index}: a dimension"))
+            if own[-1] is not None and own[-1] < 0:
+                raise InvalidArgumentError(f"component {index}: a dimension must not be negative: {shape!r}")
+        found.append(tuple(own))
+    return found

@@ -1,0 +1,1 @@
+"""Names of files, compression, LMDB, and what becomes of bad data."""

@@ -1,0 +1,303 @@
+"""Chains of operations on numbers, which one native step does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from queuecore._checks.checks import LARGEST, MAX_DIMS, whole
+from queuecore._core.elementwise import MAX_LINKS, ChainStep
+from queuecore._core.stages import SequenceStep, Step, joined
+from queuecore._elements.component import Component, shape_text
+from queuecore._elements.dtypes import is_bfloat16, kind_of
+from queuecore._ops.stage import Stage
+from queuecore.errors import DtypeError, InvalidArgumentError
+
+__all__ = [
+    "FLOAT",
+    "NUMBERS",
+    "Cast",
+    "Composed",
+    "Link",
+    "Links",
+    "Reshape",
+    "Scale",
+    "Shape",
+    "Transpose",
+    "array_of",
+    "check_array_size",
+    "code_of",
+    "lone_array",
+    "merged",
+    "number_of",
+    "run_eagerly",
+]
+
+Shape = tuple[int | None, ...] | None
+# Numbers of dtypes in the native loops.
+NUMBERS = {
+    code: index
+    for index, code in enumerate(("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "bfloat16"))
+}
+_WIDE = ("i4", "u4", "i8", "u8", "f8")
+FLOAT = np.dtype(np.float32)
+
+
+def number_of(label: str, dtype: np.dtype[Any]) -> int:
+    """Return the number of a dtype in the native loops. `DtypeError`: it has none."""
+    number = NUMBERS.get(code_of(dtype))
+    if number is None:
+        raise DtypeError(f"{label}: expected booleans, integers or floats of at most 64 bits, got {dtype_word(dtype)}")
+    return number
+
+
+def code_of(dtype: np.dtype[Any]) -> str:
+    """Return the letters of a dtype, by which `NUMBERS` knows it."""
+    return "bfloat16" if is_bfloat16(dtype) else dtype.str[1:]
+
+
+def dtype_word(dtype: np.dtype[Any]) -> str:
+    """Return a dtype as messages show it."""
+    return "bytes" if dtype.kind == "S" else "objects" if dtype.kind == "O" else str(dtype)
+
+
+def lone_array(label: str, components: tuple[Component, ...]) -> Component:
+    """Return the one component, of numbers."""
+    if len(components) != 1:
+        raise InvalidArgumentError(f"{label}: expected one component, got {len(components)}")
+    dtype = components[0].dtype
+    if kind_of(dtype) not in "biufc" or dtype.itemsize > 16:
+        raise DtypeError(f"{label}: expected numbers, got {dtype_word(dtype)}")
+    return components[0]
+
+
+def run_eagerly(label: str, stage: Stage, value: Any, element: int = 0, epoch: int = 0) -> Any:
+    """Return what a stage makes of a value, at once."""
+    array = array_of(label, value)
+    step = stage.bind([Component(array.dtype, array.shape)])
+    return step(array, element=whole(label, "element", element), epoch=whole(label, "epoch", epoch))[0]
+
+
+class _Pass:
+    """One pass over an element: the links that fit into it, and what has become of dtype and shape after them."""
+
+    def __init__(self, given: Component) -> None:
+        self.given = given
+        self.dtype = given.dtype
+        self.shape: Shape = given.shape
+        self.links: list[Any] = []
+        self.turned = False
+        # Of the scales before a transposition; None: an axis that no longer is the last one has them.
+        self.channels: set[int] | None = set()
+
+    def step(self) -> Step:
+        kept = self.given.ragged and self.shape == self.given.shape
+        made = Component(self.dtype, self.shape, name=self.given.name, ragged=kept)
+        return ChainStep((self.given,), (made,), self.links)
+
+    def cast(self, dtype: np.dtype[Any], label: str = "cast") -> None:
+        number = number_of(label, self.dtype)
+        if dtype == self.dtype:
+            return
+        codes = {code_of(self.dtype), code_of(dtype)}
+        if "f2" in codes and not codes & {"f4", "f8"}:
+            # The same in two steps, of which the processor does one.
+            self.cast(FLOAT, label)
+            number = number_of(label, FLOAT)
+        self.links.append(("cast", number, number_of(label, dtype), dtype.itemsize))
+        self.dtype = dtype
+
+
+class Cast(NamedTuple):
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"cast({self.dtype})"
+
+    def join(self, chain: _Pass) -> bool:
+        chain.cast(self.dtype)
+        return True
+
+    def of(self, tensor: Any) -> Any:
+        return tensor.cast(self.dtype)
+
+
+class Scale(NamedTuple):
+    a: np.ndarray
+    b: np.ndarray
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"scale({self.a.tolist()}, {self.b.tolist()}, {self.dtype})"
+
+    def join(self, chain: _Pass) -> bool:
+        number_of("scale", chain.dtype)
+        channels = 0
+        if self.a.ndim:
+            channels = self.a.size
+            last = None if chain.shape is None else chain.shape[-1] if chain.shape else 0
+            if last not in (None, channels):
+                raise InvalidArgumentError(
+                    f"scale: expected {channels} channels on the last axis, got shape {shape_text(chain.shape)}"
+                )
+            if chain.channels is not None:
+                chain.channels.add(channels)
+        between, a, b = self._between(chain.dtype)
+        chain.cast(between, "scale")
+        chain.links.append(("scale", between.itemsize == 8, a.tobytes(), b.tobytes(), channels))
+        chain.cast(self.dtype, "scale")
+        return True
+
+    def _between(self, given: np.dtype[Any]) -> tuple[np.dtype[Any], np.ndarray, np.ndarray]:
+        """Return the dtype that it is computed in, and `a` and `b` in it."""
+        wide = any(dtype.str[1:] in _WIDE for dtype in (given, self.dtype))
+        between = np.dtype(np.float64 if wide else np.float32)
+        with np.errstate(over="ignore"):
+            return between, self.a.astype(between), self.b.astype(between)
+
+    def of(self, tensor: Any) -> Any:
+        between, a, b = self._between(tensor.dtype)
+        loop = (between,) * 3
+        product = tensor.call("multiply", loop, [tensor, a])
+        return product.call("add", loop, [product, b]).cast(self.dtype)
+
+
+class Reshape(NamedTuple):
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"reshape({list(self.shape)})"
+
+    def join(self, chain: _Pass) -> bool:
+        made: tuple[int | None, ...] = tuple(None if side < 0 else side for side in self.shape)
+        if chain.shape is not None and None not in chain.shape:
+            count = math.prod(chain.shape)  # type: ignore[arg-type]
+            known = math.prod(side for side in self.shape if side >= 0)
+            if count % known if None in made and known else count != known or None in made:
+                raise InvalidArgumentError(
+                    f"reshape: expected values for shape {list(self.shape)}, got {count} values "
+                    f"{shape_text(chain.shape)}"
+                )
+            made = tuple(count // known if side < 0 else side for side in self.shape)
+        if chain.channels and chain.channels != {made[-1] if made else None}:
+            chain.channels = None
+        chain.shape = made
+        chain.links.append(("reshape", self.shape))
+        return True
+
+    def of(self, tensor: Any) -> Any:
+        return tensor.reshape(self.shape)
+
+
+class Transpose(NamedTuple):
+    perm: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"transpose({list(self.perm)})"
+
+    def join(self, chain: _Pass) -> bool:
+        if chain.shape is not None and len(chain.shape) != len(self.perm):
+            raise InvalidArgumentError(
+                f"transpose: expected {len(self.perm)} dimensions, got shape {shape_text(chain.shape)}"
+            )
+        if chain.turned or chain.channels is None:
+            return False
+        chain.turned = self.perm != tuple(range(len(self.perm)))
+        shape = chain.shape
+        chain.shape = tuple(None if shape is None else shape[axis] for axis in self.perm)
+        chain.links.append(("transpose", self.perm))
+        return True
+
+    def of(self, tensor: Any) -> Any:
+        return tensor.transpose(self.perm)
+
+
+Link = Cast | Scale | Reshape | Transpose
+
+
+class Links(Stage):
+    """Links that are taken in as few passes as possible."""
+
+    __slots__ = ("links",)
+
+    def __init__(self, *links: Link) -> None:
+        self.links = links
+        rowwise = all(isinstance(link, (Cast, Scale)) for link in links)
+        super().__init__(", ".join(map(str, links)), self._steps, rowwise=rowwise, device=self._tensors)
+
+    def _steps(self, components: tuple[Component, ...]) -> Step:
+        chain = _Pass(lone_array(str(self.links[0]).partition("(")[0], components))
+        passes = [chain]
+        for link in self.links:
+            # A scale takes five links at most.
+            if len(chain.links) > MAX_LINKS - 5 or not link.join(chain):
+                chain = _Pass(Component(chain.dtype, chain.shape, name=chain.given.name, ragged=chain.given.ragged))
+                passes.append(chain)
+                link.join(chain)
+        steps = [one.step() for one in passes]
+        return steps[0] if len(steps) == 1 else SequenceStep(steps)
+
+    def _tensors(self, given: list[Any]) -> list[Any]:
+        (tensor,) = given
+        for link in self.links:
+            tensor = link.of(tensor)
+        return [tensor]
+
+
+class Composed(Stage):
+    __slots__ = ("stages",)
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.stages = list(stages)
+        super().__init__(
+            f"compose({', '.join(map(repr, stages))})",
+            self._steps,
+            self.stages[-1].structure,
+            all(stage.rowwise for stage in stages),
+            device=self._tensors,
+        )
+
+    def _steps(self, components: tuple[Component, ...]) -> Step:
+        steps: list[Step] = []
+        for stage in merged(self.stages):
+            steps.append(stage.bind(steps[-1].outputs if steps else components))
+        return joined(steps)
+
+    def _tensors(self, given: list[Any]) -> list[Any]:
+        for stage in self.stages:
+            given = stage.on_device(given)
+        return given
+
+
+def merged(stages: Sequence[Stage]) -> list[Stage]:
+    """Return the same operations, neighbours made one where they can share a pass."""
+    made: list[Stage] = []
+    for stage in stages:
+        for one in merged(stage.stages) if isinstance(stage, Composed) else [stage]:
+            if isinstance(one, Links) and made and isinstance(made[-1], Links):
+                made[-1] = Links(*made[-1].links, *one.links)
+            else:
+                made.append(one)
+    return made
+
+
+def check_array_size(label: str, shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> None:
+    """Raise `InvalidArgumentError` if no memory can have so many bytes."""
+    if len(shape) > MAX_DIMS:
+        raise InvalidArgumentError(f"{label}: {len(shape)} dimensions; at most {MAX_DIMS} are possible")
+    if math.prod(side for side in shape if side is not None) * dtype.itemsize > LARGEST:
+        raise InvalidArgumentError(f"{label}: an array of shape {shape_text(shape)} is too large")
+
+
+def array_of(label: str, value: Any) -> np.ndarray:
+    """Return a value as an array of numbers."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{label}: {error}") from error
+    if kind_of(array.dtype) not in "biufc":
+        raise DtypeError(f"{label}: expected numbers, got {dtype_word(array.dtype)}")
+    return np.asarray(array, array.dtype.newbyteorder("="), order="C")

@@ -1,0 +1,217 @@
+"""Operations on rows of CSV."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from queuecore._core.csv import CsvFormat, CsvStep
+from queuecore._core.stages import Step
+from queuecore._elements.component import BYTES, Component
+from queuecore._ops.raw import component_of
+from queuecore._ops.stage import Stage, traceable
+from queuecore._ops.strings import lone_strings, strings_of
+from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
+
+__all__ = ["csv_columns", "csv_format", "decode_csv"]
+
+_CSV_KINDS: dict[np.dtype[Any], int] = {
+    np.dtype(np.float32): 0,
+    np.dtype(np.float64): 1,
+    np.dtype(np.int32): 2,
+    np.dtype(np.int64): 3,
+    BYTES: 4,
+}
+# Of a row of a file. A record on its own is in memory anyway.
+_MAX_RECORD_BYTES = 64 << 20
+
+
+@overload
+def decode_csv(
+    records: None = None,
+    record_defaults: Sequence[Any] | None = ...,
+    field_delim: str | bytes = ...,
+    use_quote_delim: bool = ...,
+    name: str | None = ...,
+    na_value: str | bytes = ...,
+    select_cols: Sequence[int] | None = ...,
+) -> Stage: ...
+
+
+@overload
+def decode_csv(
+    records: Any,
+    record_defaults: Sequence[Any],
+    field_delim: str | bytes = ...,
+    use_quote_delim: bool = ...,
+    name: str | None = ...,
+    na_value: str | bytes = ...,
+    select_cols: Sequence[int] | None = ...,
+) -> list[Any]: ...
+
+
+@traceable
+def decode_csv(
+    records: Any = None,
+    record_defaults: Sequence[Any] | None = None,
+    field_delim: str | bytes = ",",
+    use_quote_delim: bool = True,
+    name: str | None = None,
+    na_value: str | bytes = "",
+    select_cols: Sequence[int] | None = None,
+) -> Any:
+    r"""Take records of comma-separated values apart.
+
+    Parameters
+    ----------
+    records : bytes, or array or list of bytes, optional
+        Of any shape; each is one record, without the newline at its end. Without it, the result is a `Stage`.
+    record_defaults : sequence
+        One for each column: the value where the field is empty, a scalar or a list or array of one. Its type is that of
+        the column: float32 (also of a Python float), float64, int32 (also of a Python int), int64, or bytes (also of a
+        str). An empty list (float32) or array: a value is required.
+    field_delim : str or bytes, default ","
+        One byte.
+    use_quote_delim : bool, default True
+        A field may stand in double quotes, and then hold delimiters, newlines and doubled quotes.
+    name : str, optional
+        Not used.
+    na_value : str or bytes, default ""
+        A field of this text is taken as empty.
+    select_cols : sequence of int, optional
+        Which fields are wanted, in rising order, as many as there are defaults; what follows them is not looked at.
+
+    Returns
+    -------
+    list
+        For each column an array of the shape of `records`; of bytes: an object array, or bytes if `records` is bytes.
+
+    Raises
+    ------
+    CsvError
+        If a record has another number of fields, a quote where none may be, or a newline outside of quotes; or a field
+        is required and empty, no number, or out of an integer's range. `record` is its index in the batch, `field` that
+        of the column.
+    DtypeError
+        If a default has another type, or the input is no bytes.
+    InvalidArgumentError
+        If there is no default, or one has several values; if the delimiter is not one byte; if `select_cols` is not as
+        described.
+
+    Notes
+    -----
+    Runs without the GIL. Numbers have their exact value: a float64 equals Python's ``float``, a float32 is the one
+    nearest to the text. Floats may also be hexadecimal (as in C99), ``nan``, ``inf`` or ``infinity`` in any case; too
+    large ones become infinity. Blanks around numbers are passed over. Follows TensorFlow's ``io.decode_csv``, but takes
+    no ``nan(...)``.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> qc.ops.decode_csv([b"1,2.5,a", b"3,,b"], [[0], [-1.0], [b""]])
+    [array([1, 3], dtype=int32), array([ 2.5, -1. ], dtype=float32), array([b'a', b'b'], dtype=object)]
+    >>> qc.ops.decode_csv(b'7;"x;y"', [np.int64(0), b""], field_delim=";")
+    [array(7), b'x;y']
+    >>> qc.ops.decode_csv(record_defaults=[0, b""])
+    decode_csv(int32, bytes)
+    """
+    del name
+    columns = csv_columns(record_defaults)
+    stage = _decode_csv(
+        [dtype for dtype, _ in columns], csv_format(columns, field_delim, use_quote_delim, na_value, select_cols)
+    )
+    if records is None:
+        return stage
+    strings = strings_of("decode_csv", records)
+    step = stage.bind([component_of(strings)])
+    try:
+        return step(strings)
+    except CsvError as error:
+        if error.record is not None and error.field is not None:
+            # The step has numbers only; here is the text.
+            flat = strings.reshape(-1) if isinstance(strings, np.ndarray) else strings
+            record = flat if isinstance(flat, bytes) else flat[error.record]
+            text = step.field(record, error.field)  # type: ignore[attr-defined]
+            if text is not None:
+                error.args = (f"{error}: {text.decode(errors='backslashreplace')}",)
+        raise
+
+
+def _csv_default(index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]:
+    """Return the dtype of a column, and the bytes of its default; `None`: a value is required."""
+    label = f"decode_csv: the default of column {index}"
+    if isinstance(default, (type, np.dtype)):
+        default = np.empty(0, default)
+    one = default[0] if isinstance(default, (list, tuple)) and len(default) == 1 else default
+    if isinstance(one, (bytes, str)):  # not through NumPy, which takes NUL bytes off their end
+        return BYTES, one.encode() if isinstance(one, str) else bytes(one)
+    array = np.asarray(default)
+    if array.ndim > 1 or array.size > 1:
+        raise InvalidArgumentError(f"{label} must be one value, or an empty list; its shape is {array.shape}")
+    dtype = array.dtype
+    if not isinstance(default, (np.ndarray, np.generic)):
+        # TensorFlow's words: a Python int is an int32, a float a float32, and so is what an empty list lacks.
+        if dtype == np.float64:
+            dtype = np.dtype(np.float32)
+        elif dtype == np.int64:
+            dtype = np.dtype(np.int32)
+    item = array.reshape(-1)[0] if array.size else None
+    if dtype.kind in "SUO":
+        if isinstance(item, (bytes, str)):
+            return BYTES, item.encode() if isinstance(item, str) else bytes(item)
+        if array.size == 0:
+            return BYTES, None
+    dtype = dtype.newbyteorder("=")
+    if dtype not in _CSV_KINDS:
+        raise DtypeError(f"{label} must be a float32, float64, int32, int64 or bytes, not {dtype}")
+    if item is not None and dtype == np.int32 and not -(2**31) <= item < 2**31:
+        raise InvalidArgumentError(f"{label}, {item}, is no int32; pass it as a numpy.int64 for a column of those")
+    return dtype, None if item is None else np.array(item, dtype).tobytes()
+
+
+def csv_columns(record_defaults: Sequence[Any] | None) -> list[tuple[np.dtype[Any], bytes | None]]:
+    """Return dtype and default, `None` where a value is required, of each column; not for users."""
+    if record_defaults is None or len(record_defaults) == 0:
+        raise InvalidArgumentError("decode_csv: record_defaults must have a default for each column")
+    return [_csv_default(index, default) for index, default in enumerate(record_defaults)]
+
+
+def csv_format(
+    columns: Sequence[tuple[np.dtype[Any], bytes | None]],
+    field_delim: str | bytes,
+    use_quote_delim: bool,
+    na_value: str | bytes,
+    select_cols: Sequence[int] | None,
+    max_record_bytes: int = _MAX_RECORD_BYTES,
+) -> CsvFormat:
+    """Return the native description of a file or of records; not for users."""
+    delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
+    if len(delim) != 1:
+        raise InvalidArgumentError(f"decode_csv: field_delim must be one byte, not {delim!r}")
+    na = na_value.encode() if isinstance(na_value, str) else bytes(na_value)
+    fields = list(range(len(columns)))
+    if select_cols is not None:
+        fields = [operator.index(one) for one in select_cols]
+        if len(fields) != len(columns):
+            raise InvalidArgumentError(
+                f"decode_csv: select_cols has {len(fields)} columns and record_defaults {len(columns)}"
+            )
+        if fields[0] < 0 or any(b <= a for a, b in itertools.pairwise(fields)):
+            raise InvalidArgumentError(f"decode_csv: select_cols must be rising numbers from 0 on, not {fields}")
+        if fields[-1] >= 2**31:
+            raise InvalidArgumentError(f"decode_csv: there is no field {fields[-1]}")
+    native = [(_CSV_KINDS[dtype], field, one) for (dtype, one), field in zip(columns, fields, strict=True)]
+    return CsvFormat(native, select_cols is not None, delim[0], bool(use_quote_delim), na, max_record_bytes)
+
+
+def _decode_csv(dtypes: Sequence[np.dtype[Any]], csv_format: CsvFormat) -> Stage:
+    def bind(components: tuple[Component, ...]) -> Step:
+        given = lone_strings("decode_csv", components)
+        return CsvStep((given,), tuple(Component(dtype, given.shape) for dtype in dtypes), csv_format)
+
+    words = ("bytes" if dtype == BYTES else str(dtype) for dtype in dtypes)
+    return Stage(f"decode_csv({', '.join(words)})", bind, rowwise=True)

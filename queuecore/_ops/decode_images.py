@@ -1,0 +1,688 @@
+"""Decoding of pictures: by libjpeg and libpng in native code; GIF, and what no library is found for, by Pillow."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any, overload
+
+import numpy as np
+
+from queuecore._checks.checks import MAX_DIMS, whole
+from queuecore._core.images import PictureStep, library, missing
+from queuecore._core.stages import Step
+from queuecore._elements.component import BYTES, Component
+from queuecore._ops.stage import Stage, traceable
+from queuecore._ops.strings import lone_strings, strings_of
+from queuecore.errors import DecodeError, DtypeError, InvalidArgumentError, QueueCoreError, UnimplementedError
+
+__all__ = ["decode_bmp", "decode_gif", "decode_image", "decode_jpeg", "decode_png"]
+
+# The numbers are those of images.pxd.
+_JPEG, _PNG, _GIF, _BMP = 1, 2, 3, 4
+_NUMBERS: dict[np.dtype[Any], int] = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
+_METHODS = {"": 0, "INTEGER_ACCURATE": 0, "INTEGER_FAST": 1}
+# Ratio, smoothed colours, the usual method, no recovery.
+_PLAIN = (1, 1, 0, 0)
+# As many as take half a GiB in three channels; Pillow refuses above the same number.
+_MAX_PIXELS = 178_956_970
+_SHOWN = {_JPEG: "JPEG", _PNG: "PNG", _GIF: "GIF", _BMP: "BMP"}
+
+
+class PythonStage(Stage):
+    """A step that no native library does on this machine.
+
+    Attributes
+    ----------
+    reason : str
+        Why it isn't native.
+    """
+
+    __slots__ = ("reason",)
+
+    def __init__(self, text: str, python: Callable[[bytes], np.ndarray], made: Component, reason: str) -> None:
+        def bind(components: tuple[Component, ...]) -> Step:
+            raise UnimplementedError(reason)
+
+        super().__init__(text, bind, python=python, outputs=(made,))
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        """Return the operation, and why it is Python's."""
+        return f"{self._text} (Python: {self.reason})"
+
+
+class _Decoder:
+    """One operation with its options.
+
+    `frames` is what it makes of animations: "all", "first", or "one" if there may be no other; "always": all, and a
+    picture that stands still is one frame.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        kinds: tuple[int, ...],
+        channels: Any,
+        dtype: Any,
+        max_pixels: Any,
+        frames: str,
+        jpeg: tuple[int, int, int, int] = _PLAIN,
+    ) -> None:
+        self.label = label
+        self.kinds = kinds
+        self.channels = 0 if channels is None else whole(label, "channels", channels)
+        if self.channels not in (0, 1, 3, 4):
+            raise InvalidArgumentError(f"{label}: channels must be 0, 1, 3 or 4, not {channels}")
+        try:
+            self.dtype = np.dtype(dtype)
+        except (TypeError, ValueError) as error:
+            raise DtypeError(f"{label}: dtype is no dtype: {error}") from error
+        if self.dtype not in _NUMBERS:
+            raise DtypeError(f"{label}: can't make {self.dtype}")
+        self.max_pixels = whole(label, "max_pixels", max_pixels)
+        if not 0 < self.max_pixels < 1 << 40:
+            raise InvalidArgumentError(f"{label}: max_pixels must be a positive number, not {max_pixels}")
+        self.frames = frames
+        self.jpeg = jpeg
+
+    def answer(self, contents: Any, needed: tuple[int, ...]) -> Any:
+        """Return what the operation makes of its input, or, without one, a stage: native if all of `needed` are."""
+        if contents is not None:
+            return self._eager(contents)
+        options = [f"channels={self.channels}"] * (self.channels != 0 and self.frames != "always")
+        options += [f"ratio={self.jpeg[0]}"] * (self.jpeg[0] != 1) + [str(self.dtype)] * (self.dtype != np.uint8)
+        text = f"{self.label}({', '.join(options)})"
+        for kind in needed:
+            if not _has_native(kind):
+                why = f"{_SHOWN[kind]} is decoded by Pillow"
+                sides = (None,) * (4 if self.frames == "always" else 3)
+                why = why if kind == _GIF else f"{why}: {missing(kind)}"
+                return PythonStage(text, self.one, Component(self.dtype, None if self.frames == "all" else sides), why)
+
+        def bind(components: tuple[Component, ...]) -> Step:
+            given = lone_strings(self.label, components)
+            if given.shape is not None:
+                self._check_dims(given.shape)
+            shape = None if given.shape is None else (*given.shape, None, None, self.channels or None)
+            return self._native((Component(self.dtype, shape, name=given.name),), given)
+
+        return Stage(text, bind)
+
+    def one(self, data: bytes) -> np.ndarray:
+        """Decode one picture."""
+        kind = _kind(data)
+        # What the operation doesn't take, native code refuses.
+        if kind not in self.kinds or _has_native(kind):
+            given = Component(BYTES, (), len(data))
+            sides = self._native((), given).measure(data)
+            made: np.ndarray = self._native((Component(self.dtype, sides),), given)(data)[0]
+        else:
+            made = _by_pillow(self, kind, data)
+        return made[np.newaxis] if self.frames == "always" and kind != _GIF else made
+
+    def _eager(self, contents: Any) -> np.ndarray:
+        strings = strings_of(self.label, contents)
+        if isinstance(strings, bytes):
+            return self.one(strings)
+        if isinstance(strings, np.ndarray):
+            flat, shape = strings.reshape(-1).tolist(), strings.shape
+        else:
+            flat, shape = strings.to_list(), (len(strings),)
+        self._check_dims(shape)
+        if not flat:
+            return np.empty((*shape, 0, 0, self.channels), self.dtype)
+        if self.frames != "always" and all(_has_native(kind) or kind not in self.kinds for kind in map(_kind, flat)):
+            # Measured first, so that all are decoded to where they stay.
+            given = Component(BYTES, shape)
+            sides = self._native((), given).measure(flat[0], 0)
+            batch: np.ndarray = self._native((Component(self.dtype, (*shape, *sides)),), given)(strings)[0]
+            return batch
+        made = [self.one(one) for one in flat]
+        for index, one in enumerate(made):
+            if one.shape != made[0].shape:
+                raise InvalidArgumentError(
+                    f"{self.label}: picture {index} of the batch has the shape {one.shape}, the first {made[0].shape}: "
+                    "pictures of a batch must be equal in shape"
+                )
+        return np.stack(made).reshape(*shape, *made[0].shape)
+
+    def _native(self, outputs: tuple[Component, ...], given: Component) -> PictureStep:
+        kinds = sum(1 << kind for kind in self.kinds)
+        number = _NUMBERS[self.dtype]
+        return PictureStep((given,), outputs, self.label, kinds, self.channels, number, self.jpeg, self.max_pixels)
+
+    def _check_dims(self, shape: tuple[int | None, ...]) -> None:
+        if len(shape) > MAX_DIMS - 4:
+            raise InvalidArgumentError(f"{self.label}: {len(shape)} dimensions; at most {MAX_DIMS - 4} are possible")
+
+
+def _kind(data: bytes) -> int:
+    for kind, start in ((_JPEG, b"\xff\xd8\xff"), (_PNG, b"\x89PNG\r\n\x1a\n"), (_GIF, b"GIF8"), (_BMP, b"BM")):
+        if data.startswith(start):
+            return kind
+    return 0
+
+
+def _has_native(kind: int) -> bool:
+    return kind == _BMP or (kind in (_JPEG, _PNG) and library(kind) is not None)
+
+
+# ---- by Pillow ------------------------------------------------------------------------------------------------------
+
+
+def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
+    try:
+        from PIL import GifImagePlugin, JpegImagePlugin, PngImagePlugin
+    except ImportError:
+        raise UnimplementedError(
+            f"{decoder.label}: neither a library for {_SHOWN[kind]} nor Pillow is found. "
+            "pip install 'queuecore[images]'"
+        ) from None
+    if decoder.channels not in {_JPEG: (0, 1, 3), _PNG: (0, 1, 3, 4), _GIF: (0, 3)}[kind]:
+        raise InvalidArgumentError(
+            f"{decoder.label}: such a {_SHOWN[kind]} picture can't be decoded with {decoder.channels} channels"
+        )
+    # The plugins, not Image.open: its own limit on pixels is the process's, and warns.
+    plugins: dict[int, Any] = {
+        _JPEG: JpegImagePlugin.JpegImageFile,
+        _PNG: PngImagePlugin.PngImageFile,
+        _GIF: GifImagePlugin.GifImageFile,
+    }
+    try:
+        count = _gif_frames(decoder.label, data) if kind == _GIF else 1
+        if count > 1 and decoder.frames == "one":
+            raise DecodeError(f"{decoder.label}: the input is an animated GIF, which decode_gif and decode_image take")
+        if decoder.frames == "first":
+            count = 1
+        with plugins[kind](io.BytesIO(data)) as picture:
+            width, height = picture.size
+            if width * height * count > decoder.max_pixels:
+                shown = f"{width} x {height}" + (f" x {count}" if count > 1 else "")
+                raise DecodeError(
+                    f"{decoder.label}: the picture is of {shown} pixels, more than max_pixels={decoder.max_pixels}"
+                )
+            if kind == _GIF:
+                made = _gif(picture, count)
+                made = made if decoder.frames in ("all", "always") else made[0]
+            else:
+                made = (_jpeg if kind == _JPEG else _png)(decoder, picture, data)
+    except (QueueCoreError, MemoryError):
+        raise
+    except Exception as error:  # whatever damage made of it
+        raise DecodeError(f"{decoder.label}: the {_SHOWN[kind]} picture is damaged: {error}") from error
+    # As native code does.
+    if decoder.dtype == np.uint16 and made.dtype == np.uint8:
+        return made * np.uint16(257 if kind == _PNG else 256)
+    if decoder.dtype == np.float32:
+        if made.dtype == np.uint8 and kind != _PNG:
+            return made * np.float32(1 / 255)
+        scale = 257 if made.dtype == np.uint8 else 1
+        return made.astype(np.float32) * np.float32(scale) * np.float32(1 / 65535)
+    return made
+
+
+def _jpeg(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
+    if decoder.jpeg != _PLAIN:
+        raise UnimplementedError(f"{decoder.label}: ratio and its like need libjpeg itself. {missing(_JPEG)}")
+    channels = decoder.channels or (1 if picture.mode == "L" else 3)
+    if picture.mode == "CMYK":
+        if channels == 1:
+            raise InvalidArgumentError(f"{decoder.label}: such a JPEG picture can't be decoded with 1 channels")
+        # Pillow gives the complement of what is stored, always; Adobe's programs have stored it.
+        inks = np.asarray(picture).astype(np.uint16)
+        inks = 255 - inks if "adobe" in picture.info else inks
+        return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)
+    if channels == 1:
+        picture.draft("L", None)
+    return np.asarray(picture.convert("L" if channels == 1 else "RGB")).reshape(*picture.size[::-1], channels)
+
+
+def _png(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
+    depth, colours = data[24], data[25]
+    see_through = "transparency" in picture.info
+    picture.load()
+    if _PNG_END not in data:
+        raise DecodeError(f"{decoder.label}: the PNG picture is cut: it ends too early")
+    own = {0: 1, 2: 3, 3: 4 if see_through else 3, 4: 2, 6: 4}[colours]
+    channels = decoder.channels or own
+    if depth == 16 and colours == 0 and not see_through:
+        grey = np.asarray(picture).astype(np.uint16)[..., np.newaxis]
+        if channels in (1, 3):
+            grey = grey.repeat(channels, 2)
+            return grey if decoder.dtype != np.uint8 else (grey >> 8).astype(np.uint8)
+    if depth == 16 and decoder.dtype != np.uint8:
+        raise UnimplementedError(f"{decoder.label}: more than 8 bits of such a PNG need libpng itself. {missing(_PNG)}")
+    mode = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[channels]
+    if channels in (1, 3) and own in (2, 4):
+        picture = picture.convert("RGBA")  # so that what is see-through keeps its colour
+    return np.asarray(picture.convert(mode)).reshape(*picture.size[::-1], channels)
+
+
+_PNG_END = b"IEND\xaeB`\x82"
+
+
+def _gif(picture: Any, count: int) -> np.ndarray:
+    frames = []
+    for index in range(count):
+        picture.seek(index)
+        frame = np.asarray(picture.convert("RGBA"))
+        # Nothing is black.
+        frames.append(frame[..., :3] * (frame[..., 3:] != 0))
+    return np.stack(frames)
+
+
+def _gif_frames(label: str, data: bytes) -> int:
+    """Return the number of frames, of a GIF that is whole."""
+
+    def table(at: int) -> int:
+        return 3 << (data[at] & 7) + 1 if data[at] & 0x80 else 0
+
+    count = 0
+    try:
+        at = 13 + table(10)
+        while data[at] != 0x3B:
+            if data[at] == 0x2C:
+                count += 1
+                at += 11 + table(at + 9)
+            elif data[at] == 0x21:
+                at += 2
+            else:
+                raise DecodeError(f"{label}: the GIF picture is damaged: an unknown block at byte {at}")
+            while data[at]:
+                at += 1 + data[at]
+            at += 1
+    except IndexError:
+        raise DecodeError(f"{label}: the GIF picture is cut: it ends too early") from None
+    if not count:
+        raise DecodeError(f"{label}: the GIF picture has no frame")
+    return count
+
+
+# ---- the operations -------------------------------------------------------------------------------------------------
+
+
+@overload
+def decode_jpeg(
+    contents: None = None,
+    channels: int = ...,
+    ratio: int = ...,
+    fancy_upscaling: bool = ...,
+    try_recover_truncated: bool = ...,
+    acceptable_fraction: float = ...,
+    dct_method: str = ...,
+    name: str | None = ...,
+    *,
+    max_pixels: int = ...,
+) -> Stage: ...
+@overload
+def decode_jpeg(
+    contents: Any,
+    channels: int = ...,
+    ratio: int = ...,
+    fancy_upscaling: bool = ...,
+    try_recover_truncated: bool = ...,
+    acceptable_fraction: float = ...,
+    dct_method: str = ...,
+    name: str | None = ...,
+    *,
+    max_pixels: int = ...,
+) -> np.ndarray: ...
+@traceable
+def decode_jpeg(
+    contents: Any = None,
+    channels: int = 0,
+    ratio: int = 1,
+    fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False,
+    acceptable_fraction: float = 1,
+    dct_method: str = "",
+    name: str | None = None,
+    *,
+    max_pixels: int = _MAX_PIXELS,
+) -> Any:
+    """Decode JPEG pictures.
+
+    Parameters
+    ----------
+    contents : bytes, or array or list of bytes, optional
+        Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
+    channels : {0, 1, 3}, default 0
+        1: grey; 3: red, green, blue; 0: grey if the picture is, else 3.
+    ratio : {1, 2, 4, 8}, default 1
+        Divides height and width, rounding up, while decoding.
+    fancy_upscaling : bool, default True
+        Smooth colours that are stored in lower resolution.
+    try_recover_truncated : bool, default False
+        Make up what a cut picture lacks, instead of an error.
+    acceptable_fraction : float, default 1
+        Between 0 and 1; without effect, because rows that are made up count as read, in TensorFlow too.
+    dct_method : {"", "INTEGER_ACCURATE", "INTEGER_FAST"}, default ""
+        How the inverse transform is computed. ``""`` is the accurate one.
+    name : str, optional
+        Not used.
+    max_pixels : int, default 178956970
+        Of one picture: half a GiB in three channels. Above it, nothing is allocated.
+
+    Returns
+    -------
+    ndarray of uint8
+        Of shape ``(*contents.shape, height, width, channels)``.
+
+    Raises
+    ------
+    DecodeError
+        If it is no picture, or one that is cut, damaged, or of more than `max_pixels`.
+    InvalidArgumentError
+        If an argument is not as described, such a picture doesn't have those channels, or pictures of a batch are not
+        equal in shape.
+    DtypeError
+        If the input is no bytes.
+    UnimplementedError
+        If neither a library nor Pillow is found: ``pip install 'queuecore[images]'``.
+
+    Notes
+    -----
+    Runs without the GIL, in libjpeg-turbo, found at run time: the system's, or that of Pillow's wheel. Where there is
+    none, Pillow does it in Python, and the stage is no native one. Follows TensorFlow's ``io.decode_jpeg``: orientation
+    and profiles are not looked at, damage that the library makes something of is no error, and a PNG picture, or a GIF
+    of one frame, is taken too. TensorFlow's own default for `dct_method` is the fast one, and it takes some pictures
+    that lack nothing but their end mark.
+
+    Examples
+    --------
+    >>> import io, numpy as np, queuecore as qc
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (4, 2), (255, 0, 0)).save(file, "JPEG")
+    >>> qc.ops.decode_jpeg(file.getvalue()).shape
+    (2, 4, 3)
+    >>> qc.ops.decode_jpeg([file.getvalue()] * 5, channels=1, ratio=2).shape
+    (5, 1, 2, 1)
+    """
+    del name
+    label = "decode_jpeg"
+    if whole(label, "ratio", ratio) not in (1, 2, 4, 8):
+        raise InvalidArgumentError(f"{label}: ratio must be 1, 2, 4 or 8, not {ratio}")
+    if dct_method not in _METHODS:
+        raise InvalidArgumentError(f"{label}: dct_method must be one of {list(_METHODS)}, not {dct_method!r}")
+    if not 0 <= acceptable_fraction <= 1:
+        raise InvalidArgumentError(f"{label}: acceptable_fraction must be between 0 and 1, not {acceptable_fraction}")
+    jpeg = (int(ratio), int(fancy_upscaling), _METHODS[dct_method], int(try_recover_truncated))
+    decoder = _Decoder(label, (_JPEG, _PNG, _GIF), channels, np.uint8, max_pixels, "one", jpeg)
+    return decoder.answer(contents, (_JPEG,))
+
+
+@overload
+def decode_png(
+    contents: None = None, channels: int = ..., dtype: Any = ..., name: str | None = ..., *, max_pixels: int = ...
+) -> Stage: ...
+@overload
+def decode_png(
+    contents: Any, channels: int = ..., dtype: Any = ..., name: str | None = ..., *, max_pixels: int = ...
+) -> np.ndarray: ...
+@traceable
+def decode_png(
+    contents: Any = None,
+    channels: int = 0,
+    dtype: Any = np.uint8,
+    name: str | None = None,
+    *,
+    max_pixels: int = _MAX_PIXELS,
+) -> Any:
+    """Decode PNG pictures.
+
+    Parameters
+    ----------
+    contents : bytes, or array or list of bytes, optional
+        Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
+    channels : {0, 1, 3, 4}, default 0
+        1: grey; 3: red, green, blue; 4: and alpha; 0: those of the picture, which may also be grey and alpha.
+    dtype : dtype, default uint8
+        uint8, or uint16: of pictures of 8 bits, 257 times their value.
+    name : str, optional
+        Not used.
+    max_pixels : int, default 178956970
+        Of one picture: half a GiB in three channels. Above it, nothing is allocated.
+
+    Returns
+    -------
+    ndarray
+        Of shape ``(*contents.shape, height, width, channels)``.
+
+    Raises
+    ------
+    DecodeError
+        If it is no picture, or one that is cut, damaged, or of more than `max_pixels`.
+    InvalidArgumentError
+        If an argument is not as described, such a picture doesn't have those channels, or pictures of a batch are not
+        equal in shape.
+    DtypeError
+        If the input is no bytes, or such numbers can't be made.
+    UnimplementedError
+        If neither a library nor Pillow is found: ``pip install 'queuecore[images]'``.
+
+    Notes
+    -----
+    Runs without the GIL, in libpng, found at run time: the system's, or that of Pillow's wheel. Where there is none,
+    Pillow does it in Python, and the stage is no native one. Follows TensorFlow's ``io.decode_png``: colours are taken
+    as they are stored, whatever gamma or profile says, and a JPEG picture, or a GIF of one frame, is taken too. Alpha
+    that is added is opaque; TensorFlow gives less to pictures of 1, 2 or 4 bits.
+
+    Examples
+    --------
+    >>> import io, numpy as np, queuecore as qc
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("L", (1, 2), 7).save(file, "PNG")
+    >>> qc.ops.decode_png(file.getvalue(), channels=4)
+    array([[[  7,   7,   7, 255]],
+    <BLANKLINE>
+           [[  7,   7,   7, 255]]], dtype=uint8)
+    >>> qc.ops.decode_png(channels=3)
+    decode_png(channels=3)
+    """
+    del name
+    decoder = _Decoder("decode_png", (_PNG, _JPEG, _GIF), channels, dtype, max_pixels, "one")
+    if decoder.dtype == np.float32:
+        raise DtypeError("decode_png: dtype must be uint8 or uint16, not float32")
+    return decoder.answer(contents, (_PNG,))
+
+
+@overload
+def decode_bmp(
+    contents: None = None, channels: int = ..., name: str | None = ..., *, max_pixels: int = ...
+) -> Stage: ...
+@overload
+def decode_bmp(contents: Any, channels: int = ..., name: str | None = ..., *, max_pixels: int = ...) -> np.ndarray: ...
+@traceable
+def decode_bmp(
+    contents: Any = None, channels: int = 0, name: str | None = None, *, max_pixels: int = _MAX_PIXELS
+) -> Any:
+    """Decode BMP pictures that are not compressed.
+
+    Parameters
+    ----------
+    contents : bytes, or array or list of bytes, optional
+        Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
+    channels : {0, 3, 4}, default 0
+        3: red, green, blue; 4: and alpha, opaque if there is none; 0: those of the picture: 1, 3 or 4.
+    name : str, optional
+        Not used.
+    max_pixels : int, default 178956970
+        Of one picture: half a GiB in three channels. Above it, nothing is allocated.
+
+    Returns
+    -------
+    ndarray of uint8
+        Of shape ``(*contents.shape, height, width, channels)``; the first row is the top one.
+
+    Raises
+    ------
+    DecodeError
+        If it is no picture, or one that is cut, damaged, or of more than `max_pixels`.
+    InvalidArgumentError
+        If an argument is not as described, such a picture doesn't have those channels, or pictures of a batch are not
+        equal in shape.
+    DtypeError
+        If the input is no bytes.
+
+    Notes
+    -----
+    Runs without the GIL. Follows TensorFlow's ``io.decode_bmp``: 8, 24 or 32 bits a pixel; those of 8 are greys,
+    whatever the palette says. Compressed ones, which TensorFlow takes for plain ones, are errors.
+
+    Examples
+    --------
+    >>> import io, numpy as np, queuecore as qc
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (2, 1), (1, 2, 3)).save(file, "BMP")
+    >>> qc.ops.decode_bmp(file.getvalue())
+    array([[[1, 2, 3],
+            [1, 2, 3]]], dtype=uint8)
+    """
+    del name
+    return _Decoder("decode_bmp", (_BMP,), channels, np.uint8, max_pixels, "one").answer(contents, (_BMP,))
+
+
+@overload
+def decode_gif(contents: None = None, name: str | None = ..., *, max_pixels: int = ...) -> Stage: ...
+@overload
+def decode_gif(contents: Any, name: str | None = ..., *, max_pixels: int = ...) -> np.ndarray: ...
+@traceable
+def decode_gif(contents: Any = None, name: str | None = None, *, max_pixels: int = _MAX_PIXELS) -> Any:
+    """Decode all frames of GIF pictures.
+
+    Parameters
+    ----------
+    contents : bytes, or array or list of bytes, optional
+        Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
+    name : str, optional
+        Not used.
+    max_pixels : int, default 178956970
+        Of one picture, with all its frames: half a GiB in three channels. Above it, nothing is allocated.
+
+    Returns
+    -------
+    ndarray of uint8
+        Of shape ``(*contents.shape, frames, height, width, 3)``.
+
+    Raises
+    ------
+    DecodeError
+        If it is no picture, or one that is cut, damaged, or of more than `max_pixels`.
+    InvalidArgumentError
+        If an argument is not as described, such a picture doesn't have those channels, or pictures of a batch are not
+        equal in shape.
+    DtypeError
+        If the input is no bytes.
+    UnimplementedError
+        If neither a library nor Pillow is found: ``pip install 'queuecore[images]'``.
+
+    Notes
+    -----
+    Done by Pillow, in Python: the stage is no native one. Follows TensorFlow's ``io.decode_gif``: every frame is whole,
+    with what earlier ones left; where nothing was drawn it is black; and a JPEG or PNG picture is taken too, as one
+    frame. A cut one is an error.
+
+    Examples
+    --------
+    >>> import io, numpy as np, queuecore as qc
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> frames = [Image.new("RGB", (4, 2), colour) for colour in ("red", "blue")]
+    >>> frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
+    >>> qc.ops.decode_gif(file.getvalue())[:, 0, 0]
+    array([[255,   0,   0],
+           [  0,   0, 255]], dtype=uint8)
+    """
+    del name
+    return _Decoder("decode_gif", (_GIF, _JPEG, _PNG), 3, np.uint8, max_pixels, "always").answer(contents, (_GIF,))
+
+
+@overload
+def decode_image(
+    contents: None = None,
+    channels: int | None = ...,
+    dtype: Any = ...,
+    name: str | None = ...,
+    expand_animations: bool = ...,
+    *,
+    max_pixels: int = ...,
+) -> Stage: ...
+@overload
+def decode_image(
+    contents: Any,
+    channels: int | None = ...,
+    dtype: Any = ...,
+    name: str | None = ...,
+    expand_animations: bool = ...,
+    *,
+    max_pixels: int = ...,
+) -> np.ndarray: ...
+@traceable
+def decode_image(
+    contents: Any = None,
+    channels: int | None = None,
+    dtype: Any = np.uint8,
+    name: str | None = None,
+    expand_animations: bool = True,
+    *,
+    max_pixels: int = _MAX_PIXELS,
+) -> Any:
+    """Decode JPEG, PNG, GIF and BMP pictures, whichever they are.
+
+    Parameters
+    ----------
+    contents : bytes, or array or list of bytes, optional
+        Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
+    channels : {0, 1, 3, 4}, optional
+        As of `decode_jpeg` (0, 1, 3), `decode_png` (all), `decode_bmp` (0, 3, 4); of GIF 0 or 3. Default 0.
+    dtype : dtype, default uint8
+        uint8; uint16: of bytes, 257 times (PNG) or 256 times (others) their value; or float32, from 0 to 1.
+    name : str, optional
+        Not used.
+    expand_animations : bool, default True
+        All frames of a GIF, with an axis for them even if it is but one; else the first frame.
+    max_pixels : int, default 178956970
+        Of one picture, with all its frames: half a GiB in three channels. Above it, nothing is allocated.
+
+    Returns
+    -------
+    ndarray
+        Of shape ``(*contents.shape, height, width, channels)``, of GIF with an axis of frames before the height.
+
+    Raises
+    ------
+    DecodeError
+        If it is no picture, or one that is cut, damaged, or of more than `max_pixels`.
+    InvalidArgumentError
+        If an argument is not as described, such a picture doesn't have those channels, or pictures of a batch are not
+        equal in shape.
+    DtypeError
+        If the input is no bytes, or such numbers can't be made.
+    UnimplementedError
+        If neither a library nor Pillow is found: ``pip install 'queuecore[images]'``.
+
+    Notes
+    -----
+    Runs without the GIL, GIF apart; see the operations of each format. In a native stage a GIF is an error. Follows
+    TensorFlow's ``io.decode_image``.
+
+    Examples
+    --------
+    >>> import io, numpy as np, queuecore as qc
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("L", (1, 1), 255).save(file, "PNG")
+    >>> qc.ops.decode_image(file.getvalue(), dtype=np.float32)
+    array([[[1.]]], dtype=float32)
+    >>> qc.ops.decode_image(b"RIFF")
+    Traceback (most recent call last):
+    queuecore.errors.DecodeError: decode_image: the input is neither JPEG, PNG, GIF nor BMP
+    """
+    del name
+    frames = "all" if expand_animations else "first"
+    decoder = _Decoder("decode_image", (_JPEG, _PNG, _GIF, _BMP), channels, dtype, max_pixels, frames)
+    return decoder.answer(contents, (_JPEG, _PNG))

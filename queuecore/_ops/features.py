@@ -1,0 +1,650 @@
+"""Descriptions of features for `ops.parse_example` and its like, and their way to columns and back.
+
+Native code knows columns: the values of one key in one form. A description (`FixedLenFeature` and so on) needs one or
+more of them, and two may share one. Sparse and ragged components are put together from columns here, for a whole batch
+at a time.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from queuecore.errors import DtypeError, InvalidArgumentError, ResourceExhaustedError
+from queuecore.ragged import Ragged, Sparse
+
+__all__ = [
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "RaggedFeature",
+    "SparseFeature",
+    "VarLenFeature",
+]
+
+# As in example.pxd.
+_BYTES, _FLOAT, _INT = 1, 2, 3
+_FIXED, _PADDED, _FLAT = 0, 1, 2
+_DTYPES: dict[int, np.dtype[Any]] = {_BYTES: np.dtype("S"), _FLOAT: np.dtype(np.float32), _INT: np.dtype(np.int64)}
+_MAX_DIMS = 30
+_MAX_VALUES = 2**48
+# Rows without values that the ids of one batch may bring about, beyond a few for each value.
+_SPARE_ROWS = 2**24
+
+Array = np.ndarray[Any, Any]
+
+
+def _kind(label: str, dtype: Any) -> int:
+    """Return the number of a dtype: int64, float32 or bytes."""
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise DtypeError(f"{label}: {dtype!r} is no dtype: {error}") from error
+    for kind, one in _DTYPES.items():
+        if found == one and dtype is not None:
+            return kind
+    raise DtypeError(f"{label}: the dtype must be int64, float32 or bytes, not {found}")
+
+
+def _dims(label: str, shape: Any) -> tuple[int, ...]:
+    """Return a shape in which every dimension is known."""
+    sides = list(shape) if isinstance(shape, (Sequence, np.ndarray)) else [shape]
+    if any(side is None for side in sides):
+        hint = ". FixedLenSequenceFeature takes any number of rows" if sides[0] is None else ""
+        raise InvalidArgumentError(f"{label}: all dimensions of the shape must be known, not {shape}{hint}")
+    try:
+        made = tuple(int(side) for side in sides)
+    except (TypeError, ValueError):
+        made = (-1,)
+    total = 1
+    for side in made:
+        total *= max(side, 1)
+    if any(side < 0 for side in made) or any(one != side for one, side in zip(made, sides, strict=False)):
+        raise InvalidArgumentError(f"{label}: a shape is a tuple of whole numbers from 0 on, not {shape!r}")
+    if len(made) > _MAX_DIMS or total > _MAX_VALUES:
+        raise InvalidArgumentError(f"{label}: the shape {shape} is too large")
+    return made
+
+
+def _default(label: str, kind: int, count: int, default: Any) -> Any:
+    """Return a default's values: a flat array, or a list of bytes."""
+    array = np.asarray(default, object if kind == _BYTES else None)
+    if array.size != count:
+        raise InvalidArgumentError(f"{label}: default_value has {array.size} values, but {count} are needed")
+    if kind == _BYTES:
+        flat = [one.encode() if isinstance(one, str) else one for one in array.ravel().tolist()]
+        if not all(isinstance(one, bytes) for one in flat):
+            raise DtypeError(f"{label}: default_value must be bytes, not {default!r}")
+        return [bytes(one) for one in flat]
+    dtype = _DTYPES[kind]
+    # An integer beyond int64 is an array of uint64 or of objects.
+    fits = array.dtype.kind in ("iu" if kind == _INT else "iuf") and not (kind == _INT and array.dtype == np.uint64)
+    if not fits and array.size:
+        raise DtypeError(f"{label}: default_value must be {dtype}, not {default!r}")
+    return np.ascontiguousarray(array.reshape(-1), dtype)
+
+
+def _splits_dtype(label: str, dtype: Any) -> np.dtype[Any]:
+    found: np.dtype[Any]
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError):
+        found = np.dtype(object)
+    if found not in (np.int32, np.int64):
+        raise DtypeError(f"{label}: row_splits_dtype must be int32 or int64, not {dtype!r}")
+    return found
+
+
+@dataclass(frozen=True)
+class FixedLenFeature:
+    """A feature with the same number of values in every Example: a dense array.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Of one Example's array; ``()`` for one value.
+    dtype : dtype
+        ``np.int64``, ``np.float32`` or ``bytes``.
+    default_value : optional
+        What an Example gets that has no such feature: as many values as the shape has. Without it, it is an error. A
+        feature that is there but has no values is an error in any case.
+    """
+
+    shape: Any
+    dtype: Any
+    default_value: Any = None
+
+
+@dataclass(frozen=True)
+class VarLenFeature:
+    """A feature with any number of values: a `Sparse`, in whose rows the values stand first.
+
+    Parameters
+    ----------
+    dtype : dtype
+        ``np.int64``, ``np.float32`` or ``bytes``.
+    """
+
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class FixedLenSequenceFeature:
+    """A feature of any number of rows of one shape: a dense array, in a batch filled up to the longest.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Of one row.
+    dtype : dtype
+        ``np.int64``, ``np.float32`` or ``bytes``.
+    allow_missing : bool, default False
+        Whether an Example without it has no rows. Must be `True`, but in feature lists.
+    default_value : optional
+        One value that fills up shorter Examples of a batch; 0 or ``b""`` if not given. Not for feature lists.
+
+    Notes
+    -----
+    The longest Example sets the size of the whole batch. `RaggedFeature` takes no more memory than there are values.
+    """
+
+    shape: Any
+    dtype: Any
+    allow_missing: bool = False
+    default_value: Any = None
+
+
+@dataclass(frozen=True)
+class SparseFeature:
+    """Two or more features that together are a sparse array: one of values, the others of their indices.
+
+    Parameters
+    ----------
+    index_key : str, or list of str
+        The feature with the indices; a list has one for each dimension.
+    value_key : str
+        The feature with the values.
+    dtype : dtype
+        Of the values: ``np.int64``, ``np.float32`` or ``bytes``.
+    size : int, or list of int
+        Of each dimension. Whether indices are below is not looked at.
+    already_sorted : bool, default False
+        Whether values are in the order of their indices, and need not be sorted.
+    """
+
+    index_key: Any
+    value_key: Any
+    dtype: Any
+    size: Any
+    already_sorted: bool = False
+
+
+@dataclass(frozen=True)
+class RaggedFeature:
+    """A feature with any number of values, as a `Ragged`; other features may divide its values into rows.
+
+    Parameters
+    ----------
+    dtype : dtype
+        ``np.int64``, ``np.float32`` or ``bytes``.
+    value_key : str, optional
+        The feature with the values; the description's own key if not given.
+    partitions : sequence of partitions, default ()
+        How values are divided into rows, these into rows of rows, and so on, outermost first:
+        ``RaggedFeature.RowSplits(key)``, ``RowLengths``, ``RowStarts``, ``RowLimits`` or ``ValueRowIds`` name an int64
+        feature that says it; ``UniformRowLength(length)`` needs none.
+    row_splits_dtype : dtype, default int32
+        ``np.int32`` or ``np.int64``.
+    validate : bool, default False
+        Not used: whether partitions fit the values is always looked at.
+    """
+
+    @dataclass(frozen=True)
+    class RowSplits:
+        """The places where rows begin and end: a 0, and the end of each row."""
+
+        key: Any
+
+    @dataclass(frozen=True)
+    class RowLengths:
+        """The length of each row."""
+
+        key: Any
+
+    @dataclass(frozen=True)
+    class RowStarts:
+        """The place where each row begins."""
+
+        key: Any
+
+    @dataclass(frozen=True)
+    class RowLimits:
+        """The place where each row ends."""
+
+        key: Any
+
+    @dataclass(frozen=True)
+    class ValueRowIds:
+        """The row of each value; rows may be left out, which are then empty."""
+
+        key: Any
+
+    @dataclass(frozen=True)
+    class UniformRowLength:
+        """All rows are equally long."""
+
+        length: Any
+
+    KEYED: ClassVar[tuple[type[Any], ...]] = (RowSplits, RowLengths, RowStarts, RowLimits, ValueRowIds)
+
+    dtype: Any
+    value_key: Any = None
+    partitions: Any = ()
+    row_splits_dtype: Any = np.int32
+    validate: bool = False
+
+
+class FeatureColumn(NamedTuple):
+    """The values of one key in one form."""
+
+    section: int
+    key: bytes
+    kind: int
+    form: int
+    dims: tuple[int, ...]
+    required: bool
+    default: Any
+
+    def outputs(self, batch: bool) -> list[tuple[str, np.dtype[Any], tuple[Any, ...]]]:
+        """Return name, dtype and shape of each output, with "n" for the number of records and "m" for one more."""
+        name = self.key.decode(errors="backslashreplace")
+        outer = ("n",) if batch else ()
+        int64 = _DTYPES[_INT]
+        if self.form == _FIXED:
+            return [(name, _DTYPES[self.kind], (*outer, *self.dims))]
+        if self.form == _PADDED:
+            made: list[tuple[str, np.dtype[Any], tuple[Any, ...]]]
+            made = [(name, _DTYPES[self.kind], (*outer, None, *self.dims))]
+            return made + [(f"{name}.lengths", int64, ("n",))] * (self.section == 1 and batch)
+        made = [(f"{name}.values", _DTYPES[self.kind], (None,))]
+        made += [(f"{name}.step_splits", int64, (None,))] * (self.section == 1)
+        return made + [(f"{name}.row_splits", int64, ("m",))] * batch
+
+
+class _Rows(NamedTuple):
+    """A flat column as it was parsed: splits of steps in feature lists, splits of records in a batch."""
+
+    values: Any
+    step_splits: Array | None
+    row_splits: Array | None
+
+
+def _key(label: str, key: Any) -> bytes:
+    if isinstance(key, str):
+        return key.encode()
+    if isinstance(key, bytes):
+        return key
+    raise InvalidArgumentError(f"{label}: a key must be a string, not {key!r}")
+
+
+_FEATURES = (FixedLenFeature, FixedLenSequenceFeature, VarLenFeature, SparseFeature, RaggedFeature)
+
+
+class ExamplePlan:
+    """Columns for some descriptions of features, and the way back.
+
+    Parameters
+    ----------
+    label : str
+        For messages.
+    sections : list of dict
+        Descriptions by key: of the features (the context), and of feature lists.
+    sequence : bool
+        Whether these are SequenceExamples, with narrower rules.
+    """
+
+    def __init__(self, label: str, sections: Sequence[Mapping[Any, Any] | None], sequence: bool) -> None:
+        self.label = label
+        self.sequence = sequence
+        self.columns: list[FeatureColumn] = []
+        self.sections = [dict(section or {}) for section in sections]
+        self._flat: dict[tuple[int, bytes], int] = {}
+        # By section and the description's key: the columns it is made of.
+        self._needs: list[dict[Any, list[int]]] = [{}, {}]
+        kinds: dict[tuple[int, bytes], int] = {}
+        for number, section in enumerate(self.sections):
+            for key, feature in section.items():
+                if isinstance(feature, _FEATURES):  # lists in it are the user's
+                    section[key] = feature = copy.deepcopy(feature)
+                where = f"{label}: feature {key!r}"
+                self._needs[number][key] = self._add(where, number, _key(where, key), feature)
+        for column in self.columns:
+            if kinds.setdefault(column[:2], column.kind) != column.kind:
+                raise InvalidArgumentError(f"{label}: {column.key!r} is asked for with two different dtypes")
+
+    def bound(self, batch: bool) -> tuple[list[Any], list[tuple[str, np.dtype[Any], tuple[Any, ...]]]]:
+        """Return the columns for native code, and their outputs."""
+        outputs: list[tuple[str, np.dtype[Any], tuple[Any, ...]]] = []
+        columns = []
+        for column in self.columns:
+            columns.append((*column, len(outputs)))
+            prefix = ("context.", "feature_lists.")[column.section] if self.sequence else ""
+            outputs += [(prefix + name, dtype, shape) for name, dtype, shape in column.outputs(batch)]
+        return columns, outputs
+
+    def _add(self, where: str, section: int, key: bytes, feature: Any) -> list[int]:
+        if isinstance(feature, FixedLenFeature) and section == 0:
+            return [self._fixed(where, key, feature)]
+        if isinstance(feature, FixedLenSequenceFeature) and (section == 1 or not self.sequence):
+            return [self._padded(where, section, key, feature)]
+        if isinstance(feature, VarLenFeature):
+            return [self._column(section, key, _kind(where, feature.dtype))]
+        if isinstance(feature, SparseFeature) and not self.sequence:
+            self._sizes(where, feature)
+            needs = [self._column(0, _key(where, feature.value_key), _kind(where, feature.dtype))]
+            return needs + [self._column(0, _key(where, one), _INT) for one in _listed(feature.index_key)]
+        if isinstance(feature, RaggedFeature):
+            return self._ragged(where, section, key, feature)
+        part = ("the context", "feature lists")[section] if self.sequence else "features"
+        raise InvalidArgumentError(f"{where}: {type(feature).__name__} does not go into {part}: {feature!r}")
+
+    def _column(self, section: int, key: bytes, kind: int) -> int:
+        """Return the flat column of a key."""
+        made = FeatureColumn(section, key, kind, _FLAT, (), False, None)
+        at = self._flat.setdefault((section, key), len(self.columns))
+        if at == len(self.columns):
+            self.columns.append(made)
+        elif self.columns[at].kind != kind:
+            raise InvalidArgumentError(f"{self.label}: {key!r} is asked for with two different dtypes")
+        return at
+
+    def _fixed(self, where: str, key: bytes, feature: FixedLenFeature) -> int:
+        kind = _kind(where, feature.dtype)
+        dims = _dims(where, feature.shape)
+        default = feature.default_value
+        if default is not None:
+            default = _default(where, kind, math.prod(map(int, dims)), default)
+        self.columns.append(FeatureColumn(0, key, kind, _FIXED, dims, default is None, default))
+        return len(self.columns) - 1
+
+    def _padded(self, where: str, section: int, key: bytes, feature: FixedLenSequenceFeature) -> int:
+        kind = _kind(where, feature.dtype)
+        dims = _dims(where, feature.shape)
+        if 0 in dims:
+            raise InvalidArgumentError(f"{where}: a row of shape {dims} has no values, so that rows can't be counted")
+        default: Any = feature.default_value
+        if section == 1:
+            if default is not None:
+                raise InvalidArgumentError(f"{where}: default_value must be None in feature lists")
+        elif not feature.allow_missing:
+            raise InvalidArgumentError(f"{where}: FixedLenSequenceFeature requires allow_missing to be True")
+        if default is None:
+            default = b"" if kind == _BYTES else 0
+        default = _default(where, kind, 1, default)
+        self.columns.append(FeatureColumn(section, key, kind, _PADDED, dims, not feature.allow_missing, default))
+        return len(self.columns) - 1
+
+    def _sizes(self, where: str, feature: SparseFeature) -> list[int]:
+        keys, sizes = feature.index_key, feature.size
+        if _is_list(keys) != _is_list(sizes) or len(_listed(keys)) != len(_listed(sizes)) or not _listed(keys):
+            raise InvalidArgumentError(f"{where}: index_key and size must be one each, or equally long lists")
+        made = []
+        for size in _listed(sizes):
+            if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 0:
+                raise InvalidArgumentError(f"{where}: size must be whole numbers from 0 on, not {sizes!r}")
+            made.append(int(size))
+        return made
+
+    def _ragged(self, where: str, section: int, key: bytes, feature: RaggedFeature) -> list[int]:
+        _splits_dtype(where, feature.row_splits_dtype)
+        if feature.value_key is not None:
+            key = _key(where, feature.value_key)
+        needs = [self._column(section, key, _kind(where, feature.dtype))]
+        for part in feature.partitions:
+            if isinstance(part, RaggedFeature.KEYED):
+                needs.append(self._column(section, _key(where, part.key), _INT))
+            elif not isinstance(part, RaggedFeature.UniformRowLength):
+                raise InvalidArgumentError(f"{where}: {part!r} is no partition")
+            elif not isinstance(part.length, (int, np.integer)) or part.length < 1:
+                raise InvalidArgumentError(f"{where}: rows must be of a whole number of values, not {part.length!r}")
+        return needs
+
+    # ---- back ------------------------------------------------------------------------------------------------------
+
+    def assemble(self, arrays: list[Any], batch: bool) -> tuple[list[dict[Any, Any]], dict[Any, Any]]:
+        """Return the components by key, of each section, and the lengths of padded feature lists."""
+        at = 0
+        columns: list[Any] = []
+        for column in self.columns:
+            count = len(column.outputs(batch))
+            part = arrays[at : at + count]
+            at += count
+            if column.form != _FLAT:
+                columns.append(part)
+            else:
+                columns.append(_Rows(part[0], part[1] if column.section else None, part[-1] if batch else None))
+        made: list[dict[Any, Any]] = [{}, {}]
+        lengths: dict[Any, Any] = {}
+        for number, section in enumerate(self.sections):
+            for key, feature in section.items():
+                needs = [columns[index] for index in self._needs[number][key]]
+                where = f"{self.label}: feature {key!r}"
+                if isinstance(feature, VarLenFeature):
+                    made[number][key] = _sparse(needs[0])
+                elif isinstance(feature, SparseFeature):
+                    made[number][key] = _placed(where, feature, self._sizes(where, feature), needs)
+                elif isinstance(feature, RaggedFeature):
+                    made[number][key] = _nested(where, feature, needs)
+                else:
+                    made[number][key] = needs[0][0]
+                    if number == 1:
+                        lengths[key] = needs[0][1] if batch else np.array(len(needs[0][0]), np.int64)
+        return made, lengths
+
+    def assembled(self, arrays: list[Any], batch: bool) -> dict[Any, Any]:
+        """Return the components by key, of Examples parsed one by one: flat columns of a batch are `Ragged`."""
+        parts: list[Any] = []
+        for column, part in zip(self.columns, arrays, strict=True):
+            if not batch or column.form == _FIXED:
+                parts.append(part)
+            elif column.form == _FLAT:
+                parts += [part.values, part.row_splits]
+            else:
+                parts.append(_padded(part, column))
+        return self.assemble(parts, batch)[0][0]
+
+    def spec(self, fill: Callable[[np.dtype[Any], tuple[Any, ...]], Any]) -> dict[Any, Any]:
+        """Return what `fill` makes of each component's dtype and shape, by key; `None` where sides may differ."""
+        made = {}
+        for key, feature in self.sections[0].items():
+            column = self.columns[self._needs[0][key][0]]
+            shape: tuple[int | None, ...] = column.dims
+            if isinstance(feature, SparseFeature):
+                shape = tuple(self._sizes(key, feature))
+            elif isinstance(feature, RaggedFeature):
+                shape = (None,) * (1 + len(feature.partitions))
+            elif column.form != _FIXED:
+                shape = (None, *shape)
+            made[key] = fill(_DTYPES[column.kind], shape)
+        return made
+
+
+def _padded(rows: Ragged, column: FeatureColumn) -> Any:
+    longest = _longest(rows.row_splits)
+    if column.kind == _BYTES:
+        fill = column.default[0]
+        lists = [row + [fill] * (longest - len(row)) for row in rows.to_list()]
+        strings = Ragged.from_list([one for row in lists for one in row]) if longest else Ragged.from_list([b""])[:0]
+        return Ragged(strings, np.arange(len(rows) + 1) * longest)
+    outer, place = _places(rows.row_splits)
+    values: Any = rows.values
+    made = np.full((len(rows), longest, *column.dims), column.default, values.dtype)
+    made[outer, place] = values
+    return made
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple, np.ndarray))
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if _is_list(value) else [value]
+
+
+def _places(splits: Array) -> tuple[Array, Array]:
+    """Return of each value the row it is in, and its place in that row."""
+    lengths = np.diff(splits)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    return rows, np.arange(splits[-1]) - np.repeat(splits[:-1], lengths)
+
+
+def _longest(splits: Array) -> int:
+    return int(np.diff(splits).max(initial=0))
+
+
+def _sparse(rows: _Rows) -> Sparse:
+    """Return a `Sparse` in whose rows the values stand first."""
+    splits = rows.step_splits if rows.step_splits is not None else rows.row_splits
+    count = len(rows.values)
+    if splits is None:
+        return Sparse(np.arange(count)[:, None], rows.values, [count])
+    outer, place = _places(splits)
+    if rows.step_splits is None or rows.row_splits is None:
+        return Sparse(np.stack([outer, place], 1), rows.values, [len(splits) - 1, _longest(splits)])
+    record, step = _places(rows.row_splits)
+    shape = [len(rows.row_splits) - 1, _longest(rows.row_splits), _longest(splits)]
+    return Sparse(np.stack([record[outer], step[outer], place], 1), rows.values, shape)
+
+
+def _placed(where: str, feature: SparseFeature, sizes: list[int], needs: list[_Rows]) -> Sparse:
+    """Return the `Sparse` of a `SparseFeature`: its values, then the indices of each dimension."""
+    first, *rest = needs
+    splits = _splits(first)
+    for key, one in zip(_listed(feature.index_key), rest, strict=True):
+        others = _splits(one)
+        if not np.array_equal(splits, others):
+            record = int(np.argmax(np.diff(splits) != np.diff(others)))
+            raise InvalidArgumentError(
+                f"{where}: record {record} of the batch has {np.diff(splits)[record]} values in {feature.value_key!r}, "
+                f"but {np.diff(others)[record]} indices in {key!r}"
+            )
+    columns = [one.values for one in rest]
+    shape = list(sizes)
+    if first.row_splits is not None:
+        columns.insert(0, _places(splits)[0])
+        shape.insert(0, len(splits) - 1)
+    values, indices = first.values, np.stack(columns, 1)
+    if not feature.already_sorted:
+        # The last key of a lexsort goes first; equal ones stay in order.
+        order = np.lexsort(columns[::-1])
+        if (order[1:] < order[:-1]).any():
+            values, indices = values[order], indices[order]
+    return Sparse(indices, values, shape)
+
+
+def _splits(rows: _Rows) -> Array:
+    """Return the splits of the innermost rows: of steps, of records, or of the only one."""
+    if rows.step_splits is not None:
+        return rows.step_splits
+    return rows.row_splits if rows.row_splits is not None else np.array([0, len(rows.values)])
+
+
+def _nested(where: str, feature: RaggedFeature, needs: list[_Rows]) -> Any:
+    """Return the component of a `RaggedFeature`: its values, then the columns of its partitions."""
+    dtype = _splits_dtype(where, feature.row_splits_dtype)
+    first = needs[0]
+    # Rows are steps in feature lists, else records; a lone Example is a batch of one, which is taken off in the end.
+    rows = [_splits(one) for one in needs]
+    if first.step_splits is not None and any(len(splits) != len(rows[0]) for splits in rows):
+        raise InvalidArgumentError(f"{where}: values and partitions do not have the same steps")
+    if first.row_splits is not None and first.step_splits is not None:
+        for one in needs:
+            if not np.array_equal(one.row_splits, first.row_splits):  # type: ignore[arg-type]
+                raise InvalidArgumentError(f"{where}: values and partitions do not have the same steps")
+    _check_size(where, dtype, len(first.values))
+    made = Ragged(first.values, rows[0].astype(dtype))
+    left = len(needs)
+    for part in reversed(feature.partitions):
+        if isinstance(part, RaggedFeature.UniformRowLength):
+            made = _uniform(where, made, int(part.length))
+        else:
+            left -= 1
+            made = _divided(where, made, part, needs[left].values, rows[left], dtype)
+    if first.step_splits is None and first.row_splits is None:
+        return made.values
+    if first.step_splits is not None and first.row_splits is not None:
+        return Ragged(made, first.row_splits.astype(dtype))
+    return made
+
+
+def _check_size(where: str, dtype: np.dtype[Any], count: int) -> None:
+    if count > np.iinfo(dtype).max:
+        raise InvalidArgumentError(f"{where}: {count} values are too many for splits of {dtype}: set row_splits_dtype")
+
+
+def _uniform(where: str, made: Ragged, length: int) -> Ragged:
+    wrong = made.row_splits % length != 0
+    if wrong.any():
+        row = int(np.argmax(wrong)) - 1
+        raise InvalidArgumentError(
+            f"{where}: row {row} has {made.row_lengths()[row]} values, not a multiple of {length}, the row's length"
+        )
+    splits = made.row_splits // length
+    values = made.values
+    if isinstance(values, Ragged) or values.dtype == "S1":
+        inner = np.arange(len(values) // length + 1, dtype=splits.dtype) * splits.dtype.type(length)
+        return Ragged(Ragged(values, inner), splits)
+    return Ragged(values.reshape(-1, length, *values.shape[1:]), splits)
+
+
+def _divided(where: str, made: Ragged, part: Any, told: Array, splits: Array, dtype: np.dtype[Any]) -> Ragged:
+    """Return `made` with its rows divided as the values `told` say, of which row i has those from splits[i] on."""
+    # In terms of all values: where the new rows end, and where among those the old rows do.
+    lengths = np.diff(splits)
+    starts = np.repeat(made.row_splits[:-1].astype(np.int64), lengths)
+    firsts = splits[:-1][lengths > 0]
+    outer, fits = splits, True
+    if isinstance(part, RaggedFeature.RowLengths):
+        inner = np.concatenate([np.zeros(1, np.int64), np.cumsum(told)])
+    elif isinstance(part, RaggedFeature.RowLimits):
+        inner = np.concatenate([np.zeros(1, np.int64), told + starts])
+    elif isinstance(part, RaggedFeature.RowStarts):
+        inner = np.concatenate([told + starts, [len(made.values)]])
+        fits = not told[firsts].any()
+    elif isinstance(part, RaggedFeature.RowSplits):
+        ends = np.ones(len(told), bool)
+        ends[firsts] = False
+        inner = np.concatenate([np.zeros(1, np.int64), (told + starts)[ends]])
+        outer = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.maximum(lengths - 1, 0))])
+        fits = not told[firsts].any()
+    else:
+        inner, outer, fits = _by_ids(where, made, told, splits)
+    fits = fits and not (inner[1:] < inner[:-1]).any() and inner[0] == 0 and inner[-1] == len(made.values)
+    if not fits or not np.array_equal(inner[outer], made.row_splits):
+        raise InvalidArgumentError(f"{where}: {type(part).__name__} of {part.key!r} do not fit the values")
+    _check_size(where, dtype, len(inner) - 1)
+    return Ragged(Ragged(made.values, inner.astype(dtype)), outer.astype(dtype))
+
+
+def _by_ids(where: str, made: Ragged, ids: Array, splits: Array) -> tuple[Array, Array, bool]:
+    """Return inner and outer splits as of `_divided`, and whether ids fit."""
+    lengths = np.diff(splits)
+    nothing = np.zeros(1, np.int64), np.zeros(1, np.int64), False
+    if not np.array_equal(splits, made.row_splits) or (ids < 0).any():
+        return nothing
+    same = np.repeat(np.arange(len(lengths)), lengths)
+    if ((ids[1:] < ids[:-1]) & (same[1:] == same[:-1])).any():
+        return nothing
+    # They rise: a row's last one is its largest. In floats first, where sums can't overflow.
+    rows = np.zeros(len(lengths), np.int64)
+    rows[lengths > 0] = ids[splits[1:][lengths > 0] - 1]
+    if rows.astype(np.float64).sum() + len(rows) > 2 * len(ids) + _SPARE_ROWS:
+        raise ResourceExhaustedError(f"{where}: the ids of rows go up to {rows.max()}, and so most rows would be empty")
+    rows[lengths > 0] += 1
+    outer = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
+    counts = np.bincount(ids + np.repeat(outer[:-1], lengths), minlength=int(outer[-1]))
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), outer, True

@@ -1,0 +1,727 @@
+"""Operations on pictures: sizes, crops, mirror images and colours, and what of that is drawn at random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+
+from queuecore._checks.checks import whole, wholes
+from queuecore._core.image_ops import AdjustStep, CropStep, FlipStep, ResizeStep
+from queuecore._core.stages import Step
+from queuecore._elements.component import Component, shape_text
+from queuecore._ops.chain import FLOAT, check_array_size, lone_array, number_of, run_eagerly
+from queuecore._ops.stage import Stage, traceable
+from queuecore.errors import DtypeError, InvalidArgumentError
+
+__all__ = [
+    "adjust_brightness",
+    "adjust_contrast",
+    "adjust_hue",
+    "adjust_saturation",
+    "random_brightness",
+    "random_contrast",
+    "random_crop",
+    "random_flip_left_right",
+    "random_hue",
+    "random_saturation",
+    "resize",
+]
+
+
+def _real(label: str, what: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"{label}: {what} must be a number, not {value!r}") from None
+    if not math.isfinite(number):
+        raise InvalidArgumentError(f"{label}: {what} must be finite, not {value!r}")
+    return number
+
+
+def _seed(label: str, seed: Any) -> int:
+    if seed is None:
+        raise InvalidArgumentError(f"{label}: seed is missing")
+    return whole(label, "seed", seed) % 2**64
+
+
+def _picture(label: str, components: tuple[Component, ...], colours: bool = False) -> Component:
+    given = lone_array(label, components)
+    if given.shape is not None and len(given.shape) < 3:
+        raise InvalidArgumentError(
+            f"{label}: expected pictures [..., height, width, channels], got shape {shape_text(given.shape)}"
+        )
+    if colours and given.shape is not None and given.shape[-1] not in (None, 3):
+        shown = shape_text(given.shape)
+        raise InvalidArgumentError(f"{label}: expected 3 channels (red, green, blue), got shape {shown}")
+    return given
+
+
+@overload
+def resize(x: None = None, size: Any = ..., method: str = ...) -> Stage: ...
+@overload
+def resize(x: Any, size: Any, method: str = ...) -> np.ndarray: ...
+@traceable
+def resize(x: Any = None, size: Any = None, method: str = "bilinear") -> Any:
+    """Give pictures another size.
+
+    Parameters
+    ----------
+    x : array, optional
+        Of shape [..., height, width, channels]. Without it, the result is a `Stage`.
+    size : (int, int)
+        New height and width.
+    method : {"bilinear", "nearest"}, default "bilinear"
+        Blend the four pixels around a place, or take the nearest one.
+
+    Returns
+    -------
+    ndarray
+        Bilinear: float32, not rounded. Nearest: of the dtype of `x`.
+
+    Raises
+    ------
+    DtypeError
+        If `x` are no numbers; bilinear also of complex ones.
+    InvalidArgumentError
+        If `x` has less than three axes or pictures without pixels, the size isn't positive, or the method unknown.
+
+    Notes
+    -----
+    Follows TensorFlow 2's ``image.resize`` without antialiasing: the centre of pixel i lies at i + 0.5, so target
+    pixel i is what is at ``(i + 0.5) * old / new - 0.5`` in the source; beyond its border is its last pixel. Nearest
+    rounds that up where it lies in the middle. Computed in float32. Runs without the GIL.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> qc.ops.resize(np.array([[[0], [4]]], np.uint8), (1, 4))[0, :, 0]
+    array([0., 1., 3., 4.], dtype=float32)
+    >>> qc.ops.resize(np.array([[[0], [4]]], np.uint8), (1, 4), method="nearest")[0, :, 0]
+    array([0, 0, 4, 4], dtype=uint8)
+    """
+    sides = wholes("resize", "size", size, 1)
+    if len(sides) != 2:
+        raise InvalidArgumentError(f"resize: expected height and width as size, got {list(sides)}")
+    if method not in ("bilinear", "nearest"):
+        raise InvalidArgumentError(f'resize: expected method "bilinear" or "nearest", got {method!r}')
+    nearest = method == "nearest"
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        given = _picture("resize", components)
+        number = 0 if nearest else number_of("resize", given.dtype)
+        shape = given.shape
+        if shape is not None:
+            if 0 in shape[-3:-1] and 0 not in (*shape[:-3], shape[-1]):
+                raise InvalidArgumentError(f"resize: expected pictures with pixels, got shape {shape_text(shape)}")
+            shape = (*shape[:-3], *sides, shape[-1])
+            check_array_size("resize", shape, given.dtype)
+        made = Component(given.dtype if nearest else FLOAT, shape, name=given.name)
+        return ResizeStep((given,), (made,), number, *sides, nearest)
+
+    stage = Stage(f"resize({list(sides)}, {method})", bind)
+    return stage if x is None else run_eagerly("resize", stage, x)
+
+
+@overload
+def random_crop(
+    x: None = None, size: Any = ..., seed: SupportsIndex | None = ..., *, element: int = ..., epoch: int = ...
+) -> Stage: ...
+@overload
+def random_crop(x: Any, size: Any, seed: SupportsIndex, *, element: int = ..., epoch: int = ...) -> np.ndarray: ...
+@traceable
+def random_crop(
+    x: Any = None, size: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0
+) -> Any:
+    """Take a part of a given size at a random place.
+
+    Parameters
+    ----------
+    x : array, optional
+        Of numbers; with one more axis than `size` has numbers, a batch. Without it, the result is a `Stage`.
+    size : sequence of int
+        Of the part, on each axis of one element.
+    seed : int
+        Of this operation.
+    element, epoch : int, default 0
+        Which element `x` is, or the first one of a batch.
+
+    Returns
+    -------
+    ndarray
+        A copy.
+
+    Raises
+    ------
+    DtypeError
+        If `x` is no array of numbers.
+    InvalidArgumentError
+        If it has another number of axes, or one that is too short; or if there is no seed.
+
+    Notes
+    -----
+    The place depends on the seed, the epoch, and the element's number: neither on threads nor on batches. A stage
+    learns the number from who runs it; in a `StageProgram` it is the count of records that the reader gave before.
+    Give each operation of a chain a seed of its own. All places are equally likely. Runs without the GIL.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> batch = np.arange(40).reshape(2, 20)
+    >>> crops = qc.ops.random_crop(batch, (3,), seed=1)
+    >>> crops.shape
+    (2, 3)
+    >>> bool((crops[1] == qc.ops.random_crop(batch[1], (3,), seed=1, element=1)).all())
+    True
+    """
+    sides = wholes("random_crop", "size", size, 0)
+    number = _seed("random_crop", seed)
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        given = lone_array("random_crop", components)
+        shape = given.shape
+        if shape is not None:
+            if len(shape) - len(sides) not in (0, 1):
+                n = len(sides)
+                raise InvalidArgumentError(
+                    f"random_crop: expected {n} dimensions, or {n + 1} of a batch, got shape {shape_text(shape)}"
+                )
+            batch = shape[: len(shape) - len(sides)]
+            for axis, (there, side) in enumerate(zip(shape[len(batch) :], sides, strict=True)):
+                if there is not None and there < side:
+                    raise InvalidArgumentError(f"random_crop: expected at least {side} on axis {axis}, got {there}")
+            shape = (*batch, *sides)
+        return CropStep((given,), (Component(given.dtype, shape, name=given.name),), sides, number)
+
+    stage = Stage(f"random_crop({list(sides)}, seed={seed})", bind)
+    return stage if x is None else run_eagerly("random_crop", stage, x, element, epoch)
+
+
+@overload
+def random_flip_left_right(
+    x: None = None, seed: SupportsIndex | None = ..., *, element: int = ..., epoch: int = ...
+) -> Stage: ...
+@overload
+def random_flip_left_right(x: Any, seed: SupportsIndex, *, element: int = ..., epoch: int = ...) -> np.ndarray: ...
+@traceable
+def random_flip_left_right(
+    x: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0
+) -> Any:
+    """Take each picture as it is, or its mirror image, with equal chances.
+
+    Parameters
+    ----------
+    x : array, optional
+        Of shape [..., height, width, channels]. Without it, the result is a `Stage`.
+    seed, element, epoch : int
+        As for `random_crop`.
+
+    Returns
+    -------
+    ndarray
+        A copy.
+
+    Raises
+    ------
+    DtypeError
+        If `x` is no array of numbers.
+    InvalidArgumentError
+        If it has less than three axes, or there is no seed.
+
+    Notes
+    -----
+    As for `random_crop`.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> image = np.array([[[1], [2]]])
+    >>> [qc.ops.random_flip_left_right(image, seed=1, element=i)[0, :, 0].tolist() for i in range(3)]
+    [[2, 1], [2, 1], [1, 2]]
+    """
+    number = _seed("random_flip_left_right", seed)
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        given = _picture("random_flip_left_right", components)
+        return FlipStep((given,), (Component(given.dtype, given.shape, name=given.name),), number)
+
+    stage = Stage(f"random_flip_left_right(seed={seed})", bind)
+    return stage if x is None else run_eagerly("random_flip_left_right", stage, x, element, epoch)
+
+
+_BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)
+_ADJUSTED = ("i1", "u1", "i2", "u2", "f2", "f4", "f8")
+
+
+def _adjust(label: str, kind: int, low: float, high: float, seed: int | None, text: str) -> Stage:
+    def bind(components: tuple[Component, ...]) -> Step:
+        given = _picture(label, components, colours=kind in (_SATURATION, _HUE))
+        if given.dtype.str[1:] not in _ADJUSTED:
+            raise DtypeError(f"{label}: expected floats, or integers of at most 16 bits, got {given.dtype}")
+        bounds = None
+        if given.dtype.kind != "f":
+            limits = np.iinfo(given.dtype)
+            bounds = (limits.min, limits.max)
+        made = Component(given.dtype, given.shape, name=given.name)
+        return AdjustStep((given,), (made,), label, kind, number_of(label, given.dtype), bounds, low, high, seed)
+
+    return Stage(text, bind)
+
+
+def _adjusted(label: str, kind: int, x: Any, what: str, value: Any, check: Callable[[float], str | None]) -> Any:
+    if value is None:
+        raise InvalidArgumentError(f"{label}: {what} is missing")
+    number = _real(label, what, value)
+    wrong = check(number)
+    if wrong:
+        raise InvalidArgumentError(f"{label}: {what} must be {wrong}, and is {value!r}")
+    stage = _adjust(label, kind, number, number, None, f"{label}({number:g})")
+    return stage if x is None else run_eagerly(label, stage, x)
+
+
+@overload
+def adjust_brightness(x: None = None, delta: float | None = ...) -> Stage: ...
+@overload
+def adjust_brightness(x: Any, delta: float) -> np.ndarray: ...
+@traceable
+def adjust_brightness(x: Any = None, delta: float | None = None) -> Any:
+    """Add the same to all values of a picture.
+
+    Parameters
+    ----------
+    x : array, optional
+        Pictures of shape [..., height, width, channels]: floats, of which 0 is black and 1 is white, or integers of at
+        most 16 bits, whose largest is white. Without it, the result is a `Stage`.
+    delta : float
+        What to add, where 1 is white.
+
+    Returns
+    -------
+    ndarray
+        Of the same dtype. Integers are cut off at their range; floats are not.
+
+    Raises
+    ------
+    DtypeError
+        If `x` has another dtype.
+    InvalidArgumentError
+        If `x` has less than three axes, or `delta` is no finite number.
+
+    Notes
+    -----
+    Follows TensorFlow's ``image.adjust_brightness``. Computed in float32, without the GIL.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> qc.ops.adjust_brightness(np.full((1, 1, 3), 100, np.uint8), 0.1)
+    array([[[125, 125, 125]]], dtype=uint8)
+    """
+    return _adjusted("adjust_brightness", _BRIGHTNESS, x, "delta", delta, _any_number)
+
+
+@overload
+def adjust_contrast(x: None = None, contrast_factor: float | None = ...) -> Stage: ...
+@overload
+def adjust_contrast(x: Any, contrast_factor: float) -> np.ndarray: ...
+@traceable
+def adjust_contrast(x: Any = None, contrast_factor: float | None = None) -> Any:
+    """Multiply the distance of each value from the mean of its channel.
+
+    Parameters
+    ----------
+    x : array, optional
+        Pictures of shape [..., height, width, channels]: floats, of which 0 is black and 1 is white, or integers of at
+        most 16 bits, whose largest is white. Without it, the result is a `Stage`.
+    contrast_factor : float
+        What to multiply with.
+
+    Returns
+    -------
+    ndarray
+        Of the same dtype. Integers are cut off at their range; floats are not.
+
+    Raises
+    ------
+    DtypeError
+        If `x` has another dtype.
+    InvalidArgumentError
+        If `x` has less than three axes, or the factor is no finite number.
+
+    Notes
+    -----
+    Follows TensorFlow's ``image.adjust_contrast``. Computed in float32, without the GIL.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> qc.ops.adjust_contrast(np.array([[[1.0], [3.0]]]), 2)
+    array([[[0.],
+            [4.]]])
+    """
+    return _adjusted("adjust_contrast", _CONTRAST, x, "contrast_factor", contrast_factor, _any_number)
+
+
+@overload
+def adjust_saturation(x: None = None, saturation_factor: float | None = ...) -> Stage: ...
+@overload
+def adjust_saturation(x: Any, saturation_factor: float) -> np.ndarray: ...
+@traceable
+def adjust_saturation(x: Any = None, saturation_factor: float | None = None) -> Any:
+    """Multiply the saturation of each pixel, and keep hue and value.
+
+    Parameters
+    ----------
+    x : array, optional
+        Pictures of shape [..., height, width, 3]: floats, of which 0 is black and 1 is white, or integers of at most
+        16 bits, whose largest is white. Without it, the result is a `Stage`.
+    saturation_factor : float
+        What to multiply with; not negative. A saturation above 1 becomes 1.
+
+    Returns
+    -------
+    ndarray
+        Of the same dtype. Integers are cut off at their range; floats are not.
+
+    Raises
+    ------
+    DtypeError
+        If `x` has another dtype.
+    InvalidArgumentError
+        If `x` has less than three axes or no three channels, or the factor is negative or no finite number.
+
+    Notes
+    -----
+    Follows TensorFlow's ``image.adjust_saturation``. Computed in float32, without the GIL.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> qc.ops.adjust_saturation(np.array([[[200, 100, 150]]], np.uint8), 0)
+    array([[[200, 200, 200]]], dtype=uint8)
+    """
+    return _adjusted("adjust_saturation", _SATURATION, x, "saturation_factor", saturation_factor, _not_negative)
+
+
+@overload
+def adjust_hue(x: None = None, delta: float | None = ...) -> Stage: ...
+@overload
+def adjust_hue(x: Any, delta: float) -> np.ndarray: ...
+@traceable
+def adjust_hue(x: Any = None, delta: float | None = None) -> Any:
+    """Turn the hue of each pixel, and keep saturation and value.
+
+    Parameters
+    ----------
+    x : array, optional
+        Pictures of shape [..., height, width, 3]: floats, of which 0 is black and 1 is white, or integers of at most
+        16 bits, whose largest is white. Without it, the result is a `Stage`.
+    delta : float
+        From -1 to 1, where 1 is all around.
+
+    Returns
+    -------
+    ndarray
+        Of the same dtype. Integers are cut off at their range; floats are not.
+
+    Raises
+    ------
+    DtypeError
+        If `x` has another dtype.
+    InvalidArgumentError
+        If `x` has less than three axes or no three channels, or `delta` is out of range.
+
+    Notes
+    -----
+    Follows TensorFlow's ``image.adjust_hue``. Computed in float32, without the GIL.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> qc.ops.adjust_hue(np.array([[[200, 100, 100]]], np.uint8), 1 / 3)
+    array([[[100, 200, 100]]], dtype=uint8)
+    """
+    return _adjusted("adjust_hue", _HUE, x, "delta", delta, _at_most_one)
+
+
+def _any_number(value: float) -> str | None:
+    del value
+    return None
+
+
+def _not_negative(value: float) -> str | None:
+    return "0 at least" if value < 0 else None
+
+
+def _at_most_one(value: float) -> str | None:
+    return "from -1 to 1" if abs(value) > 1 else None
+
+
+def _drawn(
+    label: str,
+    kind: int,
+    x: Any,
+    bounds: dict[str, Any],
+    least: float,
+    most: float,
+    seed: Any,
+    element: int,
+    epoch: int,
+) -> Any:
+    """Return the pictures, or the stage, for a factor between bounds, or from minus one bound to it."""
+    for what, value in bounds.items():
+        if value is None:
+            raise InvalidArgumentError(f"{label}: {what} is missing")
+    numbers = [_real(label, what, value) for what, value in bounds.items()]
+    for (what, value), number in zip(bounds.items(), numbers, strict=True):
+        if not least <= number <= most:
+            wanted = f"from {least:g} to {most:g}" if most < math.inf else f"{least:g} at least"
+            raise InvalidArgumentError(f"{label}: {what} must be {wanted}, and is {value!r}")
+    low, high = numbers if len(numbers) == 2 else (-numbers[0], numbers[0])
+    if low > high or (len(numbers) == 2 and low == high):
+        raise InvalidArgumentError(f"{label}: lower must be below upper, and they are {low:g} and {high:g}")
+    text = f"{label}({', '.join(f'{number:g}' for number in numbers)}, seed={seed})"
+    stage = _adjust(label, kind, low, high, _seed(label, seed), text)
+    return stage if x is None else run_eagerly(label, stage, x, element, epoch)
+
+
+@overload
+def random_brightness(
+    x: None = None,
+    max_delta: float | None = ...,
+    seed: SupportsIndex | None = ...,
+    *,
+    element: int = ...,
+    epoch: int = ...,
+) -> Stage: ...
+@overload
+def random_brightness(
+    x: Any, max_delta: float, seed: SupportsIndex, *, element: int = ..., epoch: int = ...
+) -> np.ndarray: ...
+@traceable
+def random_brightness(
+    x: Any = None,
+    max_delta: float | None = None,
+    seed: SupportsIndex | None = None,
+    *,
+    element: int = 0,
+    epoch: int = 0,
+) -> Any:
+    """Add a random number to all values of a picture: from -max_delta up to max_delta.
+
+    Parameters
+    ----------
+    x : array, optional
+        Pictures, as for `adjust_brightness`; each has a number of its own. Without it, the result is a `Stage`.
+    max_delta : float
+        Not negative, where 1 is white.
+    seed, element, epoch : int
+        As for `random_crop`.
+
+    Returns
+    -------
+    ndarray
+        As from `adjust_brightness`.
+
+    Raises
+    ------
+    DtypeError, InvalidArgumentError
+        As `adjust_brightness`; also if `max_delta` is negative, or there is no seed.
+
+    Notes
+    -----
+    As for `random_crop` and `adjust_brightness`.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> images = np.random.default_rng(0).random((2, 4, 4, 3))
+    >>> changed = qc.ops.random_brightness(images, 0.2, seed=1)
+    >>> bool((changed[1] == qc.ops.random_brightness(images[1], 0.2, seed=1, element=1)).all())
+    True
+    """
+    bounds = {"max_delta": max_delta}
+    return _drawn("random_brightness", _BRIGHTNESS, x, bounds, 0, math.inf, seed, element, epoch)
+
+
+@overload
+def random_contrast(
+    x: None = None,
+    lower: float | None = ...,
+    upper: float | None = ...,
+    seed: SupportsIndex | None = ...,
+    *,
+    element: int = ...,
+    epoch: int = ...,
+) -> Stage: ...
+@overload
+def random_contrast(
+    x: Any, lower: float, upper: float, seed: SupportsIndex, *, element: int = ..., epoch: int = ...
+) -> np.ndarray: ...
+@traceable
+def random_contrast(
+    x: Any = None,
+    lower: float | None = None,
+    upper: float | None = None,
+    seed: SupportsIndex | None = None,
+    *,
+    element: int = 0,
+    epoch: int = 0,
+) -> Any:
+    """Change the contrast of a picture by a random factor: from `lower` up to `upper`.
+
+    Parameters
+    ----------
+    x : array, optional
+        Pictures, as for `adjust_contrast`; each has a number of its own. Without it, the result is a `Stage`.
+    lower, upper : float
+        Not negative; `lower` is below `upper`.
+    seed, element, epoch : int
+        As for `random_crop`.
+
+    Returns
+    -------
+    ndarray
+        As from `adjust_contrast`.
+
+    Raises
+    ------
+    DtypeError, InvalidArgumentError
+        As `adjust_contrast`; also if `lower` and `upper` are not such bounds, or there is no seed.
+
+    Notes
+    -----
+    As for `random_crop` and `adjust_contrast`.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> images = np.random.default_rng(0).random((2, 4, 4, 3))
+    >>> changed = qc.ops.random_contrast(images, 0.5, 1.5, seed=1)
+    >>> bool((changed[1] == qc.ops.random_contrast(images[1], 0.5, 1.5, seed=1, element=1)).all())
+    True
+    """
+    bounds = {"lower": lower, "upper": upper}
+    return _drawn("random_contrast", _CONTRAST, x, bounds, 0, math.inf, seed, element, epoch)
+
+
+@overload
+def random_saturation(
+    x: None = None,
+    lower: float | None = ...,
+    upper: float | None = ...,
+    seed: SupportsIndex | None = ...,
+    *,
+    element: int = ...,
+    epoch: int = ...,
+) -> Stage: ...
+@overload
+def random_saturation(
+    x: Any, lower: float, upper: float, seed: SupportsIndex, *, element: int = ..., epoch: int = ...
+) -> np.ndarray: ...
+@traceable
+def random_saturation(
+    x: Any = None,
+    lower: float | None = None,
+    upper: float | None = None,
+    seed: SupportsIndex | None = None,
+    *,
+    element: int = 0,
+    epoch: int = 0,
+) -> Any:
+    """Change the saturation of a picture by a random factor: from `lower` up to `upper`.
+
+    Parameters
+    ----------
+    x : array, optional
+        Pictures, as for `adjust_saturation`; each has a number of its own. Without it, the result is a `Stage`.
+    lower, upper : float
+        Not negative; `lower` is below `upper`.
+    seed, element, epoch : int
+        As for `random_crop`.
+
+    Returns
+    -------
+    ndarray
+        As from `adjust_saturation`.
+
+    Raises
+    ------
+    DtypeError, InvalidArgumentError
+        As `adjust_saturation`; also if `lower` and `upper` are not such bounds, or there is no seed.
+
+    Notes
+    -----
+    As for `random_crop` and `adjust_saturation`.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> images = np.random.default_rng(0).random((2, 4, 4, 3))
+    >>> changed = qc.ops.random_saturation(images, 0.5, 1.5, seed=1)
+    >>> bool((changed[1] == qc.ops.random_saturation(images[1], 0.5, 1.5, seed=1, element=1)).all())
+    True
+    """
+    bounds = {"lower": lower, "upper": upper}
+    return _drawn("random_saturation", _SATURATION, x, bounds, 0, math.inf, seed, element, epoch)
+
+
+@overload
+def random_hue(
+    x: None = None,
+    max_delta: float | None = ...,
+    seed: SupportsIndex | None = ...,
+    *,
+    element: int = ...,
+    epoch: int = ...,
+) -> Stage: ...
+@overload
+def random_hue(
+    x: Any, max_delta: float, seed: SupportsIndex, *, element: int = ..., epoch: int = ...
+) -> np.ndarray: ...
+@traceable
+def random_hue(
+    x: Any = None,
+    max_delta: float | None = None,
+    seed: SupportsIndex | None = None,
+    *,
+    element: int = 0,
+    epoch: int = 0,
+) -> Any:
+    """Turn the hue of a picture by a random part of the ring: from -max_delta up to max_delta.
+
+    Parameters
+    ----------
+    x : array, optional
+        Pictures, as for `adjust_hue`; each has a number of its own. Without it, the result is a `Stage`.
+    max_delta : float
+        From 0 to 0.5.
+    seed, element, epoch : int
+        As for `random_crop`.
+
+    Returns
+    -------
+    ndarray
+        As from `adjust_hue`.
+
+    Raises
+    ------
+    DtypeError, InvalidArgumentError
+        As `adjust_hue`; also if `max_delta` is out of range, or there is no seed.
+
+    Notes
+    -----
+    As for `random_crop` and `adjust_hue`.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> images = np.random.default_rng(0).random((2, 4, 4, 3))
+    >>> changed = qc.ops.random_hue(images, 0.2, seed=1)
+    >>> bool((changed[1] == qc.ops.random_hue(images[1], 0.2, seed=1, element=1)).all())
+    True
+    """
+    bounds = {"max_delta": max_delta}
+    return _drawn("random_hue", _HUE, x, bounds, 0, 0.5, seed, element, epoch)

@@ -1,0 +1,159 @@
+"""Stages: what native operations have in common, and what is known of what they work on."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from queuecore._core.stages import PythonStep, Step
+from queuecore._elements.component import Component, Structure
+from queuecore._elements.convert import Converter
+from queuecore.errors import InvalidArgumentError, PipelineError, QueueCoreError, UnimplementedError
+
+__all__ = ["Components", "Stage", "python_step", "traceable"]
+
+Components = tuple[Component, ...]
+
+
+class Stage:
+    """A step of a `StageProgram`, as an operation returns it that was given no input.
+
+    It knows its options; what components it gets, and so which it gives, shows when it is put into a program.
+
+    Attributes
+    ----------
+    python : callable or None
+        Does the same in Python: a function of the components' values, as `queuecore.ops.python` takes it. It is used
+        where there is no native way: where ``bind`` finds out that a library is missing (`UnimplementedError`).
+    outputs : tuple of Component, or None
+        What `python` returns, as far as that is known.
+    device : callable or None
+        Does the same in a kernel on a device: from tensors to tensors, as `queuecore._device.kernels` has them.
+    """
+
+    __slots__ = ("_bind", "_text", "device", "outputs", "python", "rowwise", "structure")
+
+    def __init__(
+        self,
+        text: str,
+        bind: Callable[[tuple[Component, ...]], Step],
+        structure: Structure | None = None,
+        rowwise: bool = False,
+        python: Callable[..., Any] | None = None,
+        outputs: tuple[Component, ...] | None = None,
+        device: Callable[[list[Any]], list[Any]] | None = None,
+    ) -> None:
+        self._text = text
+        self._bind = bind
+        self.structure = structure
+        # Whether a batch of elements becomes the same as they do one by one.
+        self.rowwise = rowwise
+        self.python = python
+        self.outputs = outputs
+        self.device = device
+
+    def __repr__(self) -> str:
+        """Return the operation and what it makes."""
+        return self._text
+
+    def bind(self, components: Sequence[Component] | None) -> Step:
+        """Return the step for elements of these components.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it can't work on such elements, or nothing is known of them (`None`).
+        """
+        if components is None:
+            raise InvalidArgumentError(
+                f"{self!r}: what it gets is not known: give the Python function before it its outputs, by "
+                "queuecore.ops.python(function, outputs=...)"
+            )
+        given = tuple(components)
+        try:
+            return self._bind(given)
+        except UnimplementedError as error:
+            if self.python is None:
+                raise
+            return python_step(self._text, given, self.python, self.outputs, str(error), True)
+
+    def on_device(self, tensors: list[Any]) -> list[Any]:
+        """Return what becomes of tensors to whose components it could be bound.
+
+        Raises
+        ------
+        UnimplementedError
+            If no kernel can do it.
+        """
+        if self.device is None:
+            raise UnimplementedError(f"{self!r} is nothing for a kernel")
+        return self.device(tensors)
+
+
+def python_step(
+    label: str,
+    inputs: Components | None,
+    function: Callable[..., Any],
+    outputs: Components | None,
+    why: str,
+    own: bool,
+) -> PythonStep:
+    """Return a step that calls a function. Of our `own`, errors of ours come out as they are."""
+    converters = None
+    if outputs is not None:
+        converters = [
+            Converter(f"{label}: component {index if one.name is None else repr(one.name)}", one.dtype, one.shape)
+            for index, one in enumerate(outputs)
+        ]
+
+    def call(values: list[Any], epoch: int, element: int) -> Any:
+        del epoch, element
+        try:
+            made = function(*values)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if own and isinstance(error, QueueCoreError):
+                raise
+            raise PipelineError(f"{label} raised {type(error).__name__}: {error}") from error
+        if outputs is None or converters is None:
+            return made
+        if isinstance(made, dict):
+            names = [one.name for one in outputs]
+            if set(made) != set(names):
+                raise InvalidArgumentError(f"{label}: expected the keys {names}, got {list(made)}")
+            parts = [made[name] for name in names]
+        else:
+            parts = list(made) if isinstance(made, (list, tuple)) else [made]
+        if len(parts) != len(converters):
+            raise InvalidArgumentError(f"{label}: expected {len(converters)} components, got {len(parts)}")
+        return [_aligned(one.convert(part, False)) for one, part in zip(converters, parts, strict=True)]
+
+    return PythonStep(inputs, outputs, call, why)
+
+
+def _aligned(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) and not value.flags.aligned else value
+
+
+def traceable(op: Any) -> Any:
+    """Return an operation that also takes a symbol of a trace as its input, which is its first parameter.
+
+    A symbol is what has the method `_traced_operation`. Users see the operation in `queuecore.ops`.
+    """
+    first = next(iter(inspect.signature(op).parameters))
+    name = op.__name__
+
+    @functools.wraps(op)
+    def either(*args: Any, **options: Any) -> Any:
+        value: Any = args[0] if args else options.get(first)
+        if not hasattr(type(value), "_traced_operation"):
+            return op(*args, **options)
+        return value._traced_operation(op, name, args[1:], {key: one for key, one in options.items() if key != first})
+
+    either.__module__ = "queuecore.ops"
+    return either

@@ -1,0 +1,1 @@
+"""The queues behind `queuecore.queues`."""

@@ -1,0 +1,71 @@
+"""Threads of Python's: one class for all that queuecore starts."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from queuecore._core.runtime import Start
+from queuecore.errors import ResourceExhaustedError, UnavailableError
+
+__all__ = ["Thread", "start_thread"]
+
+
+class Thread(threading.Thread):
+    """A thread whose `start` can't hang where memory ends.
+
+    Python's own waits for the new thread to say that it runs. A thread that ends before it can, for want of memory,
+    never does.
+    """
+
+    def start(self) -> None:
+        """Start it, and return when it runs.
+
+        Raises
+        ------
+        RuntimeError
+            If it was started before, or if the system has no more threads.
+        ResourceExhaustedError
+            If the new thread had no memory to begin with.
+        """
+        if self._started.is_set():  # type: ignore[attr-defined]
+            super().start()  # which says so
+        own = vars(self)
+        start = Start(self._bootstrap, self.run)  # type: ignore[attr-defined]
+        own.update(_started=start, _bootstrap=start.boot, run=start.run)
+        try:
+            super().start()
+        finally:
+            own.pop("_bootstrap", None)
+            own.pop("run", None)
+        if start.has_failed():
+            with contextlib.suppress(AttributeError):  # of this Python's; what the new thread could not do
+                threading._limbo.pop(self, None)  # type: ignore[attr-defined]
+            raise ResourceExhaustedError(
+                f"the thread {self.name} ended before it ran: {start.error!r}", stage="runner"
+            ) from start.error
+
+
+def start_thread(name: str, work: Callable[..., None], *arguments: Any) -> None:
+    """Start a daemon thread of Python's.
+
+    Raises
+    ------
+    UnavailableError
+        If the system has none.
+    ResourceExhaustedError
+        If there is no memory for it.
+    """
+    try:
+        Thread(target=work, args=arguments, name=name, daemon=True).start()
+    except RuntimeError as error:
+        raise UnavailableError(
+            f"cannot start the thread {name}: {os.strerror(errno.EAGAIN)}. This process has "
+            f"{threading.active_count()} threads of Python; the system's limits are ulimit -u and memory",
+            errno=errno.EAGAIN,
+            stage="runner",
+        ) from error

@@ -1,0 +1,410 @@
+"""Copies of a dataset for worker threads, and what such copies still share that two threads can't use at a time.
+
+A dataset is looked at as what it is made of: its attributes, and the lists, tuples, dicts, bound methods and objects
+in them. Of the datasets among these every worker gets copies of its own, which share everything else.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import dis
+import functools
+import io
+import random
+import socket
+import sqlite3
+import sys
+import tarfile
+import threading
+import weakref
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from queuecore.errors import InvalidArgumentError
+
+__all__ = ["Guard", "Parts", "Shared", "functions_of", "is_library"]
+
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type, ModuleType))
+_MOST_ITEMS = 1000  # of a list: where none of the first so many holds anything, it is data
+_MOST_PARTS = 20_000
+_DEEPEST = 12
+# What their modules define is looked at by nobody: it sets no attributes that matter, and holds no handles of users'.
+_LIBRARIES = frozenset(("builtins", "numpy", "torch", "queuecore", "scipy", "pandas", "PIL"))
+
+_UNSAFE: tuple[type, ...] = (
+    io.IOBase, sqlite3.Connection, sqlite3.Cursor, zipfile.ZipFile, tarfile.TarFile, socket.socket
+)  # fmt: skip
+# Of packages that may be absent: the first part of the module's name, and names of classes.
+_UNSAFE_NAMES = {
+    "h5py": {"File", "Group", "Dataset"},
+    "lmdb": {"Transaction", "Cursor"},
+    "builtins": {"Transaction", "Cursor"},  # so lmdb's say where they are from
+    "cv2": {"VideoCapture"},
+    "netCDF4": {"Dataset", "Variable"},
+    "tables": {"File"},
+    "rasterio": {"DatasetReader"},
+    "pyarrow": {"NativeFile"},
+    "decord": {"VideoReader", "AudioReader"},
+}
+_RANDOM: tuple[type, ...] = (
+    random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator
+)  # fmt: skip
+
+
+class Shared(NamedTuple):
+    """Something that all workers use, and that no two may use at a time.
+
+    Attributes
+    ----------
+    path : str
+        Where it is: ``"dataset.dataset.file"``.
+    handle : object
+    """
+
+    path: str
+    handle: Any
+
+
+class _Lock:
+    """A lock that can be known weakly."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+
+# By the id of what is shared, which those that hold the lock keep: so that two loaders over one file share a lock.
+_locks: weakref.WeakValueDictionary[int, _Lock] = weakref.WeakValueDictionary()
+_locks_lock = threading.Lock()
+
+
+class Guard:
+    """Lets one thread at a time use what is shared; a context manager.
+
+    Parameters
+    ----------
+    shared : sequence of Shared
+    """
+
+    def __init__(self, shared: Sequence[Shared]) -> None:
+        self._kept = [one.handle for one in shared]
+        with _locks_lock:
+            # In one order for all: so nobody waits for somebody who waits for him.
+            self._locks = [_locks.setdefault(key, _Lock()) for key in sorted({id(one) for one in self._kept})]
+
+    def __enter__(self) -> None:
+        for one in self._locks:
+            one.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        for one in reversed(self._locks):
+            one.lock.release()
+
+
+def is_library(module: str | None) -> bool:
+    """Return whether a module is one of Python's own, or of a library in which there is nothing to look for."""
+    if not module:
+        return False
+    root = module.partition(".")[0]
+    return root in _LIBRARIES or root in sys.stdlib_module_names and root != "__main__"
+
+
+def functions_of(cls: type) -> dict[str, list[FunctionType]]:
+    """Return the functions that users' code defines in a class and its bases: methods, and those of properties."""
+    found: dict[str, list[FunctionType]] = {}
+    for base in cls.__mro__:
+        if is_library(base.__module__):
+            continue
+        for name, value in vars(base).items():
+            function = getattr(value, "fget", None) or getattr(value, "func", None) or value
+            function = getattr(function, "__func__", function)
+            if isinstance(function, FunctionType):
+                found.setdefault(name, []).append(function)
+    return found
+
+
+_BEGINS = ("__init__", "__new__", "__post_init__", "__setstate__")
+_SETTING = frozenset(("setattr", "__setattr__", "__dict__", "vars"))
+
+
+def _sets_attributes_anew(code: CodeType) -> bool:
+    inner = any(isinstance(one, CodeType) and _sets_attributes(one) for one in code.co_consts)
+    named = not _SETTING.isdisjoint(code.co_names)
+    return inner or named or any(one.opname == "STORE_ATTR" for one in dis.get_instructions(code))
+
+
+_sets_attributes = functools.lru_cache(4096)(_sets_attributes_anew)
+
+
+def _has_setting_methods(functions: dict[str, list[FunctionType]]) -> bool:
+    later = [one for name, several in functions.items() if name not in _BEGINS for one in several]
+    return any(_sets_attributes(one.__code__) for one in later)
+
+
+def _is_changing(cls: type) -> bool:
+    """Return whether objects of a class are called and their methods set attributes: a transformation with a state."""
+    functions = functions_of(cls)
+    return ("__call__" in functions or "forward" in functions) and _has_setting_methods(functions)
+
+
+def _is_indexed(cls: type) -> bool:
+    """Return whether a class of users' code is a dataset by its methods."""
+    return "__getitem__" in functions_of(cls) and not issubclass(cls, (list, tuple, dict, str, bytes, np.ndarray))
+
+
+def _is_handle(cls: type) -> bool:
+    bases = [(str(base.__module__).partition(".")[0], base.__qualname__) for base in cls.__mro__]
+    return issubclass(cls, _UNSAFE) or any(name in _UNSAFE_NAMES.get(root, ()) for root, name in bases)
+
+
+def _is_unsafe(value: Any) -> bool:
+    closed = isinstance(value, io.IOBase) and getattr(value, "closed", False)
+    if closed or any(value is one for one in (sys.stdin, sys.stdout, sys.stderr)):
+        return False
+    return isinstance(value, Iterator) or _is_handle(type(value))
+
+
+def _is_generator(value: Any) -> bool:
+    """Return whether it is a random generator that is nobody else's."""
+    shared = (getattr(random, "_inst", None), getattr(np.random.mtrand, "_rand", None))
+    return isinstance(value, _RANDOM) and not any(value is one for one in shared)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    found = {}
+    for cls in type(value).__mro__:
+        slots = vars(cls).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name.startswith("__") and not name.endswith("__"):
+                name = f"_{cls.__name__.lstrip('_')}{name}"
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                found[name] = getattr(value, name)
+    found.update(getattr(value, "__dict__", None) or {})
+    return found
+
+
+class Parts:
+    """The objects that a dataset is made of.
+
+    Parameters
+    ----------
+    dataset : object
+    kinds : tuple of type
+        Classes of datasets.
+    generators : dict of type to callable, optional
+        Classes of random generators besides those of Python and NumPy, and what copies them.
+
+    Attributes
+    ----------
+    objects : list
+        All that are of users' classes, and their functions.
+    unsafe : list of Shared
+        What no two threads may use at a time.
+    is_changing : bool
+        Whether copies may become different from each other: code sets attributes, or there are random generators.
+    """
+
+    def __init__(
+        self, dataset: Any, kinds: tuple[type, ...] = (), generators: dict[type, Callable[[Any], Any]] | None = None
+    ) -> None:
+        self.dataset = dataset
+        self.objects: list[Any] = []
+        self.unsafe: list[Shared] = []
+        self.is_changing = False
+        self._kinds = kinds
+        self._generators = generators or {}
+        self._known: dict[int, Any] = {}
+        self._above: dict[int, list[int]] = {}
+        self._copied: set[int] = set()  # datasets and what holds them
+        self._look(dataset)
+
+    def _look(self, dataset: Any) -> None:
+        own: list[int] = []
+        classes: dict[type, tuple[bool, bool]] = {}
+        # What is near comes first.
+        left: collections.deque[tuple[Any, str, int, int]] = collections.deque([(dataset, "dataset", 0, 0)])
+        while left and len(self._known) < _MOST_PARTS:
+            value, path, depth, above = left.popleft()
+            kind = type(value)
+            if kind in _PLAIN:
+                continue
+            key = id(value)
+            self._above.setdefault(key, []).append(above)
+            if key in self._known:
+                continue
+            self._known[key] = value
+            if kind not in classes:
+                ours = not is_library(kind.__module__) and not _is_handle(kind)
+                is_dataset = issubclass(kind, self._kinds) or (ours and (not above or _is_indexed(kind)))
+                classes[kind] = is_dataset, ours and _is_changing(kind)
+            is_dataset, changes = classes[kind]
+            if not is_dataset and _is_unsafe(value):
+                self.unsafe.append(Shared(path, value))
+                continue
+            generates = _is_generator(value) or kind in self._generators
+            self.is_changing |= generates
+            if is_dataset or generates or changes:
+                own.append(key)
+            if depth >= _DEEPEST:
+                continue
+            if is_dataset or not is_library(kind.__module__) or kind in (FunctionType, BuiltinMethodType):
+                self.objects.append(value)
+            left += [(part, path + step, depth + 1, key) for step, part in self._parts(value, is_dataset)]
+        functions = [one.__code__ for one in self.objects if isinstance(one, FunctionType)]
+        self.is_changing |= any(map(_sets_attributes, functions))
+        self.is_changing |= any(_has_setting_methods(functions_of(cls)) for cls in {type(one) for one in self.objects})
+        while own:
+            key = own.pop()
+            if key and key not in self._copied:
+                self._copied.add(key)
+                own += self._above[key]
+
+    def _parts(self, value: Any, is_dataset: bool) -> Iterator[tuple[str, Any]]:
+        kind = type(value)
+        if isinstance(value, (list, tuple)) and not is_dataset:
+            names = getattr(value, "_fields", None)
+            items: Any = value
+            if len(value) > _MOST_ITEMS and all(_is_data(one) for one in value[:_MOST_ITEMS]):
+                items = ()
+            for index, one in enumerate(items):
+                yield f".{names[index]}" if names else f"[{index}]", one
+        elif isinstance(value, dict) and not is_dataset:
+            for index, (name, one) in enumerate(value.items()):
+                if index == _MOST_ITEMS and all(map(_is_data, list(value.values())[:_MOST_ITEMS])):
+                    return
+                yield f"[{name!r:.40}]", one
+        elif isinstance(value, MethodType):
+            yield "", value.__self__
+        elif isinstance(value, functools.partial):
+            yield ".func", value.func
+            yield ".args", value.args
+            yield ".keywords", value.keywords
+        elif isinstance(value, FunctionType):
+            for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+                try:
+                    yield f".{name}", cell.cell_contents
+                except ValueError:  # nothing is in it yet
+                    continue
+        elif is_dataset or not is_library(kind.__module__) or kind.__module__ == "torch.nn.modules.container":
+            for name, one in _attributes(value).items():
+                yield f".{name}", one
+
+    def copy(self, how: str) -> Any:
+        """Return a copy for one worker.
+
+        Parameters
+        ----------
+        how : {"shallow", "deep"}
+        """
+        try:
+            if how == "deep":
+                made = copy.deepcopy(self.dataset, {id(one.handle): one.handle for one in self.unsafe})
+                for one in Parts(made, self._kinds, self._generators).objects:
+                    _let_go_quietly(one)
+                return made
+            return self._copy(self.dataset, {})
+        except Exception as error:
+            raise InvalidArgumentError(
+                f"copy_dataset={how!r}: the dataset can't be copied for a worker: {type(error).__name__}: {error}. "
+                "With copy_dataset=False all workers use this one"
+            ) from error
+
+    def _copy(self, value: Any, memo: dict[int, Any]) -> Any:
+        key = id(value)
+        if key not in self._copied:
+            return value
+        if key in memo:
+            return memo[key]
+        kind = type(value)
+        made: Any
+        if kind is list:
+            made = memo[key] = []
+            made += [self._copy(one, memo) for one in value]
+        elif isinstance(value, tuple):
+            parts = [self._copy(one, memo) for one in value]
+            made = kind(*parts) if hasattr(value, "_fields") else tuple(parts)
+        elif isinstance(value, MethodType):
+            made = MethodType(value.__func__, self._copy(value.__self__, memo))
+        elif isinstance(value, functools.partial):
+            keywords = {name: self._copy(one, memo) for name, one in value.keywords.items()}
+            made = kind(self._copy(value.func, memo), *self._copy(value.args, memo), **keywords)
+        elif isinstance(value, FunctionType):
+            cells = [self._cell(cell, memo) for cell in value.__closure__ or ()]
+            made = FunctionType(
+                value.__code__, value.__globals__, value.__name__, value.__defaults__, tuple(cells)
+            )  # fmt: skip
+            made.__kwdefaults__ = value.__kwdefaults__
+            made.__dict__.update(value.__dict__)
+        elif kind in self._generators:
+            made = self._generators[kind](value)
+        elif _is_generator(value):
+            made = copy.deepcopy(value)
+        else:
+            made = memo[key] = self._of(value)
+            _let_go_quietly(made)
+            if isinstance(made, dict):
+                made.update({name: self._copy(one, memo) for name, one in value.items()})
+            elif isinstance(made, list):
+                made[:] = [self._copy(one, memo) for one in value]
+            for name, one in _attributes(made).items():
+                new = self._copy(one, memo)
+                if new is not one:
+                    object.__setattr__(made, name, new)
+        memo[key] = made
+        return made
+
+    def _cell(self, cell: CellType, memo: dict[int, Any]) -> CellType:
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            return cell
+        made = self._copy(value, memo)
+        return cell if made is value else CellType(made)
+
+    def _of(self, value: Any) -> Any:
+        """Return a copy of one object, with the same attributes."""
+        cls = type(value)
+        holds = any(one is shared.handle for one in _attributes(value).values() for shared in self.unsafe)
+        names = ("__reduce_ex__", "__reduce__", "__getstate__")
+        own = any(getattr(cls, name, None) is not getattr(object, name, None) for name in names)
+        # How it is pickled is asked where it holds a handle, which may be left out then: it may cost much.
+        if hasattr(cls, "__copy__") or holds and own:
+            return copy.copy(value)
+        try:
+            made = object.__new__(cls)
+        except TypeError:  # of a class that is built on one of Python's own
+            return copy.copy(value)
+        for name, one in _attributes(value).items():
+            object.__setattr__(made, name, one)
+        return made
+
+    def shared(self, how: str | bool) -> list[Shared]:
+        """Return what is unsafe, and the same object in all copies."""
+        if not self.unsafe or not how:
+            return self.unsafe
+        again = Parts(self.copy(str(how)), self._kinds, self._generators)
+        left = {id(one.handle) for one in again.unsafe}
+        return [one for one in self.unsafe if id(one.handle) in left]
+
+
+def _let_go_quietly(made: Any) -> None:
+    """Let nothing happen when a copy goes: its ``__del__`` would close or remove what the dataset still has."""
+    cls = type(made)
+    if "__del__" in functions_of(cls):
+        with contextlib.suppress(TypeError):
+            around = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__slots__": ()}
+            quiet = type.__new__(type(cls), cls.__name__, (cls,), {**around, "__del__": lambda self: None})
+            object.__setattr__(made, "__class__", quiet)
+
+
+def _is_data(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(type(one) in _PLAIN or isinstance(one, np.ndarray) for one in value[:4])
+    return type(value) in _PLAIN or is_library(type(value).__module__) and not isinstance(value, (*_UNSAFE, Iterator))

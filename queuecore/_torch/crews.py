@@ -1,0 +1,130 @@
+"""The crew of an epoch: threads where samples share nothing that forbids them, else processes, or the loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from queuecore._torch.base import Loader
+from queuecore._torch.batches import Fetch, How, Stream
+from queuecore._torch.copies import Guard, Parts
+from queuecore._torch.package import torch
+from queuecore._torch.processes import Processes
+from queuecore._torch.random import draws
+from queuecore._torch.threads import Alone, Threads
+from queuecore._torch.workers import Worker, answer_in_threads
+
+__all__ = ["Plan", "crew_of", "planned"]
+
+_DRAWING = [
+    *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli"),
+    *("poisson", "binomial", "multinomial", "dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"),
+    *("rrelu", "seed", "manual_seed", "initial_seed", "get_rng_state", "set_rng_state", "default_generator"),
+]
+_DRAWING_FUNCTIONAL = ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"]
+_DRAWING_FUNCTIONAL += ["rrelu", "gumbel_softmax"]
+_DRAWN = {
+    id(getattr(module, name)): None
+    for module, names in ((torch, _DRAWING), (torch.nn.functional, _DRAWING_FUNCTIONAL))
+    for name in names
+    if hasattr(module, name)
+}
+_DRAWING_METHODS = frozenset(
+    ["uniform_", "normal_", "random_", "bernoulli_", "exponential_", "geometric_", "cauchy_", "log_normal_", "rvs"]
+)
+
+
+def _is_drawn(value: Any, name: str) -> bool:
+    """Return whether something draws from PyTorch's global generator: what code names, or a method by its name."""
+    if name:
+        return name in _DRAWING_METHODS
+    module = str(getattr(value, "__module__", None) or getattr(value, "__name__", ""))
+    return id(value) in _DRAWN or module.startswith(("torch.distributions", "torch.nn.init"))
+
+
+def _tells_workers_apart(value: Any, name: str) -> bool:
+    return name == "get_worker_info" or value is torch.utils.data.get_worker_info
+
+
+def _generator_copy(generator: Any) -> Any:
+    made = torch.Generator(generator.device)
+    made.set_state(generator.get_state())
+    return made
+
+
+class Plan(NamedTuple):
+    """The kind of an epoch's crew, and what it needs to know."""
+
+    how: str  # "": there are none
+    parts: Parts | None = None
+    guard: Any = None
+    alike: bool = False  # whoever makes a batch, it is the same
+
+
+def planned(loader: Loader) -> Plan:
+    """Choose the kind of a loader's crew, and log it with its reason."""
+    dataset, asked = loader.dataset, loader._worker_type
+    if loader._kept is not None:
+        plan: Plan = loader._kept[0]
+        return plan
+    if not loader.num_workers:
+        return Plan("")
+    if asked == "process":
+        return Plan("process")
+    parts = Parts(dataset, (torch.utils.data.Dataset,), {torch.Generator: _generator_copy})
+    collation = [] if loader._collates else Parts(loader.collate_fn).objects
+    reason = draws([*parts.objects, *collation], _is_drawn)
+    if reason and asked is None:
+        loader._say(
+            f"{loader.num_workers} worker processes, as samples draw random numbers from a generator that all threads "
+            f"share: {reason}"
+        )
+        return Plan("process")
+    shared = parts.shared(loader._copy_dataset)
+    loader._warn_of(shared)
+    guard = Guard(shared) if shared else None
+    if reason:
+        loader._say(
+            f"{loader.num_workers} workers in the loop's own thread, one call at a time, each with its states of the "
+            f"generators of random numbers that all threads share: {reason}"
+        )
+        return Plan("alone", parts, guard)
+    loader._say(f"{loader.num_workers} worker threads")
+    alike = loader.worker_init_fn is None and not parts.is_changing
+    alike = alike and not draws([*parts.objects, *collation], _tells_workers_apart)
+    return Plan("thread", parts, guard, alike)
+
+
+def crew_of(loader: Loader, plan: Plan, seed: int, places: Sequence[Any] | None, first: int) -> Any:
+    """Return the crew of an epoch, with the workers that stayed from the last one, or new ones.
+
+    `places`: the place at which each worker begins, in a dataset that is gone through.
+    """
+    kept = None if loader._kept is None else loader._kept[1]
+    if plan.how == "process":
+        made = Processes(loader, seed, places, first, kept)
+        loader._keep(plan, made)
+        return made
+    if kept is not None:
+        workers, team = kept
+        team.settle()
+    else:
+        assert plan.parts is not None
+        how = loader._copy_dataset
+        copies = [plan.parts.copy(how) if isinstance(how, str) else loader.dataset for _ in range(loader.num_workers)]
+        workers = [Worker(number, loader, seed, one) for number, one in enumerate(copies)]
+    batches = How.of(loader)
+    jobs: list[Any]
+    if places is None:
+        jobs = [Fetch(batches, one.info.dataset, plan.guard) for one in workers]
+    else:
+        jobs = [Stream(batches, one.info.dataset, places[i], plan.guard, i) for i, one in enumerate(workers)]
+    crew: Any
+    if plan.how == "alone":
+        answer_in_threads()
+        crew = Alone(jobs, workers)
+    else:
+        own = loader.in_order and not plan.alike
+        crew = Threads(jobs, workers, own, loader.in_order, loader.timeout, loader.worker_init_fn is not None)
+    loader._keep(plan, (workers, crew.team))
+    return crew

@@ -1,0 +1,176 @@
+"""A dataset of queuecore's for PyTorch's own loaders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, SupportsIndex
+
+from queuecore._torch.package import torch
+from queuecore._torch.tensors import Elements
+from queuecore.data._plan.chain import chain_of
+from queuecore.data.dataset import Dataset
+from queuecore.errors import DtypeError, FailedPreconditionError, InvalidArgumentError
+
+__all__ = ["IterableDataset"]
+
+# Numbers of passes that are drawn, not counted; below what fits when an endless repeat multiplies them, twice.
+_MOST_EPOCHS = 1 << 20
+
+
+class IterableDataset(torch.utils.data.IterableDataset[Any]):
+    """A dataset for ``torch.utils.data.DataLoader``: the elements of a `queuecore.data.Dataset`, as tensors.
+
+    Parameters
+    ----------
+    dataset : queuecore.data.Dataset
+        Batched or not. If it is, give the loader ``batch_size=None``: batches are made natively then, and are not
+        copied.
+
+    Raises
+    ------
+    DtypeError
+        If it is no such dataset.
+
+    Notes
+    -----
+    **Worker processes.** None are needed: native threads read and decode ahead of the loop, with ``num_workers=0`` too.
+    With ``num_workers=n``, worker i gets ``dataset.shard(n, i)``: of the elements of this dataset, batches if it makes
+    batches, every n-th one. As the loader asks its workers in turn, batches come in the order they have without
+    workers. It makes no difference whether workers are forked or spawned: each opens the files itself. What stands
+    before the shard is done by every worker, but for the reading of what others get, where records have known places.
+    So if there is a function in Python, let workers part its input: in a subclass whose `shard` returns, for example,
+    ``files.shard(num_shards, index).map(function).batch(32)``.
+
+    **Epochs.** In one process, each iteration is the next pass of a `shuffle`, as always. Worker processes that begin
+    anew for each epoch can't count: call `set_epoch` for the same orders as without them. Without it, the pass is drawn
+    from the loader's seed, so that epochs differ, and a loader with a seeded ``generator`` repeats them.
+
+    **Ranks.** Nothing is taken from ``torch.distributed``. For it to be, give this class a shard:
+    ``ds.shard(uneven="drop")`` goes by ``RANK`` and ``WORLD_SIZE``, ``ds.shard(dist.get_world_size(),
+    dist.get_rank(), uneven="drop")`` by the process group. Workers then part that.
+
+    **State.** `state_dict` is the place after the last element that the newest iterator gave; `load_state_dict` is for
+    the next one. So ``torchdata``'s ``StatefulDataLoader`` saves and restores it, in each worker.
+
+    Examples
+    --------
+    >>> import queuecore as qc, torch
+    >>> from queuecore.torch import IterableDataset
+    >>> ds = IterableDataset(qc.data.Dataset.range(5).batch(2))
+    >>> list(torch.utils.data.DataLoader(ds, batch_size=None))
+    [tensor([0, 1]), tensor([2, 3]), tensor([4])]
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        if not isinstance(dataset, Dataset):
+            raise DtypeError(f"IterableDataset takes a queuecore.data.Dataset, not {dataset!r:.80}")
+        self.dataset = dataset
+        self._epoch: int | None = None
+        self._worker_seed: int | None = None  # of the worker that has been told where to begin
+        self._elements: Elements | None = None
+        self._begun = True  # that one; else it was made for its state, and is the next one
+        self._state: tuple[int, Mapping[str, Any]] | None = None  # and the process that it was loaded in
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to a worker process: no iterator."""
+        return self.__dict__ | {"_elements": None, "_begun": True}
+
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Return what a worker process gives: by default, ``dataset.shard(num_shards, index)``.
+
+        Parameters
+        ----------
+        num_shards : int
+            How many workers there are.
+        index : int
+            Which of them it is.
+
+        Returns
+        -------
+        Dataset
+        """
+        return self.dataset.shard(num_shards, index)
+
+    def set_epoch(self, epoch: SupportsIndex) -> None:
+        """Say which pass over the data the next iteration is; later ones count on from there.
+
+        Parameters
+        ----------
+        epoch : int
+            From 0. Workers that are there already (``persistent_workers``) don't hear of it, and count by themselves.
+        """
+        self._epoch = epoch.__index__()
+        if self._epoch < 0:
+            raise InvalidArgumentError(f"an epoch is a number from 0 on, not {epoch}")
+        count_from(self.dataset, self._epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return a new iterator; in a worker process, over its shard.
+
+        Raises
+        ------
+        FailedPreconditionError
+            In a worker process, if a state was loaded before that process began: each worker has a place of its own.
+        """
+        info = torch.utils.data.get_worker_info()
+        dataset = self.dataset
+        if info is not None:
+            dataset = self.shard(info.num_workers, info.id)
+            if self._worker_seed != info.seed:
+                self._worker_seed = info.seed
+                # The seeds of an epoch's workers follow each other.
+                drawn = (info.seed - info.id) % _MOST_EPOCHS
+                count_from(dataset, drawn if self._epoch is None else self._epoch)
+        elements = self._elements
+        if self._begun or elements is None or info is not None:
+            elements = Elements(iter(dataset))
+        self._begun = True
+        if self._state is not None:
+            process, state = self._state
+            if process != os.getpid():
+                raise FailedPreconditionError(
+                    "a state was loaded into this IterableDataset, and its loader has worker processes, of which each "
+                    "has a place of its own. Use num_workers=0, queuecore.torch.DataLoader, or torchdata's "
+                    "StatefulDataLoader, which saves and loads them"
+                )
+            elements.load_state_dict(state)
+            self._state = None
+        self._elements = elements
+        return elements
+
+    def __len__(self) -> int:
+        """Return the number of elements, of all workers together.
+
+        Raises
+        ------
+        TypeError
+            If nobody knows it, or there is no end.
+        """
+        return len(self.dataset)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place after the last element of the newest iterator; see `queuecore.data.Iterator.state_dict`."""
+        if self._state is not None:
+            return dict(self._state[1])
+        if self._elements is None:
+            self._elements = Elements(iter(self.dataset))
+            self._begun = False
+        state: dict[str, Any] = self._elements.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration begin at a place; see `queuecore.data.Iterator.load_state_dict`.
+
+        Parameters
+        ----------
+        state : mapping
+            Of `state_dict`. What is wrong with it shows when the iteration begins.
+        """
+        self._state = os.getpid(), state
+
+
+def count_from(dataset: Dataset, epoch: int) -> None:
+    chain = chain_of(dataset)
+    for shuffle, passes in zip(chain.shuffles, chain.iterations(), strict=True):
+        shuffle.seeds.counter.next_iteration = epoch * passes

@@ -1,0 +1,317 @@
+"""PyTorch's loader, with threads."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from queuecore._torch.base import Loader
+from queuecore._torch.crews import planned
+from queuecore._torch.datasets import IterableDataset
+from queuecore._torch.epochs import Mapped, Streamed, StreamedBeside
+from queuecore._torch.package import torch
+from queuecore._torch.places import (
+    VERSION,
+    arranged,
+    beside_state,
+    draw,
+    generators_of,
+    mapped_state,
+    sampling_of,
+    size_of,
+)
+from queuecore._torch.tensors import DeviceElements, Elements
+from queuecore.data._nodes.permute import permuted
+from queuecore.data._plan.chain import Chained, chain_of
+from queuecore.data._plan.steps import Permute, ShuffleSeeds
+from queuecore.data.dataset import Dataset
+from queuecore.data.options import Options
+from queuecore.errors import InvalidArgumentError, ResumeMismatchError
+
+__all__ = ["DataLoader"]
+
+
+class DataLoader(Loader):
+    """PyTorch's ``DataLoader`` with threads where it has processes: no pickling, no batches copied, no time to start.
+
+    Its arguments, its order, its batches and its errors are those of ``torch.utils.data.DataLoader``, of which it is a
+    subclass; what is said here is only what differs.
+
+    Parameters
+    ----------
+    dataset : queuecore.data.Dataset, or a dataset of PyTorch's
+        Of the second, one with ``__getitem__`` and ``__len__`` (a list, too), or an ``IterableDataset``.
+    batch_size : int or None, default 1
+        `None`: elements come as they are, which is right for a queuecore dataset that is batched already.
+    shuffle : bool, optional
+        Of a queuecore dataset: `queuecore.data.Dataset.permute`, with seeds from `generator`, in another order each
+        epoch. Else the permutation that PyTorch draws from `generator`, or from its global generator.
+    sampler, batch_sampler : optional
+        Not of datasets that are gone through.
+    num_workers : int, default 0
+        Workers that fetch and collate. 0: the caller's own thread does it, when asked. Of a queuecore dataset the
+        native threads; 0: as many as it has by itself. Of an ``IterableDataset`` each goes through a copy of its own,
+        and ``get_worker_info()`` says which part is its to give, as in PyTorch; one of queuecore's, and those that are
+        data pipes, are gone through once, in the caller's thread.
+    collate_fn : callable, optional
+        Of a queuecore dataset: of a list of elements, as tensors, in the caller's thread. Without it, batches are made
+        natively.
+    pin_memory : bool, default False
+        Where there is a GPU: batches in pinned memory; of a queuecore dataset, on the GPU, as with ``device="cuda"``.
+        Else a warning, as PyTorch's.
+    timeout : float, default 0
+        Seconds in which no work is done after which waiting for a batch is a `RuntimeError`. It ends the iterator.
+    worker_init_fn : callable, optional
+        Called once in each worker, with its number, before the first batch there. In threads by one after the other,
+        while the loop waits, with the worker's states of random generators in the place of the program's.
+    prefetch_factor : int, optional
+        Batches ahead of the loop for each of `num_workers`; default 2. Of a queuecore dataset: its own choice.
+    multiprocessing_context, pin_memory_device
+        Checked; the first is of effect where there are processes.
+    persistent_workers : bool, default False
+        The copies, random states and processes of workers stay for later epochs.
+    in_order : bool, default True
+        False: a batch comes as soon as it is ready.
+    device : str, optional
+        Of a queuecore dataset: where its batches are to be, as of ``prefetch_to_device``.
+    buffers : int, default 3
+        For that, how many batches there are on the device.
+    copy_dataset : {"shallow", "deep", False}, default "shallow"
+        What each worker that is a thread has for itself, from the beginning of an epoch on. ``"shallow"``: a copy of
+        every dataset that is in the dataset (in attributes, lists, tuples, dicts, bound methods), of transformations
+        whose methods set attributes, and of random generators; arrays, lists and all else are shared, so only what is
+        assigned to attributes is a worker's own. ``"deep"``: a copy of everything. False: nothing.
+    worker_type : {"thread", "process"}, optional
+        What workers are. By default threads, unless samples are seen to draw from the random generators that all
+        threads share (of ``random``, ``numpy.random`` and PyTorch): then processes. Processes are PyTorch's, and what
+        they need: for what computes in Python alone. With ``"thread"`` samples that draw are made in the loop's thread.
+        Which it is, and why, is logged (``queuecore``, INFO).
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments that don't go together; `sampler` and `batch_sampler` with a dataset that is gone through;
+        `worker_init_fn` with a queuecore dataset; `device` without one, or with `collate_fn`; `timeout` where the
+        caller's own thread does the work.
+    InvalidArgumentError
+        If the dataset can't be copied for a worker.
+    InvalidArgumentError, UnimplementedError
+        If a queuecore dataset that can't be permuted is to be shuffled: use its own ``shuffle``.
+
+    Notes
+    -----
+    **Workers.** As in PyTorch, worker i of n makes the batches i, i + n, i + 2n, ..., from a dataset of its own, and
+    ``torch.utils.data.get_worker_info()`` answers in it. With ``in_order=False``, and where it can make no difference
+    who makes a batch (no code sets attributes or asks for the worker), a thread takes the one that is next.
+    The sampler runs in the thread of the loop, so its order is the same with or without workers.
+
+    **Threads.** What a dataset's ``__getitem__`` does in Python holds the GIL: threads help where it waits or computes
+    without it (reading files, NumPy, PyTorch, codecs), and where the loop itself waits for a GPU. Copies can't have
+    their own of some things that no two threads may use at a time: open files, SQLite, HDF5 and LMDB handles,
+    archives, sockets, iterators. If there are such in a dataset, it is called by one worker after the other, and a
+    warning names them. Not seen: handles of packages that aren't known, and what objects hold that are no datasets.
+
+    **Random numbers.** Those that samples draw are those of PyTorch's loader with the same arguments, whether workers
+    are processes, or taken in turn by the loop's thread, with their states of the generators in the place of the
+    program's. They differ in each worker and epoch, follow from `generator`, and leave the program's as they are. Who
+    draws is found in the code of the dataset and `collate_fn` and of what they call; what compiled code draws isn't
+    seen: say ``worker_type="process"`` then. A loader that resumes begins with the epoch's numbers again.
+
+    **Errors.** What a dataset, `collate_fn` or sampler raises comes out as it is, in its place in the order, with the
+    traceback of the thread and a note that names the indices; the loop may go on with the next batch. Only a
+    `StopIteration` is a `PipelineError`, with it as the cause: else the loop would end as if the data had.
+    An error of a queuecore dataset ends the iterator.
+
+    **State.** `state_dict` returns the place after the last batch delivered; what was made ahead doesn't count.
+    `load_state_dict` is for the next iteration, in this process or another one. After the last batch the state is that
+    before the next epoch. It is plain values, which survive JSON (but for what a sampler's ``state_dict`` returns).
+    The states of generators at the epoch's beginning are in it, and so is that of PyTorch's global one, if the sampler
+    may draw from it; the sampler's batches up to the place are drawn again, and no data is fetched for them. A sampler
+    draws from elsewhere, or from the global generator later than for its first index (PyTorch's own don't), must
+    have a ``state_dict``, or give the same order again. Orders of epochs after a resumed one go on from the state too,
+    unless the program has restored PyTorch's global generator itself. Of an ``IterableDataset``, the place is that of
+    its iterator's or its own ``state_dict``, in each worker; if there is none, elements are skipped one by one.
+
+    **Memory.** Batches of a queuecore dataset are views of memory that is used again. Who keeps more of them than
+    `queuecore.data.Options.max_leases` (4) gets copies from then on, and one `RuntimeWarning`.
+
+    Iterators are independent of each other, but `state_dict` knows the newest one alone.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from queuecore.torch import DataLoader
+    >>> squares = [(torch.tensor(float(x)), x * x) for x in range(7)]
+    >>> loader = DataLoader(squares, batch_size=3, num_workers=2)
+    >>> batches = iter(loader)
+    >>> next(batches)
+    [tensor([0., 1., 2.]), tensor([0, 1, 4])]
+    >>> state = loader.state_dict()
+    >>> loader.load_state_dict(state)
+    >>> list(loader)
+    [[tensor([3., 4., 5.]), tensor([ 9, 16, 25])], [tensor([6.]), tensor([36])]]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], object] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        device: str | None = None,
+        buffers: int = 3,
+        copy_dataset: str | Literal[False] = "shallow",
+        worker_type: str | None = None,
+    ) -> None:
+        self._collates = collate_fn is None
+        self._copy_dataset = copy_dataset
+        self._worker_type = worker_type
+        ours = isinstance(dataset, Dataset)
+        iterable = ours or isinstance(dataset, torch.utils.data.IterableDataset)
+        # Native threads read ahead of them; those data pipes part themselves among processes alone.
+        alone = isinstance(dataset, (Dataset, IterableDataset, torch.utils.data.IterDataPipe))
+        if copy_dataset not in ("shallow", "deep", False):
+            raise ValueError(f"copy_dataset is 'shallow', 'deep' or False, not {copy_dataset!r}")
+        if worker_type not in (None, "thread", "process"):
+            raise ValueError(f"worker_type is 'thread', 'process' or None, not {worker_type!r}")
+        if worker_type == "process" and alone:
+            raise ValueError("worker_type='process': the workers of such a dataset are native threads")
+        if device is not None and (not ours or collate_fn is not None):
+            raise ValueError("device= is for the batches of a queuecore dataset, without a collate_fn")
+        if alone and worker_init_fn is not None:
+            raise ValueError("worker_init_fn: such a dataset has no workers in which to call it")
+        if timeout and not ours and (alone or not num_workers):
+            raise ValueError("timeout: there is no one to wait for, as the caller's own thread does the work")
+        if ours and shuffle:
+            pair = draw(generator) % (2**31 - 2) + 1, draw(generator) % (2**31 - 2) + 1
+            seeds = ShuffleSeeds(pair, generator is not None)
+            dataset = Chained.of(permuted(chain_of(dataset), Permute(True, seeds)))
+            shuffle = None
+        super().__init__(
+            IterableDataset(dataset) if ours else dataset, batch_size, shuffle, sampler, batch_sampler, num_workers,
+            collate_fn, pin_memory, drop_last, timeout, worker_init_fn, multiprocessing_context, generator,
+            prefetch_factor=prefetch_factor, persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device, in_order=in_order,
+        )  # fmt: skip
+        beside = StreamedBeside if num_workers and not alone else Streamed
+        self._epoch = beside if iterable else Mapped
+        if self._epoch is not Streamed:
+            planned(self)  # to say what there is to say
+        if ours:
+            self._opened = _native(self, dataset, prefetch_factor, device, buffers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of: no iterator, but the arguments, and a place that was loaded."""
+        return self.__dict__ | {"_iterator": None, "_ready": None, "_kept": None}
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn of nothing: more threads than CPUs are right where they wait."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return a new iterator: over the next epoch, or from the place on that was loaded."""
+        if self.pin_memory and not torch.accelerator.is_available():
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
+                "used.",
+                stacklevel=2,
+            )
+        ready, self._ready = self._ready, None
+        if ready is None:
+            # Of an epoch that was left, the threads end before others begin.
+            self._iterator = None
+            ready = self._epoch(self, self._state)
+            self._state = None
+        self._iterator = ready
+        made: Iterator[Any] = ready
+        return made
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place after the last batch that the newest iterator delivered.
+
+        Returns
+        -------
+        dict
+            It is a copy. If there is no iterator, or it is at its end, of the beginning of the next epoch.
+        """
+        if self._state is not None:
+            return dict(self._state)
+        if self._epoch is Mapped and (self._iterator is None or self._iterator.over):
+            return mapped_state(0, [], size_of(self), sampling_of(self))
+        if self._epoch is StreamedBeside and self._iterator is None:  # no workers are needed to say that
+            return beside_state(arranged(self), [None] * self.num_workers, 0, True)
+        if self._iterator is None:  # a place is that of an iterator, so there has to be one
+            self._ready = self._iterator = self._epoch(self, None)
+        state: dict[str, Any] = self._iterator.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration begin at a place.
+
+        Parameters
+        ----------
+        state : mapping
+            Of `state_dict`, of a loader with the same arguments. `num_workers` (but of an ``IterableDataset``),
+            `worker_type`, `prefetch_factor` and what else doesn't change the batches may differ.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is no such state.
+        ResumeMismatchError
+            If it is of another dataset, another kind of sampler or other batches. What only the dataset can tell comes
+            when the iteration begins.
+        """
+        mapped = self._epoch is Mapped
+        keys = {"batches", "ahead", "size", "sampling", "now"} if mapped else {"samples", "place", "over", "arranged"}
+        if not isinstance(state, Mapping) or state.get("version") != VERSION or not keys <= state.keys():
+            raise InvalidArgumentError(f"{state!r:.80} is no state of a DataLoader over such a dataset")
+        saved, here = (state["size"], size_of(self)) if mapped else (state["arranged"], arranged(self))
+        if saved != here:
+            raise ResumeMismatchError(f"the state is of a loader of {saved}, and this one is of {here}", stage="resume")
+        if mapped and len(state["sampling"]["generators"]) != len(generators_of(self)[0]):
+            raise ResumeMismatchError("the state is of a loader with another generator or sampler", stage="resume")
+        self._state = dict(state)
+        self._ready = self._iterator = None
+
+
+def _native(
+    loader: Loader, dataset: Any, prefetch_factor: int | None, device: str | None, buffers: int
+) -> Callable[[], Elements]:
+    """Return what opens a dataset of ours as the loader's arguments have it: native threads do all of the work."""
+    native = loader._collates
+    if native and loader.batch_size is not None:
+        dataset = dataset.batch(loader.batch_size, loader.drop_last)
+    if prefetch_factor:
+        dataset = dataset.prefetch(prefetch_factor * loader.num_workers)
+    made = dataset.with_options(
+        Options(
+            num_threads=loader.num_workers or None,
+            stall_timeout=loader.timeout or None,
+            deterministic=None if loader.in_order else False,
+        )
+    )
+    if device is None and loader.pin_memory and native and torch.cuda.is_available():
+        device = "cuda"
+    if device is None:
+        return functools.partial(_opened, Elements, made)
+    return functools.partial(_opened, DeviceElements, made.prefetch_to_device(device, buffers=buffers))
+
+
+def _opened(kind: type[Elements], dataset: Any) -> Elements:
+    return kind(iter(dataset))

@@ -1,0 +1,209 @@
+"""The crew of worker processes: those of PyTorch."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import types
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from queuecore._torch.base import Loader
+from queuecore._torch.batches import Call, Fetch, How, Result, Stream
+from queuecore._torch.package import torch
+from queuecore._torch.workers import info_of
+from queuecore.errors import FailedPreconditionError
+
+__all__ = ["Processes"]
+
+
+def _error_here() -> Any:
+    return torch._utils.ExceptionWrapper(where=f"in DataLoader worker process {torch.utils.data.get_worker_info().id}")
+
+
+def _same(made: Any) -> Any:
+    return made
+
+
+class _Indexed:
+    """The dataset of a worker process of PyTorch's, which gives results of calls."""
+
+    def __init__(self, how: How, dataset: Any) -> None:
+        self.dataset = dataset
+        self.failure: Any = None  # of what is called first
+        self._job = Fetch(how, dataset)
+
+    def __getitem__(self, call: Call) -> Result:
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            return Result(call.number, None, failure)
+        try:
+            return self._job.result(call)
+        except Exception:
+            return Result(call.number, None, _error_here())
+
+
+class _Iterated(torch.utils.data.IterableDataset[Any]):
+    """The dataset of a worker process of PyTorch's, where the user's one is gone through."""
+
+    def __init__(self, how: How, dataset: Any, places: Sequence[Any]) -> None:
+        self.dataset = dataset
+        self.failure: Any = None
+        self._how, self._places = how, places
+
+    def __iter__(self) -> Iterator[Result]:
+        number = torch.utils.data.get_worker_info().id
+        job = Stream(self._how, self.dataset, self._places[number], None, number)
+        self._places = [None] * len(self._places)  # where only the first pass begins
+        while True:
+            failure, self.failure = self.failure, None
+            try:
+                result = Result(0, None, failure, number) if failure is not None else job.result(Call(0, None))
+            except Exception:
+                result = Result(0, None, _error_here(), number)
+            if result.ended:
+                return
+            yield result
+
+
+class _Begin:
+    """The first call of a worker process."""
+
+    def __init__(self, function: Callable[[int], object] | None) -> None:
+        self._function = function
+
+    def __call__(self, number: int) -> None:
+        info = torch.utils.data.get_worker_info()
+        given = info.dataset
+        torch.utils.data._utils.worker._worker_info = info_of(number, info.num_workers, info.seed, given.dataset)
+        try:
+            if self._function is not None:
+                self._function(number)
+        except Exception:
+            given.failure = _error_here()
+
+
+class _Calls:
+    """Calls for worker processes: more may come when there are none."""
+
+    def __init__(self) -> None:
+        self._calls: collections.deque[Call] = collections.deque()
+
+    def __iter__(self) -> Iterator[Call]:
+        return self
+
+    def __next__(self) -> Call:
+        if not self._calls:
+            raise StopIteration
+        return self._calls.popleft()
+
+    def append(self, call: Call) -> None:
+        self._calls.append(call)
+
+
+class _PyTorchs(torch.utils.data.dataloader._MultiProcessingDataLoaderIter):
+    """PyTorch's worker processes, with a seed that is given, and another worker than 0 to begin with."""
+
+    epoch: Any = None  # that has the workers
+
+    def __init__(self, loader: Any, seed: int, first: int) -> None:
+        self._seed, self._first = seed, first
+        super().__init__(loader)
+
+    @property
+    def _base_seed(self) -> int:
+        return self._seed
+
+    @_base_seed.setter
+    def _base_seed(self, drawn: int) -> None:
+        """Leave it: it was drawn where it isn't known whether there have been workers before."""
+
+    def _try_put_index(self) -> None:
+        for _ in range(self._first):
+            next(self._worker_queue_idx_cycle)
+        self._first = 0
+        super()._try_put_index()
+
+
+class Processes:
+    """Worker processes: those of PyTorch.
+
+    Parameters
+    ----------
+    loader : DataLoader
+    seed : int
+    places : sequence, optional
+        Of a dataset that is gone through: where each worker begins, or `None`.
+    first : int
+        The worker with which to begin.
+    before : Processes, optional
+        Of the epoch before, whose processes go on.
+    """
+
+    def __init__(
+        self, loader: Loader, seed: int, places: Sequence[Any] | None, first: int, before: Processes | None
+    ) -> None:
+        how = How.of(loader, False)
+        self._seed, self._first = seed, first
+        self._failed: dict[int, BaseException] = {}
+        self._calls = _Calls()
+        self._iterator: Any = None if before is None else before._iterator
+        self._begun = False  # what comes before goes out then
+        kinds = torch.utils.data._DatasetKind
+        self._asks = places is None
+        self._view = types.SimpleNamespace(
+            dataset=_Indexed(how, loader.dataset) if places is None else _Iterated(how, loader.dataset, places),
+            generator=torch.Generator(),
+            _dataset_kind=kinds.Map if places is None else kinds.Iterable,
+            _IterableDataset_len_called=None,
+            _auto_collation=False,
+            drop_last=False,
+            _index_sampler=self._calls if places is None else itertools.repeat(0),
+            num_workers=loader.num_workers,
+            pin_memory=loader.pin_memory and torch.accelerator.is_available(),
+            pin_memory_device="",
+            timeout=loader.timeout,
+            collate_fn=_same,
+            persistent_workers=loader.persistent_workers,
+            prefetch_factor=max(loader.prefetch_factor or 0, 1),
+            in_order=loader.in_order,
+            worker_init_fn=_Begin(loader.worker_init_fn),
+            multiprocessing_context=loader.multiprocessing_context,
+        )
+
+    def start(self) -> None:
+        """Start the processes, or their next epoch."""
+        if self._iterator is None:
+            self._iterator = _PyTorchs(self._view, self._seed, self._first)
+        else:
+            self._iterator._index_sampler, self._iterator._first = self._view._index_sampler, self._first
+            self._iterator._reset(self._view)
+        self._iterator.epoch = weakref.ref(self)
+        self._begun = True
+
+    def put(self, call: Call) -> None:
+        if not self._asks:
+            return
+        if call.error is not None:  # errors stay here: they need not go there and back
+            self._failed[call.number] = call.error
+            call = call._replace(error=True)
+        self._calls.append(call)
+        if self._begun:
+            self._iterator._try_put_index()
+
+    def end(self) -> None:
+        """Do nothing: it shows."""
+
+    def get(self) -> Result:
+        if self._iterator.epoch() is not self:
+            raise FailedPreconditionError("a newer iterator of this DataLoader has taken the workers that stay")
+        number, *rest = next(self._iterator)
+        made = Result(number, *rest)
+        return made._replace(error=self._failed.pop(number)) if made.error is True else made
+
+    def close(self, timeout: float | None) -> None:
+        """End the processes."""
+        del timeout
+        if self._iterator is not None:
+            self._iterator._shutdown_workers()

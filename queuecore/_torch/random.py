@@ -1,0 +1,204 @@
+"""Random numbers in workers: whether a dataset draws from generators that all of a program shares, and their states.
+
+Python's module ``random``, ``numpy.random`` and PyTorch have one generator each for the whole process. In a worker
+process they are the worker's own; in a thread they aren't. So a dataset that draws from them is known by what its code
+names, before it is called. That is a guess: what is looked up at run time, or drawn by compiled code, isn't seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import functools
+import random
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from queuecore._torch.copies import functions_of, is_library
+
+__all__ = ["States", "draws"]
+
+_MOST_FUNCTIONS = 2000
+_CALLED = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__", "forward")
+_NOTHING = object()
+
+# Methods of these are the functions of their modules.
+_SHARED = [one for one in (getattr(random, "_inst", None), getattr(np.random.mtrand, "_rand", None)) if one is not None]
+
+State = tuple[Callable[[], Any], Callable[[Any], object]]
+_STATES: tuple[State, ...] = ((random.getstate, random.setstate), (np.random.get_state, np.random.set_state))
+
+
+class States:
+    """The states of a worker's random generators: those of Python, NumPy and others.
+
+    Parameters
+    ----------
+    seed : callable
+        Seeds the generators of the process, for this worker.
+    others : sequence of pairs of callables
+        What returns the state of another generator, and what sets it.
+    """
+
+    def __init__(self, seed: Callable[[], object], others: Sequence[State] = ()) -> None:
+        self._seed: Callable[[], object] | None = seed
+        self._of = (*_STATES, *others)
+        self._states: list[Any] = []
+
+    @contextlib.contextmanager
+    def swapped_in(self) -> Generator[None]:
+        """Let the generators of the process be this worker's. One thread at a time; others must draw nothing."""
+        before = [get() for get, _ in self._of]
+        try:
+            if self._seed is None:
+                self._set(self._states)
+            else:
+                self._seed()
+                self._seed = None
+            yield
+        finally:
+            self._states = [get() for get, _ in self._of]
+            self._set(before)
+
+    def _set(self, states: list[Any]) -> None:
+        for (_, put), state in zip(self._of, states, strict=True):
+            put(state)
+
+
+def _steps_anew(code: CodeType) -> tuple[tuple[str, Any], ...]:
+    """Return what code does, and with what name: it is asked for in each epoch, and taking it apart takes long."""
+    none = ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL", "COPY_FREE_VARS")
+    return tuple((one.opname, one.argval) for one in dis.get_instructions(code) if one.opname not in none)
+
+
+_steps = functools.lru_cache(4096)(_steps_anew)
+
+
+class _Names:
+    """The names that the code of a function has, found without running it.
+
+    Attributes
+    ----------
+    values : list
+        What global names, names of imports, and attributes of modules and classes stand for.
+    attributes : set of str
+        Names of attributes of what isn't known.
+    """
+
+    def __init__(self, code: CodeType, around: dict[str, Any], captured: dict[str, Any]) -> None:
+        self.values: list[Any] = []
+        self.attributes: set[str] = set()
+        local = dict(captured)
+        value: Any = _NOTHING
+        module: Any = _NOTHING  # from which names are imported
+        constant: Any = None
+        for does, name in _steps(code):
+            if does == "IMPORT_NAME":
+                module = value = sys.modules.get(name if constant else name.partition(".")[0], _NOTHING)
+                continue
+            if does == "IMPORT_FROM":
+                value = getattr(module, name, _NOTHING)
+                self.values.append(value)
+                continue
+            if does in ("STORE_FAST", "STORE_DEREF", "STORE_NAME"):
+                if value is not _NOTHING:
+                    local[name] = value
+            elif does == "LOAD_CONST":
+                constant = name
+            elif does in ("LOAD_ATTR", "LOAD_METHOD"):
+                known = isinstance(value, (ModuleType, type))
+                if not known:
+                    self.attributes.add(name)
+                value = getattr(value, name, _NOTHING) if known else _NOTHING
+                self.values.append(value)
+                continue
+            elif does in ("LOAD_GLOBAL", "LOAD_NAME"):
+                value = around.get(name, _NOTHING)
+                self.values.append(value)
+                continue
+            elif does.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")) and isinstance(name, str):
+                value = local.get(name, _NOTHING)
+                self.values.append(value)
+                continue
+            value = _NOTHING
+        self.local = local
+
+
+def draws(parts: Iterable[Any], is_drawn: Callable[[Any, str], bool] = lambda value, name: False) -> str:
+    """Return which function draws from a generator of the whole process, as far as its code shows; empty: none.
+
+    Parameters
+    ----------
+    parts : iterable
+        Objects that are called, and functions.
+    is_drawn : callable
+        Whether something besides what Python and NumPy have draws: of the value that code names, or `None`, and the
+        name of an attribute of something unknown, or "".
+    """
+    parts = list(parts)
+    classes = dict.fromkeys(type(one) for one in parts if not isinstance(one, (FunctionType, MethodType)))
+    methods = [functions_of(cls) for cls in classes]
+    left: list[FunctionType] = []
+    for one in parts:
+        function = getattr(one, "__func__", one)
+        if isinstance(function, FunctionType):
+            left.append(function)
+        elif _is_shared(one) or is_drawn(one, ""):
+            return f"it holds {_name(one)}"
+    left += [one for functions in methods for name in _CALLED for one in functions.get(name, ())]
+    known: set[CodeType] = set()
+    asked: set[str] = set()
+    while left and len(known) < _MOST_FUNCTIONS:
+        function = left.pop()
+        codes = [(function.__code__, _captured(function))]
+        while codes:
+            code, captured = codes.pop()
+            if code in known:
+                continue
+            known.add(code)
+            names = _Names(code, function.__globals__, captured)
+            codes += [(one, names.local) for one in code.co_consts if isinstance(one, CodeType)]
+            given = any(isinstance(one, tuple) and "generator" in one for one in code.co_consts)
+            for value in names.values:
+                if _is_shared(value) or (not given and value is not _NOTHING and is_drawn(value, "")):
+                    return f"{function.__qualname__} uses {_name(value)}"
+                if isinstance(value, MethodType):
+                    value = value.__func__
+                if isinstance(value, FunctionType) and not is_library(value.__module__):
+                    left.append(value)
+                elif isinstance(value, type) and value not in classes and not is_library(value.__module__):
+                    classes[value] = None
+                    methods.append(made := functions_of(value))
+                    left += [one for name in (*_CALLED, "__init__", *asked) for one in made.get(name, ())]
+            for name in names.attributes - asked:
+                if not given and is_drawn(None, name):
+                    return f"{function.__qualname__} uses .{name}()"
+                left += [one for functions in methods for one in functions.get(name, ())]
+            asked |= names.attributes
+    return ""
+
+
+def _captured(function: FunctionType) -> dict[str, Any]:
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
+
+
+def _is_shared(value: Any) -> bool:
+    """Return whether it is a method of the generator that ``random`` or ``numpy.random`` shares, or that generator."""
+    owner = getattr(value, "__self__", value)
+    return any(owner is one for one in _SHARED)
+
+
+def _name(value: Any) -> str:
+    module = getattr(value, "__module__", None)
+    owner = getattr(value, "__self__", None)
+    if owner is not None and not isinstance(owner, ModuleType):
+        module = "random" if isinstance(owner, random.Random) else "numpy.random"
+    return f"{module + '.' if module else ''}{getattr(value, '__name__', type(value).__name__)}"

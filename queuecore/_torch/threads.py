@@ -1,0 +1,248 @@
+"""Crews of this process: the loop's own thread, and worker threads.
+
+A crew takes calls (`put`; `end`: there are no more of them), and gives results (`get`).
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from queuecore._core.scope import Scope
+from queuecore._runners.threads import start_thread
+from queuecore._torch.batches import Call, Result, Stream
+from queuecore._torch.workers import Worker, answer_in_threads
+from queuecore.data._nodes.node import ObjectNode
+from queuecore.data._nodes.run import Run
+from queuecore.data._plan.chain import Chain, Chained
+from queuecore.data._plan.steps import Count, Unknown
+from queuecore.data._rows.chunks import One, Piece
+from queuecore.data.options import Options
+from queuecore.errors import StallError
+from queuecore.stdqueue import SimpleQueue
+
+__all__ = ["Alone", "Team", "Threads"]
+
+
+class Alone:
+    """Workers that the loop's thread takes in turn, when it asks: each with its random states.
+
+    Parameters
+    ----------
+    jobs : list of Fetch or Stream
+        Of each worker.
+    workers : list of Worker
+        None: there are no workers.
+    """
+
+    def __init__(self, jobs: list[Any], workers: Sequence[Worker] = ()) -> None:
+        self._jobs, self._workers = jobs, workers
+        self.team = Team(0, False, False)
+        self._calls: collections.deque[Call] = collections.deque()
+
+    def start(self) -> None:
+        """Do nothing: all is done when it is asked for."""
+
+    def put(self, call: Call) -> None:
+        self._calls.append(call)
+
+    def end(self) -> None:
+        """Do nothing: it shows."""
+
+    def get(self) -> Result:
+        if not self._calls:
+            raise StopIteration
+        call = self._calls[0]
+        try:
+            result: Result
+            if not self._workers:
+                result = self._jobs[0].result(call)
+            else:
+                worker = self._workers[call.worker]
+                with worker.at_work(True):
+                    error = worker.begin()
+                    if error is not None:
+                        raise error
+                    result = self._jobs[call.worker].result(call)
+        except Exception as failed:  # Ctrl-C loses nothing: this one is made again
+            result = Result(call.number, None, failed, call.worker)
+        self._calls.popleft()
+        return result
+
+    def close(self, timeout: float | None) -> None:
+        """Do nothing: there is no thread."""
+
+
+class Team:
+    """The queues and the stop that worker threads share with the one who takes their results.
+
+    Parameters
+    ----------
+    workers : int
+    own : bool
+        Each worker has its own calls, else each takes the next one.
+    ordered : bool
+        Results come in the order of the calls, else as they are made.
+    """
+
+    def __init__(self, workers: int, own: bool, ordered: bool) -> None:
+        lanes = workers if own and ordered else 1
+        self.calls: list[SimpleQueue[Call | None]] = [SimpleQueue() for _ in range(workers if own else 1)]
+        self.done: list[SimpleQueue[Result | None]] = [SimpleQueue() for _ in range(lanes)]
+        self._sorts = ordered and not own
+        self.order: SimpleQueue[int | None] = SimpleQueue()  # which result comes next, or in which of these
+        self.begun: SimpleQueue[None] = SimpleQueue()
+        self._workers = workers
+        self._started = 0
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._scope = Scope(True)
+        self._stopped = False
+
+    def start(self, worker: Worker, job: Any, begins: bool) -> None:
+        """Start a thread for a worker."""
+        start_thread("qc-loader", self._work, worker, job, begins)
+        self._started += 1
+
+    def settle(self) -> None:
+        """Wait until all threads have ended."""
+        self.stop()
+        for _ in range(self._started):
+            self._ended.get()
+        self._started = 0
+
+    def stop(self) -> None:
+        """Let everybody end: at once, or when the call that he makes has returned."""
+        self._stopped = self._scope.stopped = True
+        self.order.put(None)
+        for done in self.done:
+            done.put(None)
+        for _ in range(self._workers):
+            for calls in self.calls:
+                calls.put(None)
+
+    def results(self) -> Generator[Result]:
+        """Yield what the threads make."""
+        early: dict[int, Result] = {}
+        try:
+            while (due := self.order.get()) is not None:
+                if self._sorts:
+                    while due not in early:
+                        result = self.done[0].get()
+                        if result is None:
+                            return
+                        early[result.number] = result
+                    yield early.pop(due)
+                    continue
+                result = self.done[due].get()
+                if result is None:
+                    return
+                yield result
+        finally:
+            self.stop()
+
+    def _work(self, worker: Worker, job: Any, begins: bool) -> None:
+        """Be a worker; if it begins with something, that is done with its random states, by one after the other."""
+        before = self._scope.enter()
+        number = worker.info.id
+        calls, done = self.calls[number % len(self.calls)], self.done[number % len(self.done)]
+        error: BaseException | None = None
+        try:
+            if begins:
+                with worker.at_work(True):
+                    error = worker.begin()
+            self.begun.put(None)
+            with worker.at_work(False):
+                while (call := calls.get()) is not None and not self._stopped:
+                    try:
+                        if error is not None:
+                            raise error
+                        result = job.result(call)
+                    except BaseException as failed:
+                        result = Result(call.number, None, failed, number)
+                        with contextlib.suppress(Exception):  # of an exception that is no common one
+                            at = "" if isinstance(job, Stream) else f", at {call.index!r:.200}"
+                            failed.add_note(f"In a thread of a DataLoader{at}")
+                    error = None
+                    done.put(result)
+                    del result
+        finally:
+            Scope.leave(before)
+            self._ended.put(None)
+
+
+class Threads:
+    """A thread for each worker.
+
+    Parameters
+    ----------
+    jobs, workers : list
+    own : bool
+        Each worker has its own calls. Else each takes the next one, which is quicker; but who goes through data of his
+        own has calls of his own.
+    ordered : bool
+        Results come in the order of the calls, else as they are made.
+    timeout : float
+        Seconds without work after which waiting is an error; 0: never.
+    begins : bool
+        Whether something is to be called in each thread first.
+    """
+
+    def __init__(
+        self, jobs: list[Any], workers: list[Worker], own: bool, ordered: bool, timeout: float, begins: bool
+    ) -> None:
+        self._jobs, self._workers, self._timeout, self._begins = jobs, workers, timeout, begins
+        self.team = Team(len(workers), own or isinstance(jobs[0], Stream), ordered)
+        self._iterator: Any = None
+
+    def start(self) -> None:
+        """Start the threads; wait until what is called first has been called in all of them."""
+        answer_in_threads()
+        try:
+            for worker, job in zip(self._workers, self._jobs, strict=True):
+                self.team.start(worker, job, self._begins)
+            # It may seed the generators of the process: so nobody else does anything meanwhile.
+            for _ in self._workers if self._begins else ():
+                self.team.begun.get()
+            node = Chained.of(Chain(_Fetched((), self.team)))
+            self._iterator = iter(node.with_options(Options(stall_timeout=self._timeout or None)))
+        except BaseException:
+            self.team.stop()
+            raise
+
+    def put(self, call: Call) -> None:
+        self.team.calls[call.worker % len(self.team.calls)].put(call)
+        self.team.order.put(call.number if self.team._sorts else call.worker % len(self.team.done))
+
+    def end(self) -> None:
+        self.team.order.put(None)
+
+    def get(self) -> Result:
+        try:
+            result: Result = next(self._iterator)
+        except StallError as error:
+            raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds") from error
+        return result
+
+    def close(self, timeout: float | None) -> None:
+        self.team.stop()
+        if self._iterator is not None:
+            self._iterator.close(timeout)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fetched(ObjectNode):
+    """The results of worker threads. A stream of ours waits for them: without the GIL, hearing Ctrl-C."""
+
+    name = "DataLoader"
+
+    team: Team
+
+    def count(self, needed: int | None) -> Count:
+        raise Unknown
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        with contextlib.closing(self.team.results()) as results:
+            yield from map(One, results)

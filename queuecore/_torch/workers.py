@@ -1,0 +1,94 @@
+"""Workers that are no processes: what PyTorch's `get_worker_info` answers in them, and their random states."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+import sys
+import threading
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+
+from queuecore._torch.base import Loader
+from queuecore._torch.package import torch
+from queuecore._torch.random import States
+
+__all__ = ["Worker", "answer_in_threads", "info_of"]
+
+_here = threading.local()
+_swap = threading.RLock()  # held by who has a worker's random states swapped in
+_worker_info: Any = None  # for `_answer`: that of PyTorch's module
+
+
+def _info_here() -> Any:
+    """Return the answer for the worker whose thread this is; `None`: it is no worker's."""
+    info = getattr(_here, "info", None)
+    if info is not None and sys._getframe(2).f_globals.get("__name__") == "torch.utils.data._utils.collate":
+        return None  # PyTorch's collation asks whether its batches have to go to another process
+    return info
+
+
+def _answer() -> Any:
+    info = _queuecore_info_here()  # type: ignore[name-defined] # noqa: F821
+    return _worker_info if info is None else info
+
+
+def answer_in_threads() -> None:
+    """Let PyTorch's `get_worker_info` answer in worker threads too.
+
+    The function gets other code, and is not replaced: others have imported it already.
+    """
+    function = torch.utils.data.get_worker_info
+    if "_queuecore_info_here" not in function.__globals__:
+        function.__globals__["_queuecore_info_here"] = _info_here
+        function.__code__ = _answer.__code__
+
+
+def info_of(number: int, workers: int, seed: int, dataset: Any) -> Any:
+    """Return what PyTorch's `get_worker_info` answers in a worker."""
+    kind: Any = torch.utils.data._utils.worker.WorkerInfo
+    return kind(id=number, num_workers=workers, seed=seed, dataset=dataset)
+
+
+def _seed_worker(base: int, number: int) -> None:
+    # As PyTorch's worker processes do, so that the worker draws the same numbers.
+    random.seed(base + number)
+    torch.default_generator.manual_seed(base + number)
+    np.random.seed(torch.utils.data._utils.worker._generate_state(base, number))
+
+
+class Worker:
+    """One of the workers that are no process: its copy of the dataset, and its random states."""
+
+    def __init__(self, number: int, loader: Loader, base: int, dataset: Any) -> None:
+        self.info = info_of(number, loader.num_workers, base + number, dataset)
+        self.job: Any = None
+        self._begin = loader.worker_init_fn
+        others = [(torch.default_generator.get_state, torch.default_generator.set_state)]
+        self._states = States(functools.partial(_seed_worker, base, number), others)
+
+    @contextlib.contextmanager
+    def at_work(self, states: bool) -> Generator[None]:
+        """Answer as this worker; with its random states in the place of the process's if wished."""
+        before, _here.info = getattr(_here, "info", None), self.info
+        try:
+            if states:
+                with _swap, self._states.swapped_in():
+                    yield
+            else:
+                yield
+        finally:
+            _here.info = before
+
+    def begin(self) -> BaseException | None:
+        """Call what is to be called once in each worker; return its error."""
+        begin, self._begin = self._begin, None
+        try:
+            if begin is not None:
+                begin(self.info.id)
+        except BaseException as error:
+            return error
+        return None

@@ -1,0 +1,339 @@
+"""The graph of what a traced function does."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from queuecore._checks.checks import MAX_DIMS
+from queuecore._core.stages import Step
+from queuecore._elements.component import BYTES, Component
+from queuecore._ops.chain import Links, Reshape
+from queuecore._ops.stage import Stage
+from queuecore.errors import UnimplementedError
+
+__all__ = ["Dims", "Graph", "TraceNode", "Side", "Unknown", "Value", "computed", "shape_of"]
+
+LONGEST_PERIOD = 1 << 14  # items of a constant that are written out beforehand
+
+
+class Unknown:
+    """The length of a dimension that only the data knows: two are the same length if they are the same object."""
+
+    __slots__ = ()
+
+
+Side = int | Unknown
+Dims = tuple[Side, ...]
+
+
+class Value:
+    """One value that a node makes.
+
+    Attributes
+    ----------
+    node : TraceNode
+        Which one.
+    index : int
+        Which of the things that it makes.
+    dtype : numpy.dtype
+        As of a `Component`.
+    dims : tuple of int or Unknown, or None
+        `None`: not even their number is known.
+    nbytes, ragged
+        As of a `Component`.
+    opaque : str
+        What it is, if only operations of `queuecore.ops` can be done to it.
+    """
+
+    __slots__ = ("dims", "dtype", "index", "nbytes", "node", "opaque", "ragged")
+
+    def __init__(self, node: TraceNode, dtype: np.dtype[Any], dims: Dims | None) -> None:
+        self.node = node
+        self.index = len(node.made)
+        self.dtype = dtype
+        self.dims = dims
+        self.nbytes: int | None = None
+        self.ragged = False
+        self.opaque = "bytes" if dtype == BYTES else ""
+        node.made.append(self)
+
+    def component(self, name: str | None = None) -> Component:
+        """Return what is known of it."""
+        shape = None if self.dims is None else tuple(side if isinstance(side, int) else None for side in self.dims)
+        return Component(self.dtype, shape, self.nbytes, name, self.ragged)
+
+
+class TraceNode:
+    """Something that is done.
+
+    Attributes
+    ----------
+    kind : str
+        "input", "constant", "stage", "reshape", "view", "cast" or "call".
+    given : list
+        What it is done to: values; of a call also arrays.
+    what : object
+        Of an input its number; of a constant the bytes or the array; of a stage, the stage and its step; of a
+        reshape, its step; of a view, axes and starts; of a cast, whether it is NumPy's own; of a call, function and
+        dtypes.
+    made : list of Value
+        What it makes.
+    """
+
+    __slots__ = ("given", "kind", "made", "number", "what")
+
+    def __init__(self, number: int, kind: str, given: Sequence[Any], what: Any) -> None:
+        self.number = number
+        self.kind = kind
+        self.given = list(given)
+        self.what = what
+        self.made: list[Value] = []
+
+    def values(self) -> list[Value]:
+        """Return the values among what it is done to."""
+        return [one for one in self.given if isinstance(one, Value)]
+
+
+class Graph:
+    """The nodes, in the order in which they were made, and so in one in which they can be done."""
+
+    def __init__(self) -> None:
+        self.nodes: list[TraceNode] = []
+        self.inputs: list[Value] = []
+
+    def _node(self, kind: str, given: Sequence[Any], what: Any = None) -> TraceNode:
+        node = TraceNode(len(self.nodes), kind, given, what)
+        self.nodes.append(node)
+        return node
+
+    def input(self, number: int, component: Component, outer: Dims) -> Value:
+        """Return a component of the element, with these dimensions in front."""
+        dims: Dims | None = None
+        if component.shape is not None:
+            dims = (*outer, *(Unknown() if side is None else side for side in component.shape))
+        value = Value(self._node("input", (), number), component.dtype, dims)
+        value.nbytes = component.nbytes
+        value.ragged = component.ragged and not outer
+        self.inputs.append(value)
+        return value
+
+    def constant(self, given: bytes | np.ndarray) -> Value:
+        """Return a constant."""
+        node = self._node("constant", (), given)
+        if isinstance(given, bytes):
+            value = Value(node, BYTES, ())
+            value.nbytes = len(given)
+            return value
+        return Value(node, given.dtype, given.shape)
+
+    def stage(self, stage: Stage, step: Step, value: Value) -> list[Value]:
+        """Return what a stage, bound, makes of a value."""
+        node = self._node("stage", (value,), (stage, step))
+        for component in step.outputs:
+            dims = None
+            if component.shape is not None:
+                dims = tuple(Unknown() if side is None else side for side in component.shape)
+            made = Value(node, component.dtype, dims)
+            made.nbytes = component.nbytes
+            made.ragged = component.ragged
+        return node.made
+
+    def reshape(self, value: Value, shape: tuple[int, ...]) -> Value:
+        """Return it in another shape, with -1 once at most."""
+        step = Links(Reshape(shape)).bind((value.component(),))
+        made = step.outputs[0]
+        assert made.shape is not None
+        dims = tuple(Unknown() if side is None else side for side in made.shape)
+        return Value(self._node("reshape", (value,), step), value.dtype, dims)
+
+    def cast(self, value: Value, dtype: np.dtype[Any], numpys: bool) -> Value:
+        """Return it in another dtype, as NumPy does it, or as `queuecore.ops.cast`."""
+        if dtype == value.dtype:
+            return value
+        made = Value(self._node("cast", (value,), numpys), dtype, value.dims)
+        made.ragged = value.ragged
+        return made
+
+    def view(self, value: Value, axes: Sequence[tuple[int, int]], starts: Sequence[int], dims: Dims) -> Value:
+        """Return a part of it.
+
+        Parameters
+        ----------
+        axes : sequence of tuple
+            For each dimension, which one of the value's it is, and with what step; (-1, 0) for a new one.
+        starts : sequence of int
+            Where it begins, for each dimension of the value.
+        dims : tuple
+            How long each dimension is.
+        """
+        assert value.dims is not None
+        if dims == value.dims and not any(starts) and list(axes) == [(axis, 1) for axis in range(len(dims))]:
+            return value
+        ragged = value.ragged and bool(axes) and axes[0] == (0, 1)
+        if value.node.kind == "view":
+            outer_axes, outer_starts = value.node.what
+            begin = list(outer_starts)
+            for start, (axis, step) in zip(starts, outer_axes, strict=True):
+                if axis >= 0:
+                    begin[axis] += start * step
+            axes = [
+                (-1, 0) if axis < 0 or outer_axes[axis][0] < 0 else (outer_axes[axis][0], outer_axes[axis][1] * step)
+                for axis, step in axes
+            ]
+            value, starts = value.node.given[0], begin
+        node = self._node("view", (value,), (list(axes), list(starts)))
+        made = Value(node, value.dtype, dims)
+        made.ragged = ragged
+        return made
+
+    def call(self, ufunc: Any, loop: Sequence[np.dtype[Any]], given: Sequence[Value | np.ndarray]) -> Value:
+        """Return what an element-wise function, or numpy.where, makes; arrays have the dtypes of the loop.
+
+        Raises
+        ------
+        ValueError
+            If their shapes don't go together, or may not.
+        """
+        dims = _broadcast([one.dims if isinstance(one, Value) else one.shape for one in given])
+        made = Value(self._node("call", given, (ufunc, tuple(loop))), loop[-1], dims)
+        first = dims[0] if dims else None
+        made.ragged = any(
+            one.ragged and one.dims is not None and len(one.dims) == len(dims) and one.dims[0] is first
+            for one in made.node.values()
+        )
+        return made
+
+    def text(self, values: Sequence[Value], show: Callable[[list[str]], str]) -> str:
+        """Return what is done, in words that are the same in every process."""
+        nodes = reachable(self, values)
+        uses = [0] * len(self.nodes)
+        for node in nodes:
+            for value in node.values():
+                uses[value.node.number] += 1
+        for value in values:
+            uses[value.node.number] += 1
+        words: dict[int, str] = {}
+        lines: list[str] = []
+
+        def word(one: Value | np.ndarray) -> str:
+            if not isinstance(one, Value):
+                return _constant_text(one)
+            index = f"[{one.index}]" if len(one.node.made) > 1 else ""
+            return words[one.node.number] + index
+
+        for node in nodes:
+            given = ", ".join(map(word, node.given))
+            if node.kind == "input":
+                made = f"x{node.what}"
+            elif node.kind == "constant":
+                made = _constant_text(node.what)
+            elif node.kind == "stage":
+                made = f"{node.what[0]!r}({given})"
+            elif node.kind == "reshape":
+                made = f"reshape({given}, {list(node.made[0].component().shape or ())})"
+            elif node.kind == "view":
+                made = f"{given}[{_view_text(node)}]"
+            elif node.kind == "cast":
+                made = f"{'astype' if node.what else 'cast'}({given}, {node.made[0].dtype})"
+            else:
+                made = f"{node.what[0].__name__}({given})"
+            if uses[node.number] > 1 and node.kind not in ("input", "constant"):
+                words[node.number] = f"v{len(lines)}"
+                lines.append(f"v{len(lines)} = {made}")
+            else:
+                words[node.number] = made
+        return "; ".join((*lines, show([word(value) for value in values])))
+
+
+def _constant_text(value: bytes | np.ndarray) -> str:
+    if isinstance(value, bytes):
+        return repr(value) if len(value) <= 32 else f"bytes#{hashlib.sha256(value).hexdigest()[:16]}"
+    if not value.ndim:
+        return f"{value.dtype}({value.item()!r})"
+    return f"{value.dtype}{list(value.shape)}#{hashlib.sha256(value.tobytes()).hexdigest()[:16]}"
+
+
+def _view_text(node: TraceNode) -> str:
+    axes, starts = node.what
+    shown = [
+        "new" if axis < 0 else f"{axis} from {starts[axis]} by {step} to {side if isinstance(side, int) else '?'}"
+        for (axis, step), side in zip(axes, node.made[0].dims or (), strict=True)
+    ]
+    kept = {axis for axis, _ in axes}
+    shown += [f"{axis} at {start}" for axis, start in enumerate(starts) if axis not in kept]
+    return ", ".join(shown)
+
+
+def shape_of(component: Component) -> tuple[int | None, ...]:
+    """Return its shape, as far as it is known."""
+    return component.shape or ()
+
+
+def _broadcast(given: Sequence[Dims | None]) -> Dims:
+    made: list[Side] = []
+    known = [dims for dims in given if dims is not None]
+    for place in range(1, max(map(len, known), default=0) + 1):
+        side: Side = 1
+        for dims in known:
+            if len(dims) < place or dims[-place] == 1 or dims[-place] == side:
+                continue
+            if side != 1:
+                words = [str(one) if isinstance(one, int) else "?" for one in (side, dims[-place])]
+                raise ValueError(f"dimensions of {words[0]} and {words[1]} are combined, which may not be the same")
+            side = dims[-place]
+        made.insert(0, side)
+    if len(made) > MAX_DIMS:
+        raise ValueError(f"{len(made)} dimensions")
+    return tuple(made)
+
+
+def reachable(graph: Graph, values: Sequence[Value]) -> list[TraceNode]:
+    seen = {value.node.number for value in values}
+    for node in reversed(graph.nodes):
+        if node.number in seen:
+            seen.update(value.node.number for value in node.values())
+    return [node for node in graph.nodes if node.number in seen]
+
+
+def computed(graph: Graph, values: Sequence[Value], tensors: Sequence[Any]) -> list[Any]:
+    """Return what computes these values on a device, from the tensors of `queuecore._device.kernels` for all inputs.
+
+    Raises
+    ------
+    UnimplementedError
+        If no kernel does it.
+    """
+    made = {id(value): tensors[value.node.what] for value in graph.inputs}
+    for node in reachable(graph, values):
+        given = [made[id(one)] if isinstance(one, Value) else one for one in node.given]
+        if node.kind == "input":
+            continue
+        if node.kind == "constant":
+            if isinstance(node.what, bytes):
+                raise UnimplementedError("a constant string of bytes")
+            results = [tensors[0].constant(node.what)]
+        elif node.kind == "stage":
+            results = node.what[0].on_device(given)
+        elif node.kind == "reshape":
+            sides = node.made[0].dims or ()
+            results = [given[0].reshape([side if isinstance(side, int) else -1 for side in sides])]
+        elif node.kind == "view":
+            sides = node.made[0].dims or ()
+            shape = [side if isinstance(side, int) else None for side in sides]
+            results = [given[0].view(*node.what, shape)]
+        elif node.kind == "cast":
+            results = [given[0].cast(node.made[0].dtype)]
+        else:
+            function, loop = node.what
+            first = next(one for one in given if not isinstance(one, np.ndarray))
+            results = [first.call(function.__name__, loop, given)]
+        for value, tensor in zip(node.made, results, strict=True):
+            made[id(value)] = tensor
+    return [made[id(value)] for value in values]
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,272 @@
+"""Lowering: the nodes of a trace as native steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from queuecore._core.expressions import MOST_REGISTERS, MOST_STEPS, ExprStep, GraphStep
+from queuecore._core.stages import Step
+from queuecore._elements.component import Component
+from queuecore._ops.chain import NUMBERS, code_of
+from queuecore._trace.graph import LONGEST_PERIOD, Graph, TraceNode, Unknown, Value, reachable
+
+__all__ = ["lowered"]
+
+
+def lowered(
+    graph: Graph, components: Sequence[Component], values: Sequence[Value], names: Sequence[str | None]
+) -> Step:
+    """Return the step that makes these values.
+
+    Raises
+    ------
+    ValueError
+        If it takes more than one step can be, or a loop of NumPy's can't be had.
+    """
+    nodes = reachable(graph, values)
+    celled = set(map(id, values))  # what has to lie in memory as a whole
+    for node in nodes:
+        if node.kind in ("stage", "reshape") or node.kind == "view" and node.given[0].node.kind != "input":
+            celled.update(map(id, node.values()))
+    members = _groups(nodes, celled)
+    constants: list[tuple[bytes, tuple[int, ...] | None]] = []
+    registers = {id(value): number for number, value in enumerate(graph.inputs)}
+    for node in nodes:
+        if node.kind == "constant":
+            registers[id(node.made[0])] = len(components) + len(constants)
+            given = node.what
+            constants.append((given, None) if isinstance(given, bytes) else (given.tobytes(), given.shape))
+    places = _places(values)
+    count = len(components) + len(constants)
+    steps: list[tuple[Step, list[int], list[int]]] = []
+    for node in nodes:
+        step: Step
+        if node.kind in ("stage", "reshape"):
+            step = node.what[1] if node.kind == "stage" else node.what
+            given = node.values()
+        elif node.number in members:
+            step, given = _Expression(members[node.number]).step()
+        elif node.kind == "view" and id(node.made[0]) in celled:
+            step, given = _Expression([node]).step()
+        else:
+            continue
+        steps.append((step, [registers[id(one)] for one in given], [places.get(id(one), -1) for one in node.made]))
+        for one in node.made:
+            registers[id(one)] = count
+            count += 1
+    if len(steps) > MOST_STEPS:
+        raise ValueError(f"it would take {len(steps)} steps, and {MOST_STEPS} are possible")
+    outputs = tuple(value.component(name) for value, name in zip(values, names, strict=True))
+    return GraphStep(tuple(components), outputs, constants, steps, [registers[id(value)] for value in values])
+
+
+def _groups(nodes: list[TraceNode], celled: set[int]) -> dict[int, list[TraceNode]]:
+    """Return the casts and calls that are one expression each, by the number of the last one."""
+    roots: dict[int, TraceNode] = {}
+    users: dict[int, list[TraceNode]] = {}
+    weights: dict[int, int] = {}
+    for node in reversed(nodes):
+        if node.kind in ("cast", "call"):
+            root = node
+            after = {roots[user.number].number: roots[user.number] for user in users.get(node.number, ())}
+            if id(node.made[0]) not in celled and len(after) == 1:
+                one = next(iter(after.values()))
+                # Each may need a register for what it makes, and for each input a constant, or the input and two casts.
+                weight = 1 + 3 * len(node.given)
+                if one.made[0].dims == node.made[0].dims and weights[one.number] + weight <= MOST_REGISTERS:
+                    root = one
+            weights[root.number] = weights.get(root.number, 0) + 1 + 3 * len(node.given)
+            roots[node.number] = root
+        for value in node.values():
+            if value.node.kind in ("cast", "call") and node.kind in ("cast", "call"):
+                users.setdefault(value.node.number, []).append(node)
+    members: dict[int, list[TraceNode]] = {}
+    for node in nodes:
+        if node.number in roots:
+            members.setdefault(roots[node.number].number, []).append(node)
+    return members
+
+
+def _places(values: Sequence[Value]) -> dict[int, int]:
+    """Return for which values the graph's outputs have a place."""
+    places: dict[int, int] = {}
+    for index, value in enumerate(values):
+        places.setdefault(id(value), index)
+    for index, value in enumerate(values):
+        # What a reshape gets may be made where its own result belongs, if it is known to be as long.
+        one = value
+        while one.node.kind == "reshape" and places.get(id(one)) == index:
+            one = one.node.given[0]
+            if one.dims is None or not all(isinstance(side, int) for side in one.dims):
+                break
+            places.setdefault(id(one), index)
+    return places
+
+
+class _Expression:
+    """Casts and calls over one shape, the last one of which makes the result; or a view by itself."""
+
+    def __init__(self, nodes: list[TraceNode]) -> None:
+        self._nodes = nodes
+        self._root = nodes[-1].made[0]
+        assert self._root.dims is not None
+        self._dims = self._root.dims
+        self._inputs: list[Value] = []
+        self._leaves: list[tuple[Any, ...]] = []
+        self._leaf_items: list[int] = []
+        self._read: dict[int, int] = {}
+        self._sources: dict[Unknown, tuple[int, int]] = {}
+        # Temporaries are numbered from -2 downwards until the number of leaves is known.
+        self._temporaries: list[int] = []
+        self._program: list[list[Any]] = []
+
+    def step(self) -> tuple[Step, list[Value]]:
+        """Return the step, and what it gets."""
+        made: dict[int, int] = {}
+        for node in self._nodes:
+            result = node.made[0]
+            if node.kind == "view":
+                self._leaf(result)
+                continue
+            out = -1 if result is self._root else self._temporary(result.dtype)
+            if node.kind == "cast":
+                self._cast(self._register(node.given[0], made), node.given[0].dtype, result.dtype, out, node.what)
+            else:
+                ufunc, loop = node.what
+                registers = []
+                for one, dtype in zip(node.given, loop[:-1], strict=True):
+                    if not isinstance(one, Value):
+                        registers.append(self._constant(one))
+                        continue
+                    register = self._register(one, made)
+                    if one.dtype != dtype:
+                        register = self._cast(register, one.dtype, dtype, self._temporary(dtype))
+                    registers.append(register)
+                if ufunc is np.where:
+                    self._program.append(["choose", loop[-1].itemsize, [*registers, out]])
+                else:
+                    self._program.append(["call", _loop(ufunc, loop), [*registers, out]])
+            made[id(result)] = out
+        places = self._placed()
+        first = len(self._leaves)
+        items = self._leaf_items + self._temporaries
+        program = [self._final(one, first) for one in self._program]
+        dims = [(side, -1, -1) if isinstance(side, int) else (-1, *self._sources[side]) for side in self._dims]
+        components = tuple(value.component() for value in self._inputs)
+        step = ExprStep(components, self._root.component(), self._leaves, items, [-1] * first + places, program, dims)
+        return step, self._inputs
+
+    def _register(self, value: Value, made: dict[int, int]) -> int:
+        return made[id(value)] if id(value) in made else self._leaf(value)
+
+    def _temporary(self, dtype: np.dtype[Any]) -> int:
+        self._temporaries.append(dtype.itemsize)
+        return -1 - len(self._temporaries)
+
+    def _cast(self, register: int, given: np.dtype[Any], dtype: np.dtype[Any], out: int, numpys: bool = True) -> int:
+        codes = {code_of(given), code_of(dtype)}
+        if "f2" in codes and not codes & {"f4", "f8"}:
+            middle = np.dtype(np.float32)
+            register, given = self._cast(register, given, middle, self._temporary(middle), numpys), middle
+        # The processor's own conversion of a half that signals makes it quiet; NumPy's leaves its bits alone.
+        self._program.append(["cast", NUMBERS[code_of(given)], NUMBERS[code_of(dtype)], register, out, numpys])
+        return out
+
+    def _leaf(self, value: Value) -> int:
+        if id(value) in self._read:
+            return self._read[id(value)]
+        base = value
+        assert value.dims is not None
+        axes, starts = [(axis, 1) for axis in range(len(value.dims))], [0] * len(value.dims)
+        if value.node.kind == "view":
+            base = value.node.given[0]
+            axes, starts = value.node.what
+        assert base.dims is not None
+        if base not in self._inputs:
+            self._inputs.append(base)
+        number = len(self._leaves)
+        wanted: list[tuple[int, int]] = [(-1, 0)] * (len(self._dims) - len(axes))
+        for (axis, step), side in zip(axes, value.dims, strict=True):
+            wanted.append((-1, 0) if isinstance(side, int) and side == 1 else (axis, step))
+            if not isinstance(side, int):
+                self._sources.setdefault(side, (number, axis))
+        sides = [side if isinstance(side, int) else -1 for side in base.dims]
+        self._add(
+            value.dtype,
+            (
+                self._inputs.index(base),
+                value.dtype.itemsize,
+                [axis for axis, _ in wanted],
+                [step for _, step in wanted],
+                list(starts),
+                sides,
+            ),
+        )
+        self._read[id(value)] = number
+        return number
+
+    def _constant(self, array: np.ndarray) -> int:
+        item = array.dtype.itemsize
+        shape = array.shape
+        while shape and shape[0] == 1:
+            shape = shape[1:]
+        if array.size == 1:
+            return self._add(array.dtype, (-1, item, 1, array.tobytes()))
+        if shape == self._dims[len(self._dims) - len(shape) :] and 0 < array.size <= LONGEST_PERIOD:
+            return self._add(array.dtype, (-1, item, array.size, array.tobytes()))
+        outer = len(self._dims) - len(shape)
+        axes = [-1] * outer + [-1 if side == 1 else axis for axis, side in enumerate(shape)]
+        steps = [0 if axis < 0 else 1 for axis in axes]
+        return self._add(array.dtype, (-1, item, axes, steps, [0] * len(shape), list(shape), array.tobytes()))
+
+    def _add(self, dtype: np.dtype[Any], leaf: tuple[Any, ...]) -> int:
+        self._leaves.append(leaf)
+        self._leaf_items.append(dtype.itemsize)
+        return len(self._leaves) - 1
+
+    def _placed(self) -> list[int]:
+        """Return the room of each temporary: what nobody reads any more leaves its room to others."""
+        last: dict[int, int] = {}
+        for index, one in enumerate(self._program):
+            for register in _given(one):
+                last[register] = index
+        places = [0] * len(self._temporaries)
+        free: list[int] = []
+        count = 0
+        for index, one in enumerate(self._program):
+            out = one[4] if one[0] == "cast" else one[2][-1]
+            if out < -1:
+                if not free:
+                    free.append(count)
+                    count += 1
+                places[-2 - out] = free.pop()
+            for register in {register for register in _given(one) if register < -1 and last[register] == index}:
+                free.append(places[-2 - register])
+        return places
+
+    def _final(self, one: list[Any], first: int) -> tuple[Any, ...]:
+        def number(register: int) -> int:
+            return register if register >= -1 else first - 2 - register
+
+        if one[0] == "cast":
+            return (*one[:3], number(one[3]), number(one[4]), one[5])
+        return (*one[:2], [number(register) for register in one[2]])
+
+
+def _given(one: list[Any]) -> list[int]:
+    return [one[3]] if one[0] == "cast" else one[2][:-1]
+
+
+def _loop(ufunc: Any, loop: Sequence[np.dtype[Any]]) -> Any:
+    """Return NumPy's own description of the loop that it runs for these dtypes."""
+    try:
+        found, info = ufunc._resolve_dtypes_and_context((*loop[:-1], None))
+        ufunc._get_strided_loop(info)
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"NumPy {np.__version__} doesn't tell its loops: {error}") from error
+    if tuple(found) != tuple(loop):
+        raise ValueError(f"numpy.{ufunc.__name__} has no loop for {', '.join(map(str, loop))}")
+    return info

@@ -1,0 +1,466 @@
+"""Purity: the checks that a function makes the same of the same element every time, which no trace can see.
+
+A function that draws a random number, asks for the time, or counts its calls makes something else each time, but a
+trace would take what it made once for a constant. And a call for a trace may be one too many: who takes an element out
+of an iterator, or writes a line, does it for each element and not once more. So the call ends before such an effect:
+
+- Before a function of Python's begins, its instructions are looked at, and what they name: variables that it assigns to
+  outside of itself; iterators, generators of random numbers, queues, and compiled functions of which nothing is known.
+- Before a compiled function is called that does more than compute, or that changes a list, a dict or an array that was
+  there before.
+
+Nothing can tell for certain. What has changed all the same when the function has returned, by an assignment to an item,
+is put back.
+"""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import dis
+import functools
+import gc
+import inspect
+import itertools
+import random
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    NoneType,
+    WrapperDescriptorType,
+)
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+__all__ = ["Watch"]
+
+# Compiled functions of these modules only compute.
+_PURE_MODULES = frozenset(("math", "cmath", "_abc", "_operator", "_functools", "_struct", "_bisect", "itertools"))
+_IMPURE_BUILTINS = frozenset(
+    ["__import__", "breakpoint", "delattr", "eval", "exec", "globals", "id", "input", "locals", "next", "open", "print"]
+    + ["setattr", "vars"]
+)
+_PURE_TYPES: tuple[type, ...] = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
+_PURE_TYPES += (slice, range, np.ndarray, np.generic, np.dtype, np.ufunc)
+# What they do to what they belong to. Every type has only some of them.
+_CHANGES_NAMES = """
+    append extend insert remove pop clear sort reverse update setdefault popitem add discard difference_update
+    intersection_update symmetric_difference_update __setitem__ __delitem__ __iadd__ __imul__ __ior__ __iand__ __isub__
+    __ixor__ fill put itemset partition resize setfield setflags byteswap
+"""
+_CHANGES = frozenset(_CHANGES_NAMES.split())
+_CHANGED_BY_OPERATOR = frozenset(("setitem", "delitem", "iadd", "iconcat", "imul", "ior", "iand", "isub", "ixor"))
+_DRAWING = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+# Modules of ours whose objects wait, move, or write; all others only describe and compute.
+_OUR_IMPURE_NAMES = """
+    queues stdqueue runtime readers writers programs device torch jax cli data.iterator data.iterators data.device
+    _core.queues _core.objects _core.runtime _core.readers _core.feed _core.link _core.marks _core.scope _core.stream
+    _core.device _core.streams tf1._graph.session tf1._graph.plans
+"""
+_OUR_IMPURE = tuple(f"queuecore.{name}" for name in _OUR_IMPURE_NAMES.split())
+_SEEN: tuple[type, ...] = (FunctionType, functools.partial, BuiltinFunctionType, MethodDescriptorType)
+_SEEN += (ClassMethodDescriptorType, MethodWrapperType, WrapperDescriptorType)  # the last two are operators
+_PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes))
+_NOTHING: Any = object()
+_SYMBOLS = "queuecore._trace.symbol"  # what stands for values, and must not be touched
+_MOST_BYTES = 16 << 20
+_MOST_MET = 10_000
+_MOST_ITEMS = 1_000
+_DEEPEST = 4
+_LIBRARY = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"], "<frozen")
+_OUTSIDE = {
+    "STORE_GLOBAL": "an assignment to a global variable",
+    "DELETE_GLOBAL": "del of a global variable",
+    "STORE_ATTR": "an assignment to an attribute",
+    "DELETE_ATTR": "del of an attribute",
+}
+
+
+class _Known(NamedTuple):
+    """The values of the names in a function's instructions, before it runs."""
+
+    code: CodeType
+    globals: Mapping[str, Any]
+    locals: Mapping[str, Any]
+
+
+class _Mention(NamedTuple):
+    """A value that instructions name.
+
+    Attributes
+    ----------
+    name : str
+        As it stands there, with the attributes: ``"self.table"``.
+    value : object
+    is_local : bool
+        The name begins with a local variable.
+    is_last : bool
+        Of an object of which only attributes are used, these are the last.
+    """
+
+    name: str
+    value: Any
+    is_local: bool
+    is_last: bool
+
+
+class _Kept(NamedTuple):
+    name: str
+    value: Any
+    image: Any
+    saved: Any
+
+
+class Watch:
+    """Looks at one call of a function, in this thread.
+
+    Parameters
+    ----------
+    function : callable
+        It is about to be called.
+    is_users : callable
+        Whether a frame is one of the user's code.
+    stop : callable
+        Gets the reason and the frame before an effect, and raises what ends the call.
+    report : callable
+        Gets the reason and the frame where something speaks against the function, and it may go on.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        is_users: Callable[[FrameType], bool],
+        stop: Callable[[str, FrameType | None], NoReturn],
+        report: Callable[[str, FrameType | None], None],
+    ) -> None:
+        self._function = function
+        self.is_users = is_users
+        self._stop = stop
+        self._report = report
+        self._kept: list[_Kept] = []
+        # By id, and kept, so that no id is given twice.
+        self._met: dict[int, tuple[str, Any]] = {}
+        self._old: dict[int, Any] = {}
+        self._assigns_items = False
+        self._drawn = _random_state()
+        self._checked: set[CodeType] = set()
+        self._before: Any = None
+        self._collected = False
+        self._base: FrameType | None = None
+
+    def __enter__(self) -> Watch:
+        owner = getattr(self._function, "__self__", None)
+        if owner is not None:
+            self._old[id(owner)] = owner
+        for name, value in _captured(self._function):
+            self._meet(name, value, None)
+        self._base = sys._getframe(1)
+        self._before = sys.getprofile()
+        # What the collector calls, at any time, isn't the function's.
+        self._collected = gc.isenabled()
+        gc.disable()
+        sys.setprofile(self._event)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+        if self._collected:
+            gc.enable()
+        if hasattr(self._before, "enable"):  # of cProfile: it is no function
+            self._before.enable()
+        elif self._before is not None:
+            sys.setprofile(self._before)
+        self._check()
+
+    def _check(self) -> None:
+        """Report what is different since before the call, and put back what the function assigned to."""
+        if _random_state() != self._drawn:
+            self._report("it draws random numbers", None)
+        for name, value, before, saved in self._kept:
+            if _image(value) != before:
+                self._report(f"it changes {name!r}, which isn't its own", None)
+                if self._assigns_items:
+                    _put_back(value, saved)
+
+    def _event(self, frame: FrameType, event: str, what: Any) -> None:
+        if event not in ("call", "c_call"):
+            return
+        at = frame if event == "c_call" else frame.f_back
+        while at is not None and at is not self._base:
+            if not self.is_users(at):  # something that was called for the user: it knows what it does
+                return
+            at = at.f_back
+        if event == "c_call":
+            self._before_compiled(frame, what)
+        elif self.is_users(frame):
+            if frame.f_code not in self._checked:
+                self._checked.add(frame.f_code)
+                self._before_python(frame)
+        elif _impure_module(frame.f_globals.get("__name__")):
+            self._stop(f"a call of {frame.f_code.co_qualname}(), which does more than compute", frame.f_back)
+
+    def _before_compiled(self, frame: FrameType, function: Any) -> None:
+        if not _computes(function):
+            self._stop(f"a call of {_name(function)}, which may return something else each time", frame)
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, ModuleType):
+            self._assigns_items |= function.__name__ in _CHANGED_BY_OPERATOR
+        elif function.__name__ in _CHANGES and id(owner) in self._met:
+            self._stop(f"it changes {self._met[id(owner)][0]!r}, which isn't its own", frame)
+
+    def _before_python(self, frame: FrameType) -> None:
+        code = frame.f_code
+        if reason := _assigned(code):
+            self._stop(reason, frame)
+        words = {one.opname for one in dis.get_instructions(code)}
+        self._assigns_items |= not words.isdisjoint(("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE", "BINARY_OP"))
+        if code.co_filename.startswith(_LIBRARY):  # full of caches
+            return
+        known = _Known(code, frame.f_globals, frame.f_locals)
+        old = False
+        for name, value, is_local, is_last in _mentioned(known):
+            if "." not in name:
+                # What a local name stands for was made by the function, or was there before under another name.
+                old = not is_local or id(value) in self._old or id(value) in self._met
+            if old:
+                self._old[id(value)] = value
+                if is_last or isinstance(value, _DRAWING):
+                    self._meet(name, value, frame)
+        # Its handlers would go on behind the end of the call, and nobody would see what they do.
+        if "PUSH_EXC_INFO" in words and (reason := _unsure(known, set())):
+            self._stop(f"it may catch the end of a trace, and {reason}", frame)
+
+    def _meet(self, name: str, value: Any, frame: FrameType | None) -> None:
+        """Look at what a function can reach, and at what is in it."""
+        effect = _effect(value)
+        if not effect and callable(value) and not _seen_or_pure(value):
+            effect = "it may call {}, a compiled function that may do more than compute"
+        if effect:
+            self._stop(effect.format(repr(name)), frame)
+        reached = [(value, 0)]
+        while reached and len(self._met) < _MOST_MET:
+            one, depth = reached.pop()
+            if id(one) in self._met or type(one) in _PLAIN or type(one).__module__ == _SYMBOLS:
+                continue
+            self._met[id(one)] = name, one
+            if effect := _effect(one):
+                self._stop(effect.format(repr(name)), frame)
+            if (image := _image(one)) is not None:
+                self._kept.append(_Kept(name, one, image, copy.copy(one)))
+            if depth < _DEEPEST:
+                reached += [(part, depth + 1) for part in itertools.islice(_parts(one), _MOST_ITEMS)]
+
+
+def _name(function: Any) -> str:
+    owner = getattr(function, "__self__", None)
+    module = getattr(function, "__module__", None) or (owner.__name__ if isinstance(owner, ModuleType) else None)
+    name = getattr(function, "__qualname__", None) or repr(function)
+    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+
+
+def _computes(function: Any) -> bool:
+    """Return whether a compiled function does nothing but compute."""
+    owner = getattr(function, "__self__", None)
+    if owner is None or isinstance(owner, ModuleType):
+        module = getattr(function, "__module__", None)
+        if module is None:  # a method of a class, or a function of a module without a name
+            kind = getattr(function, "__objclass__", None)
+            return kind is not None and issubclass(kind, _PURE_TYPES)
+        if module == "builtins":
+            return function.__name__ not in _IMPURE_BUILTINS
+        return module in _PURE_MODULES or module.startswith("numpy") and not module.startswith("numpy.random")
+    return issubclass(owner if type(owner) is type else type(owner), _PURE_TYPES)
+
+
+def _impure_module(module: Any) -> bool:
+    return isinstance(module, str) and any(module == one or module.startswith(f"{one}.") for one in _OUR_IMPURE)
+
+
+def _assigned(code: CodeType) -> str:
+    """Return what it assigns to outside of itself; empty: nothing."""
+    makes = code.co_name in ("__init__", "__new__", "__post_init__")  # its attributes are those of a new object
+    for one in dis.get_instructions(code):
+        if one.opname in _OUTSIDE and not (makes and one.opname == "STORE_ATTR"):
+            return f"{_OUTSIDE[one.opname]}, {one.argval!r}"
+        if one.opname in ("STORE_DEREF", "DELETE_DEREF") and one.argval in code.co_freevars:
+            return f"an assignment to {one.argval!r}, a variable of the function around it"
+    return ""
+
+
+def _effect(value: Any) -> str:
+    """Return what the use of a value would do beside computing, with a place for its name; empty: nothing."""
+    kind = type(value)
+    if isinstance(value.__self__ if kind in (BuiltinFunctionType, MethodType) else value, _DRAWING):
+        return "it may draw from {}, which makes random numbers"
+    if hasattr(kind, "__next__"):
+        return "it may advance {}, an iterator"
+    if _impure_module(kind.__module__):
+        return f"it may use {{}}, a {kind.__name__}"
+    return ""
+
+
+def _seen_or_pure(function: Any) -> bool:
+    """Return whether the calls of a callable are seen before they happen, or only compute."""
+    kind = type(function)
+    if kind is MethodType:
+        return _seen_or_pure(function.__func__)
+    if kind in _SEEN or isinstance(function, _PURE_TYPES):
+        return True
+    module = getattr(function, "__module__", None) or ""
+    if module.startswith(("numpy", "queuecore")):
+        return not module.startswith("numpy.random")
+    if isinstance(function, type):
+        file = getattr(sys.modules.get(module), "__file__", None) or ""
+        compiled = module in sys.builtin_module_names or file.endswith(".so")
+        return not compiled or module in ("builtins", *_PURE_MODULES)
+    # What a wrapper calls is seen, as long as it is Python's; so is an object whose class says in Python what a call
+    # does.
+    wrapped = getattr(function, "__wrapped__", None) if kind.__module__ == "functools" else None
+    return isinstance(wrapped or inspect.getattr_static(kind, "__call__", None), FunctionType)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple, set, frozenset)):
+        yield from list(value)
+    elif isinstance(value, dict):
+        yield from list(value.values())
+    elif isinstance(value, (FunctionType, MethodType, functools.partial)):
+        if _is_users_module(value.__module__ if hasattr(value, "__module__") else type(value).__module__):
+            yield from (one for _, one in _captured(value))
+    elif not isinstance(value, (type, ModuleType)) and _is_users_module(type(value).__module__):
+        yield from list(getattr(value, "__dict__", {}).values())
+
+
+def _is_users_module(name: Any) -> bool:
+    file = getattr(sys.modules.get(name), "__file__", None) or ""
+    return name == "__main__" or not file.startswith(_LIBRARY) and not str(name).startswith(("queuecore", "builtins"))
+
+
+def _mentioned(known: _Known) -> Iterator[_Mention]:
+    """Yield what instructions name: global and local variables, those of functions around, attributes of all these."""
+    name, value, is_local = "", None, False  # no name: nothing is known
+    for one in dis.get_instructions(known.code):
+        if one.opname in ("LOAD_ATTR", "LOAD_METHOD") and name:
+            yield _Mention(name, value, is_local, False)
+            value = _attribute(value, one.argval)
+            name = "" if value is _NOTHING else f"{name}.{one.argval}"
+            continue
+        if name:
+            yield _Mention(name, value, is_local, True)
+            name = ""
+        if not one.opname.startswith("LOAD_") and "LOAD_FAST" not in one.opname:
+            continue
+        last = one.argval[-1] if "LOAD_FAST" in one.opname and type(one.argval) is tuple else one.argval
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            is_local, value = False, known.globals.get(last, getattr(builtins, last, _NOTHING))
+            name = "" if value is _NOTHING else last
+        elif one.opname != "LOAD_CONST" and type(last) is str and last in known.locals:
+            name, value, is_local = last, known.locals[last], True
+            if type(value).__module__ == _SYMBOLS:
+                name = ""
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """Return what an attribute is, if nothing has to run for that."""
+    held = inspect.getattr_static(value, name, _NOTHING)
+    if isinstance(held, (staticmethod, classmethod)):
+        return held.__func__
+    if isinstance(held, MemberDescriptorType):  # one of __slots__
+        return getattr(value, name, _NOTHING)
+    return _NOTHING if isinstance(held, (property, functools.cached_property)) else held
+
+
+def _unsure(known: _Known, seen: set[CodeType]) -> str:
+    """Return what instructions may do beside computing, as far as can be told before they run; empty: nothing."""
+    seen.add(known.code)
+    named = set()
+    for name, value, _, is_last in _mentioned(known):
+        named.add(name.rpartition(".")[2])
+        function = value.__func__ if isinstance(value, MethodType) else value
+        if not is_last or not callable(function) or isinstance(function, type) and _seen_or_pure(function):
+            continue
+        if not isinstance(function, FunctionType):
+            if not _seen_or_pure(function) or type(function) is BuiltinFunctionType and not _computes(function):
+                return f"may call {name}()"
+        elif _is_users_module(function.__module__) and function.__code__ not in seen:
+            inner = _Known(function.__code__, function.__globals__, dict(_captured(function)))
+            if reason := _assigned(function.__code__) or _unsure(inner, seen):
+                return reason
+    for one in dis.get_instructions(known.code):
+        if one.opname in ("LOAD_METHOD", "LOAD_ATTR") and not (one.argval in named or one.argval in _computing_names()):
+            return f"may call {one.argval}()"
+    return ""
+
+
+def _computing_names_anew() -> frozenset[str]:
+    """Return the names of all methods that only compute, or change what they belong to."""
+    return frozenset(name for kind in _PURE_TYPES for name in dir(kind))
+
+
+_computing_names = functools.cache(_computing_names_anew)
+
+
+def _captured(function: Any) -> list[tuple[str, Any]]:
+    """Return the values from elsewhere that come with a function; global variables show when it is called."""
+    made: list[tuple[str, Any]] = []
+    while isinstance(function, functools.partial):
+        made += [(f"argument {i}", one) for i, one in enumerate(function.args)] + list(function.keywords.items())
+        function = function.func
+    if isinstance(function, MethodType):
+        function = function.__func__  # what it uses of its object is looked at when it is called
+    if not isinstance(function, FunctionType):
+        function = getattr(type(function), "__call__", None)  # noqa: B004
+        if not isinstance(function, FunctionType):
+            return made
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            made.append((name, cell.cell_contents))
+        except ValueError:  # not yet bound
+            continue
+    made += [("a default", one) for one in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())]
+    return made
+
+
+def _image(value: Any) -> Any:
+    """Return something that is equal as long as the value is the same inside; `None`: it isn't looked at."""
+    if isinstance(value, dict):
+        return [(key, id(one)) for key, one in list(value.items())]
+    if isinstance(value, (list, set)):
+        return list(map(id, value))
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if type(value) is np.ndarray and value.nbytes <= _MOST_BYTES and not value.dtype.hasobject:
+        return value.tobytes()
+    return None
+
+
+def _put_back(value: Any, saved: Any) -> None:
+    if isinstance(value, (dict, set)):
+        value.clear()
+        value.update(saved)
+    elif isinstance(value, (list, bytearray)):
+        value[:] = saved
+    elif value.flags.writeable:
+        value[...] = saved
+
+
+def _random_state() -> Any:
+    return random.getstate(), _frozen(np.random.get_state(legacy=False))
+
+
+def _frozen(state: Any) -> Any:
+    if isinstance(state, dict):
+        return [(key, _frozen(one)) for key, one in state.items()]
+    return state.tobytes() if isinstance(state, np.ndarray) else state

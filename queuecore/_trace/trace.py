@@ -1,0 +1,251 @@
+"""Traces: a Python function, called once with symbols, as native steps."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from queuecore._core.stages import Step
+from queuecore._elements.component import BYTES, Component, Structure
+from queuecore._elements.dtypes import is_bfloat16
+from queuecore._elements.nests import structure_of
+from queuecore._ops.stage import Stage
+from queuecore._trace.graph import Side, Unknown, Value, computed, shape_of
+from queuecore._trace.lower import lowered
+from queuecore._trace.purity import Watch
+from queuecore._trace.symbol import (
+    GiveUp,
+    Symbol,
+    Tracer,
+    Untraced,
+    constant_of,
+    is_native_dtype,
+    is_users,
+    stacked,
+    where_raised,
+)
+from queuecore.errors import InvalidArgumentError
+
+__all__ = ["Traced", "trace"]
+
+
+class Traced(NamedTuple):
+    """A function as a native stage.
+
+    Attributes
+    ----------
+    stage : Stage
+        Of the components of an element; its structure is that of what the function returns.
+    components : tuple of Component
+        What it makes of an element; of a batch, if the function got batches and isn't `stage.rowwise`.
+    template : object
+        Their structure: their numbers in tuples and dicts.
+    """
+
+    stage: Stage
+    components: tuple[Component, ...]
+    template: Any
+
+
+def trace(
+    function: Callable[..., Any],
+    components: Sequence[Component],
+    template: Any,
+    *,
+    assemble: Callable[[list[Any], bool], Any] | None = None,
+    batch: tuple[int | None, ...] = (),
+    unpack: bool | None = None,
+    finish: Callable[[Any], Any] | None = None,
+) -> Traced | Untraced:
+    """Call a function with symbols for an element, and return it as a native stage, or why it has to run in Python.
+
+    Parameters
+    ----------
+    function : callable
+        Called once at most.
+    components : sequence of Component
+        Of an element without its batch dimensions.
+    template : object
+        Their structure over their numbers: tuples, dicts, or a number.
+    assemble : callable, optional
+        Makes an element of components, and of whether they are those of a batch, where there is more to it.
+    batch : tuple of int or None
+        The batch dimensions of what the function gets, from the outermost one; `None`: not known, or not always the
+        same.
+    unpack : bool, optional
+        Whether the parts of a tuple are arguments of their own; by default they are, if the element is a tuple.
+    finish : callable, optional
+        Makes of what the function returns, symbols in it, what counts as returned.
+
+    Returns
+    -------
+    Traced or Untraced
+        The stage takes components with or without the batch dimensions; without, only if it is `rowwise`.
+
+    Notes
+    -----
+    The call ends before the function does anything besides computing its result, as far as that can be seen
+    (`queuecore._trace.purity`): it does that once for each element then, in Python. `KeyboardInterrupt` comes out as it
+    is.
+    """
+    lead = len(batch)
+    tracer = Tracer(lead, function)
+    traced = None
+    outer: list[Side] = [Unknown() if side is None else side for side in batch]
+    symbols = []
+    for index, component in enumerate(components):
+        value = tracer.graph.input(index, component, tuple(outer))
+        row = tracer.rows.input(index, component, ()) if lead else None
+        if component.dtype == BYTES:
+            value.opaque = "bytes"
+        elif not is_native_dtype(component.dtype) and component.dtype.kind != "c" and not is_bfloat16(component.dtype):
+            value.opaque = f"an array of {component.dtype}"
+        elif component.ragged and lead:
+            value.opaque = "a Ragged"
+        symbols.append(Symbol(tracer, value, row))
+    try:
+        element = structure_of(template, symbols) if assemble is None else assemble(list(symbols), lead > 0)
+        arguments = element if (type(element) is tuple if unpack is None else unpack) else (element,)
+        with Watch(function, is_users, tracer.refuse, tracer.distrust):
+            made = function(*arguments)
+        if finish is not None:
+            made = finish(made)
+        parts: list[tuple[Value, Value | None, str | None]] = []
+        shape = _flattened(tracer, made, parts, ())
+        if not parts:
+            tracer.give_up("it returns nothing", tracer.place)
+        if tracer.failure is None:
+            again = (function, tuple(components), template, assemble, batch, unpack, finish)
+            traced = _traced(tracer, function, components, shape, parts, again)
+    except GiveUp:
+        pass
+    except (Exception, SystemExit) as error:
+        return tracer.failure or Untraced(
+            f"it raised {type(error).__name__}: {error}", where_raised(error.__traceback__)
+        )
+    finally:
+        tracer.active = False
+    # One that the function caught counts, too.
+    return tracer.failure or traced or Untraced("its trace was given up", tracer.place)
+
+
+def _flattened(
+    tracer: Tracer, made: Any, parts: list[tuple[Value, Value | None, str | None]], path: tuple[Any, ...]
+) -> Any:
+    """Return the structure of what was returned, and add its parts."""
+    if type(made) is dict:
+        if not all(type(key) is str for key in made):
+            tracer.give_up("it returns a dict with keys that are no strings", tracer.place)
+        return {key: _flattened(tracer, inner, parts, (*path, key)) for key, inner in made.items()}
+    if type(made) is tuple:
+        return tuple(_flattened(tracer, inner, parts, (*path, index)) for index, inner in enumerate(made))
+    name = ".".join(path) if path and all(type(key) is str for key in path) else None
+    if type(made) is Symbol:
+        if made._tracer is not tracer:
+            tracer.give_up("it returns a symbol of another trace", tracer.place)
+        parts.append((made._value, made._row, name))
+    elif type(made) is bytes:
+        parts.append((tracer.graph.constant(made), None, name))
+    elif type(made) in (bool, int, float, np.ndarray) or isinstance(made, np.generic):
+        try:
+            array = constant_of(tracer, made, "a result")
+        except OverflowError as error:
+            tracer.give_up(f"it returns {error}", tracer.place)
+        parts.append((tracer.graph.constant(array), None, name))
+    elif type(made) is list:
+        return _flattened(tracer, stacked(tracer, made), parts, path)
+    else:
+        tracer.give_up(f"it returns a {type(made).__name__}", tracer.place)
+    return len(parts) - 1
+
+
+def _traced(
+    tracer: Tracer,
+    function: Any,
+    components: Sequence[Component],
+    shape: Any,
+    parts: list[tuple[Value, Value | None, str | None]],
+    again: tuple[Any, ...],
+) -> Traced:
+    values = [value for value, _, _ in parts]
+    names = [name for _, _, name in parts]
+    given = tuple(components)
+    lead = tracer.lead
+    rows = [row for _, row, _ in parts if row is not None]
+    rowwise = lead > 0 and len(rows) == len(parts)
+    batched = tuple(value.component(None) for value in tracer.graph.inputs) if lead else given
+    try:
+        variants = [(batched, lowered(tracer.graph, batched, values, names))]
+        if rowwise:
+            variants.append((given, lowered(tracer.rows, given, rows, names)))
+    except ValueError as error:
+        tracer.give_up(f"it can't be one native step: {error}", tracer.place)
+    step = variants[-1][1]
+
+    def bind(asked: tuple[Component, ...]) -> Step:
+        for inputs, made in variants:
+            if [one[:3] for one in asked] == [one[:3] for one in inputs]:
+                return made
+        raise InvalidArgumentError(
+            f"{stage!r} was traced for {[(str(one.dtype), one.shape) for one in batched]}, and gets "
+            f"{[(str(one.dtype), one.shape) for one in asked]}"
+        )
+
+    outputs = step.outputs
+    structure = Structure(functools.partial(_assembled, shape), functools.partial(_specified, shape, outputs), shape)
+    text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
+    stage = _TracedStage(f"traced({text})", bind, structure, rowwise)
+
+    def tensors_of(given: list[Any]) -> list[Any]:
+        if rowwise and not given[0].rows:
+            return computed(tracer.rows, rows, given)
+        return computed(tracer.graph, values, given)
+
+    stage.device = tensors_of
+    stage.again = again
+    return Traced(stage, outputs, shape)
+
+
+def _assembled(shape: Any, arrays: list[Any], _batch: bool) -> Any:
+    return structure_of(shape, arrays)
+
+
+def _specified(shape: Any, outputs: tuple[Component, ...], fill: Callable[[np.dtype[Any], Any], Any]) -> Any:
+    return structure_of(shape, [fill(one.dtype, shape_of(one)) for one in outputs])
+
+
+class _TracedStage(Stage):
+    """A stage that is traced anew where it is unpickled: as much can be pickled as the function can."""
+
+    __slots__ = ("again",)
+
+    again: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _traced_again, self.again
+
+
+def _traced_again(
+    function: Any,
+    components: Sequence[Component],
+    template: Any,
+    assemble: Any,
+    batch: tuple[int | None, ...],
+    unpack: bool | None,
+    finish: Any,
+) -> Stage:
+    found = trace(function, components, template, assemble=assemble, batch=batch, unpack=unpack, finish=finish)
+    if isinstance(found, Untraced):
+        raise InvalidArgumentError(f"{function!r} isn't the function that it was when it was pickled: {found}")
+    return found.stage
+
+
+def _shown(template: Any, words: Sequence[str]) -> str:
+    if isinstance(template, dict):
+        return "{" + ", ".join(f"{name!r}: {_shown(inner, words)}" for name, inner in template.items()) + "}"
+    if isinstance(template, tuple):
+        return "(" + ", ".join(_shown(inner, words) for inner in template) + ("," if len(template) == 1 else "") + ")"
+    return words[int(template)]

@@ -1,0 +1,1 @@
+"""Sources whose elements are handed in, one file a kind, and what runs them."""

@@ -1,0 +1,188 @@
+"""Datasets of arrays that are in memory, and of numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from queuecore._checks.checks import check_int
+from queuecore._checks.lazy import lazy
+from queuecore._elements.component import Component
+from queuecore._elements.dtypes import as_dtype, kind_of
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.run import Run
+from queuecore.data._plan.made import Layout
+from queuecore.data._rows.chunks import Objects, Rows
+from queuecore.data._rows.columns import compacted
+from queuecore.data._rows.values import readonly
+from queuecore.errors import DtypeError, InvalidArgumentError
+
+__all__ = ["Items", "Numbers", "Slices"]
+
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Slices(Node):
+    """The rows of arrays of one length.
+
+    Attributes
+    ----------
+    rows : Rows
+        All of them, as they lie.
+    given : Layout
+        What they are.
+    """
+
+    name = "from_tensor_slices"
+
+    rows: Rows
+    given: Layout
+
+    @lazy
+    def digest(self) -> str:
+        """The digest of the bytes; made when it is asked for."""
+        made = hashlib.blake2b(digest_size=8)
+        for column in compacted(self.rows.columns, self.rows.first, self.rows.n, self.rows.rows):
+            for part in column if isinstance(column, tuple) else (column,):
+                if part is not None:
+                    made.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+        return made.hexdigest()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rows = self.rows
+        columns = compacted(rows.columns, rows.first, rows.n, rows.rows)
+        return Slices, ((), Rows(rows.n, columns), self.given)
+
+    def words(self) -> dict[str, Any]:
+        components = self.given.components or ()
+        return {
+            "elements": self.rows.n,
+            "components": [[str(one.dtype), repr(one.shape)] for one in components],
+            "digest": self.digest,
+        }
+
+    def count(self, needed: int | None) -> int:
+        del needed
+        return self.rows.n
+
+    def layout(self) -> Layout:
+        return self.given
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
+        del run, pass_
+        if start < self.rows.n:
+            yield self.rows.part(start, self.rows.n)
+
+    @property
+    def by_number(self) -> bool:
+        return True
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Rows:
+        return self.rows.chosen(index)
+
+
+@dataclass(frozen=True, eq=False)
+class Items(Node):
+    """Python objects of a list.
+
+    Attributes
+    ----------
+    items : list
+        The elements. They are handed out again and again, as views that nobody can write to.
+    of : object
+        The specification of an element; `None`: nobody knows.
+    """
+
+    name = "from_tensors"
+
+    items: list[Any]
+    of: Any = None
+
+    def words(self) -> dict[str, Any]:
+        return {"elements": len(self.items), "of": repr(self.of)}
+
+    def count(self, needed: int | None) -> int:
+        del needed
+        return len(self.items)
+
+    def layout(self) -> Layout:
+        return Layout(None)
+
+    def spec(self) -> Any:
+        return self.of
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Objects]:
+        del run, pass_
+        for at in range(start, len(self.items), _CHUNK):
+            yield Objects(list(map(readonly, self.items[at : at + _CHUNK])))
+
+    @property
+    def by_number(self) -> bool:
+        return True
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Objects:
+        return Objects([readonly(self.items[at]) for at in index.tolist()])
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers(Node):
+    """The numbers of a range."""
+
+    name = "range"
+
+    numbers: range
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, arguments: tuple[SupportsIndex, ...], output_type: Any) -> Numbers:
+        """Return that of a user's arguments."""
+        if not 1 <= len(arguments) <= 3:
+            raise InvalidArgumentError(f"range takes 1 to 3 numbers (start, stop, step), not {len(arguments)}")
+        names = ("stop",) if len(arguments) == 1 else ("start", "stop", "step")
+        bounds = [check_int(one, name, -(2**63)) for one, name in zip(arguments, names, strict=False)]
+        if len(bounds) == 3 and bounds[2] == 0:
+            raise InvalidArgumentError("step must not be 0")
+        try:
+            dtype = as_dtype(output_type)
+        except TypeError:
+            raise DtypeError(f"output_type must be a dtype, not {output_type!r}") from None
+        if kind_of(dtype) not in "iuf":
+            raise DtypeError(f"output_type must be a dtype of numbers, not {dtype}")
+        numbers = range(*bounds)
+        if dtype.kind in "iu" and len(numbers):
+            limits = np.iinfo(dtype)
+            for number in (numbers[0], numbers[-1]):
+                if not limits.min <= number <= limits.max:
+                    raise InvalidArgumentError(f"{number} doesn't fit output_type {dtype}")
+        return cls((), numbers, dtype.newbyteorder("="))
+
+    def words(self) -> dict[str, Any]:
+        return {"range": [self.numbers.start, self.numbers.stop, self.numbers.step], "dtype": str(self.dtype)}
+
+    def label(self) -> str:
+        step = f", {self.numbers.step}" if self.numbers.step != 1 else ""
+        return f"range({self.numbers.start}, {self.numbers.stop}{step})"
+
+    def count(self, needed: int | None) -> int:
+        del needed
+        return len(self.numbers)
+
+    def layout(self) -> Layout:
+        return Layout((Component(self.dtype, ()),))
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
+        del run, pass_
+        for at in range(start, len(self.numbers), _CHUNK):
+            yield self.chosen(np.arange(at, min(at + _CHUNK, len(self.numbers)), dtype=np.int64))
+
+    @property
+    def by_number(self) -> bool:
+        return True
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Rows:
+        return Rows(len(index), [(self.numbers.start + index * self.numbers.step).astype(self.dtype)])

@@ -1,0 +1,477 @@
+"""Batches of elements of about the same length."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import operator
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from queuecore._checks.checks import check_bool, check_int
+from queuecore._checks.usercode import called_at, name_of
+from queuecore._ops.stage import Stage
+from queuecore._trace.symbol import Untraced
+from queuecore._trace.trace import trace
+from queuecore.data._nodes.bucket_rows import Shelves, dims_of, rows_can_be_stacked
+from queuecore.data._nodes.filters import elements_of, keeping
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.padded import (
+    Array,
+    Fit,
+    Joiner,
+    Pad,
+    Shapes,
+    Sides,
+    Stack,
+    leaves_of,
+    plain_template,
+    shapes_of,
+)
+from queuecore.data._nodes.run import Run, rows_of
+from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.made import Layout, NativeComponent
+from queuecore.data._plan.steps import Count, Map, Unknown
+from queuecore.data._rows.chunks import Chunk, Column, Failed, Objects
+from queuecore.data._rows.values import readonly
+from queuecore.errors import DataLossError, InvalidArgumentError, QueueCoreError
+
+__all__ = ["buckets"]
+
+_NAME = "bucket_by_sequence_length"
+# Rows of a chunk: about as many as wait in all buckets, so that no batch waits long for rows that it doesn't need.
+_LEAST_ROWS = 32
+
+
+@dataclass(frozen=True)
+class Length:
+    """A function of the user's, called with an element; the parts of a tuple are arguments of their own."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, element: Any, number: int) -> int:
+        # A tuple with names is taken apart here, too.
+        made = called_at(_NAME, number, self.function, *(element if isinstance(element, tuple) else (element,)))
+        if type(made) is int:
+            return made
+        try:
+            return operator.index(
+                made.item() if isinstance(made, (np.ndarray, np.generic)) and made.size == 1 else made
+            )
+        except TypeError:
+            raise InvalidArgumentError(
+                f"{_NAME}: {name_of(self.function)} must return an integer, not {made!r:.80} (element {number})",
+                stage=_NAME,
+                record=number,
+            ) from None
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """The way in which elements that lie as rows of columns get their buckets.
+
+    Attributes
+    ----------
+    components : list of tuple
+        Of the rows, as their stream has them.
+    template : object
+        The structure of an element over them.
+    native : Stage or None
+        The length function, as a stage that makes a further component.
+    dtype : numpy.dtype or None
+        Of what that makes.
+    builtin : bool
+        Whether it is ``len``, of elements of one component.
+    why : str
+        Why it is neither.
+    """
+
+    components: list[NativeComponent]
+    template: Any
+    native: Stage | None
+    dtype: np.dtype[Any] | None
+    builtin: bool
+    why: str
+
+    @classmethod
+    def of(cls, chain: Chain, function: Callable[..., Any]) -> Sorted | None:
+        """Return how it is done with those of a dataset; `None`: they don't lie so."""
+        if chain.layout.components is None:
+            return None
+        made = chain.made
+        template = plain_template(made)
+        if template is None or not rows_can_be_stacked(made.components):
+            return None
+        kind, _, shape = made.components[0]
+        if function is len and template == 0 and (kind != "fixed" or shape):
+            return cls(made.components, template, None, None, True, "")
+        found = trace(function, made.given, template)
+        if isinstance(found, Untraced):
+            return cls(made.components, template, None, None, False, str(found))
+        one = found.components[0]
+        fits = one.dtype.kind in "biu" and one.dtype != np.uint64 and one.shape is not None and not set(one.shape) - {1}
+        if found.template != 0 or not fits:
+            return cls(made.components, template, None, None, False, "it returns no integer")
+        return cls(made.components, template, found.stage, one.dtype, False, "")
+
+    @property
+    def leaves(self) -> list[int]:
+        """The component that each leaf of an element is."""
+        return list(leaves_of(self.template))
+
+    def lengths(self, columns: list[Column], n: int) -> Array | None:
+        """Return the lengths of rows, if they are known without Python's help."""
+        kind, _, shape = self.components[0]
+        if self.dtype is not None:
+            last: Any = columns[-1]
+            lengths: Array = last.reshape(-1).view(self.dtype)
+            return lengths.astype(np.int64)
+        if not self.builtin:
+            return None
+        if kind == "fixed":
+            return np.full(n, shape[0])
+        dims = dims_of(columns[0], self.components[0])
+        return np.diff(columns[0][1]) if dims is None else dims[:, 0]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket: the batches of elements of some lengths.
+
+    Attributes
+    ----------
+    size : int
+        How many make a batch.
+    fit : Fit
+        Makes arrays of an element.
+    join : Joiner
+        Makes a batch of them.
+    """
+
+    size: int
+    fit: Fit
+    join: Joiner
+
+
+class _Ended(Exception):  # noqa: N818 - it is raised again as what it holds
+    """The end of rows because of an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets(Node):
+    """Batches of elements whose lengths lie between the same two boundaries.
+
+    Attributes
+    ----------
+    length : Length
+        Of an element.
+    sorted : Sorted or None
+        How rows are sorted; `None`: elements are looked at one by one.
+    boundaries : list of int
+        Where the next bucket begins.
+    each : list of Bucket
+        One more than boundaries.
+    shapes : Shapes
+        Of elements and batches.
+    given : list
+        The arguments, as plain values.
+    closed : bool
+        Whether the last bucket is to stay empty.
+    drop : bool
+        Whether batches that never become full are left out.
+    """
+
+    name = _NAME
+
+    length: Length
+    sorted: Sorted | None
+    boundaries: list[int]
+    each: list[Bucket]
+    shapes: Shapes
+    given: list[Any]
+    closed: bool
+    drop: bool
+
+    def words(self) -> dict[str, Any]:
+        native = None if self.sorted is None else self.sorted.native
+        name = name_of(self.length.function)
+        return {
+            "length": name if native is None else f"{name}: {native!r}",
+            "boundaries": self.boundaries,
+            "sizes": [bucket.size for bucket in self.each],
+            "drop_remainder": self.drop,
+            "padding": self.given,
+        }
+
+    def label(self) -> str:
+        sizes = [bucket.size for bucket in self.each]
+        return f"{_NAME}({name_of(self.length.function)}, {self.boundaries}, {sizes})"
+
+    def where(self) -> str:
+        if self.sorted is None:
+            return f"Python: {name_of(self.length.function)} for each element, stacks batches"
+        how = f"Python, for each element: {self.sorted.why}" if self.sorted.why else "native: lengths"
+        return f"{how}; Python stacks batches, of many rows at a time"
+
+    def count(self, needed: int | None) -> Count:
+        raise Unknown
+
+    def layout(self) -> Layout:
+        return Layout(None)
+
+    def spec(self) -> Any:
+        return self.shapes.specs((None,))
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk | Failed]:
+        if self.sorted is None:
+            yield from self._one_by_one(run, pass_, start)
+            return
+        sizes = [bucket.size for bucket in self.each]
+        joins = [bucket.join for bucket in self.each]
+        shelves = Shelves(self.sorted.components, self.sorted.leaves, sizes, joins, start)
+        rows = min(self.inputs[0].chunk_rows(run.budget), max(sum(sizes), _LEAST_ROWS))
+        with contextlib.closing(rows_of(run.open(0, pass_, 0, rows), True)) as chunks:
+            try:
+                yield from self._rows(run, chunks, shelves, start)
+            except _Ended as end:
+                # What came before is delivered first.
+                if not self.drop:
+                    yield from shelves.rest()
+                raise end.error from end.error.__cause__
+        if not self.drop:
+            yield from shelves.rest()
+
+    def _failed(self, error: BaseException, rest: Generator[Chunk]) -> Generator[Chunk | Failed]:
+        # What came before an error is delivered first, unless it has to wait for whole batches.
+        if not self.drop:
+            yield from rest
+        yield Failed(error)
+
+    def _rows(self, run: Run, chunks: Generator[Any], shelves: Shelves, start: int) -> Generator[Chunk | Failed]:
+        assert self.sorted is not None
+        number = 0
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except Exception as error:
+                raise _Ended(error) from None
+            if chunk is None:
+                return
+            if isinstance(chunk, Failed):
+                number += 1
+                yield from self._failed(chunk.error, shelves.rest())
+                continue
+            n, columns = chunk.n, chunk.columns
+            own = columns if self.sorted.native is None else columns[:-1]
+            element = elements_of(self.sorted.components, self.sorted.template, None, own, n)
+            lengths, index, errors = self._indices(run, element, columns, n, number)
+            first = 0
+            for row in np.flatnonzero(self._bad(own, index, errors)).tolist():
+                yield from shelves.add(own, index, first, row)
+                first = row + 1
+                wrong = errors.get(row) or self._misfit(element(row), int(lengths[row]), int(index[row]), number + row)
+                if not isinstance(wrong, Exception):
+                    raise wrong
+                if run.skips is None:
+                    yield from self._failed(wrong, shelves.rest())
+                    continue
+                if not isinstance(wrong, QueueCoreError):
+                    raise _Ended(wrong)
+                try:
+                    if shelves.made >= start:
+                        run.skips.skip(wrong)
+                except Exception as refused:
+                    raise _Ended(refused) from None
+            yield from shelves.add(own, index, first, n)
+            number += n
+            del chunk, columns, own, element  # they keep memory that the next one may want
+
+    def _indices(
+        self, run: Run, element: Callable[[int], Any], columns: list[Column], n: int, number: int
+    ) -> tuple[Sequence[int] | Array, Array, dict[int, BaseException]]:
+        """Return the lengths of rows, their buckets, and what went wrong with some; nothing behind what ends it all."""
+        assert self.sorted is not None
+        known = self.sorted.lengths(columns, n)
+        if known is not None:
+            return known, np.searchsorted(np.array(self.boundaries, np.int64), known, side="right"), {}
+        lengths = [0] * n
+        index = np.zeros(n, np.int64)
+        errors: dict[int, BaseException] = {}
+        for row in range(n):
+            try:
+                lengths[row] = self.length(element(row), number + row)
+                index[row] = bisect.bisect_right(self.boundaries, lengths[row])
+            except BaseException as error:
+                errors[row] = error
+                if not isinstance(error, Exception if run.skips is None else QueueCoreError):
+                    break
+        return lengths, index, errors
+
+    def _bad(self, columns: list[Column], index: Array, errors: dict[int, BaseException]) -> Array:
+        """Return which rows can't be placed."""
+        assert self.sorted is not None
+        bad = index == len(self.boundaries) if self.closed else np.zeros(len(index), bool)
+        bad[list(errors)] = True
+        for leaf, at in enumerate(self.sorted.leaves):
+            dims = dims_of(columns[at], self.sorted.components[at])
+            if dims is None or self.each[0].fit.sides is None:
+                continue
+            most = np.array([(bucket.fit.sides or [])[leaf] for bucket in self.each], np.int64)
+            if (most >= 0).any():
+                most[most < 0] = np.iinfo(np.int64).max
+                bad |= (dims > most[index]).any(1)
+        return bad
+
+    def _misfit(self, element: Any, length: int, index: int, number: int) -> Exception:
+        """Return the error of an element that can't be placed."""
+        try:
+            self._placed(element, length, index, number)
+        except QueueCoreError as error:
+            return error
+        raise AssertionError
+
+    def _one_by_one(self, run: Run, pass_: int, start: int) -> Generator[Chunk | Failed]:
+        # Which batch has which number shows only when all lengths before it are known: they are asked for again.
+        waiting: list[list[list[Array]]] = [[] for _ in self.each]
+        made = 0
+        with contextlib.closing(run.elements(0, pass_, 0, None, True)) as elements:
+            source = enumerate(elements)
+            while True:
+                try:
+                    placed = self._next(run, source, made >= start)
+                except BaseException:
+                    # What came before is delivered first.
+                    yield from self._rest(waiting, made, start)
+                    raise
+                if placed is None:
+                    break
+                if isinstance(placed, Failed):
+                    yield from self._failed(placed.error, self._rest(waiting, made, start))
+                    if not self.drop:
+                        made += sum(map(bool, waiting))
+                        waiting = [[] for _ in self.each]
+                    continue
+                index, arrays = placed
+                members = waiting[index]
+                members.append(arrays)
+                if len(members) == self.each[index].size:
+                    waiting[index] = []
+                    made += 1
+                    if made > start:
+                        yield Objects([self.each[index].join([members], True)])
+        yield from self._rest(waiting, made, start)
+
+    def _next(self, run: Run, source: Any, told: bool) -> tuple[int, list[Array]] | Failed | None:
+        # The next element and its bucket; `told`: what is left out is not known yet.
+        for number, element in source:
+            if isinstance(element, Failed):
+                return element
+            try:
+                length = self.length(readonly(element), number)
+                index = bisect.bisect_right(self.boundaries, length)
+                arrays = self._placed(element, length, index, number)
+                return index, [array.copy() for array in arrays]  # it may wait for long, and would keep others with it
+            except QueueCoreError as error:
+                if run.skips is None:
+                    return Failed(error)
+                if told:
+                    run.skips.skip(error)
+        return None
+
+    def _placed(self, element: Any, length: int, index: int, number: int) -> list[Array]:
+        if self.closed and index == len(self.boundaries):
+            raise InvalidArgumentError(
+                f"{_NAME}: element {number} has the length {length}, and with pad_to_bucket_boundary all must be less "
+                f"than the last boundary, {self.boundaries[-1]}",
+                stage=_NAME,
+                record=number,
+            )
+        try:
+            return self.each[index].fit(element)
+        except DataLossError as error:
+            error.args = (f"{error} (element {number})",)
+            error.stage, error.record = _NAME, number
+            raise
+
+    def _rest(self, waiting: list[list[list[Array]]], made: int, start: int) -> Generator[Chunk]:
+        if self.drop:
+            return
+        for bucket, members in zip(self.each, waiting, strict=True):
+            if members:
+                made += 1
+                if made > start:
+                    yield Objects([bucket.join([members], True)])
+
+
+def buckets(
+    chain: Chain,
+    function: Any,
+    boundaries: Sequence[Any],
+    sizes: Sequence[Any],
+    padded_shapes: Any,
+    padding_values: Any,
+    to_boundary: Any,
+    no_padding: Any,
+    drop: Any,
+) -> Node:
+    """Return the node for a user's arguments."""
+    if not callable(function):
+        raise InvalidArgumentError(f"{_NAME}: element_length_func must be a function of an element, not {function!r}")
+    starts = [check_int(one, "a bucket boundary", -(2**63)) for one in _listed(boundaries, "bucket_boundaries")]
+    counts = [check_int(one, "a bucket's batch size", 1) for one in _listed(sizes, "bucket_batch_sizes")]
+    if any(after <= before for before, after in zip(starts, starts[1:], strict=False)):
+        raise InvalidArgumentError(f"{_NAME}: bucket_boundaries must rise, and {starts} don't")
+    if len(counts) != len(starts) + 1:
+        raise InvalidArgumentError(
+            f"{_NAME}: {len(starts)} boundaries make {len(starts) + 1} buckets; bucket_batch_sizes has {len(counts)}"
+        )
+    closed = check_bool(to_boundary, "pad_to_bucket_boundary")
+    plain = check_bool(no_padding, "no_padding")
+    if closed and plain:
+        raise InvalidArgumentError(f"{_NAME}: no_padding and pad_to_bucket_boundary exclude each other")
+    if closed and not starts:
+        raise InvalidArgumentError(f"{_NAME}: pad_to_bucket_boundary needs a boundary")
+    if plain and (padded_shapes is not None or padding_values is not None):
+        raise InvalidArgumentError(f"{_NAME}: with no_padding there is nothing to pad to, nor with")
+    shapes = shapes_of(chain, padded_shapes, padding_values, known=not plain)
+    each = []
+    for index, size in enumerate(counts):
+        if plain:
+            each.append(Bucket(size, Fit(shapes.template, None), _stacking(shapes)))
+            continue
+        most = starts[index] - 1 if closed and index < len(starts) else -1
+        sides: list[Sides] = [tuple(most if side < 0 else side for side in one) for one in shapes.sides]
+        pads = [Pad(number, one, value) for number, (one, value) in enumerate(zip(sides, shapes.values, strict=True))]
+        each.append(Bucket(size, Fit(shapes.template, sides), Joiner(shapes.template, pads)))
+    given = [None] if plain else [closed, *shapes.words]
+    rows = Sorted.of(chain, function)
+    return Buckets(
+        (chain if rows is None or rows.native is None else chain.then(Map(keeping(rows.native))),),
+        Length(function),
+        rows,
+        starts,
+        each,
+        shapes,
+        given,
+        closed,
+        check_bool(drop, "drop_remainder"),
+    )
+
+
+def _stacking(shapes: Shapes) -> Joiner:
+    return Joiner(shapes.template, [Stack(index, False) for index in range(len(shapes.sides))])
+
+
+def _listed(values: Any, what: str) -> list[Any]:
+    if isinstance(values, (str, bytes)):
+        raise InvalidArgumentError(f"{_NAME}: {what} must be a list of integers, not {values!r}")
+    try:
+        return list(values)
+    except TypeError:
+        raise InvalidArgumentError(f"{_NAME}: {what} must be a list of integers, not {values!r}") from None

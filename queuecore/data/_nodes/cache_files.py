@@ -1,0 +1,454 @@
+"""A pass that is kept in files, which appear when they are complete, and its lock."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import glob
+import hashlib
+import itertools
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from queuecore.data._nodes.cache_store import (
+    MOST_BYTES,
+    MOST_OBJECTS,
+    STAGE,
+    Key,
+    Store,
+    pieces_from,
+)
+from queuecore.data._nodes.run import Pairs
+from queuecore.data._plan import state as _state
+from queuecore.data._plan.chain import Chain
+from queuecore.data._rows.chunks import Chunk, Objects, Rows
+from queuecore.data._rows.container import Packer, framed, read_piece, unpack
+from queuecore.errors import AbortedError, DataLossError, FailedPreconditionError, InvalidArgumentError
+
+__all__ = ["FileWriter", "Files", "Index", "Lock", "Paths"]
+
+_VERSION = 1
+_MAGIC = b"queuecore cache\n"
+_PATIENCE = 0.5
+
+
+class Files(Store):
+    """Keeps elements in two files, which are there only when a pass is complete.
+
+    Parameters
+    ----------
+    name : str
+        What the names of the files begin with; of a snapshot, the directory.
+    snapshot : bool
+        Every plan has a directory of its own there, and what is out of date is written anew; else it is refused.
+    compress : bool
+        Whether pieces are compressed.
+    shards : str, optional
+        What says to which shard an element belongs, if that matters.
+    """
+
+    def __init__(self, name: str, snapshot: bool = False, compress: bool = False, shards: str | None = None) -> None:
+        super().__init__()
+        self.name = name
+        self.snapshot = snapshot
+        self.compress = compress
+        self.shards = shards
+        self._index: Index | None = None
+        self._paths: Paths | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Files, (self.name, self.snapshot, self.compress, self.shards)
+
+    def __str__(self) -> str:
+        return f"{'snapshot' if self.snapshot else 'cache'}({self.name!r})"
+
+    def first(self, chain: Chain, pairs: Pairs) -> Key | None:
+        index = self._valid(chain)
+        return super().first(chain, pairs) if index is None else index.key
+
+    def find(self, chain: Chain, key: Key, skips: bool) -> Index | None:
+        index = self._load(chain)
+        if index is None:
+            return None
+        why = index.difference(chain, self.plan(chain))
+        if not why and index.skipped and not skips:
+            why = 'elements were left out of it by on_error="skip"'
+        if not why:
+            return index if index.key == key else None
+        if self.snapshot:
+            return None
+        raise FailedPreconditionError(
+            f"{index.path} is of another pipeline: {why}. Remove it to have it written again, or name another file",
+            path=index.path,
+            stage=STAGE,
+        )
+
+    def count(self, chain: Chain) -> int | None:
+        index = self._valid(chain)
+        return None if index is None else index.ends[-1]
+
+    def plan(self, chain: Chain) -> dict[str, Any]:
+        """Return what decides what is kept."""
+        return _plan_of(chain) | ({} if self.shards is None else {"shards": self.shards})
+
+    def paths(self, chain: Chain) -> Paths:
+        """Return the names of the files."""
+        if self._paths is None:
+            name = self.name
+            if self.snapshot:
+                plan = json.dumps(self.plan(chain), sort_keys=True).encode()
+                name = os.path.join(name, hashlib.sha256(plan).hexdigest()[:32], "snapshot")
+            self._paths = Paths(f"{name}.index", f"{name}.data-00000-of-00001", f"{name}_0.lockfile")
+        return self._paths
+
+    def _load(self, chain: Chain) -> Index | None:
+        """Return the index; the one that was read before, if it is still that."""
+        path = self.paths(chain).listing
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            info = os.fstat(fd)
+            known = self._index
+            if known is None or known.identity != (info.st_ino, info.st_mtime_ns, info.st_size):
+                self._index = known = Index(self.paths(chain), fd, info)
+            return known
+        finally:
+            os.close(fd)
+
+    def _valid(self, chain: Chain) -> Index | None:
+        # What is wrong with it is said where elements are asked for.
+        with contextlib.suppress(OSError, DataLossError, FailedPreconditionError):
+            index = self._load(chain)
+            if index is not None and not index.difference(chain, self.plan(chain)):
+                return index
+        return None
+
+    def _writer(self, chain: Chain, key: Key, make: Callable[..., Any]) -> FileWriter | None:
+        paths = self.paths(chain)
+        if not self.snapshot and os.path.exists(paths.listing):  # of another order
+            return None
+        os.makedirs(os.path.dirname(paths.listing) or ".", exist_ok=True)
+        lock = Lock(paths.lock)
+        patience = time.monotonic() + _PATIENCE
+        # One of our own may be giving up: its iterator was closed a moment ago.
+        while (owner := lock.take()) == _myself() and time.monotonic() < patience:
+            time.sleep(0.01)
+        if owner is None:
+            try:
+                if self._valid(chain) is None:  # nobody completed it since
+                    made: FileWriter = make(self, paths, key, lock)
+                    return made
+            except BaseException:
+                lock.give()
+                raise
+            lock.give()
+            return None
+        if self.snapshot:
+            return None
+        raise AbortedError(
+            f"{paths.listing[:-6]} is being written by {owner}: wait until it is complete, or name another file "
+            f"(the lock is {paths.lock})",
+            path=paths.lock,
+            stage=STAGE,
+        )
+
+
+class Paths(NamedTuple):
+    """The names of the files."""
+
+    listing: str
+    data: str
+    lock: str
+
+
+class Index:
+    """The index of a complete pass: the facts about it, and the way to read it."""
+
+    def __init__(self, paths: Paths, fd: int, info: os.stat_result) -> None:
+        self.path, self.data = paths.listing, paths.data
+        self.identity = (info.st_ino, info.st_mtime_ns, info.st_size)
+        if os.pread(fd, len(_MAGIC), 0) != _MAGIC:
+            raise FailedPreconditionError(
+                f"{self.path} is no index of a queuecore cache. Remove it, or name another file",
+                path=self.path,
+                stage=STAGE,
+            )
+        said = unpack(read_piece(fd, self.path, len(_MAGIC), info.st_size - len(_MAGIC)))
+        if said["version"] != _VERSION:
+            raise FailedPreconditionError(
+                f"{self.path} has version {said['version']}; this queuecore reads version {_VERSION}. "
+                "Remove it to have it written again",
+                path=self.path,
+                stage=STAGE,
+            )
+        self._plan: dict[str, Any] = said["plan"]
+        self._files = said["files"].tolist()
+        self.key = Key([(low, high) for low, high in said["pairs"]], said["bases"])
+        self.skipped: bool = said["skipped"]
+        self._compressed: bool = said["compressed"]
+        # Of each piece: elements, where it is, how long with its frame, and its last 4 bytes.
+        self._pieces = said["pieces"].tolist()
+        self._shards = said["shards"].tolist() if "shards" in said else []
+        self.ends = [0, *itertools.accumulate(piece[0] for piece in self._pieces)]
+        self._same: bool = False
+
+    def count(self, of: int) -> int:
+        """Return how many elements are in a shard."""
+        return sum(piece[0] for piece, shard in zip(self._pieces, self._shards, strict=True) if shard == of)
+
+    def shards(self) -> list[int]:
+        """Return the numbers of the shards, rising."""
+        return sorted(set(self._shards))
+
+    def difference(self, chain: Chain, now: dict[str, Any]) -> str:
+        """Return what has changed since; nothing: it holds. Once it held, input files aren't looked at again."""
+        if self._same:
+            return ""
+        then = self._plan
+        if then != now:
+            why = _state.first_difference(then["plan"], now["plan"], "").replace(" there ", " in the cache ")
+            others = (what for what in ("files", "seeds", "shards") if then.get(what) != now.get(what))
+            return why or f"it is of other {next(others, 'things')}"
+        for path, old, new in zip(chain.paths(), self._files, _stamps(chain), strict=True):
+            # One that is missing isn't needed any more.
+            if new != _NO_FILE and old != new:
+                return f"{os.fsdecode(path)} has changed since"
+        self._same = True
+        return ""
+
+    def chunks(self, start: int, of: int | None = None) -> Generator[Chunk]:
+        """Yield the elements, of a shard or of all, from number `start` on."""
+        pieces, ends = self._pieces, self.ends
+        if of is not None:
+            pieces = [piece for piece, shard in zip(pieces, self._shards, strict=True) if shard == of]
+            ends = [0, *itertools.accumulate(piece[0] for piece in pieces)]
+        try:
+            fd = os.open(self.data, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise DataLossError(
+                f"{self.data} is missing, and {self.path} is there: remove it to have both written again",
+                path=self.data,
+                stage=STAGE,
+            ) from None
+        try:
+            for number, at in pieces_from(ends, start):
+                _, offset, size, footer = pieces[number]
+                piece = read_piece(fd, self.data, offset, size, footer.to_bytes(4, "little"), self._compressed)
+                kind, elements = unpack(piece)
+                chunk = Rows(*elements) if kind == "rows" else Objects(elements)
+                yield chunk.part(at, chunk.n) if isinstance(chunk, Rows) else Objects(chunk.elements[at:])
+                del chunk, elements, piece
+        finally:
+            os.close(fd)
+
+
+class FileWriter:
+    """Writes a pass to files."""
+
+    error: BaseException | None = None
+
+    def __init__(self, store: Files, chain: Chain, paths: Paths, key: Key, lock: Lock) -> None:
+        self._store = store
+        self._dataset = chain
+        self._paths = paths
+        self._key = key
+        self._lock = lock
+        self._plan = store.plan(chain)
+        self._files = _stamps(chain)
+        self._pieces: list[list[int]] = []
+        self._packer = Packer()
+        self._objects: list[Any] = []
+        self._suffix = secrets.token_hex(8)
+        for left in glob.glob(f"{glob.escape(paths.listing[:-6])}.*.tmp-*"):  # by a process that was killed
+            with contextlib.suppress(OSError):
+                os.unlink(left)
+        self._file = open(self._temporary(paths.data), "wb")  # noqa: SIM115 - closed by commit or abandon
+        self._file.write(_MAGIC)
+
+    def _temporary(self, path: str) -> str:
+        return f"{path}.tmp-{self._suffix}"
+
+    def add(self, chunk: Chunk) -> Chunk:
+        """Write a chunk; return the one to hand in."""
+        if isinstance(chunk, Rows):
+            self._write(chunk.n, self._packer.skeleton(("rows", (chunk.n, chunk.columns))))
+            return chunk
+        for element in chunk.elements:
+            number = sum(piece[0] for piece in self._pieces) + len(self._objects)
+            self._objects.append(self._skeleton(self._packer, element, number))
+        if len(self._objects) >= MOST_OBJECTS or self._packer.nbytes >= MOST_BYTES:
+            self._flush()
+        return chunk
+
+    def more(self) -> dict[str, Any]:
+        """Return what else the index says."""
+        return {}
+
+    def _flush(self) -> None:
+        objects, self._objects = self._objects, []
+        if objects:
+            self._write_objects(objects)
+
+    def _skeleton(self, packer: Packer, element: Any, number: int) -> Any:
+        try:
+            return packer.skeleton(element)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(
+                f"{self._store}: element {number}: {error}", path=self._paths.data, stage=STAGE
+            ) from None
+
+    def _write_objects(self, objects: list[Any]) -> None:
+        self._write(len(objects), ["tuple", "objects", ["list", *objects]])
+
+    def _write(self, n: int, tree: Any) -> None:
+        parts = framed(self._packer.pack(tree), self._store.compress)
+        self._pieces.append([n, self._file.tell(), sum(map(len, parts)), int.from_bytes(parts[2], "little")])
+        for part in parts:
+            self._file.write(part)
+
+    def commit(self, skipped: bool) -> None:
+        self._flush()
+        if self._files != _stamps(self._dataset):
+            raise OSError(errno.ESTALE, "an input file changed while it was written")
+        index = {
+            "version": _VERSION,
+            "plan": self._plan,
+            "files": np.array(self._files, np.int64).reshape(-1, 2),
+            "pairs": [list(pair) for pair in self._key.pairs],
+            "bases": list(self._key.bases),
+            "skipped": skipped,
+            "compressed": self._store.compress,
+            "pieces": np.array(self._pieces, np.int64).reshape(-1, 4),
+            **self.more(),
+        }
+        packer = Packer()
+        with open(self._temporary(self._paths.listing), "wb") as file:
+            file.write(_MAGIC + b"".join(framed(packer.pack(packer.skeleton(index)), False)))
+            _synced(file)
+        _synced(self._file)
+        self._file.close()
+        # Where an index is, its data is: one that is there, of a snapshot that is out of date, goes first; the new one
+        # comes last.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._paths.listing)
+        for path in (self._paths.data, self._paths.listing):
+            os.replace(self._temporary(path), path)
+        folder = os.open(os.path.dirname(self._paths.listing) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        self._lock.give()
+
+    def abandon(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+        for path in (self._paths.data, self._paths.listing):
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary(path))
+        self._lock.give()
+
+
+def _synced(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+class Lock:
+    """A file that says who writes. The system lets go of it when its owner dies, whatever is left of the file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+
+    def take(self) -> str | None:
+        """Take it, from a dead owner too; or return who has it."""
+        while True:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            owner = os.pread(fd, 1000, 0).decode("utf-8", "replace").strip()
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                # Where files have no locks, what is written in it must do.
+                if isinstance(error, BlockingIOError) or owner:
+                    os.close(fd)
+                    if _is_dead(owner):  # a child that it forked may still have the lock open
+                        with contextlib.suppress(FileNotFoundError):
+                            os.unlink(self._path)
+                        continue
+                    return owner or "another process"
+            try:
+                if os.path.samestat(os.fstat(fd), os.stat(self._path)):
+                    break
+            except FileNotFoundError:
+                pass
+            os.close(fd)  # its owner removed it meanwhile
+        self._fd = fd
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{_myself()}\n".encode(), 0)
+        except BaseException:
+            self.give()
+            raise
+        return None
+
+    def give(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+            os.close(fd)
+
+
+def _myself() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def _is_dead(owner: str) -> bool:
+    match owner.split():
+        case ["process", pid, "on", host] if pid.isdecimal() and host == socket.gethostname():
+            try:
+                os.kill(int(pid), 0)
+            except ProcessLookupError:
+                return True
+            except OSError:
+                return False
+    return False
+
+
+_NO_FILE = [-1, -1]
+
+
+def _plan_of(chain: Chain) -> dict[str, Any]:
+    """Return what decides the elements: steps, names of files, and seeds that a user chose."""
+    count, digest = chain.names()
+    plan = {
+        "plan": chain.describe(),
+        "files": {"count": count, "names": f"{digest:016x}"},
+        "seeds": [list(one.seeds.pair) if one.seeds.seeded else None for one in chain.shuffles],
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(plan))
+    return plain
+
+
+def _stamps(chain: Chain) -> list[list[int]]:
+    """Return the size and the time of change of each input file."""
+    stamps = []
+    for path in chain.paths():
+        try:
+            info = os.stat(path)
+        except OSError:
+            stamps.append(_NO_FILE)
+        else:
+            stamps.append([info.st_size, info.st_mtime_ns])
+    return stamps

@@ -1,0 +1,488 @@
+"""Datasets beside each other, behind each other, and taken apart."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from queuecore._elements.component import Component
+from queuecore._elements.nests import structure_of
+from queuecore._elements.record import ArraySpec, DatasetSpec
+from queuecore._io.bad_data import Quarantine, Told
+from queuecore.data._nodes.inputs import Waiting, components_of, laid_out
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.run import Run, leave_out, rest, rows_of
+from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.made import Layout, native_of
+from queuecore.data._plan.steps import Batch, Count, Map, Permute, Prefetch, Repeat, Shuffle, Unknown
+from queuecore.data._rows.chunks import Column, Failed, One, Piece, Rows
+from queuecore.data._rows.columns import agreed, side_by_side, sliced, span
+from queuecore.data._rows.elements import flattened
+from queuecore.errors import DtypeError, InvalidArgumentError
+from queuecore.ragged import Ragged
+
+__all__ = ["Concatenate", "Enumerate", "Unbatch", "Zip", "alike", "general_spec"]
+
+_END = object()
+_INT64_END = 2**63
+
+
+@dataclass(frozen=True, eq=False)
+class Zip(Node):
+    """Elements of several datasets, side by side.
+
+    Attributes
+    ----------
+    template : object
+        The structure of the inputs, over their numbers.
+    """
+
+    name = "zip"
+
+    template: Any
+
+    def words(self) -> dict[str, Any]:
+        return {"structure": repr(self.template)}
+
+    def count(self, needed: int | None) -> Count:
+        return min(chain.count(needed) for chain in self.inputs)
+
+    def layout(self) -> Layout:
+        layouts = [chain.layout for chain in self.inputs]
+        if any(one.components is None for one in layouts):
+            return Layout(None)
+        return side_by_side(layouts, self.template)
+
+    def spec(self) -> Any:
+        return structure_of(self.template, [chain.element_spec for chain in self.inputs])
+
+    @property
+    def uses_up(self) -> bool:
+        return self.layout().components is None
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        made = self._rows if self.layout().components is not None else self._elements
+        if run.skips is None:
+            yield from made(run, pass_, start, None)
+            return
+        # What is left out of one is left out of all. How many that are before an element shows only when they are made.
+        with contextlib.closing(made(run, pass_, 0, Told(run.skips))) as pieces:
+            for piece in pieces:
+                if isinstance(piece, Failed):
+                    leave_out(run.skips, piece.error, start > 0)
+                elif start < piece.n:
+                    yield piece.part(start, piece.n)
+                    start = 0
+                else:
+                    start -= piece.n
+
+    def _rows(self, run: Run, pass_: int, start: int, skips: Quarantine | None) -> Generator[Piece]:
+        with contextlib.ExitStack() as stack:
+            parts = [
+                Waiting(stack.enter_context(contextlib.closing(run.rows(index, pass_, start, skips, True))))
+                for index in range(len(self.inputs))
+            ]
+            while True:
+                # One after the other, so that an error of one comes only where those before it have an element. It
+                # takes an element of each.
+                failed, there = None, []
+                for part in parts:
+                    if part.fill():
+                        there.append(part)
+                        failed = failed or part.failed
+                    elif failed is None:
+                        return
+                if failed is not None:
+                    for part in there:
+                        part.take(1)
+                    yield failed
+                    continue
+                n = min(part.left for part in parts)
+                yield Rows(n, [column for part in parts for column in sliced(*part.take(n))])
+
+    def _elements(self, run: Run, pass_: int, start: int, skips: Quarantine | None) -> Generator[Piece]:
+        with contextlib.ExitStack() as stack:
+            parts = [
+                stack.enter_context(contextlib.closing(run.elements(index, pass_, start, skips, True)))
+                for index in range(len(self.inputs))
+            ]
+            while True:
+                failed, elements = None, []
+                for part in parts:
+                    element = next(part, _END)
+                    if element is not _END:
+                        elements.append(element)
+                        failed = failed or (element if isinstance(element, Failed) else None)
+                    elif failed is None:
+                        return
+                yield failed or One(structure_of(self.template, elements))
+
+
+@dataclass(frozen=True, eq=False)
+class Enumerate(Node):
+    """Elements with their numbers."""
+
+    name = "enumerate"
+
+    first: int
+
+    def words(self) -> dict[str, Any]:
+        return {"start": self.first}
+
+    def count(self, needed: int | None) -> Count:
+        return self.inputs[0].count(needed)
+
+    def layout(self) -> Layout:
+        layout = self.inputs[0].layout
+        if layout.components is None:
+            return layout
+        return side_by_side([Layout((Component(np.dtype(np.int64), ()),)), layout], (0, 1))
+
+    def spec(self) -> Any:
+        return ArraySpec((), np.dtype(np.int64)), self.inputs[0].element_spec
+
+    @property
+    def uses_up(self) -> bool:
+        return True
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        # An element that can't be made has a number too.
+        number = self.first + start
+        if self.layout().components is None:
+            with contextlib.closing(run.elements(0, pass_, start, None, True)) as elements:
+                for element in elements:
+                    self._check(number, 1)
+                    yield element if isinstance(element, Failed) else One((np.int64(number), element))
+                    number += 1
+            return
+        with contextlib.closing(run.rows(0, pass_, start, None, True)) as chunks:
+            for rows in chunks:
+                if isinstance(rows, Failed):
+                    number += 1
+                    yield rows
+                    continue
+                n = min(rows.n, _INT64_END - number)
+                if n:
+                    numbers = number + np.arange(n, dtype=np.int64)
+                    yield Rows(n, [numbers, *sliced(rows.columns, rows.first, rows.first + n)])
+                number += n
+                self._check(number, rows.n - n)
+
+    @staticmethod
+    def _check(number: int, n: int) -> None:
+        if n and number + n > _INT64_END:
+            raise InvalidArgumentError(f"enumerate: an element's number, {number}, doesn't fit into 64 bits")
+
+
+def alike(chains: Sequence[Chain], what: str) -> Layout:
+    """Return the layout of elements that come out of any of several datasets.
+
+    Raises
+    ------
+    DtypeError
+        If structures or dtypes differ.
+    """
+    layouts = [chain.layout for chain in chains]
+    if all(one.components is not None for one in layouts):
+        return agreed(layouts, what)
+    general_spec(chains, what)
+    return Layout(None)
+
+
+def general_spec(chains: Sequence[Chain], what: str) -> Any:
+    """Return the specification that the elements of all datasets meet; `None`: nobody knows.
+
+    Raises
+    ------
+    DtypeError
+        If structures or dtypes differ.
+    """
+    specs = [chain.element_spec for chain in chains]
+    if any(one is None for one in specs):
+        return None
+    made = specs[0]
+    for spec in specs[1:]:
+        made = _general(made, spec, f"{what}: elements must be alike, not {specs[0]!r} and {spec!r}")
+    return made
+
+
+def _general(one: Any, other: Any, problem: str) -> Any:
+    if one is None or other is None:
+        return None
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return {key: _general(inner, other[key], problem) for key, inner in one.items()}
+    if (
+        isinstance(one, tuple)
+        and isinstance(other, tuple)
+        and not isinstance(one, ArraySpec)
+        and len(one) == len(other)
+    ):
+        return tuple(_general(a, b, problem) for a, b in zip(one, other, strict=True))
+    if isinstance(one, DatasetSpec) and isinstance(other, DatasetSpec):
+        return DatasetSpec(_general(one.element_spec, other.element_spec, problem))
+    if not (isinstance(one, ArraySpec) and isinstance(other, ArraySpec) and one.dtype == other.dtype):
+        raise DtypeError(problem)
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+        return one if one.shape == other.shape else ArraySpec(None, one.dtype)
+    return ArraySpec(tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)), one.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Concatenate(Node):
+    """The elements of a dataset, and then those of another one."""
+
+    name = "concatenate"
+
+    def count(self, needed: int | None) -> Count:
+        first = self.inputs[0].count(needed)
+        if needed is not None and first >= needed:
+            return first
+        return first + self.inputs[1].count(None if needed is None else needed - int(first))
+
+    def layout(self) -> Layout:
+        return alike(self.inputs, self.name)
+
+    def spec(self) -> Any:
+        return general_spec(self.inputs, self.name)
+
+    @property
+    def uses_up(self) -> bool:
+        return True
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        layout = self.layout()
+        before = math.inf if not start else None if run.skips is not None else self.inputs[0].known_count()
+        if before is None or start < before:
+            # Where nobody knows the first one's end, its elements are counted.
+            skip = 0 if before is None else start
+            start -= skip
+            with contextlib.closing(laid_out(run, 0, pass_, skip, layout, None, True)) as chunks:
+                for chunk in chunks:
+                    if start < chunk.n:
+                        yield chunk.part(start, chunk.n) if start else chunk
+                    start = max(start - chunk.n, 0)
+        else:
+            start -= int(before)
+        yield from laid_out(run, 1, pass_, start, layout, None, True)
+
+
+@dataclass(frozen=True, eq=False)
+class Unbatch(Node):
+    """The rows of elements, as elements."""
+
+    name = "unbatch"
+
+    def __post_init__(self) -> None:
+        self.layout()
+
+    @property
+    def _batched(self) -> bool:
+        return _levels(self.inputs[0]) == 1 and not _of_objects(self.inputs[0])
+
+    def count(self, needed: int | None) -> Count:
+        chain = self.inputs[0]
+        if self._batched:
+            steps = chain.steps
+            at = next(index for index, step in enumerate(steps) if isinstance(step, Batch))
+            batch = steps[at]
+            if isinstance(batch, Batch) and all(isinstance(step, Map | Prefetch) for step in steps[at + 1 :]):
+                if not batch.drop_remainder:
+                    return chain.count(needed, at)
+                total = chain.count(None if needed is None else -(-needed // batch.batch_size) * batch.batch_size, at)
+                return total if isinstance(total, float) else total // batch.batch_size * batch.batch_size
+            raise Unknown
+        rows = {_leading(one) for one in chain.layout.components or ()}
+        if len(rows) != 1 or (each := rows.pop()) is None:
+            raise Unknown
+        if each == 0:
+            return 0
+        return chain.count(None if needed is None else -(-needed // each)) * each
+
+    def layout(self) -> Layout:
+        chain = self.inputs[0]
+        if self._batched:
+            made = chain.made
+            return Layout(made.given, made.template, made.structure)
+        layout = chain.layout
+        if layout.components is None or layout.structure is not None:
+            self.spec()  # says what can't be
+            return Layout(None)
+        sides = {_leading(one) for one in layout.components} - {None}
+        if len(sides) > 1:
+            shown = [_leading(one) for one in layout.components]
+            raise InvalidArgumentError(f"unbatch: all components must have the same first dimension, not {shown}")
+        return Layout(tuple(_row_of(one) for one in layout.components), layout.template)
+
+    def spec(self) -> Any:
+        return _spec_of_rows(self.inputs[0].element_spec)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        layout = self.layout()
+        chain = self.inputs[0]
+        if layout.components is None:
+            with contextlib.closing(self._elements(run, pass_)) as elements:
+                yield from itertools.islice(elements, start, None)
+            return
+        if self._batched:
+            chunks, start = self._records(run, pass_, start)
+        else:
+            each = _leading(components_of(chain.layout)[0])
+            whole = start // each if each else 0
+            start -= whole * (each or 0)
+            chunks = self._rows(run, pass_, whole)
+        yield from rest(chunks, start)
+
+    def _records(self, run: Run, pass_: int, start: int) -> tuple[Generator[Any], int]:
+        # Batches lie as the records that they are made of.
+        steps = self.inputs[0].steps
+        at, batch = next((index, step) for index, step in enumerate(steps) if isinstance(step, Batch))
+        whole = 0
+        if batch.drop_remainder or not any(isinstance(step, Repeat | Shuffle | Permute) for step in steps[at + 1 :]):
+            whole = start // batch.batch_size  # none before these is short
+        return rows_of(run.open(0, pass_, whole), True), start - whole * batch.batch_size
+
+    def _rows(self, run: Run, pass_: int, start: int) -> Generator[Any]:
+        components = components_of(self.inputs[0].layout)
+        element = start
+        with contextlib.closing(run.rows(0, pass_, start, None, True)) as chunks:
+            for rows in chunks:
+                if isinstance(rows, Failed):
+                    element += 1
+                    yield rows
+                    continue
+                columns = sliced(rows.columns, rows.first, rows.first + rows.n)
+                parts = []
+                for component in components:
+                    width = span(component)
+                    parts.append((component, columns[:width]))
+                    columns = columns[width:]
+                lengths = [_lengths(component, own, rows.n) for component, own in parts]
+                differ = np.zeros(rows.n, bool)
+                for other in lengths[1:]:
+                    differ |= other != lengths[0]
+                at = 0
+                for bad in [*np.flatnonzero(differ).tolist(), rows.n]:
+                    made: list[Column] = []
+                    for (component, own), counts in zip(parts, lengths, strict=True):
+                        made += _rows_in(component, sliced(own, at, bad), counts[at:bad])
+                    yield Rows(int(lengths[0][at:bad].sum()), made)
+                    if bad < rows.n:
+                        error = _unequal([int(one[bad]) for one in lengths], element + bad)
+                        if run.skips is not None:
+                            raise error
+                        yield Failed(error)
+                    at = bad + 1
+                element += rows.n
+
+    def _elements(self, run: Run, pass_: int) -> Generator[Piece]:
+        with contextlib.closing(run.elements(0, pass_, 0, None, True)) as elements:
+            for number, element in enumerate(elements):
+                if isinstance(element, Failed):
+                    yield element
+                    continue
+                template, parts = flattened(element, lambda leaf, where: leaf)
+                try:
+                    rows = _number_of_rows(parts, number)
+                except InvalidArgumentError as error:
+                    if run.skips is not None:
+                        raise
+                    yield Failed(error)
+                    continue
+                for row in range(rows):
+                    yield One(structure_of(template, [part[row] for part in parts]))
+
+
+def _number_of_rows(parts: list[Any], element: int) -> int:
+    for part in parts:
+        if not isinstance(part, list | Ragged) and not np.ndim(part):
+            raise InvalidArgumentError(f"unbatch: a scalar has no rows (element {element})")
+    lengths = [len(part) for part in parts]
+    if min(lengths) != max(lengths):
+        raise _unequal(lengths, element)
+    return lengths[0]
+
+
+def _unequal(lengths: list[int], element: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"unbatch: all components must have the same first dimension, not {lengths} (element {element})",
+        stage="unbatch",
+        record=element,
+    )
+
+
+def _levels(chain: Chain) -> int:
+    return sum(isinstance(step, Batch) for step in chain.steps)
+
+
+def _of_objects(chain: Chain) -> bool:
+    return isinstance(chain.source, Node) and chain.source.layout().components is None
+
+
+def _leading(component: Component) -> int | None:
+    """Return the first dimension of elements, where all have the same."""
+    return None if not component.shape or component.ragged else component.shape[0]
+
+
+def _row_of(component: Component) -> Component:
+    """Return the component of the rows of elements."""
+    shape = component.shape
+    if not shape:
+        raise InvalidArgumentError("unbatch: a scalar has no rows, and elements have a component that is one")
+    return Component(component.dtype, shape[1:], component.nbytes, component.name)
+
+
+def _spec_of_rows(spec: Any) -> Any:
+    if isinstance(spec, dict):
+        return {key: _spec_of_rows(inner) for key, inner in spec.items()}
+    if isinstance(spec, ArraySpec):
+        if spec.shape is None:
+            return spec
+        if not spec.shape:
+            raise InvalidArgumentError("unbatch: a scalar has no rows, and elements have a component that is one")
+        return ArraySpec(spec.shape[1:], spec.dtype)
+    return tuple(_spec_of_rows(inner) for inner in spec) if isinstance(spec, tuple) else None
+
+
+def _lengths(component: Component, columns: list[Column], n: int) -> np.ndarray[Any, Any]:
+    """Return how many rows each of `n` elements has."""
+    kind, dtype, shape = native_of(component, 0)
+    if kind == "fixed":
+        return np.full(n, shape[0])
+    if kind == "strings":
+        _, ends, dims = columns[1]
+        lengths: np.ndarray[Any, Any] = np.diff(ends) // 8
+        return lengths
+    _, ends, dims = columns[0]
+    made: np.ndarray[Any, Any] = np.diff(ends) // dtype.itemsize if kind == "ragged" else dims[:, 0]
+    return made
+
+
+def _rows_in(component: Component, columns: list[Column], lengths: np.ndarray[Any, Any]) -> list[Column]:
+    """Return the rows in elements as columns of rows: no copy of values."""
+    kind, dtype, shape = native_of(component, 0)
+    if kind == "fixed":
+        column: Any = columns[0]
+        row_bytes = dtype.itemsize * math.prod(shape[1:])
+        return [column.reshape(-1).view(np.uint8).reshape(len(column) * shape[0], row_bytes)]
+    data, ends, dims = columns[0]
+    if kind == "strings":
+        numbers, places, _ = columns[1]
+        made = np.full(1 + int(lengths.sum()), ends[0])
+        np.cumsum(numbers[places[0] : places[-1]].view(np.int64), out=made[1:])
+        made[1:] += ends[0]
+        return [(data, made, None)]
+    values = data[ends[0] : ends[-1]]
+    rest = shape[1:] if kind == "dense" else shape
+    if None not in rest:
+        row_bytes = dtype.itemsize * (1 if kind == "ragged" else math.prod(rest))
+        return [values.reshape(int(lengths.sum()), row_bytes)]
+    sides = np.repeat(dims[:, 1:], lengths, axis=0)
+    made = np.zeros(len(sides) + 1, np.int64)
+    np.cumsum(sides.prod(axis=1) * dtype.itemsize, out=made[1:])
+    return [(values, made, np.ascontiguousarray(sides))]

@@ -1,0 +1,372 @@
+"""Predicates: functions that say of each element yes or no, and what is left of a dataset by them.
+
+A predicate that is native is computed by the stream of its input, as one more component of each element; it makes a
+mask of a chunk of rows, and the rows go on without a copy. One that is not is called for each element.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from queuecore._checks.usercode import arguments_of, called_at, name_of
+from queuecore._core.feed import Feed
+from queuecore._core.link import choose
+from queuecore._core.stages import KeepStep, PythonStep, Step
+from queuecore._core.stream import Stream
+from queuecore._elements.component import Component
+from queuecore._elements.nests import structure_of
+from queuecore._ops.stage import Stage
+from queuecore._trace.symbol import Untraced
+from queuecore._trace.trace import trace
+from queuecore.data._nodes.calls import StageCall
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.padded import plain_template
+from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.made import Layout, NativeComponent
+from queuecore.data._plan.steps import Count, Map, Unknown
+from queuecore.data._rows.chunks import Column, Failed, One, Piece, Row, Rows
+from queuecore.data._rows.columns import span
+from queuecore.data._rows.values import readonly
+from queuecore.errors import InvalidArgumentError, QueueCoreError
+from queuecore.ragged import Ragged
+
+__all__ = ["Filter", "Predicate", "TakeWhile", "elements_of", "keeping", "masked"]
+
+_BOOL = np.dtype(np.bool_)
+
+
+@dataclass(frozen=True, eq=False)
+class Predicate:
+    """A function that says yes or no of each element of a dataset.
+
+    Attributes
+    ----------
+    what : str
+        The method that it was given to, for messages.
+    function : callable or Stage
+        The user's.
+    native : Stage or None
+        It, as a native stage that keeps all components and adds the answer.
+    why : str
+        Why it isn't native.
+    """
+
+    what: str
+    function: Callable[..., Any] | Stage
+    native: Stage | None
+    why: str
+
+    @classmethod
+    def of(cls, chain: Chain, function: Any, what: str) -> Predicate:
+        """Return a function as a predicate of a dataset's elements.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is known not to return one bool, or isn't callable.
+        """
+        if not callable(function) and not isinstance(function, Stage):
+            raise InvalidArgumentError(f"{what} takes a function of Python's or an operation, not {function!r}")
+        layout = chain.layout
+        stage, why = None, "elements are Python objects or batches"
+        if layout.components is not None:
+            stage, why = _stage_of(chain, function)
+        if stage is not None and layout.components is not None:
+            step = stage.bind(layout.components)
+            if isinstance(step, PythonStep):
+                stage, why = None, step.why
+            elif [(one.dtype, one.shape) for one in step.outputs] != [(_BOOL, ())]:
+                made = ", ".join(f"{one.dtype} of shape {one.shape}" for one in step.outputs)
+                raise InvalidArgumentError(f"{what}: {_name(function)} must return one bool, not {made}")
+        return cls(what, function, None if stage is None else keeping(stage), why)
+
+    @property
+    def name(self) -> str:
+        """The name for messages; that of a native one says what it computes."""
+        return _name(self.function) if self.native is None else f"{_name(self.function)}: {self.native!r}"
+
+    def input(self, chain: Chain) -> Chain:
+        """Return what a node with this predicate reads instead of the dataset."""
+        return chain if self.native is None else chain.then(Map(self.native))
+
+    def __call__(self, element: Any, pass_: int, number: int) -> bool:
+        """Return the answer of one that isn't native.
+
+        Raises
+        ------
+        PipelineError, KeyboardInterrupt, SystemExit
+            If the function raises.
+        InvalidArgumentError
+            If it doesn't return one bool.
+        """
+        if isinstance(self.function, Stage):
+            made = StageCall(self.function)(element, pass_, number)[0]
+        else:
+            made = called_at(self.what, number, self.function, *arguments_of(element))
+        if isinstance(made, bool | np.bool_) or (
+            isinstance(made, np.ndarray) and made.dtype == _BOOL and made.ndim == 0
+        ):
+            return bool(made)
+        raise InvalidArgumentError(
+            f"{self.what}: {_name(self.function)} must return one bool, not {made!r:.80} (element {number})",
+            stage=self.what,
+            record=number,
+        )
+
+
+def _name(function: Any) -> str:
+    return repr(function) if isinstance(function, Stage) else name_of(function)
+
+
+def _stage_of(chain: Chain, function: Any) -> tuple[Stage | None, str]:
+    """Return a function as a native stage, or why there is none."""
+    if isinstance(function, Stage):
+        return function, ""
+    made = chain.made
+    template = plain_template(made)
+    if template is None:
+        found = trace(function, made.given, made.template, assemble=made.assemble)
+    else:
+        found = trace(function, made.given, template)
+    if isinstance(found, Untraced):
+        return None, str(found)
+    # One bool in a tuple or a dict is none.
+    return (found.stage, "") if found.template == 0 else (None, "it returns no bool")
+
+
+def keeping(stage: Stage) -> Stage:
+    """Return a stage that also keeps what it gets, in front of what it makes."""
+    return Stage(f"and({stage!r})", functools.partial(_kept, stage))
+
+
+def _kept(stage: Stage, components: tuple[Component, ...]) -> Step:
+    return KeepStep(components, stage.bind(components))
+
+
+def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[tuple[Piece, Any]]:
+    """Yield the elements of an input, and which of them a predicate says yes of.
+
+    Parameters
+    ----------
+    index : int
+        Of the node's inputs; that one is `Predicate.input`.
+
+    Yields
+    ------
+    chunk : Rows, Row, One or Failed
+        All elements in their order, but for those that are left out because of an error.
+    mask : ndarray of bool, or bool
+        For each; of `Rows` an array.
+
+    Notes
+    -----
+    What is raised comes after all that was before it. To be closed.
+    """
+    chain = run.input(index)
+    if predicate.native is not None:
+        with contextlib.closing(run.rows(index, pass_, 0, None, True)) as chunks:
+            for rows in chunks:
+                if isinstance(rows, Failed):
+                    yield rows, True
+                    continue
+                answers: Any = rows.columns[-1]
+                yield Rows(rows.n, rows.columns[:-1]), answers.reshape(-1).view(np.bool_)
+    elif chain.layout.components is not None:
+        with contextlib.closing(run.rows(index, pass_, 0, None, True)) as chunks:
+            yield from _masked_rows(run, chain, chunks, predicate, pass_)
+    else:
+        with contextlib.closing(run.elements(index, pass_, 0, None, True)) as elements:
+            for number, element in enumerate(elements):
+                if isinstance(element, Failed):
+                    yield element, True
+                    continue
+                try:
+                    answer = predicate(readonly(element), pass_, number)
+                except QueueCoreError as error:
+                    yield from ((failed, True) for failed in leave_out(run.skips, error, False))
+                else:
+                    yield One(element), answer
+
+
+def _masked_rows(
+    run: Run, chain: Chain, chunks: Iterable[Rows | Failed], predicate: Predicate, pass_: int
+) -> Generator[tuple[Piece, Any]]:
+    made = chain.made
+    number = 0
+    for rows in chunks:
+        if isinstance(rows, Failed):
+            number += 1
+            yield rows, True
+            continue
+        element = elements_of(made.components, made.template, made.assemble, rows.columns, rows.n)
+        for row in range(rows.n):
+            try:
+                answer = predicate(element(row), pass_, number)
+            except QueueCoreError as error:
+                yield from ((failed, True) for failed in leave_out(run.skips, error, False))
+            else:
+                yield Row(rows.columns, row), answer
+            number += 1
+
+
+def elements_of(
+    components: list[NativeComponent],
+    template: Any,
+    assemble: Callable[[list[Any], bool], Any] | None,
+    columns: list[Column],
+    n: int,
+) -> Callable[[int], Any]:
+    """Return what makes, of a row's number, the element as a user sees it, who can't write to it."""
+    parts: list[Any] = []
+    at = 0
+    for kind, dtype, shape in components:
+        column: Any = columns[at]
+        at += 1
+        if kind == "fixed":
+            parts.append(_locked(column.reshape(-1).view(dtype).reshape(n, *shape)))
+            continue
+        values, ends, dims = column
+        values = _locked(values.view())
+        if kind == "string":
+            parts.append(Ragged._of(values.view("S1"), ends))
+        elif kind == "strings":
+            lengths, of_lengths, _ = columns[at]
+            at += 1
+            splits = np.zeros(lengths.size // 8 + 1, np.int64)
+            np.cumsum(lengths.view(np.int64), out=splits[1:])
+            parts.append(Ragged._of(Ragged._of(values.view("S1"), splits), of_lengths // 8))
+        else:
+            parts.append(_Varied(values, ends, dims, dtype.base, shape if kind == "ragged" else None))
+    if assemble is not None:
+        return lambda row: assemble([part[row] for part in parts], False)
+    return lambda row: structure_of(template, [part[row] for part in parts])
+
+
+def _locked(view: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    view.setflags(write=False)
+    return view
+
+
+class _Varied:
+    """Rows of different shapes, as they lie behind each other."""
+
+    def __init__(self, values: Any, ends: Any, dims: Any, dtype: np.dtype[Any], inner: tuple[Any, ...] | None) -> None:
+        self._values = values
+        self._ends = ends
+        self._dims = dims
+        self._dtype = dtype
+        self._inner = inner
+
+    def __getitem__(self, row: int) -> np.ndarray[Any, Any]:
+        flat = self._values[self._ends[row] : self._ends[row + 1]].view(self._dtype)
+        shape = self._dims[row] if self._inner is None else (-1, *self._inner)
+        made: np.ndarray[Any, Any] = flat.reshape(shape)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Node):
+    """The elements that a predicate says yes of. Its input is `Predicate.input`.
+
+    Attributes
+    ----------
+    predicate : Predicate
+        Says which.
+    given : Layout
+        Of the elements.
+    """
+
+    name = "filter"
+
+    predicate: Predicate
+    given: Layout
+
+    @classmethod
+    def of(cls, chain: Chain, function: Any) -> Filter:
+        """Return what is left of a dataset."""
+        predicate = Predicate.of(chain, function, cls.name)
+        return cls((predicate.input(chain),), predicate, chain.layout)
+
+    def words(self) -> dict[str, Any]:
+        return {"predicate": self.predicate.name}
+
+    def label(self) -> str:
+        return f"{self.name}({_name(self.predicate.function)})"
+
+    def where(self) -> str:
+        if self.predicate.native is not None:
+            return "native: chooses rows"
+        return f"Python, for each element: {self.predicate.why}"
+
+    def count(self, needed: int | None) -> Count:
+        raise Unknown
+
+    def layout(self) -> Layout:
+        return self.given
+
+    def spec(self) -> Any:
+        return self.inputs[0].element_spec
+
+    @property
+    def uses_up(self) -> bool:
+        return self.given.components is None
+
+    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+        if self.predicate.native is None or self.given.components is None or feed.had_errors(pass_):
+            return super().hand_in(run, feed, pass_, start)
+        # Without the GIL. From the first one on, as in `chunks`.
+        mask = sum(map(span, self.given.components))
+        with run.open(0, pass_, 0, self.inputs[0].chunk_rows(run.budget)) as child:
+            return choose(feed, pass_, cast(Stream, child), mask, start)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        # From the first one on: only the predicate knows how many come before an element.
+        left = start
+        with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:
+            for chunk, mask in chunks:
+                if isinstance(chunk, Rows):
+                    index = np.flatnonzero(mask)
+                    passed = min(left, len(index))
+                    left -= passed
+                    if passed < len(index):
+                        yield chunk.chosen(index[passed:]) if len(index) - passed < chunk.n else chunk
+                elif mask:
+                    if left:
+                        left -= 1
+                    else:
+                        yield chunk
+
+
+@dataclass(frozen=True, eq=False)
+class TakeWhile(Filter):
+    """The elements before the first one that a predicate says no of."""
+
+    name = "take_while"
+
+    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+        return Node.hand_in(self, run, feed, pass_, start)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        left = start
+        with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:
+            for chunk, mask in chunks:
+                if not isinstance(chunk, Rows):
+                    if not mask:
+                        return
+                    if not left:
+                        yield chunk
+                    left = max(left - 1, 0)
+                    continue
+                good = chunk.n if np.all(mask) else int(np.argmin(mask))
+                if left < good:
+                    yield chunk.part(left, good)
+                if good < chunk.n:
+                    return
+                left = max(left - good, 0)

@@ -1,0 +1,231 @@
+"""Datasets of what generators of the user's yield."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from queuecore._checks.usercode import element_error, name_of, placed
+from queuecore._core.own import own, own_next
+from queuecore._elements.component import BYTES
+from queuecore._elements.dtypes import as_dtype
+from queuecore._elements.record import ArraySpec
+from queuecore.data._nodes.node import ObjectNode
+from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._plan.steps import Count, Unknown
+from queuecore.data._rows.chunks import One, Piece
+from queuecore.data._rows.values import converted, depth_of, shown
+from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError
+from queuecore.ragged import Ragged
+
+__all__ = ["Generated", "argument_of", "signature_of"]
+
+
+def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:
+    """Return what elements must be: a nest of ArraySpec; or `None`: whatever comes."""
+    if output_signature is not None:
+        if output_types is not None or output_shapes is not None:
+            raise InvalidArgumentError("from_generator: give either output_signature or output_types and output_shapes")
+        return _checked(output_signature)
+    if output_types is None:
+        if output_shapes is not None:
+            raise InvalidArgumentError("from_generator: output_shapes needs output_types")
+        return None
+    return _typed(output_types, output_shapes)
+
+
+def argument_of(value: Any) -> Any:
+    """Return what the generator gets copies of instead of a value: an array, or bytes."""
+    made = converted(own(value))[0]
+    return np.array(made) if isinstance(made, np.generic) else made
+
+
+def _checked(spec: Any) -> Any:
+    if isinstance(spec, ArraySpec):
+        return ArraySpec(None if spec.shape is None else _dims(spec.shape), _dtype(spec.dtype))
+    if isinstance(spec, dict):
+        return {name: _checked(one) for name, one in spec.items()}
+    if isinstance(spec, tuple):
+        return tuple(map(_checked, spec))
+    raise DtypeError(
+        f"from_generator: output_signature must be an ArraySpec, or tuples and dicts of them, not {spec!r:.80}"
+    )
+
+
+def _typed(types: Any, shapes: Any) -> Any:
+    if isinstance(types, dict):
+        if shapes is not None and (not isinstance(shapes, dict) or shapes.keys() != types.keys()):
+            raise InvalidArgumentError(f"from_generator: output_shapes {shapes!r} is not of the structure of {types!r}")
+        return {name: _typed(one, None if shapes is None else shapes[name]) for name, one in types.items()}
+    if isinstance(types, tuple):
+        if shapes is not None and (not isinstance(shapes, tuple | list) or len(shapes) != len(types)):
+            raise InvalidArgumentError(f"from_generator: output_shapes {shapes!r} is not of the structure of {types!r}")
+        return tuple(_typed(one, None if shapes is None else shapes[i]) for i, one in enumerate(types))
+    dtype = _dtype(types)
+    return ArraySpec(None if shapes is None else _dims(shapes), dtype)
+
+
+def _dtype(word: Any) -> np.dtype[Any]:
+    try:
+        dtype = as_dtype(word)
+    except (TypeError, ValueError) as error:
+        raise DtypeError(f"from_generator: {word!r} is no dtype") from error
+    if dtype.kind in "SU":
+        return BYTES
+    if dtype.kind in "OMm":
+        raise DtypeError(f"from_generator: elements can't be of {dtype}")
+    return dtype.newbyteorder("=")
+
+
+def _dims(shape: Any) -> tuple[int | None, ...]:
+    sides = [shape] if hasattr(shape, "__index__") else shape
+    if not isinstance(sides, tuple | list):
+        raise InvalidArgumentError(f"from_generator: {shape!r} is no shape")
+    made: list[int | None] = []
+    for side in sides:
+        if side is not None and (isinstance(side, bool) or not hasattr(side, "__index__") or side.__index__() < -1):
+            raise InvalidArgumentError(f"from_generator: {shape!r} is no shape")
+        made.append(None if side is None or side.__index__() == -1 else side.__index__())
+    return tuple(made)
+
+
+def _fitted(value: Any, spec: Any, where: str = "") -> Any:
+    """Return a value as an element of a signature."""
+    if isinstance(spec, dict):
+        if not isinstance(value, dict) or value.keys() != spec.keys():
+            raise InvalidArgumentError(f"expected a dict with the keys {list(spec)}{where}, got {value!r:.80}")
+        return {name: _fitted(value[name], one, f" at {name!r}{where}") for name, one in spec.items()}
+    if isinstance(spec, tuple):
+        # A list of values is as good as a tuple where a tuple is wanted.
+        if not isinstance(value, tuple | list) or len(value) != len(spec):
+            raise InvalidArgumentError(f"expected a tuple of {len(spec)}{where}, got {value!r:.80}")
+        pairs = enumerate(zip(value, spec, strict=True))
+        return tuple(_fitted(one, part, f" at {index}{where}") for index, (one, part) in pairs)
+    made = _cast(value, spec.dtype, where)
+    shape = (len(made), *[None] * (depth_of(made) - 1)) if isinstance(made, Ragged) else np.shape(made)
+    if spec.shape is not None and (
+        len(shape) != len(spec.shape)
+        or any(side not in (None, here) for side, here in zip(spec.shape, shape, strict=True))
+    ):
+        raise InvalidArgumentError(f"expected the shape {spec.shape}{where}, got {shape}")
+    return made
+
+
+def _cast(value: Any, dtype: np.dtype[Any], where: str) -> Any:
+    made, _ = converted(value)
+    if isinstance(made, bytes | Ragged) or (isinstance(made, np.ndarray) and made.dtype.hasobject):
+        if dtype != (made.dtype if isinstance(made, Ragged) else BYTES):
+            raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {value!r:.80}")
+        return made
+    if not isinstance(made, np.ndarray | np.generic):
+        raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {value!r:.80}")
+    if made.dtype == dtype:
+        return made
+    fits = dtype != BYTES and np.can_cast(made.dtype, dtype, "same_kind")
+    if dtype.kind == "u" and made.dtype.kind == "i" or (made.size == 0 and dtype != BYTES):
+        fits = True
+    if not fits:
+        raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {made.dtype} ({value!r:.80})")
+    with np.errstate(all="ignore"):
+        cast = made.astype(dtype)
+    if dtype.kind in "iu" and not np.array_equal(cast, made):
+        raise InvalidArgumentError(f"expected {dtype}{where}, which {value!r:.80} doesn't fit")
+    return cast
+
+
+@dataclass(frozen=True, eq=False)
+class Generated(ObjectNode):
+    """The elements that a generator yields.
+
+    Attributes
+    ----------
+    generator : callable
+        Returns something to iterate over, once for each pass.
+    args : tuple
+        What it gets, with arrays of its own each time.
+    signature : object
+        As of `signature_of`.
+    """
+
+    name = "from_generator"
+
+    generator: Callable[..., Iterable[Any]]
+    args: tuple[Any, ...]
+    signature: Any
+
+    def words(self) -> dict[str, Any]:
+        return {"generator": name_of(self.generator), "signature": repr(self.signature)}
+
+    def label(self) -> str:
+        return f"from_generator({name_of(self.generator)})"
+
+    def where(self) -> str:
+        return "Python: the generator is one"
+
+    def count(self, needed: int | None) -> Count:
+        raise Unknown
+
+    def spec(self) -> Any:
+        return self._first_spec if self.signature is None else self.signature
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        # From the first one on: a generator can't begin in the middle.
+        left = start
+        number = 0
+        name = name_of(self.generator)
+        with contextlib.ExitStack() as stack:
+            try:
+                values = self._begin(stack)
+                while (item := self._next(values)) is not None:
+                    try:
+                        made = converted(item[0])[0] if self.signature is None else _fitted(item[0], self.signature)
+                    except QueueCoreError as error:
+                        yield from leave_out(run.skips, placed("from_generator", name, error, number), left > 0)
+                    else:
+                        if left:
+                            left -= 1
+                        else:
+                            yield One(made)
+                    number += 1
+            except _Raised as failed:
+                cause = failed.error
+                if isinstance(cause, KeyboardInterrupt | SystemExit):
+                    raise cause from None
+                broken = element_error("from_generator", name, cause, number)
+                broken.__cause__ = cause
+                # There is nothing behind it: a generator that raised is at its end.
+                yield from leave_out(run.skips, broken, False)
+
+    def _begin(self, stack: contextlib.ExitStack) -> Iterator[Any]:
+        try:
+            values = iter(self.generator(*own(self.args)))
+        except BaseException as error:
+            raise _Raised(error) from None
+        close = getattr(values, "close", None)
+        if close is not None:
+            stack.callback(_closed, close)
+        return values
+
+    def _next(self, values: Iterator[Any]) -> tuple[Any] | None:
+        try:
+            return own_next(values)
+        except BaseException as error:
+            raise _Raised(error) from None
+
+
+class _Raised(Exception):
+    """Carries what the generator raised."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _closed(close: Callable[[], None]) -> None:
+    # What a generator raises while it is closed is nobody's any more.
+    with contextlib.suppress(BaseException):
+        close()

@@ -1,0 +1,754 @@
+"""Datasets that a function makes of elements, a few of them at a time, in turns.
+
+Each dataset that the function returns is a native stream of its own, which reads ahead of its turn from the moment it
+begins. Here only the turns are taken: rows that several streams made are put together a chunk at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from queuecore._checks.lazy import lazy
+from queuecore._checks.usercode import arguments_of, called_at, name_of
+from queuecore._elements.nests import structure_of
+from queuecore._io.bad_data import Quarantine, is_bad_data
+from queuecore.data._nodes.arrays import Items, Numbers, Slices
+from queuecore.data._nodes.combine import general_spec
+from queuecore.data._nodes.inputs import MOST_OBJECTS, objects_of
+from queuecore.data._nodes.interleave_files import shapes_of_components
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.orders import Turns
+from queuecore.data._nodes.run import Opened, Run, Seeded, open_chain, rows_of
+from queuecore.data._plan.chain import Chain, Chained, chain_of
+from queuecore.data._plan.made import Layout, NativeComponent, native_of
+from queuecore.data._plan.steps import Batch, Skip, Take, Unknown
+from queuecore.data._rows.chunks import Chunk, Failed, Objects, Rows
+from queuecore.data._rows.columns import compacted, joined, typed
+from queuecore.data.options import Options
+from queuecore.errors import DtypeError, QueueCoreError
+from queuecore.ragged import Ragged
+
+__all__ = ["Interleave"]
+
+# Of datasets, where the passes of the shuffles in them are numbered.
+_MANY = 1 << 20
+# Rows that are put together at once, and turns from which that is worth it.
+_MOST_ROWS = 1 << 16
+_LEAST_TURNS = 32
+_MOST_TURNS = 256
+_PATIENCE = 0.002
+# Seconds that what is pending may wait for what comes after it.
+_MOMENT = 100e-6
+# Rows in memory that are batched without a stream.
+_FEW_ROWS = 4096
+_CHAR = np.dtype("S1")
+# Elements that are left out, or can't be made, before nobody knows what the others are.
+_MOST_TRIED = 100
+_FEW_TRIED = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Interleave(Node):
+    """The elements of datasets that a function makes of elements, in turns.
+
+    Attributes
+    ----------
+    method : str
+        What the user called.
+    function : callable
+        From an element to a dataset.
+    cycle, block : int
+        How many datasets take turns, and how many elements each gives in its turn.
+    begun : int
+        How many are begun at a time, before their turn too; 0: each when its turn comes.
+    sloppy : bool or None
+        Whether a dataset whose elements aren't ready loses its turn; `None`: as the options say.
+    """
+
+    name = "interleave"
+
+    method: str
+    function: Callable[..., Any]
+    cycle: int
+    block: int
+    begun: int = 0
+    sloppy: bool | None = False
+
+    def words(self) -> dict[str, Any]:
+        return {"function": name_of(self.function), "cycle_length": self.cycle, "block_length": self.block}
+
+    def label(self) -> str:
+        return f"{self.method}({name_of(self.function)}, {self.cycle}, {self.block})"
+
+    def count(self, needed: int | None) -> int:
+        raise Unknown
+
+    @lazy
+    def first(self) -> Chain | None:
+        """The chain that the function makes of the first element; `None` if it can't make one."""
+        chain = self.inputs[0]
+        shuffles = chain.shuffles
+        skips = Quarantine(None, None) if chain.options.on_error == "skip" else None
+        seeded = Seeded([one.seeds.pair for one in shuffles], [0] * len(shuffles), Options(), skips)
+        number = 0
+        while True:
+            try:
+                with open_chain(chain.then(Skip(number), Take(1)), seeded) as elements:
+                    for element in elements:
+                        return self.child_of(element, number)
+                return None
+            except QueueCoreError as error:
+                # It comes out where it belongs, when elements are asked for; or is left out then. What is no fault of
+                # the data may be another time.
+                if not is_bad_data(error):
+                    raise
+                if number == (_FEW_TRIED if skips is None else _MOST_TRIED):
+                    return None
+            number += 1
+
+    def streams(self) -> int:
+        """Return how many there are of the input and of all datasets that are begun at a time."""
+        return super().streams() + max(self.cycle, self.begun) * (1 if self.first is None else self.first.streams())
+
+    def layout(self) -> Layout:
+        return Layout(None) if self.first is None else self.first.layout
+
+    def leaves_free(self, options: Options) -> bool:
+        return options.deterministic is False if self.sloppy is None else self.sloppy
+
+    def spec(self) -> Any:
+        return None if self.first is None else general_spec([self.first], self.method)
+
+    def child_of(self, element: Any, number: int) -> Chain:
+        """Return the chain that the function makes of an element.
+
+        Raises
+        ------
+        PipelineError
+            If the function raises: that exception is the ``__cause__``. `KeyboardInterrupt` and `SystemExit` come out
+            as they are.
+        DtypeError
+            If it returns something else.
+        """
+        made = called_at(self.method, number, self.function, *arguments_of(element))
+        if not isinstance(made, Chained):
+            raise DtypeError(
+                f"{self.method}: {name_of(self.function)} must return a dataset, not {made!r:.60} (element {number})",
+                stage=self.method,
+                record=number,
+            )
+        return chain_of(made)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk | Failed]:
+        turns = _Turns(self, run, pass_, start)
+        try:
+            yield from turns.chunks()
+        finally:
+            turns.close()
+
+
+class _Child:
+    """A dataset that takes turns.
+
+    Attributes
+    ----------
+    left : int
+        Elements that were read and not given; while elements are only counted, all that there are.
+    """
+
+    def __init__(self, run: Run, chain: Chain, number: int, layout: Layout, threads: int | None) -> None:
+        self.number = number % _MANY
+        self.left = 0
+        self.ended = False
+        self.taken = 0
+        # Of these, how many are to be made again because one was an error.
+        self.again = 0
+        self.error: BaseException | None = None
+        # Of the next element alone.
+        self.failed: Failed | None = None
+        self.columns: list[Any] = []
+        self.first = 0
+        self._run = run
+        self._dataset = chain
+        if threads is not None and chain.options.num_threads is None and run.options.num_threads is None:
+            self._dataset = chain.with_options(Options(num_threads=threads))
+        self._number = number
+        self._rows = layout.components is not None
+        self._iterator: Opened | None = None
+        self._chunks: Generator[Any] | None = None
+        self.total: int | float | None = None
+
+    def begin(self) -> None:
+        """Let it read ahead, from where it is."""
+        if self._chunks is not None or self.error is not None:
+            return
+        try:
+            first = 0 if self.again else self.taken
+            self._chunks = _at_hand(self._dataset, self._run, first, self._rows)
+            if self._chunks is not None:
+                return
+            batch = self._dataset.chunk_rows(self._run.budget) if self._rows else 0
+            self._iterator = self._run.open_other(self._dataset, self._number, first, batch)
+            self._chunks = rows_of(self._iterator, True) if self._rows else objects_of(self._iterator, True)
+            self._iterator._poll(0)
+        except BaseException as error:  # noqa: BLE001 - it comes out in its turn
+            self.error = error
+
+    def count_only(self) -> None:
+        """Find out how many elements there are, without reading them, if anybody knows."""
+        self.total = None if self._run.skips is not None else self._dataset.known_count()
+        if self.total is not None:
+            self.left = int(min(self.total, 1 << 62)) - self.taken
+            self.ended = not self.left
+
+    def read(self) -> None:
+        """From now on elements are not only counted."""
+        if self.total is not None:
+            self.total = None
+            self.left = 0
+
+    def ready(self) -> bool:
+        """Return whether `fill` would not wait."""
+        if self.left or self.ended or self.error is not None or self.failed is not None:
+            return True
+        self.begin()
+        return self._iterator is None or self._iterator._poll(0)
+
+    def wait(self) -> None:
+        """Wait a little, until it is ready."""
+        if self._iterator is not None:
+            self._iterator._poll(_PATIENCE)
+
+    def fill(self) -> None:
+        """Read more, if nothing is left; afterwards there is some, or it has ended, with an error or without."""
+        if self.left or self.ended or self.error is not None or self.failed is not None:
+            return
+        self.begin()
+        self.columns = []  # which gives its memory back before more is read
+        try:
+            chunk = None if self._chunks is None else next(self._chunks, None)
+            while self.again and chunk is not None:
+                passed = min(self.again, chunk.n)
+                self.again -= passed
+                chunk = chunk.part(passed, chunk.n) if passed < chunk.n else next(self._chunks, None)  # type: ignore[arg-type]
+        except BaseException as error:  # noqa: BLE001 - it comes out in its turn
+            self.error = error
+            return
+        if self.error is not None:
+            return
+        if chunk is None:
+            self.ended = True
+            return
+        if isinstance(chunk, Failed):
+            self.failed = chunk
+            return
+        self.left = chunk.n
+        if isinstance(chunk, Rows):
+            if chunk.rows is not None:
+                chunk = Rows(chunk.n, compacted(chunk.columns, 0, chunk.n, chunk.rows))
+            self.columns, self.first = chunk.columns, chunk.first
+        else:
+            self.columns, self.first = chunk.elements, 0
+
+    def take(self, n: int) -> int:
+        """Take the next `n` elements of those that are left. Returns where they begin."""
+        at = self.first
+        self.first += n
+        self.taken += n
+        self.left -= n
+        if self.total is not None and not self.left:
+            self.ended = True
+        return at
+
+    def stop(self) -> None:
+        """Let it end soon."""
+        if self._iterator is not None:
+            self._iterator._stop()
+
+    def close(self) -> None:
+        """Give back what it has."""
+        self.columns = []
+        if self._iterator is not None:
+            self._iterator.close()
+
+
+class _InPlace:
+    """The error in the place of a dataset that can't be made; nothing, once it has been given."""
+
+    def __init__(self, number: int, failed: Failed | None) -> None:
+        self.number = number
+        self.failed = failed
+
+
+def _at_hand(chain: Chain, run: Run, start: int, rows: bool) -> Generator[Chunk] | None:
+    """Yield the elements of what is in memory, for which a stream would cost more; `None`: it is not so.
+
+    As rows, or as objects.
+    """
+    source, steps = chain.source, chain.steps
+    if not steps and isinstance(source, Slices | Numbers if rows else Items):
+        return source.chunks(run, 0, start)
+    if rows or not isinstance(source, Slices) or source.rows.n > _FEW_ROWS:
+        return None
+    if len(steps) != 1 or not isinstance(steps[0], Batch):
+        return None
+    kinds = [native_of(one, 0) for one in source.given.components or ()]
+    if source.given.structure is not None or not all(kind in ("fixed", "string") for kind, _, _ in kinds):
+        return None
+    return _batches(source, steps[0], kinds, start)
+
+
+def _batches(source: Slices, batch: Batch, kinds: list[NativeComponent], start: int) -> Generator[Objects]:
+    """Yield batches of rows in memory, as a stream would."""
+    rows, size = source.rows, batch.batch_size
+    columns = compacted(rows.columns, rows.first, rows.n, rows.rows)
+    for at in range(start * size, rows.n, size):
+        stop = min(at + size, rows.n)
+        if stop - at < size and batch.drop_remainder:
+            return
+        parts: list[Any] = []
+        for column, (_, dtype, shape) in zip(columns, kinds, strict=True):
+            if isinstance(column, tuple):
+                data, ends, _ = column
+                text = data[ends[at] : ends[stop]].copy().view(_CHAR)
+                parts.append(Ragged._of(text, ends[at : stop + 1] - ends[at]))
+            else:
+                parts.append(typed(column[at:stop], dtype, shape).copy())
+        yield Objects([structure_of(source.given.template, parts)])
+
+
+class _Turns:
+    """The turns of one pass.
+
+    Attributes
+    ----------
+    drop : int
+        Elements that are only counted: those before the one to begin with.
+    """
+
+    def __init__(self, node: Interleave, run: Run, pass_: int, start: int) -> None:
+        self.drop = start
+        self._node = node
+        self._run = run
+        self._pass = pass_
+        # Where turns are noted; `None`: they are as they should be.
+        self._tape: Turns | None = run.tape(pass_, Turns)
+        if self._tape is not None:
+            self.drop = 0
+            if run.orders is not None:
+                self._tape.settle(start)
+        self._start = start
+        self._telling = False
+        self._layout = node.layout()
+        self._input = run.open(0, pass_)
+        self._input_ended = False
+        self._elements = 0
+        self._waiting: deque[_Child | _InPlace | BaseException] = deque()  # begun, and no turn yet
+        self._slots: list[_Child | None] = [None] * node.cycle
+        self._open = 0
+        # With one at a time, turns make no difference.
+        self._block = node.block if node.cycle > 1 else 1 << 62
+        # Of what is to be handed on next: the columns, where elements begin in them, and how many.
+        self._pending: list[tuple[list[Any], int, int]] = []
+        self._elements_pending = 0
+        # Seconds that the last dataset took to make, as far as it was waited for.
+        self._took = math.inf
+        rows = self._layout.components is not None
+        self._most_pending = node.first.chunk_rows(run.budget) if rows and node.first is not None else MOST_OBJECTS
+
+    def close(self) -> None:
+        """End all datasets."""
+        children = [one for one in (*self._slots, *self._waiting) if isinstance(one, _Child)]
+        self._input._stop()
+        for child in children:
+            child.stop()
+        for child in children:
+            child.close()
+        self._input.close()
+
+    # -- datasets ------------------------------------------------------------------------------------------------------
+
+    def _pull(self) -> None:
+        """Make the dataset of the next element, and let it begin."""
+        node = self._node
+        while True:
+            number = self._elements
+            try:
+                element = next(self._input)
+            except StopIteration:
+                self._input_ended = True
+                return
+            except BaseException as error:  # noqa: BLE001 - it comes out in its turn
+                if not isinstance(error, Exception) or not self._input.goes_on:
+                    self._fail(error)
+                else:
+                    self._elements += 1
+                    self._waiting.append(_InPlace(number, Failed(error)))
+                return
+            self._elements += 1
+            try:
+                chain = node.child_of(element, number)
+                self._check(chain, number)
+            except QueueCoreError as error:
+                if self._run.skips is None:
+                    self._waiting.append(_InPlace(number, Failed(error)))
+                    return
+                try:
+                    self._run.skips.skip(error)
+                except QueueCoreError as last:
+                    self._fail(last)
+                    return
+                continue
+            except BaseException as error:  # noqa: BLE001
+                self._fail(error)
+                return
+            threads = 1 if node.cycle > 1 else None
+            child = _Child(self._run, chain, self._pass * _MANY + number, self._layout, threads)
+            if self.drop:
+                child.count_only()
+            elif node.begun and not self._telling:
+                child.begin()
+            self._waiting.append(child)
+            return
+
+    def _fail(self, error: BaseException) -> None:
+        self._input_ended = True
+        self._waiting.append(error)
+
+    def _check(self, chain: Chain, number: int) -> None:
+        first = self._node.first
+        if first is None:
+            return
+        here = chain.layout
+        there = self._layout
+        if there.components is None and here.components is None:
+            general_spec([first, chain], self._node.method)
+        elif (
+            there.components is None
+            or here.components is None
+            or shapes_of_components(here) != shapes_of_components(there)
+            or repr(here.template) != repr(there.template)
+        ):
+            raise DtypeError(
+                f"{self._node.method}: all datasets must have elements alike, not {first.element_spec!r} and, "
+                f"from element {number} on, {chain.element_spec!r}",
+                stage=self._node.method,
+                record=number,
+            )
+
+    def _look_ahead(self) -> None:
+        """Begin further datasets, as far as that doesn't wait."""
+        while (
+            not self._input_ended
+            and not self.drop
+            and self._open + len(self._waiting) < self._node.begun
+            and self._input._poll(0)
+        ):
+            self._pull()
+
+    def _quick(self) -> bool:
+        """Return whether there will be a next dataset before anybody misses what is pending."""
+        return bool(self._waiting) or self._input_ended or (self._took < _MOMENT and self._input._poll(0))
+
+    def _next(self) -> _Child | _InPlace | None:
+        """Return the next dataset, or what comes in its place; `None`: there is none."""
+        if not self._waiting and not self._input_ended:
+            begun = time.monotonic()
+            self._pull()
+            self._took = time.monotonic() - begun
+        if not self._waiting:
+            return None
+        child = self._waiting.popleft()
+        if isinstance(child, BaseException):
+            raise child
+        if isinstance(child, _InPlace):
+            return child
+        self._open += 1
+        self._look_ahead()
+        return child
+
+    def _counted(self) -> None:
+        """Hand on what follows: nothing is only counted any more."""
+        for child in (*self._slots, *self._waiting):
+            if isinstance(child, _Child):
+                child.read()
+                if self._node.begun:
+                    child.begin()
+
+    # -- turns ---------------------------------------------------------------------------------------------------------
+
+    def chunks(self) -> Generator[Chunk | Failed]:
+        """Yield the elements."""
+        node, slots = self._node, self._slots
+        if self._tape is not None:
+            yield from self._told()
+        at = given = 0
+        even = True  # rounds of whole turns may be possible
+        while True:
+            if self._tape is not None:
+                self._look_ahead()
+                if self._pending and self._ready(at) is None:
+                    yield from self._flush()
+                while (found := self._ready(at)) is None:
+                    self._wait(at)
+                if found != at:
+                    at, given = found, 0
+            child = slots[at]
+            if child is None:
+                if self._input_ended and not self._waiting:
+                    if not self._open:
+                        break
+                    at, given = (at + 1) % node.cycle, 0
+                    continue
+                if not self._quick():
+                    yield from self._flush()
+                try:
+                    found_next = self._next()
+                except BaseException:  # what is good comes before it
+                    yield from self._flush()
+                    raise
+                if isinstance(found_next, _InPlace):  # no turn is taken by it
+                    yield from self._flush()
+                    self._note(found_next.number, Turns.NONE)
+                    if found_next.failed is not None:
+                        yield from self._in_place(found_next.failed)
+                    continue
+                slots[at] = found_next
+                even = True
+                continue
+            if not child.left:
+                there = yield from self._filled(child)
+                if there is None:
+                    continue
+                if not there:
+                    child.close()
+                    slots[at] = None
+                    self._open -= 1
+                    self._note(child.number, Turns.END)
+                    at, given = (at + 1) % node.cycle, 0
+                    continue
+                even = True
+            if even and not given:
+                rounds = self._rounds()
+                even = False
+                if rounds:
+                    yield from self._flush()
+                    yield from self._whole(at, rounds)
+                    even = True
+                    continue
+            n = min(self._block - given, child.left)
+            if self.drop:
+                n = min(n, self.drop)
+                child.take(n)
+                self._dropped(n)
+            else:
+                self._pending.append((child.columns, child.take(n), n))
+                self._elements_pending += n
+                self._note(child.number, n)
+            given += n
+            if given == self._block:
+                at, given = (at + 1) % node.cycle, 0
+            if len(self._pending) >= _MOST_TURNS or self._elements_pending >= self._most_pending:
+                yield from self._flush()
+        yield from self._flush()
+
+    def _filled(self, child: _Child) -> Generator[Chunk | Failed, None, bool | None]:
+        """Let a child, and others that are ready, read more. Returns whether it has; `None`: an error came instead."""
+        if not child.ready():
+            yield from self._flush()
+        child.fill()
+        if child.error is not None:
+            yield from self._flush()
+            raise child.error
+        if child.failed is not None:
+            failed, child.failed = child.failed, None
+            yield from self._flush()
+            self._note(child.number, Turns.ERROR)
+            yield from self._in_place(failed)
+            return None
+        if not child.left:
+            return False
+        for other in self._slots:
+            if other is not None and other.ready():
+                other.fill()
+        return True
+
+    def _note(self, *turn: Any) -> None:
+        if self._tape is not None and self._run.orders is not None:
+            self._run.orders.note(self._tape, *turn)
+
+    def _told(self) -> Generator[Chunk | Failed]:
+        # What was given by a run before: what is settled, as far as it is wanted, dataset by dataset; then the turns as
+        # they were. Who has given some then goes on in a slot.
+        assert self._tape is not None
+        tape, pass_by = self._tape, self._start
+        turns = [*tape.turns()]
+        self._telling = True  # nothing reads ahead before it is known from where
+        children: dict[int, _Child | _InPlace | BaseException] = {}
+        for number in range(tape.next):
+            child = self._begun(number)
+            taken, bad = tape.open.get(number, (None, False))
+            if self._start >= tape.settled:
+                if taken is None or not isinstance(child, _Child):
+                    continue
+                child.taken, child.again = taken, taken if bad else 0
+            else:
+                for piece in self._of(child, taken):
+                    passed = min(pass_by, piece.n)
+                    pass_by -= passed
+                    if passed < piece.n:
+                        yield piece.part(passed, piece.n)
+            children[number] = child
+        for number, n in turns:
+            if number not in children:
+                children[number] = self._begun(number)
+            for piece in self._of(children[number], 1 if n == Turns.ERROR or n == Turns.NONE else n):
+                yield piece
+        ended = {number for number, n in turns if n in (Turns.END, Turns.NONE)}
+        going = [one for number, one in sorted(children.items()) if number not in ended and isinstance(one, _Child)]
+        going = [one for one in going if not one.ended and (one.number >= tape.next or one.number in tape.open)]
+        for one in children.values():
+            if isinstance(one, _Child) and one not in going:
+                one.close()
+        self._slots[:] = [*going, *[None] * len(self._slots)][: len(self._slots)]
+        self._open = len(going)
+        self._telling = False
+
+    def _begun(self, number: int) -> _Child | _InPlace | BaseException:
+        # The dataset of an element of the input; those before it that nobody asked for wait.
+        while self._elements <= number and not self._input_ended:
+            self._pull()
+        for index, one in enumerate(self._waiting):
+            if isinstance(one, BaseException) or one.number == number:
+                del self._waiting[index]
+                return one
+        return _InPlace(number, None)
+
+    def _of(self, child: _Child | _InPlace | BaseException, n: int | None) -> Generator[Chunk | Failed]:
+        # The next n elements, or all.
+        if isinstance(child, BaseException):
+            raise child
+        if isinstance(child, _InPlace):
+            if child.failed is not None and n != 0:
+                failed, child.failed = child.failed, None
+                yield failed
+            return
+        while n is None or n > 0:
+            child.fill()
+            if child.error is not None:
+                raise child.error
+            if child.failed is not None:
+                failed, child.failed = child.failed, None
+                child.taken += 1
+                yield failed
+                part = 1
+            elif child.left:
+                part = child.left if n is None else min(n, child.left)
+                at, columns = child.take(part), child.columns
+                objects = self._layout.components is None
+                yield Objects(columns[at : at + part]) if objects else Rows(part, columns, at)
+            else:
+                return
+            n = None if n is None else n - part
+
+    def _in_place(self, failed: Failed) -> Generator[Failed]:
+        # Of those before the one to begin with, none is an error that was told; and where elements are only counted,
+        # none is found.
+        if self.drop:
+            self._dropped(1)
+        else:
+            yield failed
+
+    def _ready(self, at: int) -> int | None:
+        """Return the first slot from `at` on that need not be waited for."""
+        for step in range(len(self._slots)):
+            slot = (at + step) % len(self._slots)
+            child = self._slots[slot]
+            if child is not None:
+                if child.ready():
+                    return slot
+            elif self._waiting or (not self._input_ended and self._input._poll(0)):
+                return slot
+        return None if self._open or not self._input_ended else at
+
+    def _wait(self, at: int) -> None:
+        """Wait a little, for one of those that aren't ready."""
+        children = [child for child in (*self._slots[at:], *self._slots[:at]) if child is not None]
+        if children:
+            children[0].wait()
+        else:
+            self._input._poll(_PATIENCE)
+
+    def _dropped(self, n: int) -> None:
+        self.drop -= n
+        if not self.drop:
+            self._counted()
+
+    def _rounds(self) -> int:
+        """Return how many whole turns all datasets can take now, if it is worth while."""
+        if None in self._slots and (self._waiting or not self._input_ended):
+            return 0
+        block = self._block
+        least = min(child.left for child in self._slots if child is not None) // block
+        most = self.drop // (self._open * block) if self.drop else max(_MOST_ROWS // (self._open * block), 1)
+        rounds = min(least, most)
+        return rounds if rounds * self._open >= _LEAST_TURNS else 0
+
+    def _whole(self, at: int, rounds: int) -> Generator[Chunk]:
+        slots, block = self._slots, self._block
+        children = [child for child in (*slots[at:], *slots[:at]) if child is not None]
+        n = rounds * block
+        if self.drop:
+            for child in children:
+                child.take(n)
+            self._dropped(n * len(children))
+            return
+        columns = [child.columns for child in children]
+        firsts = [child.take(n) for child in children]
+        if self._tape is not None:
+            self._note([child.number for child in children], rounds, block)
+        if len(children) == 1 and self._layout.components is not None:
+            yield Rows(n, columns[0], firsts[0])
+            return
+        places = np.arange(n * len(children), dtype=np.int64).reshape(len(children), rounds, block)
+        order = places.transpose(1, 0, 2).reshape(-1)
+        if self._layout.components is None:
+            flat = list(itertools.chain(*(one[first : first + n] for one, first in zip(columns, firsts, strict=True))))
+            yield Objects([flat[index] for index in map(int, order)])
+            return
+        parts = [(one, first, first + n) for one, first in zip(columns, firsts, strict=True)]
+        yield Rows(len(order), joined(parts), 0, order)
+
+    def _flush(self) -> Generator[Chunk]:
+        """Hand on what is pending."""
+        pending, self._pending = self._pending, []
+        self._elements_pending = 0
+        if not pending:
+            return
+        if self._layout.components is None:
+            yield Objects([element for part, first, n in pending for element in part[first : first + n]])
+            return
+        # Of each list of columns, one piece: turns take rows that follow each other.
+        spans: dict[int, list[Any]] = {}
+        for columns, first, n in pending:
+            spans.setdefault(id(columns), [columns, first, 0])[2] = first + n
+        if len(spans) == 1:
+            ((columns, first, stop),) = spans.values()
+            yield Rows(stop - first, columns, first)
+            return
+        offsets, total = {}, 0
+        for key, (_, first, stop) in spans.items():
+            offsets[key] = total - first
+            total += stop - first
+        counts = np.array([n for _, _, n in pending])
+        begins = np.array([first + offsets[id(columns)] for columns, first, _ in pending])
+        order = np.arange(total, dtype=np.int64) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
+        yield Rows(total, joined([(one, first, stop) for one, first, stop in spans.values()]), 0, order)

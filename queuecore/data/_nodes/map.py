@@ -1,0 +1,83 @@
+"""A map: native steps where a function can be traced, and calls of Python where it can't."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from queuecore._ops.functions import is_native
+from queuecore._ops.stage import Stage
+from queuecore._trace.symbol import Untraced
+from queuecore._trace.trace import trace
+from queuecore.data._nodes.calls import Call, StageCall, parted
+from queuecore.data._nodes.padded import plain_template
+from queuecore.data._nodes.python_map import PythonMap
+from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.steps import Map
+from queuecore.errors import InvalidArgumentError
+
+__all__ = ["mapped_chain"]
+
+_OBJECTS = "elements are Python objects"
+_SHAPED = "elements are padded or ragged batches"
+_WHOLE = "it makes something else of a batch than of its elements one by one"
+
+
+def mapped_chain(
+    chain: Chain, function: Stage | Callable[..., Any], threads: int | None, ordered: bool | None, on_device: bool
+) -> Chain:
+    """Return a chain with a function, or a stage, on each of its elements; see `PythonMap` for the other parameters.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the function is none, or a stage can't work on what it gets.
+    """
+    call: Call | StageCall
+    if isinstance(function, Stage):
+        why = _why_not(chain) or (_WHOLE if not function.rowwise and chain.batches else "")
+        if not why:
+            native = chain.then(Map(function, on_device))
+            native.check()
+            return native
+        call = StageCall(function)
+    else:
+        found = _traced(chain, function, on_device)
+        if isinstance(found, Chain):
+            return found
+        call, why = Call(function), found
+    return Chain.of(PythonMap((chain,), call, threads, ordered, why, on_device))
+
+
+def _why_not(chain: Chain) -> str:
+    """Return why no step behind a chain can be native; an empty string: one can."""
+    if chain.source.has_objects:
+        return _OBJECTS
+    return _SHAPED if chain.shaped is not None else ""
+
+
+def _traced(chain: Chain, function: Any, on_device: bool) -> Chain | str:
+    """Return a chain with a function as a native step; or why the function has to run in Python."""
+    if not callable(function) or is_native(function):
+        hint = ": say what it makes, by queuecore.ops.cfunc(function, outputs)" if callable(function) else ""
+        raise InvalidArgumentError(f"map takes functions of Python's and operations, not {function!r}{hint}")
+    why = _why_not(chain)
+    if why:
+        return why
+    made = chain.made
+    batch = tuple(one.batch_size if one.drop_remainder else None for one in reversed(chain.batches))
+    template, assemble = made.template, made.assemble
+    plain = None if batch else plain_template(made)
+    if plain is not None:
+        template, assemble = plain, None
+    found = trace(function, made.given, template, assemble=assemble, batch=batch, finish=parted)
+    if isinstance(found, Untraced):
+        return str(found)
+    if batch and not found.stage.rowwise:
+        return _WHOLE
+    native = chain.then(Map(found.stage, on_device))
+    try:
+        native.check()
+    except InvalidArgumentError as error:  # nothing that can be batched
+        return str(error)
+    return native

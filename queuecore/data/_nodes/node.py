@@ -1,0 +1,231 @@
+"""Sources whose elements are handed in: what comes out of other chains, of arrays, and of Python.
+
+A node makes *chunks*. Most are rows of columns, as they lie in the batches of a native stream or in the user's arrays;
+they are handed to the next stream without a copy. Where elements are whatever Python made of them, a chunk is a list of
+objects, of which the native core moves the numbers only.
+
+A node's chunks are made by one Python thread for each stream that is fed. It takes the GIL once a chunk, not once an
+element; all work on rows (reading, decoding, stages, batches) is done by the native streams before and behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from queuecore._checks.lazy import lazy, once, without_kept
+from queuecore._core.describe import Description, Frames
+from queuecore._core.feed import Feed
+from queuecore._core.marks import ShuffleCounter
+from queuecore._core.scope import Scope
+from queuecore._core.sources import FileList
+from queuecore._ops.stage import Stage
+from queuecore._runners.threads import start_thread
+from queuecore.data._nodes.run import Drawn, Pairs, Run
+from queuecore.data._plan.chain import Chain, Source
+from queuecore.data._plan.made import Layout, Made, made_by, row_bytes_of
+from queuecore.data._rows.chunks import Chunk, Failed, Piece
+from queuecore.data._rows.values import spec_of
+from queuecore.data.options import Options
+
+__all__ = ["Node", "ObjectNode"]
+
+_NO_FILES = FileList([])
+
+
+@dataclass(frozen=True, eq=False)
+class Node(Source):
+    """A source of elements that are handed in. Abstract; immutable.
+
+    Attributes
+    ----------
+    inputs : tuple of Chain
+        What it takes its elements from.
+    """
+
+    inputs: tuple[Chain, ...]
+
+    files = _NO_FILES
+    num_threads = None
+    fed = True
+
+    def __init_subclass__(cls, **words: Any) -> None:
+        # These ask the inputs, some more than once: made anew each time, that would double with every level of chains
+        # of chains.
+        super().__init_subclass__(**words)
+        for name in ("layout", "spec"):
+            if name in vars(cls):
+                setattr(cls, name, once(vars(cls)[name]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: not what can be made again."""
+        return without_kept(vars(self))
+
+    def words(self) -> dict[str, Any]:
+        """Return what decides its elements, besides the inputs, as plain values."""
+        return {}
+
+    def label(self) -> str:
+        """Return what a user calls it, in one line."""
+        return self.name
+
+    def where(self) -> str:
+        """Return where its work is done, and what forces it to be done in Python."""
+        return "Python: hands on rows, a chunk at a time"
+
+    def layout(self) -> Layout:
+        """Return what the elements consist of."""
+        raise NotImplementedError
+
+    @property
+    def has_objects(self) -> bool:
+        """True if the elements are Python objects."""
+        return self.layout().components is None
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        """Make the elements of a pass, from number `start` on, and what comes in the place of those that can't be made.
+
+        An error that is raised is the end. `start` counts what is `Failed` as elements, but there are none before it,
+        unless it is 0.
+        """
+        raise NotImplementedError
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Chunk:
+        """Return the elements of an array of their numbers, which are the same ones in every pass."""
+        raise NotImplementedError
+
+    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+        """Hand in the elements of a pass, from number `start` on; False: no more of it is wanted."""
+        again = start if feed.had_errors(pass_) else 0
+        with contextlib.closing(self.chunks(run, pass_, start - again)) as chunks:
+            if not again and run.orders is None:
+                return all(chunk.hand(feed, pass_) for chunk in chunks)
+            for chunk in chunks:
+                if again >= chunk.n:
+                    again -= chunk.n
+                    continue
+                if not (chunk.part(again, chunk.n) if again else chunk).hand(feed, pass_):
+                    return False
+                if run.orders is not None:
+                    start += chunk.n - again
+                    run.gave(pass_, start)
+                again = 0
+        return True
+
+    def spec(self) -> Any:
+        """Return the specification of an element that is a Python object; `None`: nobody knows."""
+        return None
+
+    def first_passes(self, pairs: Pairs) -> tuple[Pairs, list[int]] | None:
+        """Return the seeds, and the numbers of passes, that the shuffles of its inputs, of these seeds, begin with.
+
+        `None`: that is theirs to say.
+        """
+        del pairs
+        return None
+
+    def begins(self, pairs: Pairs, bases: list[int]) -> None:
+        """Say what those of a new iterator begin with."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what decides the elements, as plain values."""
+        inputs = [chain.describe() for chain in self.inputs]
+        return {"source": self.name, **self.words(), **({"inputs": inputs} if inputs else {})}
+
+    def made(self, stages: list[Stage]) -> Made:
+        """Return what stages make of an element."""
+        layout = self.layout()
+        if layout.components is None:
+            return Made(None, [("object", np.dtype(np.int64), ())], 0, None, lambda dims: self.spec(), (), None)
+        return made_by(layout.components, layout.template, stages, layout.structure)
+
+    def limited(self, max_record_bytes: int | None) -> Node:
+        """Return this source: it reads no records itself."""
+        del max_record_bytes
+        return self
+
+    def native(self, stages: list[Stage]) -> Description:
+        """Return what the native stream takes."""
+        made = self.made(stages)
+        columns = made.components if not stages else self.made([]).components
+        frames = Frames("rows", max(sum(row_bytes_of(one) for one in columns), 1), 1)
+        frames.columns = columns
+        return Description(self.files, made.elements(), frames=frames)
+
+    def reserved(self, needs: list[int]) -> list[int]:
+        """Take, of each shuffle of the inputs, as many passes as one run needs; return the number of each first one."""
+        shuffles = [shuffle for chain in self.inputs for shuffle in chain.shuffles]
+        first = self.first_passes([one.seeds.pair for one in shuffles])
+        if first is not None:
+            for shuffle, pair in zip(shuffles, first[0], strict=True):
+                if shuffle.seeds.pair != pair:
+                    shuffle.seeds.pair = pair
+                    shuffle.seeds.counter = ShuffleCounter()
+            return first[1]
+        bases: list[int] = []
+        for chain in self.inputs:
+            for shuffle in chain.own_shuffles:
+                bases.append(shuffle.seeds.counter.next_iteration)
+                shuffle.seeds.counter.next_iteration += needs[len(bases) - 1]
+            bases += chain.source.reserved(needs[len(bases) :])
+        self.begins([one.seeds.pair for one in shuffles], bases)
+        return bases
+
+    def feeder(self, run: Run) -> Any:
+        """Return what starts a thread that hands in the chunks. It doesn't keep the iterator alive."""
+
+        def start(feed: Feed, drawn: Drawn) -> None:
+            start_thread(f"qc-{self.name}", _hand_in, self, run.of(feed, drawn), feed)
+
+        return start
+
+
+def _hand_in(node: Node, run: Run, feed: Feed) -> None:
+    before = run.scope.enter()
+    try:
+        _hand_in_passes(node, run, feed)
+    finally:
+        Scope.leave(before)
+
+
+def _hand_in_passes(node: Node, run: Run, feed: Feed) -> None:
+    after = -1
+    while (wanted := feed.next_pass(after)) is not None:
+        after, start = wanted
+        try:
+            if node.hand_in(run, feed, after, start):
+                feed.end(after)
+        except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
+            feed.end(after, error)
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectNode(Node):
+    """A node whose elements are Python objects."""
+
+    def layout(self) -> Layout:
+        return Layout(None)
+
+    def spec(self) -> Any:
+        """Return that of the first element, which is made for it, once."""
+        return self._first_spec
+
+    def _trial(self) -> Run:
+        # Seeds as of a first iterator, and counters of its own: this takes no pass of a shuffle from anybody.
+        run = Run(self, Options(num_threads=1), None)
+        shuffles = [shuffle for chain in self.inputs for shuffle in chain.shuffles]
+        run.seed([one.seeds.pair for one in shuffles], [0] * len(shuffles))
+        return run
+
+    @lazy
+    def _first_spec(self) -> Any:
+        with contextlib.closing(self.chunks(self._trial(), 0, 0)) as chunks:
+            for chunk in chunks:
+                if isinstance(chunk, Failed):
+                    raise chunk.error
+                return spec_of(chunk.element)  # type: ignore[union-attr]
+        return None

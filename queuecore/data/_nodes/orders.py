@@ -1,0 +1,244 @@
+"""Orders that are left free: what came in which order, so that a saved place can name each element that has come.
+
+Where a node gives elements as they come, nobody can tell by their count which they were. So it notes their numbers in a
+*tape*, one for each of its passes. A place in the stream that it feeds says how many of these nobody needs again: they
+are *settled*, and of them only the set is kept, as a number below which all have come, and those beyond it. Those that
+follow are a list. A run that begins at that place gives the elements of the list in its order, and then the others.
+
+Inputs may have such nodes too. How far those are used up is noted with what was made of them. Numbers alone are kept,
+and about as many as elements can be on their way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from queuecore._core.feed import Feed
+
+__all__ = ["Mark", "Orders", "Tape", "Turns"]
+
+# A place in a fed stream: the pass, and the number of the first element that it may need again.
+Mark = tuple[int, int]
+
+
+class Tape:
+    """Numbers of elements, each alone.
+
+    Attributes
+    ----------
+    low : int
+        All below it are settled.
+    beyond : set of int
+        Those that are settled beside them.
+    log : deque of int
+        Those that followed, in order.
+    """
+
+    def __init__(self, state: Any = None) -> None:
+        low, beyond, log = state or (0, [], [])
+        self.low: int = low
+        self.beyond: set[int] = set(beyond)
+        self.log: deque[int] = deque(log)
+
+    def note(self, number: int) -> None:
+        """Note the next one."""
+        self.log.append(number)
+
+    def settle(self, upto: int) -> None:
+        """Say that the first so many are not needed again."""
+        for _ in range(min(upto - self.low - len(self.beyond), len(self.log))):
+            self.beyond.add(self.log.popleft())
+            while self.low in self.beyond:
+                self.beyond.remove(self.low)
+                self.low += 1
+
+    def state(self) -> Any:
+        """Return it as plain values; `None` if nothing was noted."""
+        return [self.low, sorted(self.beyond), list(self.log)] if self.low or self.beyond or self.log else None
+
+
+class Turns:
+    """Turns of datasets: number of the dataset, and how many of its elements.
+
+    Attributes
+    ----------
+    settled : int
+        How many elements are.
+    next : int
+        All datasets from this number on have given none of these.
+    open : dict
+        Of those before it, which have not ended: how many are settled, and whether one was an error.
+    log : deque of list
+        The turns that followed. Instead of how many, `END`, `ERROR` (of an element), or `NONE` (of the dataset, which
+        counts as an element). Or a list of datasets, of how many rounds, and of how many elements of each in a round.
+    """
+
+    END, NONE, ERROR = 0, -1, -2
+
+    def __init__(self, state: Any = None) -> None:
+        settled, following, open_, log = state or (0, 0, [], [])
+        self.settled: int = settled
+        self.next: int = following
+        self.open: dict[int, tuple[int, bool]] = {number: (taken, bool(bad)) for number, taken, bad in open_}
+        self.log: deque[list[Any]] = deque(map(list, log))
+
+    def note(self, number: int, n: int) -> None:
+        """Note a turn."""
+        last = self.log[-1] if self.log else None
+        if last is not None and n > 0 and last[0] == number and last[1] > 0:
+            last[1] += n
+        else:
+            self.log.append([number, n])
+
+    def note_rounds(self, numbers: list[int], rounds: int, block: int) -> None:
+        """Note rounds of turns."""
+        self.log.append([numbers, rounds, block])
+
+    def turns(self) -> Iterator[tuple[int, int]]:
+        """Yield what followed, turn by turn."""
+        for one in self.log:
+            if isinstance(one[0], list):
+                for _ in range(one[1]):
+                    yield from ((number, one[2]) for number in one[0])
+            else:
+                yield one[0], one[1]
+
+    def settle(self, upto: int) -> None:
+        """Say that the first so many elements are not needed again."""
+        while self.log and self.settled < upto:
+            one = self.log.popleft()
+            if isinstance(one[0], list):
+                numbers, rounds, block = one
+                whole = min(rounds, (upto - self.settled) // (block * len(numbers)))
+                for number in numbers if whole else ():
+                    self._give(number, whole * block)
+                if whole < rounds:
+                    if whole + 1 < rounds:
+                        self.log.appendleft([numbers, rounds - whole - 1, block])
+                    self.log.extendleft([number, block] for number in reversed(numbers))
+                continue
+            number, n = one
+            if n > upto - self.settled:
+                self.log.appendleft([number, n - (upto - self.settled)])
+                n = upto - self.settled
+            self._give(number, n)
+
+    def _give(self, number: int, n: int) -> None:
+        while self.next <= number:
+            self.open[self.next] = 0, False
+            self.next += 1
+        self.settled += n if n >= 0 else 1
+        if n == self.END or n == self.NONE:
+            self.open.pop(number, None)
+        else:
+            taken, bad = self.open[number]
+            self.open[number] = taken + (n if n > 0 else 1), bad or n == self.ERROR
+
+    def state(self) -> Any:
+        """Return it as plain values; `None` if nothing was noted."""
+        open_ = [[number, taken, int(bad)] for number, (taken, bad) in sorted(self.open.items())]
+        return [self.settled, self.next, open_, list(self.log)] if self.next or self.log else None
+
+
+class Orders:
+    """The tapes of a node, and of its inputs. Any thread may use it.
+
+    Parameters
+    ----------
+    state : dict, optional
+        As `state` returns it.
+    """
+
+    def __init__(self, state: dict[str, Any] | None = None) -> None:
+        state = state or {}
+        self._lock = threading.RLock()
+        self._mark: Mark = (state.get("pass", 0), 0)
+        self._states: dict[int, Any] = {int(pass_): one for pass_, one in state.get("tapes", {}).items()}
+        self._tapes: dict[int, Tape | Turns] = {}
+        self._below: dict[tuple[int, int], Orders] = {}
+        for index, one in state.get("below", {}).items():
+            self._below[self._mark[0], int(index)] = Orders(one)
+        # What was given, up to which number of a pass, and how far the inputs were used up by that.
+        self._given: deque[tuple[int, int, dict[int, Mark]]] = deque()
+
+    def tape(self, pass_: int, kind: Callable[[Any], Any]) -> Any:
+        """Return that of a pass."""
+        with self._lock:
+            if pass_ not in self._tapes:
+                self._tapes[pass_] = kind(self._states.pop(pass_, None))
+            return self._tapes[pass_]
+
+    def note(self, tape: Any, *what: Any) -> None:
+        """Note something in a tape."""
+        with self._lock:
+            if isinstance(what[0], list):
+                tape.note_rounds(*what)
+            else:
+                tape.note(*what)
+
+    def below(self, feed: Feed, pass_: int, index: int) -> Orders:
+        """Return those of an input that is opened in a pass, for a feed."""
+        with self._lock:
+            before = self._below.get((pass_, index))
+            made = Orders(None if before is None else before.state())
+            if not feed.stopped:  # else another one may be at it already
+                self._below[pass_, index] = made
+            return made
+
+    def gave(self, feed: Feed, pass_: int, upto: int, marks: dict[int, Mark]) -> None:
+        """Say that elements up to a number of a pass were given to a feed, and where the inputs are then."""
+        with self._lock:
+            last = self._given[-1] if self._given else None
+            # An earlier one with the same places says as much, for less.
+            if not feed.stopped and (last is None or last[0] != pass_ or last[2] != marks):
+                self._given.append((pass_, upto, marks))
+
+    def restart(self, mark: Mark) -> None:
+        """Begin again at a place. Tapes that others still have are not these any more."""
+        with self._lock:
+            self.settle(mark)
+            made = Orders(self.state())
+            self._mark = max(self._mark, made._mark)
+            self._states, self._below, self._tapes = made._states, made._below, {}
+            self._given.clear()
+
+    def settle(self, mark: Mark) -> None:
+        """Say that what is before a place is not needed again."""
+        with self._lock:
+            if mark < self._mark:  # it goes over what was settled before
+                return
+            self._mark = mark
+            pass_, upto = mark
+            for old in [one for one in self._tapes if one < pass_]:
+                del self._tapes[old]
+            for old in [one for one in self._states if one < pass_]:
+                del self._states[old]
+            for key in [one for one in self._below if one[0] < pass_]:
+                del self._below[key]
+            if pass_ in self._tapes:
+                self._tapes[pass_].settle(upto)
+            reached: dict[int, Mark] = {}
+            while self._given and self._given[0][:2] <= mark:
+                given = self._given.popleft()
+                if given[0] == pass_:
+                    reached = given[2]
+            for index, there in reached.items():
+                if (pass_, index) in self._below:
+                    self._below[pass_, index].settle(there)
+
+    def state(self) -> dict[str, Any]:
+        """Return them as plain values."""
+        with self._lock:
+            pass_ = self._mark[0]
+            tapes = {str(one): tape.state() for one, tape in self._tapes.items()}
+            tapes |= {str(one): state for one, state in self._states.items() if state}
+            below = {str(index): one.state() for (of, index), one in self._below.items() if of == pass_}
+            made = {
+                "pass": pass_,
+                "tapes": {one: state for one, state in tapes.items() if state},
+                "below": {index: one for index, one in below.items() if one},
+            }
+            return made if made["tapes"] or made["below"] else {}

@@ -1,0 +1,101 @@
+"""Elements of which some come again at the end, so that any number of shards gets as many."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from queuecore._io.bad_data import Quarantine
+from queuecore.data._nodes.inputs import laid_out
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.permute import by_number, elements_at
+from queuecore.data._nodes.run import Run
+from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.made import Layout
+from queuecore.data._plan.steps import Count, Map, Shard
+from queuecore.data._rows.chunks import Chunk
+from queuecore.errors import FailedPreconditionError
+
+__all__ = ["Padded", "padded_shard"]
+
+
+@dataclass(frozen=True, eq=False)
+class Padded(Node):
+    """The elements of the input, and those from its beginning again until their number is a multiple of `size`.
+
+    Attributes
+    ----------
+    size : int
+        How many shards there are.
+    """
+
+    name = "pad"
+
+    size: int
+
+    # The number of shards is said by the shard behind it, of which a saved place may be another one's.
+
+    def count(self, needed: int | None) -> Count:
+        total = self.inputs[0].count(needed)
+        return total if isinstance(total, float) else total + -total % self.size
+
+    def layout(self) -> Layout:
+        return self.inputs[0].layout
+
+    def spec(self) -> Any:
+        return self.inputs[0].element_spec
+
+    @property
+    def by_number(self) -> bool:
+        return by_number(self.inputs[0])
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Chunk:
+        return elements_at(self.inputs[0], index % max(int(self.inputs[0].count(None)), 1))
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        # What is left out for its errors shows only when it is read.
+        total = self.inputs[0].known_count() if run.skips is None else None
+        if total is None or start < total:
+            total = start
+            for chunk in self._from(run, pass_, start, run.skips):
+                total += chunk.n
+                yield chunk
+            if total == start > 0:  # it has that many, or fewer
+                total = sum(chunk.n for chunk in self._from(run, pass_, 0, _quiet(run)))
+        total = int(total)
+        at, end = max(start, total), total + -total % self.size
+        while at < end:
+            before = at
+            with contextlib.closing(self._from(run, pass_, at % total, _quiet(run))) as chunks:
+                for chunk in chunks:
+                    n = min(chunk.n, end - at)
+                    yield chunk.part(0, n)
+                    at += n
+                    if at == end:
+                        return
+            if at == before:
+                raise FailedPreconditionError(
+                    f"shard: there were {total} elements, and none from number {at % total} on when they were read "
+                    "again, for shards that lack one",
+                    stage=self.name,
+                )
+
+    def _from(self, run: Run, pass_: int, start: int, skips: Quarantine | None) -> Generator[Chunk]:
+        return laid_out(run, 0, pass_, start, self.layout(), skips)
+
+
+def _quiet(run: Run) -> Quarantine | None:
+    # What is left out was told when it was read first.
+    return None if run.skips is None else Quarantine()
+
+
+def padded_shard(chain: Chain, number: int, index: int) -> Chain:
+    """Return one of a number of shards of equal length: no native stream holds a pass's beginning until its end."""
+    after = () if chain.batches else tuple(step for step in chain.steps if isinstance(step, Map))
+    before = tuple(step for step in chain.steps if not (after and isinstance(step, Map)))
+    padded = Padded((replace(chain, steps=before),), number)
+    return Chain(padded, (Shard(number, index, "keep"), *after), chain.options)

@@ -1,0 +1,609 @@
+"""Batches of elements that differ in shape: padded to one, or as rows of different lengths."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from queuecore._checks.lazy import lazy
+from queuecore._core.own import own
+from queuecore._elements.component import BYTES, Component
+from queuecore._elements.nests import structure_of
+from queuecore._elements.record import ArraySpec, DatasetSpec
+from queuecore._ops.strings import strings_of
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.fixed import FixedLengthSource
+from queuecore.data._plan.made import Layout, Made
+from queuecore.data._plan.steps import Batch, Count, ShapedBatch
+from queuecore.data._rows.chunks import Failed, One, Piece
+from queuecore.data._rows.elements import flattened
+from queuecore.errors import DataLossError, DtypeError, InvalidArgumentError
+from queuecore.ragged import Ragged, Sparse, strings
+
+__all__ = [
+    "Elements",
+    "Fit",
+    "Joiner",
+    "Pad",
+    "Shapes",
+    "Stack",
+    "dense_to_ragged",
+    "padded",
+    "plain_template",
+    "shapes_of",
+]
+
+Array = np.ndarray[Any, Any]
+# What the dimensions of a row become; -1: the longest of the batch.
+Sides = tuple[int, ...]
+
+_MOST_SIDE = 2**47
+
+
+@dataclass(frozen=True)
+class ShapeLeaf:
+    """The facts that are known of one array of an element.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype, optional
+        `None`: nobody knows.
+    shape : tuple of int or None, optional
+        `None`: nobody knows how many dimensions there are.
+    """
+
+    dtype: np.dtype[Any] | None
+    shape: tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Specs:
+    """From batch dimensions to the specification of a batch; `None` where a dtype isn't known."""
+
+    template: Any
+    dtypes: list[np.dtype[Any] | None]
+    sides: list[Sides]
+
+    def __call__(self, dims: tuple[int | None, ...]) -> Any:
+        parts = []
+        for dtype, sides in zip(self.dtypes, self.sides, strict=True):
+            if dtype is None:
+                return None
+            parts.append(ArraySpec((*dims, *(None if side < 0 else side for side in sides)), dtype))
+        return structure_of(self.template, parts)
+
+
+# Arguments in the structure of an element
+
+
+def leaves_of(template: Any) -> Iterator[Any]:
+    if isinstance(template, dict):
+        for inner in template.values():
+            yield from leaves_of(inner)
+    elif isinstance(template, tuple):
+        for inner in template:
+            yield from leaves_of(inner)
+    else:
+        yield template
+
+
+def _matched(template: Any, given: Any, what: str, lone: Callable[[Any], bool], where: str = "") -> list[Any]:
+    # The parts of an argument, one for each leaf. One for which `lone` holds stands for all below.
+    if not isinstance(template, (dict, tuple)):
+        return [given]
+    if given is None or lone(given):
+        return [given] * sum(1 for _ in leaves_of(template))
+    if isinstance(template, dict):
+        if not isinstance(given, dict) or set(given) != set(template):
+            raise InvalidArgumentError(
+                f"padded_batch: {what}{where} must be a dict with the keys {sorted(map(str, template))}, not {given!r}"
+            )
+        items = [(f"{where}[{name!r}]", inner, given[name]) for name, inner in template.items()]
+    else:
+        if not isinstance(given, (tuple, list)) or len(given) != len(template):
+            raise InvalidArgumentError(
+                f"padded_batch: {what}{where} must be a tuple of {len(template)}, as an element is, not {given!r}"
+            )
+        items = [
+            (f"{where}[{index}]", inner, part) for index, (inner, part) in enumerate(zip(template, given, strict=True))
+        ]
+    return [one for place, inner, part in items for one in _matched(inner, part, what, lone, place)]
+
+
+def _is_side(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, np.integer)) and not isinstance(value, bool))
+
+
+def _is_shape(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim <= 1
+    return isinstance(value, (int, np.integer)) or (isinstance(value, (tuple, list)) and all(map(_is_side, value)))
+
+
+def _template_of_shapes(shapes: Any) -> Any:
+    # Where nothing is known of elements: a shape is a list, or a tuple of numbers alone.
+    if isinstance(shapes, dict):
+        return {name: _template_of_shapes(inner) for name, inner in shapes.items()}
+    if isinstance(shapes, tuple) and not _is_shape(shapes):
+        return tuple(map(_template_of_shapes, shapes))
+    return ShapeLeaf(None, None)
+
+
+def _sides(leaf: ShapeLeaf, given: Any, index: int) -> Sides:
+    # What a user says of one component.
+    if given is None:
+        if leaf.shape is None:
+            raise InvalidArgumentError(
+                f"padded_batch: nobody knows how many dimensions component {index} has: padded_shapes must say it"
+            )
+        return tuple(-1 if side is None else side for side in leaf.shape)
+    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
+        given = (given,)
+    if isinstance(given, bool) or not _is_shape(given):
+        raise InvalidArgumentError(
+            f"padded_batch: a shape in padded_shapes is a tuple of integers and None, not {given!r}"
+        )
+    sides = tuple(-1 if side is None else int(side) for side in given)
+    if any(side < -1 or side > _MOST_SIDE for side in sides):
+        raise InvalidArgumentError(f"padded_batch: padded_shapes has {given!r}; a dimension is at least 0, or None")
+    if leaf.shape is None:
+        return sides
+    if len(sides) != len(leaf.shape):
+        raise InvalidArgumentError(
+            f"padded_batch: padded_shapes has {given!r} for component {index}, whose shape is {leaf.shape}"
+        )
+    for side, most in zip(sides, leaf.shape, strict=True):
+        if most is not None and 0 <= side < most:
+            raise InvalidArgumentError(
+                f"padded_batch: component {index} of shape {leaf.shape} doesn't fit into the {given!r} of padded_shapes"
+            )
+    # A known dimension is the longest of every batch.
+    return tuple(most if side < 0 and most is not None else side for side, most in zip(sides, leaf.shape, strict=True))
+
+
+def fill_value(dtype: np.dtype[Any], given: Any, index: int) -> Any:
+    """Return the padding of a component as an array without dimensions, or as bytes."""
+    if dtype == BYTES or dtype.kind == "O":
+        if given is None:
+            return b""
+        value = given.item() if isinstance(given, (np.ndarray, np.generic)) and given.ndim == 0 else given
+        if not isinstance(value, (bytes, str)):
+            raise DtypeError(f"padded_batch: component {index} has strings, so its padding can't be {given!r}")
+        return value.encode() if isinstance(value, str) else value
+    if given is None:
+        return np.zeros((), dtype)
+    value = np.asarray(given)
+    if value.ndim:
+        raise InvalidArgumentError(f"padded_batch: a padding value is a scalar, not {given!r}")
+    if dtype.kind == "S":
+        well = isinstance(given, bytes) and len(given) <= dtype.itemsize
+    elif isinstance(given, (np.generic, np.ndarray)):
+        well = value.dtype == dtype
+    elif isinstance(given, bool) or dtype.kind == "b":
+        well = isinstance(given, bool) and dtype.kind == "b"
+    elif isinstance(given, int):
+        well = dtype.kind in "fcV" or (dtype.kind in "iu" and np.iinfo(dtype).min <= given <= np.iinfo(dtype).max)
+    elif isinstance(given, (float, complex)):
+        well = dtype.kind == "c" or (dtype.kind in "fV" and isinstance(given, float))
+    else:
+        well = False
+    if not well:
+        raise DtypeError(f"padded_batch: the padding {given!r} of component {index} is no {dtype}")
+    return np.asarray(given).astype(dtype)
+
+
+def _probe(index: int, component: Component) -> Any:
+    # An element's component that can be recognised.
+    if component.dtype == BYTES:
+        text = b"component %d" % index
+        return text if not component.shape else Ragged.from_list([text])
+    return np.ones(tuple(1 if side is None else side for side in component.shape or ()), component.dtype)
+
+
+def plain_template(made: Made) -> Any:
+    """Return the structure of an element, that is no batch, over its components; `None`: there is more to it."""
+    if made.assemble is None:
+        return made.template
+    probes = [_probe(index, component) for index, component in enumerate(made.given)]
+    seen = made.assemble(list(probes), False)
+    order = []
+    for leaf in leaves_of(seen):
+        for index, probe in enumerate(probes):
+            if leaf is probe or (
+                isinstance(leaf, np.ndarray)
+                and isinstance(probe, np.ndarray)
+                and (leaf.shape, leaf.dtype) == (probe.shape, probe.dtype)
+                and np.shares_memory(leaf, probe)
+            ):
+                order.append(index)
+                break
+        else:
+            return None
+    if sorted(order) != list(range(len(probes))):
+        return None
+    return structure_of(flattened(seen, lambda one, _: one)[0], order)
+
+
+def padded(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node | None, ShapedBatch]:
+    """Return a padded batch, and the node that must come before it, if there is one."""
+    if not any(isinstance(step, Batch) for step in chain.steps):
+        made = chain.made
+        template = None if made.components[0][0] == "object" else plain_template(made)
+        if template is not None:
+            step = _native(made, template, size, drop, shapes, values)
+            if step is not None:
+                bare = isinstance(chain.source, FixedLengthSource) and not chain.stages
+                through = bare and any(pad is not None for pad in step.changes["pads"])
+                return (Elements((chain,), None) if through else None), step
+    return _of_objects(chain, size, drop, shapes, values)
+
+
+def _words(sides: list[Sides], fills: list[Any]) -> list[Any]:
+    return [[list(one) for one in sides], [_hex(one) for one in fills]]
+
+
+def _hex(fill: Any) -> str | None:
+    if fill is None:
+        return None
+    return (fill if isinstance(fill, bytes) else np.asarray(fill).tobytes()).hex()
+
+
+def _native(made: Made, template: Any, size: int, drop: bool, shapes: Any, values: Any) -> ShapedBatch | None:
+    # None: it can't be done natively.
+    order = list(leaves_of(template))
+    leaves = [ShapeLeaf(one.dtype, one.shape) for one in made.given]
+    given_shapes = _matched(template, shapes, "padded_shapes", _never)
+    given_values = _matched(template, values, "padding_values", _is_scalar)
+    sides: list[Sides] = [()] * len(order)
+    fills: list[Any] = [None] * len(order)
+    pads: list[Any] = [None] * len(order)
+    for index, shape, value in zip(order, given_shapes, given_values, strict=True):
+        leaf = leaves[index]
+        sides[index] = _sides(leaf, shape, index)
+        fills[index] = fill_value(leaf.dtype, value, index)
+        if sides[index] == leaf.shape:
+            continue
+        if made.components[index][0] == "strings":
+            if fills[index]:
+                return None
+            pads[index] = sides[index], np.int64(0).tobytes()
+        else:
+            pads[index] = sides[index], np.asarray(fills[index]).tobytes()
+
+    specs = Specs(template, [leaf.dtype for leaf in leaves], sides)
+    changes = {"template": template, "assemble": None, "pads": pads}
+    return ShapedBatch(size, drop, ["padded_batch", *_words(sides, fills)], changes, specs)
+
+
+def _never(given: Any) -> bool:
+    del given
+    return False
+
+
+def _is_scalar(given: Any) -> bool:
+    return not isinstance(given, (dict, tuple, list))
+
+
+# Elements that are Python objects
+
+
+@dataclass(frozen=True, eq=False)
+class Elements(Node):
+    """The elements of another dataset as they come: as rows; or, if `fit` makes something of each, as objects."""
+
+    name = "elements"
+
+    fit: Callable[[Any], Any] | None
+
+    def count(self, needed: int | None) -> Count:
+        return self.inputs[0].count(needed)
+
+    def where(self) -> str:
+        return "Python: hands on rows, a chunk at a time" if self.fit is None else "Python: arrays of each element"
+
+    def layout(self) -> Layout:
+        return self.inputs[0].layout if self.fit is None else Layout(None)
+
+    def spec(self) -> Any:
+        return self.inputs[0].element_spec
+
+    @property
+    def uses_up(self) -> bool:
+        return True
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        if self.fit is None:
+            yield from run.rows(0, pass_, start, None, True)
+        else:
+            # Which have which number shows only when all before it were seen, if some are left out.
+            first = start if run.skips is None else 0
+            with contextlib.closing(run.elements(0, pass_, first, None, True)) as elements:
+                yield from self._fitting(run, enumerate(elements, first), start - first)
+
+    def _fitting(self, run: Run, elements: Iterator[tuple[int, Any]], left: int) -> Generator[Piece]:
+        assert self.fit is not None
+        for number, element in elements:
+            if isinstance(element, Failed):
+                yield element
+                continue
+            try:
+                made = self.fit(element)
+            except DataLossError as error:
+                error.args = (f"{error} (element {number})",)
+                error.stage, error.record = "padded_batch", number
+                yield from leave_out(run.skips, error, left > 0)
+                continue
+            if left:
+                left -= 1
+            else:
+                yield One(made)
+
+
+def _array(value: Any) -> Array:
+    if type(value) is np.ndarray and value.dtype.kind not in "OU":
+        return value
+    if isinstance(value, Ragged) and value.is_bytes:
+        return value.to_object()
+    if isinstance(value, (Ragged, Sparse)):
+        raise InvalidArgumentError(f"{type(value).__name__} components can't be batched like this: make arrays of them")
+    if isinstance(value, (bytes, str)):
+        made = np.empty((), object)
+        made[()] = strings_of("batch", value)
+        return made
+    array = np.asarray(value)
+    if array.dtype.kind in "OU":
+        array = np.asarray(strings_of("batch", array), object)
+    return array
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Makes arrays of the components of an element, of which it looks at the shapes.
+
+    Attributes
+    ----------
+    template : object
+        The structure of an element.
+    sides : list of tuple, optional
+        What the arrays are padded to; `None`: they are only stacked.
+    """
+
+    template: Any
+    sides: list[Sides] | None
+
+    @lazy
+    def open(self) -> list[bool]:
+        """For each component, True if any shape of so many dimensions fits."""
+        return [max(sides, default=-1) < 0 for sides in self.sides or []]
+
+    def __call__(self, element: Any) -> list[Array]:
+        parts = [element] if type(self.template) is int else _parts(self.template, element)
+        arrays = [_array(part) for part in parts]
+        for index, (array, sides) in enumerate(zip(arrays, self.sides or [], strict=bool(self.sides))):
+            if array.ndim == len(sides) and self.open[index]:
+                continue
+            if array.ndim != len(sides):
+                raise DataLossError(
+                    f"padded_batch: component {index} has the shape {array.shape}, not {len(sides)} dimensions"
+                )
+            for axis, (side, most) in enumerate(zip(array.shape, sides, strict=True)):
+                if 0 <= most < side:
+                    raise DataLossError(
+                        f"padded_batch: component {index} is {side} long in dimension {axis}, more than the {most} "
+                        "that padded_shapes has for it"
+                    )
+        return arrays
+
+
+def _parts(template: Any, element: Any) -> Iterator[Any]:
+    if isinstance(template, dict):
+        if not isinstance(element, dict) or set(element) != set(template):
+            raise InvalidArgumentError(f"an element is a dict of {list(template)}, and this one is {element!r:.100}")
+        for name, inner in template.items():
+            yield from _parts(inner, element[name])
+    elif isinstance(template, tuple):
+        if not isinstance(element, (tuple, list)) or len(element) != len(template):
+            raise InvalidArgumentError(f"an element is a tuple of {len(template)}, and this one is {element!r:.100}")
+        for inner, part in zip(template, element, strict=True):
+            yield from _parts(inner, part)
+    else:
+        yield element
+
+
+@dataclass(frozen=True)
+class Joiner:
+    """Makes a batch of elements that `Fit` made.
+
+    Attributes
+    ----------
+    template : object
+        Their structure, over the indices of its leaves.
+    joins : list of callable
+        For each component, from a list of arrays to what they are in the batch.
+    """
+
+    template: Any
+    joins: Sequence[Callable[[list[Array]], Any]]
+
+    def __call__(self, parts: list[Any], batch: bool) -> Any:
+        if not batch:
+            return parts[0]
+        made = [join([element[index] for element in parts[0]]) for index, join in enumerate(self.joins)]
+        return structure_of(self.template, made)
+
+
+def _same_dtype(arrays: list[Array], index: int) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = arrays[0].dtype
+    for array in arrays:
+        if array.dtype != dtype:
+            raise DtypeError(
+                f"cannot batch component {index}: it is {dtype} in one element and {array.dtype} in another"
+            )
+    return dtype
+
+
+@dataclass(frozen=True)
+class Pad:
+    """Pads arrays to `sides` with a value as the user gave it, and stacks them."""
+
+    index: int
+    sides: Sides
+    value: Any
+
+    def __call__(self, arrays: list[Array]) -> Any:
+        dtype, sides = _same_dtype(arrays, self.index), self.sides
+        fill = fill_value(dtype, self.value, self.index)
+        lengths = np.array([array.shape for array in arrays], np.int64).reshape(len(arrays), len(sides))
+        shape = tuple(int(longest) if side < 0 else side for side, longest in zip(sides, lengths.max(0), strict=True))
+        made = np.full((len(arrays), *shape), fill, dtype)
+        if (lengths == shape).all():
+            made = np.stack(arrays)
+        elif len(sides) == 1:
+            made[np.arange(shape[0]) < lengths] = np.concatenate(arrays)
+        else:
+            for row, array in enumerate(arrays):
+                made[row][tuple(slice(side) for side in array.shape)] = array
+        return _strings(made) if dtype.kind == "O" else made
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Stacks arrays of one shape; or makes rows of them that may differ in length."""
+
+    index: int
+    ragged: bool
+
+    def __call__(self, arrays: list[Array]) -> Any:
+        dtype = _same_dtype(arrays, self.index)
+        shape = arrays[0].shape
+        for array in arrays:
+            if array.shape[self.ragged :] != shape[self.ragged :] or array.ndim != len(shape):
+                raise InvalidArgumentError(
+                    f"cannot batch elements of unequal shapes: component {self.index} has the shape {shape} in one and "
+                    f"{array.shape} in another. Use padded_batch"
+                    + ("" if self.ragged else ", or dense_to_ragged_batch, or reshape them first")
+                )
+        if not self.ragged:
+            made = np.stack(arrays)
+            return _strings(made) if dtype.kind == "O" else made
+        splits = np.zeros(len(arrays) + 1, np.int64)
+        np.cumsum([len(array) for array in arrays], out=splits[1:])
+        rows = np.concatenate(arrays)
+        return Ragged(_strings(rows) if dtype.kind == "O" else rows, splits)
+
+
+def _strings(array: Array) -> Ragged:
+    flat = array.ravel().tolist()
+    offsets = np.zeros(len(flat) + 1, np.int64)
+    np.cumsum([len(one) for one in flat], out=offsets[1:])
+    return strings(np.frombuffer(b"".join(flat), "S1"), offsets, array.shape)
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes that elements which are Python objects are padded to.
+
+    Attributes
+    ----------
+    template : object
+        Their structure, over the numbers of their components.
+    dtypes : list of numpy.dtype or None
+        Of each; `None`: nobody knows.
+    sides : list of tuple
+        What each becomes.
+    values : list
+        With what each is padded, as a user gave it.
+    words : list
+        All of that as plain values.
+    """
+
+    template: Any
+    dtypes: list[np.dtype[Any] | None]
+    sides: list[Sides]
+    values: list[Any]
+    words: list[Any]
+
+    @property
+    def specs(self) -> Specs:
+        """From batch dimensions to the specification of a batch."""
+        return Specs(self.template, self.dtypes, self.sides)
+
+
+def shapes_of(chain: Chain, shapes: Any, values: Any, known: bool = True) -> Shapes:
+    """Return what a user's shapes and values mean for the elements of a dataset.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they don't fit the elements; or if nobody knows how many dimensions these have, unless `known` is false.
+    """
+    spec = chain.element_spec
+    if spec is None and shapes is None:
+        if known:
+            raise InvalidArgumentError("nobody knows how many dimensions the elements have: padded_shapes must say it")
+        raise InvalidArgumentError("nobody knows what the elements consist of, so they can't be stacked")
+    nest = _template_of_shapes(shapes) if spec is None else spec
+    template, leaves = flattened(nest, _leaf)
+    given_shapes = _matched(template, shapes, "padded_shapes", _never)
+    given_values = _matched(template, own(values), "padding_values", _is_scalar)
+    sides = [_sides(leaf, shape, index) for index, (leaf, shape) in enumerate(zip(leaves, given_shapes, strict=True))]
+    fills = [
+        _untyped(value) if leaf.dtype is None else fill_value(leaf.dtype, value, index)
+        for index, (leaf, value) in enumerate(zip(leaves, given_values, strict=True))
+    ]
+    return Shapes(template, [leaf.dtype for leaf in leaves], sides, given_values, _words(sides, fills))
+
+
+def _leaf(spec: Any, where: str) -> ShapeLeaf:
+    if isinstance(spec, DatasetSpec):
+        raise InvalidArgumentError(f"elements{where} are datasets, which can't be stacked: make arrays of them first")
+    return spec if isinstance(spec, ShapeLeaf) else ShapeLeaf(spec.dtype, spec.shape)
+
+
+def _of_objects(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node, ShapedBatch]:
+    made = shapes_of(chain, shapes, values)
+    joins = [Pad(index, side, value) for index, (side, value) in enumerate(zip(made.sides, made.values, strict=True))]
+    step = ShapedBatch(
+        size, drop, ["padded_batch", *made.words], {"assemble": Joiner(made.template, joins)}, made.specs
+    )
+    return Elements((chain,), Fit(made.template, made.sides)), step
+
+
+def _untyped(value: Any) -> Any:
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else np.asarray(value)
+
+
+def _ragged_of_objects(chain: Chain, size: int, drop: bool) -> tuple[Node, ShapedBatch]:
+    made = shapes_of(chain, None, None, known=False)
+    joins = [Stack(index, side[:1] == (-1,)) for index, side in enumerate(made.sides)]
+    step = ShapedBatch(size, drop, ["dense_to_ragged_batch"], {"assemble": Joiner(made.template, joins)}, made.specs)
+    return Elements((chain,), Fit(made.template, None)), step
+
+
+def dense_to_ragged(chain: Chain, size: int, drop: bool) -> tuple[Node | None, ShapedBatch]:
+    """Return a batch in which rows may differ in length, and the node that must come before it, if there is one."""
+    if any(isinstance(step, Batch) for step in chain.steps):
+        return _ragged_of_objects(chain, size, drop)
+    made = chain.made
+    if made.components[0][0] == "object":
+        return _ragged_of_objects(chain, size, drop)
+    components = list(made.components)
+    for index, (kind, dtype, shape) in enumerate(components):
+        if kind != "dense":
+            continue
+        if None in shape[1:]:
+            raise InvalidArgumentError(
+                f"dense_to_ragged_batch: component {index} has the shape {shape}, and only the first dimension of rows "
+                "may differ. Use padded_batch"
+            )
+        components[index] = "ragged", np.dtype((dtype, shape[1:])), shape[1:]
+    changes = {} if components == made.components else {"components": components}
+    return None, ShapedBatch(size, drop, ["dense_to_ragged_batch"], changes, made.spec)

@@ -1,0 +1,264 @@
+"""Threads that call a function of the user's, and how many of them serve."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+from queuecore._core.scope import Scope
+from queuecore._runners.threads import start_thread
+from queuecore.data._nodes.calls import Call, StageCall
+from queuecore.data._nodes.orders import Mark
+from queuecore.data._nodes.run import Opened
+from queuecore.errors import UnavailableError
+from queuecore.stdqueue import SimpleQueue
+
+__all__ = ["FIRST_TUNED", "MOST_THREADS", "MOST_TUNED", "Pool", "Result", "Tuner"]
+
+MOST_THREADS = 1024
+
+# Of a pool that finds out by itself how many threads it needs: how many it begins with at least, as some of them wait
+# for the GIL; how few and how many it may have; the length of a trial; what other numbers must gain; and how long the
+# best one is kept before others are tried again.
+FIRST_TUNED = 16
+_LEAST_TUNED = 4
+MOST_TUNED = 64
+_TRIAL_SECONDS = 0.005
+_GAIN = 1.1
+_SETTLED_SECONDS = 1.0
+
+
+class Result(NamedTuple):
+    """The result of a call for an element; or the error that came instead."""
+
+    number: int
+    made: Any
+    structure: Any
+    error: BaseException | None
+
+
+class _End(NamedTuple):
+    """The end: there are no elements from this number on, or an error came there."""
+
+    number: int
+    error: BaseException | None
+
+
+class Pool:
+    """Threads that call a function of the elements of an iterator. At most twice as many elements are in work or wait.
+
+    Parameters
+    ----------
+    function : callable
+        Of an element, the pass and the element's number.
+    child : Opened
+        Gives the elements; one thread at a time asks it.
+    first : int
+        Number of its first element.
+    threads : int
+        At most so many; each is started by one that has something to do, when no other waits for something.
+    tuned : bool
+        Whether `threads` is only what to begin with.
+    followed : bool
+        Whether `used` is asked.
+    """
+
+    def __init__(
+        self,
+        function: Call | StageCall,
+        child: Opened,
+        pass_: int,
+        first: int,
+        threads: int,
+        tuned: bool,
+        followed: bool = False,
+    ) -> None:
+        self._function = function
+        self._child = child
+        self._pass = pass_
+        self._number = self._first = first
+        self._threads = threads
+        self._scope = Scope(True)
+        self._started = 0
+        self._owed = 0  # elements that there is no room for any more, but still are
+        self._idle: list[None] = []
+        self._ended = False
+        self._lock = threading.Lock()
+        self._done: SimpleQueue[Result | _End | BaseException] = SimpleQueue()  # an exception: a thread broke down
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(2 * threads):
+            self._room.put(None)
+        self._tuner = Tuner(threads) if tuned else None
+        # Of elements in work, in their order: where the iterator was before it gave them. And where it was before the
+        # first one that isn't taken.
+        self._followed = followed
+        self._places: dict[int, Mark] = {}
+        self._used: Mark = child._oldest()
+
+    def used(self) -> Mark:
+        """Return how far the iterator is used up by what was taken."""
+        return self._used
+
+    def _allow(self, threads: int) -> None:
+        """Have so many threads at most from now on. Called by who takes the results."""
+        for _ in range(2 * (threads - self._threads)):
+            self._room.put(None)
+        self._owed += max(0, 2 * (self._threads - threads))
+        self._threads = threads
+
+    def _took(self) -> None:
+        """One result is taken: there is room for another element."""
+        if self._owed:
+            self._owed -= 1
+        else:
+            self._room.put(None)
+        if self._tuner is not None:
+            threads = self._tuner.next()
+            if threads != self._threads:
+                self._allow(threads)
+
+    def _use(self, number: int) -> None:
+        if self._followed:
+            del self._places[number]
+            self._used = next(iter(list(self._places.values())), self._used)
+
+    def _start(self) -> None:
+        self._started += 1
+        try:
+            start_thread("qc-map", self._work)
+        except BaseException:
+            self._started -= 1
+            raise
+
+    def _work(self) -> None:
+        before = self._scope.enter()
+        try:
+            while self._one():
+                pass
+        except BaseException as error:  # no memory, most likely. The element in hand is lost, so no more can follow
+            self._done.put(error)
+        finally:
+            Scope.leave(before)
+
+    def _one(self) -> bool:
+        self._idle.append(None)
+        self._room.get()
+        with self._lock:
+            number = self._number
+            if self._ended:
+                return False
+            if self._started > self._threads:
+                self._started -= 1
+                self._idle.pop()
+                self._room.put(None)
+                return False
+            if self._followed:
+                self._places[number] = self._child._oldest()
+            failed: Exception | None = None
+            element: Any = None
+            try:
+                element = next(self._child)
+            except BaseException as error:
+                if isinstance(error, StopIteration) or not isinstance(error, Exception) or not self._child.goes_on:
+                    self._ended = True
+                    self._done.put(_End(number, None if isinstance(error, StopIteration) else error))
+                    return False
+                failed = error
+            self._number += 1
+            self._idle.pop()
+            if not self._idle and self._started < self._threads:
+                # Too many threads already, or no memory for one more: then fewer do it.
+                with contextlib.suppress(UnavailableError, MemoryError):
+                    self._start()
+        if failed is not None:
+            self._done.put(Result(number, None, None, failed))
+            return True
+        try:
+            result = Result(number, *self._function(element, self._pass, number), None)
+        except BaseException as error:
+            result = Result(number, None, None, error)
+        self._done.put(result)
+        return True
+
+    def results(self, ordered: bool) -> Generator[Result]:
+        """Yield what was made: of one element after the other; or as it comes, and the end when all before it came."""
+        early: dict[int, Result | _End] = {}
+        due = self._first
+        try:
+            self._start()
+            while True:
+                item = self._done.get()
+                if isinstance(item, BaseException):
+                    raise item
+                if not ordered and isinstance(item, Result):
+                    due += 1
+                    self._took()
+                    self._use(item.number)
+                    yield item
+                else:
+                    early[item.number] = item
+                while due in early:
+                    item = early.pop(due)
+                    if isinstance(item, _End):
+                        if item.error is not None:
+                            raise item.error
+                        return
+                    due += 1
+                    self._took()
+                    self._use(item.number)
+                    yield item
+        finally:
+            self._ended = self._scope.stopped = True
+            # Somebody may be waiting for an element.
+            self._child._stop()
+            with self._lock:
+                self._child.close()
+                for _ in range(self._started):  # nobody starts another one now
+                    self._room.put(None)
+
+
+class Tuner:
+    """Finds out with how many threads most is done, by trying: twice as many as long as that gains, else half as many.
+
+    A function that waits gains from more threads than there are CPUs; one whose threads stand in each other's way loses
+    by them, but never as much. Functions change: so all of it is done again from time to time.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = self._best = self._first = threads
+        self._least = min(threads, _LEAST_TUNED)
+        self._rate = 0.0
+        self._factor: float = 2
+        self._count = -threads  # the first ones are still on the way in
+        self._since = 0.0
+
+    def next(self) -> int:
+        """Note a result; return how many threads to have."""
+        self._count += 1
+        now = time.monotonic()
+        if self._count <= 0:
+            self._since = now
+            return self._threads
+        if not self._factor:
+            if now - self._since > _SETTLED_SECONDS:
+                self._first, self._rate, self._factor = self._best, 0.0, 2
+                self._count, self._since = 0, now
+            return self._threads
+        if self._count < 2 * self._threads + 2 or now - self._since < _TRIAL_SECONDS:
+            return self._threads
+        rate = self._count / (now - self._since)
+        if not self._rate:
+            self._rate = rate
+        elif rate > _GAIN * self._rate:
+            self._rate, self._best = rate, self._threads
+        else:  # of no use; fewer are worth a trial only where more never were
+            self._factor = 0.5 if self._factor > 1 and self._best == self._first else 0
+        wanted = int(self._best * self._factor) if self._factor else self._best
+        self._threads = min(max(wanted, self._least), MOST_TUNED)
+        if self._threads == self._best:
+            self._factor = 0
+        self._count = -self._threads
+        return self._threads

@@ -1,0 +1,202 @@
+"""Maps that run in Python, for each element.
+
+Elements are Python objects here. A function is called in the thread of its node, or in several threads of Python; where
+it waits or computes without the GIL (in NumPy, in files), these overlap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import time
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from queuecore._checks.lazy import lazy
+from queuecore._machine import cpus
+from queuecore.data._nodes.calls import Call, StageCall
+from queuecore.data._nodes.node import ObjectNode
+from queuecore.data._nodes.orders import Tape
+from queuecore.data._nodes.pool import FIRST_TUNED, MOST_THREADS, MOST_TUNED, Pool, Result
+from queuecore.data._nodes.run import Opened, Run, leave_out
+from queuecore.data._plan.steps import Count
+from queuecore.data._rows.chunks import Failed, One, Piece
+from queuecore.data._rows.values import same_structure, shown, spec_of
+from queuecore.data.options import Options
+from queuecore.errors import InvalidArgumentError, QueueCoreError
+
+__all__ = ["PythonMap"]
+
+# Elements that are tried to find out what elements are like.
+_MOST_TRIED = 100
+# Seconds of a call below which handing it to another thread costs more than it brings; and how much calls must exceed
+# that, all in all, before others get them.
+_QUICK = 50e-6
+_LATE = 0.002
+
+
+@dataclass(frozen=True, eq=False)
+class PythonMap(ObjectNode):
+    """The results of a function for each element.
+
+    Attributes
+    ----------
+    function : Call or StageCall
+        The function.
+    threads : int or None
+        In how many threads it runs; `None`: in that of the node. -1: as many as serve, found by trying.
+    ordered : bool or None
+        Whether elements keep their order; `None`: as the options say.
+    why : str
+        Why it isn't native.
+    on_device : bool
+        Whether it is marked for a device, where it can't be done.
+    """
+
+    name = "map"
+
+    function: Call | StageCall
+    threads: int | None
+    ordered: bool | None
+    why: str
+    on_device: bool = False
+
+    def words(self) -> dict[str, Any]:
+        return {"function": self.function.name}
+
+    def label(self) -> str:
+        return f"map({self.function.name})"
+
+    def where(self) -> str:
+        how = "" if self.threads is None else f", in {'several' if self.threads < 0 else self.threads} threads"
+        return f"Python, for each element{how}: {self.why}"
+
+    def count(self, needed: int | None) -> Count:
+        return self.inputs[0].count(needed)
+
+    def leaves_free(self, options: Options) -> bool:
+        ordered = options.deterministic is not False if self.ordered is None else self.ordered
+        return self.threads is not None and not ordered
+
+    @property
+    def uses_up(self) -> bool:
+        return True
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        # How many are left out before an element shows only when they are made.
+        first = start if run.skips is None else 0
+        known = None
+        left = start - first
+        tape = run.tape(pass_, Tape)
+        results = self._results(run, pass_, first) if tape is None else self._noted(run, pass_, start, tape)
+        with contextlib.closing(results) as results:
+            for number, made, structure, error in results:
+                if error is None and (known is None or not same_structure(structure, known)):
+                    if known is None:
+                        known = structure
+                    else:
+                        error = InvalidArgumentError(
+                            f"map: {self.function.name} returns another structure than before: {shown(structure)}, "
+                            f"and not {shown(known)} (element {number})",
+                            stage="map",
+                            record=number,
+                        )
+                if error is not None:
+                    yield from leave_out(run.skips, error, left > 0)
+                elif left > 0:
+                    left -= 1
+                else:
+                    yield One(made)
+
+    def _noted(self, run: Run, pass_: int, start: int, tape: Tape) -> Generator[Result]:
+        # First those that were given already by a run before, in its order.
+        assert run.orders is not None
+        given = [*sorted(tape.beyond), *tape.log]
+        gone = set(given[: max(start - tape.low, 0)])
+        due = deque([*range(start, tape.low), *given[max(start - tape.low, 0) :]])
+        early: dict[int, Result] = {}
+        used = None
+        with contextlib.closing(self._results(run, pass_, min(start, tape.low))) as results:
+            for result in results:
+                if due and 0 in run.used:  # those that wait here have used up something, and were not given
+                    used = run.used.pop(0)
+                if result.number in gone:
+                    continue
+                if not due:
+                    run.orders.note(tape, result.number)
+                    yield result
+                    continue
+                early[result.number] = result
+                while due and due[0] in early:
+                    yield early.pop(due.popleft())
+                while not due and early:
+                    number = min(early)
+                    run.orders.note(tape, number)
+                    yield early.pop(number)
+                if used is not None and not due:
+                    run.used[0], used = used, None
+        for number in sorted(early):  # there are fewer than there were
+            yield early[number]
+
+    def _results(self, run: Run, pass_: int, first: int) -> Generator[Result]:
+        child = run.open(0, pass_, first)
+        tuned = self.threads is not None and self.threads < 0
+        if self.threads is None or tuned:
+            first = yield from self._alone(child, pass_, first, tuned)
+            if first < 0:
+                return
+        count = min(max(cpus(), FIRST_TUNED), MOST_TUNED) if tuned else min(self.threads or 1, MOST_THREADS)
+        pool = Pool(self.function, child, pass_, first, count, tuned, 0 in run.used)
+        if 0 in run.used:
+            run.used[0] = pool.used
+        yield from pool.results(not run.leaves_free)
+
+    def _alone(self, child: Opened, pass_: int, first: int, tuned: bool) -> Generator[Result, None, int]:
+        """Yield what is made in this thread; return -1, or the first element that others should make."""
+        function = self.function
+        late = -math.inf  # the first call may have to import things, and tells nothing
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(child)
+            for number in itertools.count(first):
+                try:
+                    element = next(child)
+                except StopIteration:
+                    return -1
+                except Exception as error:
+                    if not child.goes_on:
+                        raise
+                    result = Result(number, None, None, error)
+                    yield result
+                    continue
+                begun = time.monotonic()
+                try:
+                    made, structure = function(element, pass_, number)
+                except BaseException as error:
+                    result = Result(number, None, None, error)
+                else:
+                    result = Result(number, made, structure, None)
+                late = max(late + time.monotonic() - begun - _QUICK, 0)
+                yield result
+                if late > _LATE and tuned:
+                    stack.pop_all()
+                    return number + 1
+        return -1
+
+    @lazy
+    def _first_spec(self) -> Any:
+        # Of the first one that can be made; if none of the first ones can, why the first one can't.
+        first: QueueCoreError | None = None
+        with contextlib.closing(self._trial().elements(0, 0, errors=True)) as elements:
+            for number, element in enumerate(itertools.islice(elements, _MOST_TRIED)):
+                try:
+                    if isinstance(element, Failed):
+                        raise element.error
+                    return spec_of(self.function(element, 0, number)[0])
+                except QueueCoreError as error:
+                    first = first or error
+        if first is not None:
+            raise first
+        return None

@@ -1,0 +1,144 @@
+"""A dataset to one value: a function over its elements, native where it can be traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from queuecore._checks.usercode import called, raised
+from queuecore._core.fold import Fold
+from queuecore._core.own import own_result
+from queuecore._core.stages import Step
+from queuecore._elements.component import Component
+from queuecore._elements.nests import structure_of
+from queuecore._trace.symbol import Untraced
+from queuecore._trace.trace import trace
+from queuecore.data._nodes.padded import plain_template
+from queuecore.data._nodes.run import Opened, open_chain
+from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.steps import Batch
+from queuecore.data._rows.elements import flattened
+from queuecore.data._rows.states import first_state, next_state, number_of, other_structure, takes
+from queuecore.errors import InvalidArgumentError, QueueCoreError
+
+__all__ = ["reduced"]
+
+# A state of other shapes than before may become one of yet others: as often as this, and it isn't native.
+_MOST_SHAPES = 4
+# What errors call the function.
+_NAME = "reduce_func"
+
+
+def reduced(chain: Chain, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+    """Return the last state; see `Dataset.reduce`."""
+    if not callable(reduce_func):
+        raise InvalidArgumentError(f"reduce_func must be callable, not {reduce_func!r}")
+    state = first_state(initial_state)
+    label = f"reduce_func {getattr(reduce_func, '__name__', type(reduce_func).__name__)}"
+    steps = _steps(chain, state, reduce_func)
+    if steps:
+        return _folded(chain, state, steps, label)
+    with _opened(chain) as elements:
+        for element in elements:
+            # A state that the function changes in place is ours; of another array that it keeps we take a copy.
+            made = called(label, own_result, reduce_func, (state, element), state)
+            state = next_state(state, made, _NAME)
+    return state
+
+
+def _opened(chain: Chain) -> Opened:
+    chain.check_shards()
+    return open_chain(chain)
+
+
+def _steps(chain: Chain, initial: Any, function: Callable[[Any, Any], Any]) -> list[Step]:
+    """Return a function natively: what it does to the first states, and to all others; empty: it can't be."""
+    layout = chain.layout
+    template, leaves = flattened(initial, lambda leaf, where: leaf)
+    if not leaves or not layout.components or not all(map(_is_native, leaves)):
+        return []
+    made = chain.made
+    count = len(leaves)
+    plain = plain_template(made)
+
+    def assemble(parts: list[Any], batched: bool) -> Any:
+        own = parts[count:]
+        element = made.assemble(own, batched) if plain is None and made.assemble else structure_of(plain, own)
+        return structure_of(template, parts[:count]), element
+
+    def finish(made: Any) -> Any:
+        return _numbered(initial, made)
+
+    state = tuple(Component(leaf.dtype, leaf.shape) for leaf in leaves)
+    steps: list[Step] = []
+    while len(steps) < _MOST_SHAPES:
+        found = trace(function, state + made.given, 0, assemble=assemble, unpack=True, finish=finish)
+        if isinstance(found, Untraced) or found.template != template:
+            return []
+        after = found.components
+        if [one.dtype for one in after] != [leaf.dtype for leaf in leaves]:
+            return []
+        if any(one.shape is None or None in one.shape for one in after):
+            return []
+        steps.append(found.stage.bind(state + made.given))
+        if [one.shape for one in after] == [one.shape for one in state]:
+            return steps
+        state = tuple(Component(one.dtype, one.shape) for one in after)
+    return []
+
+
+def _is_native(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.isnative and leaf.dtype.kind in "biufc"
+
+
+def _numbered(state: Any, made: Any) -> Any:
+    """Return what a traced function made, in the order of the state, numbers of Python's as `next_state` does."""
+    if type(state) is dict and type(made) is dict and made.keys() == state.keys():
+        return {key: _numbered(inner, made[key]) for key, inner in state.items()}
+    if type(state) is tuple and type(made) is tuple and len(made) == len(state):
+        return tuple(_numbered(inner, part) for inner, part in zip(state, made, strict=True))
+    if isinstance(state, np.ndarray | np.generic) and takes(state.dtype, made):
+        return number_of(state.dtype, made, _NAME)
+    if type(state) is dict or type(state) is tuple or type(made) in (dict, tuple):
+        raise other_structure(_NAME, "", "the state's structure", made)
+    return made
+
+
+def _folded(chain: Chain, initial: Any, steps: list[Step], label: str) -> Any:
+    """Return the last state, natively made."""
+    columns = chain.made.components
+    template, state = flattened(initial, lambda leaf, where: np.asarray(leaf))
+    left = list(steps)
+    fold = Fold(left.pop(0), state, columns)
+    budget = (chain.options.memory_budget or 0) // chain.streams()
+    with _opened(chain.then(Batch(chain.chunk_rows(budget), False))) as chunks:
+        while True:
+            rows: Any = None  # which gives the memory back before more is read
+            try:
+                n, rows = chunks.next_columns()
+            except StopIteration:
+                break
+            at = 0
+            try:
+                while left and at < n:
+                    fold.run(rows, at, at + 1)
+                    fold = Fold(left.pop(0), fold.state, columns)
+                    at += 1
+                fold.run(rows, at, n)
+            except QueueCoreError as error:
+                raise raised(label, error) from error
+    return structure_of(template, [part[()] for part in fold.state])
+
+
+
+
+
+
+
+
+
+
+
+

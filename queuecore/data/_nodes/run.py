@@ -1,0 +1,407 @@
+"""Runs of nodes: one for each iterator, with the streams over the inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import sys
+import weakref
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
+
+from queuecore._core.feed import Feed
+from queuecore._core.scope import Scope
+from queuecore._io.bad_data import Quarantine, is_bad_data
+from queuecore.data._nodes.orders import Mark, Orders
+from queuecore.data._plan.chain import Chain, Source
+from queuecore.data._plan.steps import Batch, Skip
+from queuecore.data._rows.chunks import AnyChunk, Failed, Rows
+from queuecore.data.options import Options
+from queuecore.errors import QueueCoreError
+
+__all__ = [
+    "Drawn",
+    "Opened",
+    "Pairs",
+    "Run",
+    "Seeded",
+    "leave_out",
+    "open_chain",
+    "register",
+    "rest",
+    "rows_of",
+    "taken",
+]
+
+# Of each shuffle its two seeds.
+Pairs = list[tuple[int, int]]
+
+# Chunks after which what was noted of their order is settled.
+_SETTLE = 64
+
+
+class Drawn(NamedTuple):
+    """The seeds and passes that the order of an iterator's elements depends on, besides its place.
+
+    Attributes
+    ----------
+    pairs : list of tuple of int
+        The seeds of all shuffles of its inputs. Those of the dataset may change later, when a state brings others.
+    bases : list of int
+        And the numbers that their passes begin with.
+    own : list of tuple of int
+        The seeds of its own shuffles.
+    """
+
+    pairs: Pairs
+    bases: list[int]
+    own: Pairs
+
+
+class Seeded(NamedTuple):
+    """The orders to an iterator that works for another one.
+
+    Attributes
+    ----------
+    pairs : list of tuple of int
+        Of each shuffle of its chain, the seeds.
+    bases : list of int
+        And the number of its first pass.
+    options : Options
+        Hold where the chain has none of its own.
+    skips : Quarantine, optional
+        Gets what is left out.
+    budget : int
+        Bytes of memory; 0: any.
+    orders : Orders, optional
+        Where order isn't kept, what it was.
+    """
+
+    pairs: Pairs
+    bases: list[int]
+    options: Options
+    skips: Quarantine | None
+    budget: int = 0
+    orders: Orders | None = None
+
+
+class Opened(Protocol):
+    """A chain's stream, as nodes use it: `queuecore.data._nodes.stream.ChainStream`."""
+
+    _inner: bool
+    _run: Run | None
+
+    @property
+    def goes_on(self) -> bool: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def next_columns(self) -> tuple[Any, ...]: ...
+    def close(self, timeout: float | None = 1.0) -> None: ...
+    def stats(self) -> dict[str, int]: ...
+    def _stop(self) -> None: ...
+    def _poll(self, seconds: float) -> bool: ...
+    def _oldest(self) -> Mark: ...
+
+
+_open: Callable[[Chain, Seeded | None], Opened]
+
+
+def register(opens: Callable[[Chain, Seeded | None], Opened]) -> None:
+    """Say what opens chains: the class of streams, which stands above the runs that it makes."""
+    global _open
+    _open = opens
+
+
+def open_chain(chain: Chain, seeded: Seeded | None = None) -> Opened:
+    """Return a stream of a chain, to be closed; `seeded`: one that works for another one."""
+    return _open(chain, seeded)
+
+
+class Run:
+    """One iterator's run of a node: its options, its seeds, and the streams over the inputs.
+
+    Parameters
+    ----------
+    source : Source
+        Whose chunks they are.
+    options : Options
+        Of the iterator; they hold for its inputs too, where these have none of their own.
+    skips : Quarantine, optional
+        Gets what is left out.
+    budget : int
+        Bytes of memory for each stream that works for it; 0: any.
+
+    Attributes
+    ----------
+    scope : Scope
+        In which functions of the user's run.
+    """
+
+    def __init__(
+        self, source: Source, options: Options, skips: Quarantine | None, inner: bool = True, budget: int = 0
+    ) -> None:
+        self.options = options
+        self.budget = budget
+        self.skips = None if skips is None or skips.tells else skips
+        self._skips = skips
+        self.scope = Scope(inner, source)
+        self._source = source
+        self._pairs: Pairs = []
+        self._bases: list[int] = []
+        self._children = _Children()
+        self._feed: Feed | None = None
+        self.orders: Orders | None = None
+        # Of each input that is open, what says how much of it is used up.
+        self.used: dict[int, Callable[[], Mark]] = {}
+        self._stream: Callable[[], Opened | None] = lambda: None
+        self._since = 0
+
+    def of(self, feed: Feed, drawn: Drawn) -> Run:
+        """Return one for the chunks that go to this feed."""
+        run = copy.copy(self)
+        run._feed = feed
+        run.seed(drawn.pairs, drawn.bases)
+        run.used = {}
+        stream = self._stream()
+        if run.orders is not None and stream is not None:
+            run.orders.restart(stream._oldest())
+        return run
+
+    def follow(self, stream: Opened, orders: Orders | None) -> None:
+        """Note the order of elements for this stream, if it is left free here or below, where it was as `orders` says.
+
+        `None`: it is kept, as nobody would know what to do with it. So it is if elements are left out, too.
+        """
+        self._stream = weakref.ref(stream)
+        if orders is not None and self.skips is None and self._source.is_free(self.options):
+            self.orders = orders
+
+    @property
+    def leaves_free(self) -> bool:
+        """True if the source may leave the order of its elements free."""
+        return self.orders is not None and self._source.leaves_free(self.options)
+
+    def orders_at(self, mark: Mark) -> dict[str, Any]:
+        """Return what the order was, for a place."""
+        if self.orders is None:
+            return {}
+        self.orders.settle(mark)
+        return self.orders.state()
+
+    def tape(self, pass_: int, kind: Callable[[Any], Any]) -> Any:
+        """Return what the order of a pass is noted in; `None`: it is kept."""
+        return self.orders.tape(pass_, kind) if self.orders is not None and self.leaves_free else None
+
+    def gave(self, pass_: int, upto: int) -> None:
+        """Say that the elements of a pass up to a number were handed in."""
+        if self.orders is None or self._feed is None:
+            return
+        if self.used:
+            self.orders.gave(self._feed, pass_, upto, {index: used() for index, used in self.used.items()})
+        self._since += 1
+        stream = self._stream()
+        if self._since >= _SETTLE and stream is not None and not stream._inner:
+            self._since = 0
+            mark = stream._oldest()
+            if mark == stream._oldest():  # another thread may be about to change it
+                self.orders.settle(mark)
+
+    def seed(self, pairs: Pairs, bases: list[int]) -> None:
+        """Set the seeds of all shuffles of the inputs, and the numbers that their passes begin with."""
+        self._pairs = pairs
+        self._bases = bases
+
+    def seeds(self) -> tuple[Pairs, list[int]]:
+        """Return what `seed` set."""
+        return self._pairs, self._bases
+
+    def input(self, index: int) -> Chain:
+        """Return an input."""
+        return self._source.inputs[index]
+
+    def open(self, index: int, pass_: int, start: int = 0, batch: int = 0, skips: Quarantine | None = None) -> Opened:
+        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed.
+
+        What it leaves out goes to `skips`, if that is given.
+        """
+        chain = self._source.inputs[index]
+        at = sum(len(one.shuffles) for one in self._source.inputs[:index])
+        needs = chain.iterations(again=True)
+        upto = at + len(needs)
+        bases = [base + pass_ * need for base, need in zip(self._bases[at:upto], needs, strict=True)]
+        if self.orders is None or self._feed is None or not self._source.uses_up:
+            return self._open(chain, self._pairs[at:upto], bases, start, batch, skips)
+        orders = self.orders.below(self._feed, pass_, index)
+        child = self._open(chain, self._pairs[at:upto], bases, start, batch, skips, orders)
+        if child._run is not None and child._run.orders is not None:
+            self.used[index] = child._oldest
+        return child
+
+    def open_other(self, chain: Chain, number: int, start: int = 0, batch: int = 0) -> Opened:
+        """Return an iterator over a chain that a function made, the `number`-th of its iterators. To be closed."""
+        shuffles = chain.shuffles
+        return self._open(chain, [one.seeds.pair for one in shuffles], [number] * len(shuffles), start, batch)
+
+    def _open(
+        self,
+        chain: Chain,
+        pairs: Pairs,
+        bases: list[int],
+        start: int,
+        batch: int,
+        skips: Quarantine | None = None,
+        orders: Orders | None = None,
+    ) -> Opened:
+        skips = skips or self._skips
+        # How many are left out before an element shows only when they are made: they are made again, and told again.
+        again = start if skips is not None and not skips.tells else 0
+        if start and not again:
+            chain = chain.then(Skip(start))
+        if batch:
+            chain = chain.then(Batch(batch, False))
+        budget = self.budget * chain.streams()
+        child = open_chain(chain, Seeded(pairs, bases, self.options, skips, budget, orders))
+        self._children.add(child)
+        # Whoever ends it does so first, and then looks for children.
+        if self.stopped:
+            child._stop()
+        if again:
+            try:
+                for _ in itertools.islice(child, again):
+                    pass
+            except BaseException:
+                child.close()
+                raise
+        return child
+
+    def rows(
+        self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None, errors: bool = False
+    ) -> Generator[Any]:
+        """Yield the elements of an input in chunks of rows, from element `start` on; `errors`: as of `rows_of`."""
+        size = self._source.inputs[index].chunk_rows(self.budget)
+        if skips is None and self.skips is None:
+            return rows_of(self.open(index, pass_, start, size), errors)
+        return rest(rows_of(self.open(index, pass_, 0, size, skips), errors), start)
+
+    def rows_of(
+        self, chain: Chain, number: int, start: int = 0, most: int = sys.maxsize, errors: bool = False
+    ) -> Generator[Any]:
+        """Yield the elements of a chain that a function made, from element `start` on, in chunks of rows."""
+        size = min(chain.chunk_rows(self.budget), most)
+        if self.skips is None:
+            return rows_of(self.open_other(chain, number, start, size), errors)
+        return rest(rows_of(self.open_other(chain, number, 0, size), errors), start)
+
+    def elements(
+        self, index: int, pass_: int, start: int = 0, skips: Quarantine | None = None, errors: bool = False
+    ) -> Generator[Any]:
+        """Yield the elements of an input, from number `start` on; `errors`: as of `taken`."""
+        return taken(self.open(index, pass_, start, 0, skips), errors)
+
+    def seed_of(self, index: int, pass_: int) -> tuple[tuple[int, int], int]:
+        """Return the seeds of an input's first shuffle, and the number of its pass in one of the source's."""
+        at = sum(len(one.shuffles) for one in self._source.inputs[:index])
+        return self._pairs[at], self._bases[at] + pass_ * self._source.inputs[index].iterations()[0]
+
+    @property
+    def stopped(self) -> bool:
+        """True if nobody wants its chunks any more."""
+        return self._children.ended or (self._feed is not None and self._feed.stopped)
+
+    def stop(self) -> None:
+        """End every wait for an input. Never waits itself."""
+        self._children.stop()
+
+    def memory_bytes(self) -> int:
+        """Return the bytes of the buffers of all streams that work for it."""
+        return self._children.memory_bytes()
+
+    def end(self) -> None:
+        """As `stop`, and for good."""
+        self.scope.stopped = True
+        self._children.ended = True
+        self._children.stop()
+
+
+class _Children:
+    """The iterators over inputs. No lock: the end may come out of the garbage collector, in any thread."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._alive: list[weakref.ref[Opened]] = []
+
+    def add(self, child: Opened) -> None:
+        self._alive = [one for one in self._alive if one() is not None]
+        self._alive.append(weakref.ref(child))
+
+    def memory_bytes(self) -> int:
+        # One at a time: those that end meanwhile are not kept from it.
+        return sum(child.stats()["memory_bytes"] for one in self._alive if (child := one()) is not None)
+
+    def stop(self) -> None:
+        for one in self._alive:
+            child = one()
+            if child is not None:
+                child._stop()
+
+
+def rest(chunks: Generator[AnyChunk], start: int) -> Generator[AnyChunk]:
+    """Yield the elements from number `start` on."""
+    with contextlib.closing(chunks):
+        for chunk in chunks:
+            if start < chunk.n:
+                yield chunk.part(start, chunk.n) if start else chunk
+            start = max(start - chunk.n, 0)
+
+
+def rows_of(child: Opened, errors: bool = False) -> Generator[Any]:
+    """Yield the batches of an iterator as rows, and close it; `errors`: as of `taken`."""
+    return taken(child, errors, lambda: Rows(*child.next_columns()))
+
+
+def taken(child: Opened, errors: bool = False, take: Callable[[], Any] | None = None) -> Generator[Any]:
+    """Yield the elements of an iterator, and close it.
+
+    Parameters
+    ----------
+    errors : bool
+        Whether those that can't be made come as `Failed`. Else the first one is the end, by its error.
+    take : callable, optional
+        Returns the next one.
+    """
+    take = take or child.__next__
+    with child:
+        while True:
+            try:
+                one = take()
+            except StopIteration:
+                return
+            except Exception as error:
+                if not errors or not child.goes_on:
+                    raise
+                one = Failed(error)
+            yield one
+            del one  # which may keep memory that the next one wants
+
+
+def leave_out(skips: Quarantine | None, error: BaseException, again: bool) -> tuple[Failed, ...]:
+    """Return what comes in the place of an element because of an error: nothing, if it is left out. Or raise that.
+
+    Parameters
+    ----------
+    again : bool
+        Whether it was left out before, in a run that this one goes on with: then it isn't counted.
+    """
+    if skips is None and isinstance(error, Exception):
+        return (Failed(error),)
+    if skips is None or not isinstance(error, QueueCoreError) or (again and not is_bad_data(error)):
+        raise error
+    if not again:
+        skips.skip(error)
+    return ()

@@ -1,0 +1,324 @@
+"""Snapshots in shards: a function says of each element to which it belongs, and another one how they are read.
+
+The shards lie in one file, each in pieces of its own, and the index says which.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import operator
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from queuecore._checks.usercode import arguments_of, called_at, name_of
+from queuecore.data._nodes.arrays import Items
+from queuecore.data._nodes.cache import Cache
+from queuecore.data._nodes.cache_files import Files, FileWriter, Index, Lock, Paths
+from queuecore.data._nodes.cache_store import Key, copied
+from queuecore.data._nodes.choose import Seeds
+from queuecore.data._nodes.combine import general_spec
+from queuecore.data._nodes.filters import elements_of
+from queuecore.data._nodes.inputs import objects_of, relaid
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.run import Pairs, Run
+from queuecore.data._plan.chain import Chain, Chained, chain_of
+from queuecore.data._plan.made import Layout
+from queuecore.data._plan.steps import Count, Shuffle, ShuffleSeeds, Unknown
+from queuecore.data._rows.chunks import Chunk, Failed, Rows
+from queuecore.data._rows.columns import compacted, joined
+from queuecore.data._rows.container import Packer
+from queuecore.data._rows.values import readonly
+from queuecore.errors import DtypeError, FailedPreconditionError, InvalidArgumentError
+
+__all__ = ["Snapshot"]
+
+_STAGE = "snapshot"
+# Where no function says it: element i belongs to shard i modulo this.
+_SHARDS = 16
+# Of rows that wait for others of their shard: of one, and of all.
+_MOST_BYTES = 1 << 20
+_MOST_WAITING = 32 << 20
+_MOST_OBJECTS = 256
+_MOST_ASKED = 1024
+# Which pass of the last input an iterator begins with: there were no files when it began, or there were. Streams that
+# only find out what elements are begin with 0, and those of a function's datasets with small numbers.
+_FRESH = 1 << 40
+_KEPT = 1 << 50
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot(Cache):
+    """The elements of the input's first pass, and then those that are made of its shards.
+
+    The last input has no elements: the number of its first pass says whether there were files when an iterator began.
+    So a saved place has it, at which there may be others.
+
+    Attributes
+    ----------
+    shard : callable or None
+        From an element to the number of its shard.
+    reader : callable or None
+        From a dataset of the shards, as datasets, to one of elements.
+    """
+
+    name = "snapshot"
+
+    shard: Callable[..., Any] | None
+    reader: Callable[[Any], Any] | None
+
+    @classmethod
+    def of(cls, chain: Chain, path: str, compress: bool, shard: Any, reader: Any) -> Snapshot:
+        """Return that of a user's arguments."""
+        for function, what in ((shard, "shard_func"), (reader, "reader_func")):
+            if function is not None and not callable(function):
+                raise InvalidArgumentError(f"snapshot: {what} must be a function, not {function!r:.60}")
+        store = Files(path, True, compress, "" if shard is None else name_of(shard))
+        mode = Chain(Seeds(()), (Shuffle(1, False, _Mode()),))
+        return cls((chain, mode), store, shard, reader)
+
+    def words(self) -> dict[str, Any]:
+        return {"functions": [None if one is None else name_of(one) for one in (self.shard, self.reader)]}
+
+    def count(self, needed: int | None) -> Count:
+        if self.reader is not None:
+            raise Unknown
+        return super().count(needed)
+
+    def first_passes(self, pairs: Pairs) -> tuple[Pairs, list[int]] | None:
+        first = self.store.first(self.inputs[0], pairs[:-1])
+        if first is None:
+            return None
+        return [*first.pairs, pairs[-1]], [*first.bases, _FRESH if self.store.count(self.inputs[0]) is None else _KEPT]
+
+    def begins(self, pairs: Pairs, bases: list[int]) -> None:
+        self.store.begins(Key(pairs[:-1], bases[:-1]))
+
+    def key(self, run: Run) -> Key:
+        pairs, bases = run.seeds()
+        return Key(pairs[:-1], bases[:-1])
+
+    def kept(self, run: Run, key: Key, pass_: int, start: int) -> Generator[Chunk] | None:
+        mode = run.seeds()[1][-1] + pass_
+        if mode == _FRESH:
+            return None
+        found = self.store.find(self.inputs[0], key, run.skips is not None)
+        if found is not None:
+            return self._read(run, found, start)
+        if mode >= _KEPT and self.store.count(self.inputs[0]) is None:
+            raise FailedPreconditionError(
+                f"{self.store} isn't there any more: it was when this iterator, or that of its saved place, began",
+                stage=_STAGE,
+            )
+        return None
+
+    def writes(self, run: Run) -> bool:
+        return run.seeds()[1][-1] != 0
+
+    def _made(self, run: Run, start: int) -> Generator[Chunk | Failed]:
+        with contextlib.closing(super()._made(run, start)) as chunks:
+            for chunk in chunks:
+                if isinstance(chunk, Failed):
+                    yield chunk
+                    continue
+                # A function is called with each element, in small parts, so that an end of the run is heard soon.
+                size = chunk.n if self.shard is None else _MOST_ASKED
+                for at in range(0, chunk.n, size):
+                    n = min(size, chunk.n - at)
+                    if isinstance(chunk, Rows):
+                        yield Rows(n, compacted(chunk.columns, chunk.first + at, n, None))
+                    else:
+                        yield chunk.part(at, at + n)
+
+    def writer(self, store: Files, paths: Paths, key: Key, lock: Lock) -> FileWriter:
+        return _Writer(self, store, paths, key, lock)
+
+    def _read(self, run: Run, index: Index, start: int) -> Generator[Chunk]:
+        layout, spec = self.layout(), self.spec()
+        shards = [Chained.of(Chain(_Shard((), index, number, layout, spec))) for number in index.shards()]
+        if not shards:
+            return
+        shards_of = Chained.of(Chain(Items((), shards)))
+        name = "reader_func" if self.reader is None else name_of(self.reader)
+        made = called_at(_STAGE, 0, self.reader or _in_turns(len(shards)), shards_of)
+        if not isinstance(made, Chained):
+            raise DtypeError(f"snapshot: {name} must return a dataset, not {made!r:.60}", stage=_STAGE)
+        chain = chain_of(made)
+        general_spec([self.inputs[0], chain], _STAGE)
+        if layout.components is None:
+            yield from objects_of(run.open_other(chain, 0, start), True)
+            return
+        given = chain.layout
+        alike = repr(_template(given)) == repr(_template(layout)) != "None"
+        if layout.structure is not None:
+            alike = alike or given.structure is layout.structure
+        if given.components is None or not alike:
+            raise DtypeError(f"snapshot: {name} must return elements like those of its shards", stage=_STAGE)
+        yield from relaid(run.rows_of(chain, 0, start, errors=True), given, layout)
+
+
+class _Mode(ShuffleSeeds):
+    """The seeds of the input that says whether there are files."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__((0, 0), True)
+        self.counter.next_iteration = _FRESH
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Mode, ()
+
+
+def _template(layout: Layout) -> Any:
+    """Return the structure of elements over the numbers of their components; `None`: there is more to it."""
+    if layout.structure is None:
+        return layout.template
+    try:
+        return layout.structure.assemble(list(range(len(layout.components or ()))), False)
+    except Exception:  # noqa: BLE001 - it is made for arrays
+        return None
+
+
+def _in_turns(number: int) -> Callable[[Any], Any]:
+    return lambda chains: chains.interleave(_itself, cycle_length=number, num_parallel_calls=-1)
+
+
+def _itself(chain: Any) -> Any:
+    return chain
+
+
+@dataclass(frozen=True, eq=False)
+class _Shard(Node):
+    """The elements of one shard."""
+
+    name = "shard of a snapshot"
+
+    index: Index
+    number: int
+    given: Layout
+    of: Any
+
+    def words(self) -> dict[str, Any]:
+        return {"shard": self.number}
+
+    def count(self, needed: int | None) -> int:
+        del needed
+        return self.index.count(self.number)
+
+    def layout(self) -> Layout:
+        return self.given
+
+    def spec(self) -> Any:
+        return self.of
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+        del run, pass_
+        yield from self.index.chunks(start, self.number)
+
+
+class _Waiting:
+    # What is in a shard and not written yet.
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.nbytes = 0
+        self.columns: list[Any] = []
+        self.objects: list[Any] = []
+        self.packer = Packer()
+
+
+class _Writer(FileWriter):
+    """Writes the pieces of each shard."""
+
+    def __init__(self, node: Snapshot, store: Files, paths: Paths, key: Key, lock: Lock) -> None:
+        super().__init__(store, node.inputs[0], paths, key, lock)
+        self._shard = node.shard
+        self._waiting: dict[int, _Waiting] = {}
+        self._numbers: list[int] = []
+        # The number of the chunk's first element, and of the next chunk's.
+        self._first = self._next = 0
+        chain = node.inputs[0]
+        self._made = chain.made
+
+    def add(self, chunk: Chunk) -> Chunk:
+        shards = self._shards_of(chunk)
+        if self.error is not None:  # what comes before it is good
+            chunk = chunk.part(0, len(shards))
+        order = np.argsort(shards, kind="stable")
+        for group in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1):
+            if len(group):
+                self._put(int(shards[group[0]]), chunk, group)
+        if sum(one.nbytes for one in self._waiting.values()) > _MOST_WAITING:
+            self._flush()
+        return chunk
+
+    def _shards_of(self, chunk: Chunk) -> np.ndarray[Any, Any]:
+        first = self._first = self._next
+        self._next += chunk.n
+        if self._shard is None:
+            return np.arange(first, self._next) % _SHARDS
+        made = self._made
+        elements: Iterable[Any] = (
+            map(elements_of(made.components, made.template, made.assemble, chunk.columns, chunk.n), range(chunk.n))
+            if isinstance(chunk, Rows)
+            else map(readonly, chunk.elements)
+        )
+        shards: list[int] = []
+        try:
+            for number, element in enumerate(elements, first):
+                shards.append(_number(self._shard, element, number))
+        except Exception as error:  # noqa: BLE001 - it is raised when what comes before it was handed in
+            self.error = error
+        return np.array(shards, np.int64)
+
+    def _put(self, shard: int, chunk: Chunk, group: np.ndarray[Any, Any]) -> None:
+        waiting = self._waiting.setdefault(shard, _Waiting())
+        waiting.n += len(group)
+        if isinstance(chunk, Rows):
+            columns = compacted(chunk.columns, 0, chunk.n, group)
+            if len(group) == 1:  # else it is a copy
+                columns = [copied(column) for column in columns]
+            waiting.columns.append((columns, 0, len(group)))
+            parts = itertools.chain(*(one if isinstance(one, tuple) else (one,) for one in columns))
+            waiting.nbytes += sum(part.nbytes for part in parts if part is not None)
+        else:
+            for at in group.tolist():
+                waiting.objects.append(self._skeleton(waiting.packer, chunk.elements[at], self._first + at))
+            waiting.nbytes = waiting.packer.nbytes
+        if waiting.nbytes >= _MOST_BYTES or len(waiting.objects) >= _MOST_OBJECTS:
+            self._flush_one(shard)
+
+    def _flush_one(self, shard: int) -> None:
+        waiting = self._waiting.pop(shard)
+        self._numbers.append(shard)
+        self._packer = waiting.packer
+        if waiting.columns:
+            self._write(waiting.n, self._packer.skeleton(("rows", (waiting.n, joined(waiting.columns)))))
+        else:
+            self._write_objects(waiting.objects)
+
+    def _flush(self) -> None:
+        for shard in sorted(self._waiting):
+            self._flush_one(shard)
+
+    def more(self) -> dict[str, Any]:
+        return {"shards": np.array(self._numbers, np.int64)}
+
+
+def _number(function: Callable[..., Any], element: Any, number: int) -> int:
+    made = called_at(_STAGE, number, function, *arguments_of(element))
+    try:
+        shard = operator.index(made.item() if isinstance(made, np.ndarray | np.generic) and made.size == 1 else made)
+    except TypeError:
+        shard = -1
+    if isinstance(made, bool | np.bool_) or not 0 <= shard < 1 << 63:
+        raise InvalidArgumentError(
+            f"snapshot: {name_of(function)} must return an integer from 0 on, not {made!r:.80} (element {number})",
+            stage=_STAGE,
+            record=number,
+        )
+    return shard

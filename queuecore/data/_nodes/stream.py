@@ -1,0 +1,223 @@
+"""The native stream of a chain, with what runs for it and a place that can be saved."""
+
+from __future__ import annotations
+
+import functools
+import math
+import weakref
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from queuecore._core.marks import ShuffleCounter
+from queuecore._core.stream import Stream
+from queuecore._io.bad_data import check_on_error
+from queuecore._machine import memory_bytes
+from queuecore.data._nodes.orders import Orders
+from queuecore.data._nodes.run import Drawn, Run, Seeded, register
+from queuecore.data._plan import state as _state
+from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.identity import Identity, Stamps
+from queuecore.errors import ResumeMismatchError
+
+if TYPE_CHECKING:
+    from queuecore._device.target import Target
+
+__all__ = ["ChainStream"]
+
+
+class ChainStream(Stream):
+    """The elements of a chain, for an iterator or for another stream.
+
+    Parameters
+    ----------
+    chain : Chain
+        Whose elements they are.
+    seeded : Seeded, optional
+        What a stream is told that works for another one.
+    target : Target, optional
+        The device that batches go to.
+    whole : Chain, optional
+        The chain with the steps that are done on a device, which are no less steps.
+
+    Attributes
+    ----------
+    chain : Chain
+        The whole one.
+    """
+
+    __slots__ = ("__weakref__", "_identity", "_inner", "_own", "_run", "chain")
+
+    chain: Chain
+    _identity: Identity
+    # How many shuffles are this stream's own, and not its inputs'.
+    _own: int
+    # Whether it works for another one.
+    _inner: bool
+    _run: Run | None
+
+    def __init__(
+        self,
+        chain: Chain,
+        seeded: Seeded | None = None,
+        target: Target | None = None,
+        whole: Chain | None = None,
+    ) -> None:
+        self.chain = whole or chain
+        self._inner = seeded is not None
+        shuffles = chain.shuffles
+        own = self._own = len(chain.own_shuffles)
+        source, options = chain.source, chain.options
+        if seeded is None:
+            bases = source.reserved(chain.iterations()[own:])
+            pairs = [shuffle.seeds.pair for shuffle in shuffles]
+            counters = [shuffle.seeds.counter for shuffle in shuffles[:own]]
+            skips = check_on_error(options.on_error or "raise", options.max_skips, options.quarantine)
+        else:
+            pairs = seeded.pairs
+            counters = [_counter(base) for base in seeded.bases[:own]]
+            bases = seeded.bases[own:]
+            options = options.merged(seeded.options)
+            skips = seeded.skips
+        workers, helps = chain.threads(options)
+        leases = 4 if options.max_leases is None else options.max_leases
+        budget = (options.memory_budget or 0 if seeded is None else seeded.budget) // chain.streams()
+        if seeded is not None:
+            leases = _INNER_LEASES if budget == 0 else _FEW_LEASES
+        self._identity = Identity(self.chain, options.identity or "stat")
+        self._run = None
+        feeder = None
+        if source.fed:
+            self._run = Run(source, options, skips, seeded is not None, budget)
+            self._run.follow(self, Orders() if seeded is None else seeded.orders)
+            weakref.finalize(self, self._run.end).atexit = False
+            feeder = source.feeder(self._run)
+        seeds = list(zip(pairs, counters, strict=False))
+        made = chain.native(options)
+        chain.add_steps(made.ops, seeds)
+        made.num_threads, made.help = workers, helps
+        made.prefetch = chain.prefetch_elements()
+        made.max_leases = leases
+        made.on_hold_raise = options.on_hold == "raise" and not seeded
+        made.retries = options.retries or 0
+        made.stall_warn = -1 if seeded else _native_seconds(options.stall_warn, 60.0)
+        made.stall_timeout = -1 if seeded else _native_seconds(options.stall_timeout, math.inf)
+        made.skips = skips
+        made.feeder = feeder
+        made.scope = None if self._run is None else self._run.scope
+        made.inner = seeded is not None
+        made.memory_budget = budget
+        made.memory_limit = memory_bytes()
+        made.target = target
+        made.drawn = Drawn(pairs[own:], bases, pairs[:own])
+        super().__init__(made)
+
+    def close(self, timeout: float | None = 1.0) -> None:
+        """Stop the threads and give back files and memory; see `Iterator.close`."""
+        if self._run is not None:
+            self._stop()
+            self._run.end()
+        super().close(timeout)
+
+    def _stop(self) -> None:
+        # Those that work for this one, too: its own thread may wait for them.
+        super()._stop()
+        if self._run is not None:
+            self._run.stop()
+
+    def stats(self) -> dict[str, int]:
+        """Return counters; see `Iterator.stats`."""
+        made = super().stats()
+        if self._run is not None:
+            made["memory_bytes"] += self._run.memory_bytes()
+        return made
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place after the last element delivered; see `Iterator.state_dict`."""
+        chain = self.chain
+        while True:
+            place, drawn = self.position()
+            orders = {} if self._run is None else self._run.orders_at(self._oldest())
+            stamps = self._identity.stamps(self, place.files_known)
+            if place.version == self.position()[0].version:  # nobody went on meanwhile
+                break
+        place.iterations += drawn.bases
+        place.begun += [0] * len(drawn.bases)
+        return _state.pack(chain.describe(), chain.names(), drawn.own + drawn.pairs, place, orders, stamps)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to a place; see `Iterator.load_state_dict`."""
+        self._check_scope()
+        self.go_to(self._prepared, state)
+
+    def _prepared(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `Stream.restore` takes of what `load_state_dict` is given."""
+        chain = self.chain
+        shuffles = chain.shuffles
+        mine = self._own
+        _, drawn = self.position()
+        own = [(pair, shuffle.seeds.seeded) for pair, shuffle in zip(drawn.own + drawn.pairs, shuffles, strict=True)]
+        at = _state.unpack(state, chain.describe(), chain.names(), own)
+        # Other seeds get a counter of their own: iterators that run on with the old ones must not move it.
+        counters = [
+            shuffle.seeds.counter if shuffle.seeds.pair == pair else ShuffleCounter()
+            for shuffle, pair in zip(shuffles, at.seeds, strict=True)
+        ]
+        native = [counter if shuffle.reshuffle else None for shuffle, counter in zip(shuffles, counters, strict=True)]
+        # Those of inputs are counted as if they had run to their end.
+        place = at.place
+        after = [*place.begun[:mine], *chain.iterations()[mine:]]
+        later = [
+            (shuffle.seeds, *one)
+            for shuffle, *one in zip(
+                shuffles, at.seeds, counters, map(sum, zip(place.iterations, after, strict=True)), strict=True
+            )
+        ]
+        drawn = Drawn(at.seeds[mine:], place.iterations[mine:], at.seeds[:mine])
+        place.iterations, place.begun = place.iterations[:mine], place.begun[:mine]
+        return {
+            "place": place,
+            "seeds": at.seeds[:mine],
+            "counters": native[:mine],
+            "drawn": drawn,
+            "later": later,
+            "check": None
+            if at.stamps is None
+            else functools.partial(self._checked_files, at.stamps, place.files_known),
+            "stop": None if self._run is None else self._run.stop,
+            "then": None if self._run is None else functools.partial(self._run.follow, self, Orders(at.orders)),
+        }
+
+    def _checked_files(self, then: Stamps, known: int, digests: list[int]) -> None:
+        if not self.chain.source.fed and then.files != known:
+            raise ResumeMismatchError("the state is damaged: its place is of other files than it says", stage="resume")
+        self._identity.check(then, digests)
+
+    def __enter__(self) -> Self:
+        """Return this stream."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+# Of chunks that another stream makes batches of; more would not be used at once.
+_INNER_LEASES = 16
+_FEW_LEASES = 6
+
+
+def _counter(base: int) -> ShuffleCounter:
+    counter = ShuffleCounter()
+    counter.next_iteration = base
+    return counter
+
+
+def _native_seconds(value: float | None, default: float) -> float:
+    seconds = default if value is None else value
+    return -1.0 if seconds > 1e9 else seconds
+
+
+register(ChainStream)

@@ -1,0 +1,1 @@
+"""Chains: sources, steps, the results of stages, and saved places."""

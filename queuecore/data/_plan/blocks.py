@@ -1,0 +1,165 @@
+"""Sources whose records have no known places: text, TFRecords, CSV, and compressed files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from queuecore._core.csv import CsvFormat
+from queuecore._core.describe import Description, Frames, Records
+from queuecore._core.sources import FileList
+from queuecore._elements.component import BYTES, Component
+from queuecore._io.compression import encoding_number
+from queuecore._io.names import Filename, expand_filenames
+from queuecore._ops.raw import record_stage
+from queuecore._ops.stage import Stage
+from queuecore.data._plan.chain import Source
+from queuecore.data._plan.fixed import FixedLengthSource
+from queuecore.data._plan.made import Made, made_by
+from queuecore.data._plan.steps import Unknown
+from queuecore.data.options import check_threads
+
+__all__ = ["MOST_BYTES", "BlockSource", "block_source", "blocks_of_fixed"]
+
+MOST_BYTES = 2**56
+"""Far above any file, and low enough that sums of a few of these fit an int64."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSource(Source):
+    """Files whose records are found by reading them.
+
+    Attributes
+    ----------
+    name : str
+        What a user calls the dataset.
+    files : FileList
+        The names, shared by all iterators.
+    framing : str
+        "lines", "tfrecord", "csv", "whole" or "fixed".
+    encoding : int
+        How files are compressed, a number of `queuecore._io.compression`.
+    components : tuple of Component
+        Of a record.
+    template : object
+        Their structure.
+    words : dict
+        What decides which records there are and what an element looks like, as plain values.
+    guess : int
+        The bytes of a record, about.
+    max_record_bytes : int
+        The longest record that is let through.
+    header : int
+        Lines or rows to leave out at the top of each file.
+    fixed : tuple
+        Of "fixed": bytes of record, header, footer and hop, and whether cut tails are dropped.
+    csv : callable or None
+        Makes the native format, with a limit for rows.
+    first : Stage or None
+        What is always made of a record.
+    num_threads : int or None
+        The ``num_parallel_reads`` of the user.
+    interleave : tuple of int
+        How many files are open at a time, and how many records come of each in its turn.
+    pieces : dict
+        Other sizes of what is read at once, for tests.
+    """
+
+    inputs = ()
+
+    name: str
+    files: FileList
+    framing: str
+    encoding: int
+    components: tuple[Component, ...]
+    template: Any
+    words: dict[str, Any]
+    guess: int
+    max_record_bytes: int
+    header: int = 0
+    fixed: tuple[Any, ...] = (1, 0, 0, 1, False)
+    csv: Callable[[int], CsvFormat] | None = None
+    first: Stage | None = None
+    num_threads: int | None = None
+    interleave: tuple[int, int] = (1, 1)
+    pieces: dict[str, int] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        paths = [self.files[index] for index in range(len(self.files))]
+        return _rebuild, (paths, {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "files"})
+
+    def describe(self) -> dict[str, Any]:
+        """Return what decides which records there are and what an element looks like, as plain values."""
+        order = {} if self.interleave[0] == 1 else {"interleave": list(self.interleave)}
+        return {"source": self.framing, **self.words, **order}
+
+    def count(self, needed: int | None) -> int:
+        """Nobody knows how many records there are without reading the files: raise `Unknown`."""
+        raise Unknown
+
+    def made(self, stages: list[Stage]) -> Made:
+        """Return what stages make of a record."""
+        return made_by(self.components, self.template, stages if self.first is None else [self.first, *stages])
+
+    def limited(self, max_record_bytes: int | None) -> BlockSource:
+        """Return this source with another limit for its records; `None`: the same."""
+        return self if max_record_bytes is None else replace(self, max_record_bytes=max_record_bytes)
+
+    def native(self, stages: list[Stage]) -> Description:
+        """Return what the native stream takes."""
+        frames = Frames(self.framing, self.guess, self.max_record_bytes)
+        frames.encoding = self.encoding
+        frames.header = self.header
+        frames.records = Records(*self.fixed)
+        frames.cycle, frames.turn = self.interleave
+        frames.piece_bytes = self.pieces.get("piece_bytes", 0)
+        frames.headroom = self.pieces.get("headroom", 0)
+        if self.csv is not None:
+            frames.csv = self.csv(self.max_record_bytes)
+        return Description(self.files, self.made(stages).elements(), frames=frames)
+
+
+def blocks_of_fixed(source: FixedLengthSource) -> BlockSource:
+    """Return the source of the same records that is read in blocks, so that files can be interleaved."""
+    length = source.record.record_bytes
+    return BlockSource(
+        name=source.name,
+        files=source.files,
+        framing="fixed",
+        encoding=0,
+        components=(Component(BYTES, (), length),),
+        template=0,
+        words=source.describe(),
+        guess=length,
+        max_record_bytes=MOST_BYTES,
+        fixed=(length, source.header_bytes, source.footer_bytes, source.hop_bytes, source.drop_tail),
+        first=record_stage(source.record),
+        num_threads=source.num_threads,
+    )
+
+
+def _rebuild(paths: list[bytes], rest: dict[str, Any]) -> BlockSource:
+    return BlockSource(files=FileList(paths), **rest)
+
+
+def block_source(
+    name: str,
+    filenames: Filename | Iterable[Filename],
+    framing: str,
+    compression_type: str | None,
+    num_parallel_reads: int | None,
+    *,
+    words: dict[str, Any] | None = None,
+    **rest: Any,
+) -> BlockSource:
+    """Return a source of a user's arguments; `rest` as of `BlockSource`."""
+    return BlockSource(
+        name=name,
+        files=FileList(expand_filenames(filenames)),
+        framing=framing,
+        encoding=encoding_number(compression_type),
+        words={"compression": compression_type or "", **(words or {})},
+        num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
+        **rest,
+    )

@@ -1,0 +1,446 @@
+"""Sources, and the chains of steps behind them: every dataset is one.
+
+A source may take its elements from other chains, its inputs, so the two know each other. Nothing here knows the kinds
+of sources, nor `queuecore.data.Dataset`, by which users hold a chain.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from queuecore import _machine
+from queuecore._core.describe import Description, Ops
+from queuecore._core.marks import ShuffleCounter
+from queuecore._core.sources import FileList
+from queuecore._elements.nests import mapped
+from queuecore._elements.record import DatasetSpec
+from queuecore._ops.stage import Stage
+from queuecore.data._plan.made import Layout, Made, row_bytes_of
+from queuecore.data._plan.specs import class_of, classes_of
+from queuecore.data._plan.steps import (
+    Batch,
+    Count,
+    Map,
+    Permute,
+    Prefetch,
+    Repeat,
+    ShapedBatch,
+    Shard,
+    Shuffle,
+    Step,
+    Unknown,
+)
+from queuecore.data.options import Options, check_threads
+from queuecore.errors import InvalidArgumentError, QueueCoreError
+
+__all__ = ["INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Chain", "Chained", "Source", "chain_of"]
+
+INFINITE_CARDINALITY = -1
+"""The answer of `Dataset.cardinality` for an endless dataset."""
+
+UNKNOWN_CARDINALITY = -2
+"""The answer of `Dataset.cardinality` where only reading the files would tell."""
+
+_DEFAULT_MOST_THREADS = 8
+# The bytes and the rows that are handed from one native stream to another at a time.
+_CHUNK_BYTES = 512 << 10
+_CHUNK_ROWS = 16384
+# What an endless repeat counts for where the passes of a shuffle are numbered.
+_MANY = 1 << 20
+
+
+class Source(abc.ABC):
+    """The origin of elements: files, or whatever a node hands in. Immutable.
+
+    Attributes
+    ----------
+    name : str
+        What a user calls it.
+    files : FileList
+        The files that its own native stream reads.
+    num_threads : int or None
+        How many threads a user gave it.
+    inputs : tuple of Chain
+        What it takes its elements from.
+    """
+
+    name: str
+    files: FileList
+    num_threads: int | None
+    inputs: tuple[Chain, ...]
+
+    # Whether a thread of Python hands the elements in.
+    fed: ClassVar[bool] = False
+    # Whether it uses the first pass of its first input for all of its own passes.
+    keeps: ClassVar[bool] = False
+    # Whether a user marked its function for a device, where it can't run.
+    on_device: bool = False
+
+    @abc.abstractmethod
+    def count(self, needed: int | None) -> Count:
+        """Return the number of elements, or any number not below `needed` once that many are certain.
+
+        Raises
+        ------
+        Unknown
+            If only making them would tell.
+        QueueCoreError
+            What a reader would meet on its way to the element `needed`.
+        """
+
+    @abc.abstractmethod
+    def made(self, stages: list[Stage]) -> Made:
+        """Return what stages make of an element."""
+
+    @abc.abstractmethod
+    def native(self, stages: list[Stage]) -> Description:
+        """Return what the native stream takes."""
+
+    @abc.abstractmethod
+    def limited(self, max_record_bytes: int | None) -> Source:
+        """Return this source with another limit for the bytes of a record; `None`: the same."""
+
+    @abc.abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return what decides the elements, as plain values."""
+
+    def label(self) -> str:
+        """Return what a user calls it, in one line."""
+        count = len(self.files)
+        return f"{self.name} of {os.fsdecode(self.files[0]) if count == 1 else f'{count} files'}"
+
+    def where(self) -> str:
+        """Return where its work is done, and what forces it to be done in Python."""
+        return "native: read, cut"
+
+    @property
+    def has_objects(self) -> bool:
+        """True if the elements are Python objects."""
+        return False
+
+    @property
+    def uses_up(self) -> bool:
+        """True if nothing that it took from its inputs is kept for a later element: then their order doesn't matter."""
+        return False
+
+    def leaves_free(self, options: Options) -> bool:
+        """Return whether it leaves the order of its elements free, and so notes it."""
+        del options
+        return False
+
+    def is_free(self, options: Options) -> bool:
+        """Return whether it, or a source below it, leaves the order of its elements free."""
+        return self.leaves_free(options) or any(chain.is_free(options) for chain in self.inputs)
+
+    @property
+    def by_number(self) -> bool:
+        """True if it has `chosen`."""
+        return False
+
+    def chosen(self, index: np.ndarray[Any, Any]) -> Any:
+        """Return the elements of an array of their numbers, which are the same ones in every pass."""
+        raise NotImplementedError
+
+    def streams(self) -> int:
+        """Return how many native streams work for it at a time, which share what memory there is."""
+        return sum(chain.streams() for chain in self.inputs)
+
+    def feeder(self, run: Any) -> Any:
+        """Return what starts the thread that hands the elements in, if it is fed; `run`: of its iterator."""
+        raise NotImplementedError
+
+    def reserved(self, needs: list[int]) -> list[int]:
+        """Take, of each shuffle of the inputs, as many passes as one run needs; return the number of each first one."""
+        del needs
+        return []
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A source, and the steps behind it. Immutable.
+
+    Attributes
+    ----------
+    source : Source
+    steps : tuple of Step
+    options : Options
+    """
+
+    source: Source
+    steps: tuple[Step, ...] = ()
+    options: Options = Options()
+
+    @classmethod
+    def of(cls, source: Source) -> Chain:
+        """Return a source without steps, with the options of its inputs."""
+        options = Options()
+        for one in source.inputs:
+            options = options.merged(one.options)
+        return cls(source, (), options)
+
+    def then(self, *steps: Step) -> Chain:
+        """Return this chain with further steps."""
+        return replace(self, steps=(*self.steps, *steps))
+
+    def with_options(self, options: Options) -> Chain:
+        """Return this chain with other options where `options` says something."""
+        if not isinstance(options, Options):
+            raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
+        return replace(self, options=self.options.merged(options))
+
+    # -- elements ------------------------------------------------------------------------------------------------------
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages of the maps."""
+        return [step.stage for step in self.steps if isinstance(step, Map)]
+
+    @property
+    def batches(self) -> list[Batch]:
+        """The batches, the first one first."""
+        return [step for step in self.steps if isinstance(step, Batch)]
+
+    @property
+    def shaped(self) -> ShapedBatch | None:
+        """The padded or ragged batch, if there is one."""
+        return next((step for step in self.steps if isinstance(step, ShapedBatch)), None)
+
+    @property
+    def made(self) -> Made:
+        """The result of all stages on a record."""
+        return self.source.made(self.stages)
+
+    def check(self) -> None:
+        """Raise `InvalidArgumentError` if a stage can't work on what it gets."""
+        self.source.made(self.stages)
+
+    @property
+    def layout(self) -> Layout:
+        """The components and the structure of the elements."""
+        if self.source.has_objects or self.batches:
+            return Layout(None)
+        made = self.made
+        return Layout(made.given, made.template, made.structure)
+
+    @property
+    def element_spec(self) -> Any:
+        """The specification of an element; `None`: nobody knows."""
+        dims: tuple[int | None, ...] = ()
+        for batch in self.batches:
+            dims = (batch.batch_size if batch.drop_remainder else None, *dims)
+        shaped = self.shaped
+        spec = self.made.spec(dims) if shaped is None else shaped.specs(dims)
+        return mapped(lambda leaf: leaf, spec)  # dicts of its own
+
+    @property
+    def element_classes(self) -> Any:
+        """The classes of an element, in its structure."""
+        shaped = self.shaped
+        if shaped is not None:
+            return mapped(shaped.class_of, shaped.specs(()))
+        if self.source.has_objects:
+            spec = self.element_spec
+            return object if spec is None else mapped(_class_of, spec)
+        return classes_of(self.made, bool(self.batches))
+
+    def chunk_rows(self, budget: int = 0) -> int:
+        """Return how many elements make a chunk of rows, within a budget of bytes; 0: any."""
+        row_bytes = sum(row_bytes_of(one) for one in self.made.components)
+        chunk_bytes = min(_CHUNK_BYTES, budget // 32) if budget else _CHUNK_BYTES
+        return max(min(chunk_bytes // max(row_bytes, 1), _CHUNK_ROWS), 1)
+
+    # -- how many ------------------------------------------------------------------------------------------------------
+
+    def count(self, needed: int | None = None, depth: int | None = None) -> Count:
+        """Return the number of elements, or any number not below `needed` once that many are certain.
+
+        Parameters
+        ----------
+        needed : int or None
+            `None`: all that there are.
+        depth : int, optional
+            Behind how many steps. Default: all.
+
+        Raises
+        ------
+        Unknown
+            If only reading them would tell.
+        QueueCoreError
+            What a reader would meet on its way to them.
+        """
+        depth = len(self.steps) if depth is None else depth
+        if needed == 0:  # nothing is asked of what is below, so nothing there can fail
+            return 0
+        if depth == 0:
+            return self.source.count(needed)
+        return self.steps[depth - 1].count(needed, lambda below: self.count(below, depth - 1))
+
+    def cardinality(self) -> int:
+        """Return the number of elements; `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY` where it is none."""
+        try:
+            total = self.count()
+        except Unknown:
+            return UNKNOWN_CARDINALITY
+        return INFINITE_CARDINALITY if isinstance(total, float) else total
+
+    def known_count(self, needed: int | None = None) -> Count | None:
+        """Return the number of elements as `count` does; `None` if only reading them would tell."""
+        try:
+            return self.count(needed)
+        except (Unknown, QueueCoreError):  # an error comes out where it belongs, when the elements are read
+            return None
+
+    def check_shards(self) -> None:
+        """Raise `InvalidArgumentError` if a shard with ``uneven="raise"`` gets another number than the others."""
+        for depth, step in enumerate(self.steps, 1):
+            if isinstance(step, Shard) and step.uneven == "raise":
+                try:
+                    self.count(None, depth)
+                except Unknown:
+                    pass
+                except InvalidArgumentError:
+                    raise
+                except QueueCoreError:  # a file that can't be read is an error in its place in the order
+                    pass
+
+    # -- shuffles ------------------------------------------------------------------------------------------------------
+
+    @property
+    def own_shuffles(self) -> list[Shuffle | Permute]:
+        """The shuffles among the steps."""
+        return [step for step in self.steps if isinstance(step, Shuffle | Permute)]
+
+    @property
+    def shuffles(self) -> list[Shuffle | Permute]:
+        """The shuffles among the steps, and those of the inputs."""
+        return self.own_shuffles + [shuffle for chain in self.source.inputs for shuffle in chain.shuffles]
+
+    def iterations(self, again: bool = False) -> list[int]:
+        """Return, for each shuffle, how many of its passes one pass over this chain takes.
+
+        `again`: one more pass, for which what is kept needs none.
+        """
+        needs: list[int] = []
+        after = 1
+        for step in reversed(self.steps):
+            if isinstance(step, Repeat):
+                after *= _MANY if step.number < 0 else max(step.number, 1)
+            elif isinstance(step, Shuffle | Permute):
+                needs.insert(0, after)
+        for index, one in enumerate(self.source.inputs):
+            times = int(not again) if self.source.keeps and index == 0 else after
+            needs += [times * need for need in one.iterations(again)]
+        return needs
+
+    # -- how it runs ---------------------------------------------------------------------------------------------------
+
+    def streams(self) -> int:
+        """Return how many native streams it is at a time."""
+        return 1 + self.source.streams()
+
+    def is_free(self, options: Options) -> bool:
+        """Return whether its source, or one below that, leaves the order of elements free."""
+        return self.source.is_free(self.options.merged(options))
+
+    def threads(self, options: Options | None = None) -> tuple[int, bool]:
+        """Return how many threads read, and whether the consumer's helps them."""
+        wanted = check_threads((options or self.options).num_threads, "num_threads") or self.source.num_threads
+        if wanted is not None:
+            return wanted, wanted != 1
+        # One CPU is the consumer's own: with few of them a worker more would only take turns with it.
+        return min(max(_machine.cpus() - 1, 1), _DEFAULT_MOST_THREADS), True
+
+    def prefetch_elements(self) -> int:
+        """Return how many elements are made ahead; -1: as many as the library likes."""
+        most = -1
+        stacked = 1
+        for step in reversed(self.steps):
+            if isinstance(step, Batch):
+                stacked *= step.batch_size
+            elif isinstance(step, Prefetch) and step.buffer_size > 0:
+                # A prefetch below a batch counts what goes into batches.
+                most = max(most, -(-step.buffer_size // stacked))
+        return most
+
+    def native(self, options: Options) -> Description:
+        """Return what the native stream takes of the source and of the maps."""
+        given = self.source.limited(options.max_record_bytes).native(self.stages)
+        shaped = self.shaped
+        if shaped is not None:
+            given.elements = given.elements.changed(**shaped.changes)
+        return given
+
+    def add_steps(self, ops: Ops, seeds: Sequence[tuple[tuple[int, int], ShuffleCounter]]) -> None:
+        """Add the steps to a native order; `seeds`: the pair and the counter of each shuffle among them."""
+        given = iter(seeds)
+        for one in self.steps:
+            if isinstance(one, Shuffle | Permute):
+                one.add_to(ops, *next(given))
+            else:
+                one.add_to(ops)
+
+    # -- what a state says of it ---------------------------------------------------------------------------------------
+
+    def names(self) -> tuple[int, int]:
+        """Return the number of files, those of inputs included, and the digest of their names."""
+        count, digest = len(self.source.files), self.source.files.digest
+        for one in self.source.inputs:
+            more, other = one.names()
+            count, digest = count + more, (digest * 0x9E3779B97F4A7C15 + other) % 2**64
+        return count, digest
+
+    def paths(self) -> Iterator[bytes]:
+        """Yield the names of the files, and then those of the inputs."""
+        files = self.source.files
+        yield from (files[index] for index in range(len(files)))
+        for one in self.source.inputs:
+            yield from one.paths()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what decides the elements and their order, as plain values."""
+        steps = [words for words in (step.describe() for step in self.steps) if words is not None]
+        return {"source": self.source.describe(), "ops": steps}
+
+
+class Chained:
+    """The base class of `queuecore.data.Dataset`, by which a user holds a chain."""
+
+    # Registered by queuecore.data.dataset, which stands above.
+    public: ClassVar[type[Chained]]
+
+    _chain: Chain
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure of an element."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Any:
+        """Return an iterator over the elements."""
+        raise NotImplementedError
+
+    @classmethod
+    def _of(cls, chain: Chain) -> Self:
+        made = object.__new__(cls)
+        made._chain = chain
+        return made
+
+    @staticmethod
+    def of(chain: Chain) -> Any:
+        """Return the dataset of a chain, for a user."""
+        return Chained.public._of(chain)
+
+
+def chain_of(dataset: Chained) -> Chain:
+    """Return the chain of a user's dataset."""
+    return dataset._chain
+
+
+def _class_of(spec: Any) -> type[Any]:
+    return Chained.public if isinstance(spec, DatasetSpec) else class_of(spec)

@@ -1,0 +1,177 @@
+"""The source of fixed-length records: which files, how they are framed, and how many records they hold."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from typing import Any
+
+from queuecore import errors
+from queuecore._core.describe import Description, Elements, Records
+from queuecore._core.sources import FileList
+from queuecore._elements.component import BYTES, Component
+from queuecore._elements.record import RecordPlan, compile_bytes
+from queuecore._ops.raw import record_stage
+from queuecore._ops.stage import Stage
+from queuecore.data._plan.chain import Source
+from queuecore.data._plan.made import Made, made_by
+
+__all__ = ["FixedLengthSource"]
+
+_STAGE = "open"
+
+
+@dataclass(frozen=True, eq=False)
+class FixedLengthSource(Source):
+    """Files of records of one length.
+
+    Attributes
+    ----------
+    files : FileList
+        The names, shared by all iterators.
+    record : RecordPlan
+        How a record is cut into arrays.
+    header_bytes, footer_bytes : int
+        What to leave out at the two ends of every file, in bytes.
+    hop_bytes : int
+        From the start of a record to the start of the next one, in bytes.
+    drop_tail : bool
+        Whether a cut last record is dropped and counted; else it is an error.
+    num_threads : int or None
+        The ``num_parallel_reads`` of the user.
+    """
+
+    name = "FixedLengthRecordDataset"
+    inputs = ()
+
+    files: FileList
+    record: RecordPlan
+    header_bytes: int
+    footer_bytes: int
+    hop_bytes: int
+    drop_tail: bool
+    num_threads: int | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        paths = [self.files[index] for index in range(len(self.files))]
+        rest = (self.record, self.header_bytes, self.footer_bytes, self.hop_bytes, self.drop_tail, self.num_threads)
+        return _rebuild, (paths, *rest)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what decides which records there are and what an element looks like, as plain values."""
+        return {
+            "record": self.record.description,
+            "header_bytes": self.header_bytes,
+            "footer_bytes": self.footer_bytes,
+            "hop_bytes": self.hop_bytes,
+            "tail": "drop" if self.drop_tail else "error",
+        }
+
+    def count(self, needed: int | None) -> int:
+        """Return the number of records, or any number not below `needed` once that many are certain.
+
+        Raises
+        ------
+        NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError, TruncatedRecordError
+            What a reader would meet on its way to the record `needed`.
+        """
+        total = 0
+        for index in range(len(self.files)):
+            if needed is not None and total >= needed:
+                break
+            total += self._count_file(self.files[index], None if needed is None else needed - total)
+        return total
+
+    def _count_file(self, path: bytes, needed: int | None) -> int:
+        try:
+            info = os.stat(path)
+        except OSError as error:
+            number = error.errno or 0
+            raise errors.os_error_class(number)(
+                f"{os.fsdecode(path)}: {os.strerror(number)}", errno=number, path=path, stage=_STAGE
+            ) from None
+        if not stat.S_ISREG(info.st_mode):
+            raise _not_regular(path, info.st_mode)
+        if not info.st_size and _has_bytes(path):
+            raise errors.UnavailableError(
+                f"{os.fsdecode(path)} says that it has no bytes, and yet can be read (as files in /proc): nobody knows "
+                "where its records lie. Copy it to an ordinary file, or read it with one of queuecore's readers",
+                path=path,
+                stage=_STAGE,
+            )
+        good, bad = self.frame(info.st_size)
+        if bad is not None and not (needed is not None and good >= needed):
+            raise errors.TruncatedRecordError(
+                f"{os.fsdecode(path)}: {bad}", path=path, stage=_STAGE, record=good, offset=self.offset(good)
+            )
+        return good
+
+    def label(self) -> str:
+        """Return what a user calls it, in one line."""
+        return f"{super().label()}, {self.record.record_bytes} bytes a record"
+
+    def made(self, stages: list[Stage]) -> Made:
+        """Return what stages make of a record."""
+        if not stages:
+            components = [Component(leaf.dtype, leaf.shape) for leaf in self.record.leaves]
+            return made_by(components, self.record.template, [])
+        return made_by([Component(BYTES, (), self.record.record_bytes)], 0, [record_stage(self.record), *stages])
+
+    def native(self, stages: list[Stage]) -> Description:
+        """Return what the native stream takes."""
+        length = self.record.record_bytes
+        records = Records(length, self.header_bytes, self.footer_bytes, self.hop_bytes, self.drop_tail)
+        if stages:
+            elements = self.made(stages).elements([leaf.native() for leaf in compile_bytes(length).leaves])
+        else:
+            elements = Elements(self.record.template, leaves=[leaf.native() for leaf in self.record.leaves])
+        return Description(self.files, elements, records)
+
+    def limited(self, max_record_bytes: int | None) -> FixedLengthSource:
+        """Return this source: its records have one length."""
+        del max_record_bytes
+        return self
+
+    def offset(self, record: int) -> int:
+        """Return where a record starts in its file, in bytes."""
+        return self.header_bytes + record * self.hop_bytes
+
+    def frame(self, size: int) -> tuple[int, str | None]:
+        """Return the number of whole records in a file of `size` bytes, and what is wrong with the rest of it.
+
+        The native core counts by the same rule: a file of no bytes is empty and fine; what follows the last record
+        must be nothing, or no more than the gap between two records.
+        """
+        if size == 0:
+            return 0, None
+        body = size - self.header_bytes - self.footer_bytes
+        if body < 0:
+            return 0, f"{size} bytes are less than its header of {self.header_bytes} and footer of {self.footer_bytes}"
+        length, hop = self.record.record_bytes, self.hop_bytes
+        count = 0 if body < length else (body - length) // hop + 1
+        left = body if count == 0 else body - ((count - 1) * hop + length)
+        if left == 0 or (count > 0 and left <= hop - length) or self.drop_tail:
+            return count, None
+        return count, f"ends inside record {count}: {left} bytes are left over"
+
+
+def _has_bytes(path: bytes) -> bool:
+    # One that can't be read says why when it is.
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return bool(file.read(1))
+    except OSError:
+        return False
+
+
+def _not_regular(path: bytes, mode: int) -> errors.QueueCoreError:
+    name = os.fsdecode(path)
+    if stat.S_ISDIR(mode):
+        return errors.NotAFileError(f"{name} is a directory", errno=errno.EISDIR, path=path, stage=_STAGE)
+    return errors.UnavailableError(f"{name} is no regular file", errno=errno.EINVAL, path=path, stage=_STAGE)
+
+
+def _rebuild(paths: list[bytes], *rest: Any) -> FixedLengthSource:
+    return FixedLengthSource(FileList(paths), *rest)

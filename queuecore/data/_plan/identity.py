@@ -1,0 +1,215 @@
+"""The files that a place belongs to: their stamps in a state, and the comparison with the files at hand."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from queuecore._core.stream import Stream
+from queuecore.data._plan.chain import Chain
+from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error_class
+
+__all__ = ["Identity", "Stamps", "ends_of"]
+
+_STAGE = "resume"
+# So many digests say which file differs, or about where among more of them, and a state stays small.
+_MOST_GROUPS = 64
+_PIECE = 1 << 20
+
+Group = Callable[[int, int], str]
+
+
+class Stamps(NamedTuple):
+    """The stamps of files in a state.
+
+    Attributes
+    ----------
+    by : {"stat", "content"}
+        What was compared: sizes and times, or bytes.
+    files : int
+        How many files, from the first one on.
+    groups : list of str
+        A digest of each group of `ends_of`.
+    """
+
+    by: str
+    files: int
+    groups: list[str]
+
+
+def ends_of(files: int) -> list[int]:
+    """Return where the groups of so many files end, the last one with the last file."""
+    groups = min(files, _MOST_GROUPS)
+    return [files * group // groups for group in range(1, groups + 1)]
+
+
+class Identity:
+    """Says of the files of a dataset, for one iterator, which ones they are.
+
+    Of files that the iterator reads itself, the first ones count, as far as its place depends on them, as they were
+    when it opened them. Of a dataset that is made of others, all of their files do, as they were when this was first
+    asked.
+
+    Parameters
+    ----------
+    chain : Chain
+        Of the iterator.
+    by : {"stat", "content"}
+        What states of this iterator have.
+    """
+
+    def __init__(self, chain: Chain, by: str) -> None:
+        self._by = by
+        self._files = chain.source.files
+        self._fed = chain if chain.source.fed else None
+        self._inputs: list[bytes] | None = None
+        self._seen: Stamps | None = None
+        # By name: size and time of a file, and the digest of what it had then.
+        self._contents: dict[bytes, tuple[int, int, bytes]] = {}
+
+    def stamps(self, stream: Stream, known: int) -> Stamps | None:
+        """Return what a state says of the first `known` files of a stream; of none: nothing.
+
+        Raises
+        ------
+        SourceChangedError
+            If the bytes that were read can't be read again.
+        OSError
+            If a file can't be read.
+        """
+        if self._fed is not None:
+            if self._seen is None:
+                self._seen = self._of_inputs(self._by)
+            return self._seen if self._seen.files else None
+        if not known:
+            return None
+        if self._by == "stat":
+            return Stamps("stat", known, [_hex(one) for one in stream._digests(ends_of(known))])
+        sizes = stream._sizes(known)
+        return self._grouped(known, lambda first, end: _digest(self._bytes_of(i, *sizes[i]) for i in range(first, end)))
+
+    def check(self, then: Stamps, digests: Sequence[int]) -> None:
+        """Compare the files at hand with those of a state; `digests`: of sizes and times, up to each of the first ones.
+
+        Raises
+        ------
+        ResumeMismatchError
+            If one is another; the message names the first one.
+        """
+        if self._fed is not None:
+            now = self._of_inputs(then.by)
+            if now.files == then.files:
+                self._compare(then, now.groups, self._paths())
+                self._seen = now if then.by == self._by else None
+            return
+        paths = [self._files[index] for index in range(then.files)]
+        if then.by == "stat":
+            self._compare(then, [_hex(digests[end - 1]) for end in ends_of(then.files)], paths)
+        else:
+            self._compare(then, self._grouped(then.files, self._contents_of(paths)).groups, paths)
+
+    def _grouped(self, files: int, group: Group) -> Stamps:
+        ends = ends_of(files)
+        return Stamps("content", files, [group(first, end) for first, end in zip([0, *ends], ends, strict=False)])
+
+    def _paths(self) -> list[bytes]:
+        if self._inputs is None:
+            self._inputs = [] if self._fed is None else list(self._fed.paths())
+        return self._inputs
+
+    def _of_inputs(self, by: str) -> Stamps:
+        paths = self._paths()
+        if by == "content":
+            return self._grouped(len(paths), self._contents_of(paths))
+        return self._grouped(len(paths), lambda first, end: _digest(map(_stamp, paths[first:end])))._replace(by=by)
+
+    def _contents_of(self, paths: list[bytes]) -> Group:
+        def one(path: bytes) -> bytes:
+            try:
+                info = os.stat(path)
+                return self._content(path, info.st_size, info.st_mtime_ns)
+            except OSError:
+                return b""
+
+        return lambda first, end: _digest(map(one, paths[first:end]))
+
+    def _bytes_of(self, index: int, size: int, time: int) -> bytes:
+        return b"" if size < 0 else self._content(self._files[index], size, time)
+
+    def _content(self, path: bytes, size: int, time: int) -> bytes:
+        """Return the digest of the bytes that a file had when these were its size and its time."""
+        known = self._contents.get(path)
+        if known is None or known[:2] != (size, time):
+            known = self._contents[path] = size, time, _content(path, size, time)
+        return known[2]
+
+    def _compare(self, then: Stamps, now: list[str], paths: list[bytes]) -> None:
+        ends = ends_of(then.files)
+        for first, end, old, new in zip([0, *ends], ends, then.groups, now, strict=False):
+            # Of inputs one that is missing may not be needed any more, where there is a cache; and else says so itself.
+            if old == new or (self._fed is not None and not all(map(os.path.lexists, paths[first:end]))):
+                continue
+            name = repr(os.fsdecode(paths[first]))
+            if end - first > 1:
+                name = f"one of the files {first} to {end - 1}, {name} to {os.fsdecode(paths[end - 1])!r},"
+            raise ResumeMismatchError(
+                f"{name} is not the file of the saved state: its size or its modification time differs. Put that file "
+                'back as it was; or save states with Options(identity="content"), which let copies with the same bytes '
+                "go on"
+                if then.by == "stat"
+                else f"{name} is not the file of the saved state: its bytes differ. Put that file back, or begin anew",
+                path=paths[first] if end - first == 1 else None,
+                stage=_STAGE,
+            )
+
+
+def _hex(number: int) -> str:
+    return f"{number & (2**64 - 1):016x}"
+
+
+def _digest(parts: Any) -> str:
+    made = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        made.update(struct.pack("<q", len(part)))
+        made.update(part)
+    return made.hexdigest()
+
+
+def _stamp(path: bytes) -> bytes:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return b""
+    return struct.pack("<qq", info.st_size, info.st_mtime_ns)
+
+
+def _content(path: bytes, size: int, time: int) -> bytes:
+    made = hashlib.blake2b(struct.pack("<q", size), digest_size=16)
+    left = size
+    buffer = memoryview(bytearray(min(_PIECE, size + 1)))
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while left and (got := file.readinto(buffer[: min(left, _PIECE)])):
+                made.update(buffer[:got])
+                left -= got
+            info = os.fstat(file.fileno())
+    except OSError as error:
+        number = error.errno or 0
+        raise os_error_class(number)(
+            f'cannot read {os.fsdecode(path)!r}, whose bytes Options(identity="content") puts into the state: '
+            f"{os.strerror(number)}",
+            errno=number,
+            path=path,
+            stage=_STAGE,
+        ) from None
+    if left or info.st_size < size or (info.st_size == size and info.st_mtime_ns != time):
+        raise SourceChangedError(
+            f"{os.fsdecode(path)!r} has changed since it was opened, so that no state can say which bytes were read. "
+            "Don't write to input files while they are read",
+            path=path,
+            stage=_STAGE,
+        )
+    return made.digest()

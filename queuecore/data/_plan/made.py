@@ -1,0 +1,147 @@
+"""The native steps between a source and its batches, and the structure of their results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from queuecore._core.describe import Elements
+from queuecore._core.stages import PythonStep, SequenceStep, Step
+from queuecore._elements.component import BYTES, Component, Structure
+from queuecore._elements.nests import structure_of
+from queuecore._elements.record import ArraySpec
+from queuecore._ops.chain import merged
+from queuecore._ops.stage import Stage
+from queuecore.errors import InvalidArgumentError, UnimplementedError
+
+__all__ = ["Layout", "Made", "made_by", "row_bytes_of", "template_of"]
+
+Dims = tuple[int | None, ...]
+Spec = Callable[[Dims], Any]
+
+# What kind of a component it is, its dtype, and the shape of an element (of "ragged": of a row's values).
+NativeComponent = tuple[str, np.dtype[Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Made:
+    """The result of all stages on a record.
+
+    Attributes
+    ----------
+    step : Step or None
+        The native steps, as one; `None`: the record itself is the element.
+    components : list of tuple
+        What comes out, for the native core.
+    template : object
+        Their structure over the indices of the components.
+    assemble : callable or None
+        Makes an element, or a batch, of the components where there is more to it than structure.
+    spec : callable
+        From batch dimensions to the specification of an element.
+    given : tuple of Component
+        What comes out, for further stages.
+    structure : Structure or None
+        How a user sees the components, where that is more than a template of them.
+    """
+
+    step: Step | None
+    components: list[NativeComponent]
+    template: Any
+    assemble: Callable[[list[Any], bool], Any] | None
+    spec: Spec
+    given: tuple[Component, ...]
+    structure: Structure | None
+
+    def elements(self, leaves: list[Any] | None = None) -> Elements:
+        """Return what the native stream makes; `leaves`: of a record that lies at a known place, all of it."""
+        return Elements(self.template, self.components, leaves, self.step, self.assemble)
+
+
+def made_by(
+    components: Sequence[Component], template: Any, stages: Sequence[Stage], structure: Structure | None = None
+) -> Made:
+    """Return what stages make of elements of these components, which a user sees as `structure` says, if it is given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a stage can't work on what it gets, or what comes out can't be batched.
+    """
+    given = tuple(components)
+    steps: list[Step] = []
+    for stage in merged(stages):
+        step = stage.bind(given)
+        if isinstance(step, PythonStep):
+            raise UnimplementedError(f"{stage!r} runs in Python, because {step.why}: datasets map native stages alone")
+        steps.append(step)
+        given = step.outputs
+    native_step = None if not steps else steps[0] if len(steps) == 1 else SequenceStep(steps)
+    if stages:
+        structure = stages[-1].structure
+        template = template_of(given)
+    if structure is not None and structure.template is not None:
+        template, structure = structure.template, None
+    native = [native_of(one, index) for index, one in enumerate(given)]
+    assemble, leaves = (None, None) if structure is None else (structure.assemble, structure.spec)
+
+    def spec(dims: Dims) -> Any:
+        if leaves is not None:
+            return leaves(lambda dtype, shape: ArraySpec((*dims, *shape), dtype))
+        return structure_of(template, [ArraySpec((*dims, *(one.shape or ())), one.dtype) for one in given])
+
+    return Made(native_step, native, template, assemble, spec, given, structure)
+
+
+def template_of(components: Sequence[Component]) -> Any:
+    names = [one.name for one in components]
+    if None not in names:
+        return {name: index for index, name in enumerate(names)}
+    return 0 if len(components) == 1 else tuple(range(len(components)))
+
+
+def native_of(component: Component, index: int) -> NativeComponent:
+    dtype, shape = component.dtype, component.shape
+    where = f"component {component.name or index!r}"
+    if shape is None:
+        raise InvalidArgumentError(
+            f"{where} has a shape of which nothing is known, so it can't be batched: reshape it in the map"
+        )
+    if dtype == BYTES:
+        if len(shape) > 1:
+            raise InvalidArgumentError(f"{where} has strings in {len(shape)} dimensions: reshape it to one in the map")
+        return ("strings" if shape else "string"), dtype, ()
+    if component.ragged:
+        row = np.dtype((dtype, tuple(side or 0 for side in shape[1:])))
+        return "ragged", row, shape[1:]
+    if None not in shape:
+        return "fixed", dtype, shape
+    return "dense", dtype, shape
+
+
+class Layout(NamedTuple):
+    """The components of elements, and their structure.
+
+    Attributes
+    ----------
+    components : tuple of Component, or None
+        `None`: elements are Python objects.
+    template : object
+        Their structure over the indices of the components.
+    structure : Structure, optional
+        How a user sees them, where there is more to it.
+    """
+
+    components: tuple[Component, ...] | None
+    template: Any = 0
+    structure: Structure | None = None
+
+
+def row_bytes_of(component: tuple[str, np.dtype[Any], tuple[Any, ...]]) -> int:
+    """Return the bytes of a row of a native component, about."""
+    kind, dtype, shape = component
+    return dtype.itemsize * math.prod(shape) if kind == "fixed" else 64

@@ -1,0 +1,317 @@
+"""Saved positions: plain dicts that survive JSON, and the checks that keep one from being used where it doesn't fit."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from queuecore._core.marks import Mark, Saved
+from queuecore.data._plan.identity import Stamps, ends_of
+from queuecore.errors import InvalidArgumentError, ResumeMismatchError
+
+__all__ = ["Position", "pack", "unpack"]
+
+_FORMAT = "queuecore.data.Iterator"
+_VERSION = 2
+_STAGE = "resume"
+_PLACES = (("handed", (2,)), ("breaks", (3, 12)))
+
+
+@dataclass(frozen=True)
+class Position:
+    """The contents of a state that is known to fit.
+
+    Attributes
+    ----------
+    place : Saved
+        The place in the stream, of which the state's `orders` and `stamps` are not a part.
+    seeds : list of tuple of int
+        The pair of every shuffle.
+    orders : dict
+        Where order isn't kept, what it was: by the node's place among the inputs.
+    stamps : Stamps or None
+        Which files they were. `None`: of none, or in a state of before there were any.
+    """
+
+    place: Saved
+    seeds: list[tuple[int, int]]
+    orders: dict[str, Any]
+    stamps: Stamps | None
+
+
+def _hex(number: int) -> str:
+    # As text: most readers of JSON keep only 53 bits of a number.
+    return f"{number & (2**64 - 1):016x}"
+
+
+def _check(state: Mapping[str, Any]) -> str:
+    body = {key: value for key, value in state.items() if key != "check"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode("ascii"), digest_size=8).hexdigest()
+
+
+def pack(
+    plan: dict[str, Any],
+    names: tuple[int, int],
+    seeds: list[tuple[int, int]],
+    at: Saved,
+    orders: dict[str, Any],
+    stamps: Stamps | None = None,
+) -> dict[str, Any]:
+    """Return the state for a position.
+
+    Parameters
+    ----------
+    plan : dict
+        What decides the order, as plain values.
+    names : tuple of int
+        Number of files and digest of their names.
+    seeds : list of tuple of int
+        The pair of every shuffle.
+    at : Saved
+        What the stream says of its place.
+    orders : dict
+        Where order isn't kept, what it was.
+    stamps : Stamps, optional
+        Which files the position depends on.
+    """
+    sometimes = {"handed": at.handed, "breaks": at.breaks, "lengths": at.lengths, "orders": orders}
+    state = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "plan": plan,
+        "files": {"count": names[0], "names": _hex(names[1])},
+        "seeds": [list(pair) for pair in seeds],
+        "position": {
+            "elements": at.elements,
+            "iterations": at.iterations,
+            "begun": at.begun,
+            "files_known": at.files_known,
+            "files_digest": _hex(at.files_digest),
+            "start": None if at.mark is None else at.mark.numbers(),
+            "missing": at.missing,
+            # Only where there is something to say.
+            **{name: value for name, value in sometimes.items() if value},
+        },
+    }
+    if stamps is not None:
+        state["stamps"] = stamps._asdict()
+    # A copy through JSON: the caller may change its state at will, and sees at once what a file would give back.
+    copy: dict[str, Any] = json.loads(json.dumps(state))
+    copy["check"] = _check(copy)
+    return copy
+
+
+def unpack(
+    state: Any, plan: dict[str, Any], names: tuple[int, int], seeds: list[tuple[tuple[int, int], bool]]
+) -> Position:
+    """Return the position in a state, or raise if the state is damaged or belongs to something else.
+
+    Parameters
+    ----------
+    state : object
+        What the user gave.
+    plan, names
+        As in `pack`, of the dataset at hand.
+    seeds : list
+        Of every shuffle: its pair, and whether the user decided it. Where not, that of the state is taken.
+    """
+    if not isinstance(state, Mapping):
+        raise InvalidArgumentError(f"a state is a dict as state_dict() returns it, not {type(state).__name__}")
+    name = state.get("format")
+    if not isinstance(name, str) or name != _FORMAT:
+        raise ResumeMismatchError("this is no state of a queuecore.data iterator", stage=_STAGE)
+    version = state.get("version")
+    if type(version) is not int or version != _VERSION:
+        raise ResumeMismatchError(
+            f"the state has version {version!r}; this queuecore reads version {_VERSION}", stage=_STAGE
+        )
+    plain: dict[str, Any] = {}
+    try:
+        # Through JSON and back: tuples that some store made of the lists compare equal again.
+        plain = json.loads(json.dumps(dict(state)))
+        intact = plain.get("check") == _check(plain) and _is_state(plain)
+    except (TypeError, ValueError, RecursionError):
+        intact = False
+    if not intact:
+        raise ResumeMismatchError("the state is damaged: its check doesn't match its content", stage=_STAGE)
+
+    here = json.loads(json.dumps(plan))
+    at = _regrouped(plain, here)
+    if at is None:
+        difference = first_difference(plain["plan"], here, "")
+        raise ResumeMismatchError(f"the state is of another dataset: {difference}", stage=_STAGE)
+    if plain["files"] != {"count": names[0], "names": _hex(names[1])}:
+        there = plain["files"]["count"]
+        what = f"{there} of them, here {names[0]}" if there != names[0] else "as many as here, with other names"
+        raise ResumeMismatchError(f"the state is of other files: {what}", stage=_STAGE)
+
+    pairs = [(low, high) for low, high in plain["seeds"]]
+    if not len(pairs) == len(at["iterations"]) == len(at["begun"]) == len(seeds):
+        raise ResumeMismatchError("the state is damaged: it is not of as many shuffles as its plan has", stage=_STAGE)
+    for index, (pair, (own, seeded)) in enumerate(zip(pairs, seeds, strict=True)):
+        if seeded and pair != own:
+            raise ResumeMismatchError(
+                f"the state is of another seed: shuffle {index} has {pair} there and {own} here", stage=_STAGE
+            )
+    place = Saved()
+    place.elements = at["elements"]
+    place.iterations = at["iterations"]
+    place.begun = at["begun"]
+    place.files_known = at["files_known"]
+    place.files_digest = int(at["files_digest"], 16)
+    place.mark = None if at["start"] is None else Mark.of(at["start"])
+    place.missing = at["missing"]
+    place.lengths = at.get("lengths", [])
+    place.handed = at.get("handed", [])
+    place.breaks = at.get("breaks", [])
+    stamps = Stamps(**plain["stamps"]) if "stamps" in plain else None
+    return Position(place, pairs, at.get("orders", {}), stamps)
+
+
+def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the position of a state in a plan that differs in no more than the sizes of its last groups, or `None`.
+
+    Batches and shards at the end of a plan take as many elements of what comes before them as their sizes' product, a
+    shard together with all others. So the place of one is a place of the other, if that many make whole elements there.
+    """
+    there: dict[str, Any] = state["plan"]
+    at: dict[str, Any] = state["position"]
+    if there == plan:
+        return at
+    steps, own = there.get("ops"), plan.get("ops")
+    if {**there, "ops": None} != {**plan, "ops": None} or not isinstance(steps, list) or not isinstance(own, list):
+        return None
+    if len(steps) != len(own):
+        return None
+    sizes = [1, 1]
+    changed = resharded = False
+    for old, new in zip(steps, own, strict=True):
+        match old, new:
+            case (["batch", int(first), drop], ["batch", int(second), other]) if first > 0 and drop == other:
+                pass
+            case (["shard", int(first), int(), uneven], ["shard", int(second), int(), other]) if (
+                first > 0 and uneven == other
+            ):
+                resharded = resharded or old != new
+            case _:
+                if old != new or (changed and new[0] != "map"):
+                    return None
+                continue
+        changed = changed or old != new
+        sizes = [sizes[0] * first, sizes[1] * second]
+    if resharded and at["missing"]:
+        raise ResumeMismatchError(
+            "the state is of another shard, and that one has left out bad records, which the others count", stage=_STAGE
+        )
+    if at.get("handed") or at.get("breaks"):
+        raise ResumeMismatchError(
+            "the state is of other batches or shards, and errors have cut some of these short", stage=_STAGE
+        )
+    elements, rest = divmod(at["elements"] * sizes[0], sizes[1])
+    if rest or elements >= 1 << 62:
+        raise ResumeMismatchError(
+            f"the state is of other batches or shards: its {at['elements']} elements take {at['elements'] * sizes[0]} "
+            f"of what comes before, {sizes[0]} each, and here an element takes {sizes[1]}: that is no whole number",
+            stage=_STAGE,
+        )
+    return {**at, "elements": elements}
+
+
+def _is_state(state: Any) -> bool:
+    """Return whether everything that a state has is there, and of the right kind."""
+    match state:
+        case {
+            "plan": dict(),
+            "files": {"count": int(), "names": str()},
+            "seeds": [*pairs],
+            "position": {
+                "elements": int(elements),
+                "iterations": [*iterations],
+                "begun": [*begun],
+                "files_known": int(known),
+                "files_digest": str(digest),
+                "start": start,
+                "missing": [*missing],
+            },
+        }:
+            numbers = [elements, known, *iterations, *begun]
+            return (
+                all(isinstance(pair, list) and len(pair) == 2 and _are_numbers(pair, 64) for pair in pairs)
+                and _are_numbers(numbers, 62)
+                and re.fullmatch("[0-9a-f]{16}", digest) is not None
+                and (start is None or Mark.of(start) is not None)
+                and all(isinstance(pair, list) and len(pair) == 2 and _are_numbers(pair, 62) for pair in missing)
+                and missing == sorted(missing)
+                and all(_are_places(state["position"].get(name, []), sizes) for name, sizes in _PLACES)
+                and _are_lengths(state["position"].get("lengths", []))
+                and isinstance(state["position"].get("orders", {}), dict)
+                and ("stamps" not in state or _are_stamps(state["stamps"]))
+            )
+    return False
+
+
+def _are_stamps(stamps: Any) -> bool:
+    match stamps:
+        case {"by": "stat" | "content", "files": int(files), "groups": [*groups], **more}:
+            return (
+                not more
+                and 0 < files < 1 << 62
+                and len(groups) == len(ends_of(files))
+                and all(isinstance(one, str) and re.fullmatch("[0-9a-f]{16}", one) is not None for one in groups)
+            )
+    return False
+
+
+def _are_lengths(lengths: Any) -> bool:
+    return (
+        isinstance(lengths, list)
+        and all(isinstance(one, list) and len(one) == 2 and all(isinstance(n, int) for n in one) for one in lengths)
+        and _are_numbers([one[0] for one in lengths] + [one[1] + 1 for one in lengths], 62)
+        and all(one[0] < other[0] for one, other in itertools.pairwise(lengths))
+    )
+
+
+def _are_places(places: Any, sizes: tuple[int, ...]) -> bool:
+    return (
+        isinstance(places, list)
+        and all(isinstance(one, list) and len(one) in sizes and _are_numbers(one[:3], 62) for one in places)
+        and all(isinstance(number, int) and abs(number) < 1 << 63 for one in places for number in one[3:])
+        and places == sorted(places)
+    )
+
+
+def _are_numbers(values: list[Any], bits: int) -> bool:
+    return all(isinstance(value, int) and 0 <= value < 1 << bits for value in values)
+
+
+def first_difference(there: Any, here: Any, where: str) -> str:
+    """Return words for the first place where two plans differ, or an empty string."""
+    if there == here:
+        return ""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in sorted({*there, *here}):
+            found = first_difference(there.get(key), here.get(key), f"{where}.{key}" if where else key)
+            if found:
+                return found
+    if isinstance(there, list) and isinstance(here, list) and where == "ops":
+        for index in range(max(len(there), len(here))):
+            steps = [_step(side[index]) if index < len(side) else "nothing" for side in (there, here)]
+            if steps[0] != steps[1]:
+                return f"step {index + 1} is {steps[0]} there and {steps[1]} here"
+    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        for index, (one, other) in enumerate(zip(there, here, strict=True)):
+            if one != other and isinstance(one, dict) and isinstance(other, dict):
+                return first_difference(one, other, f"{where}[{index}]")
+    return f"{where} is {there!r} there and {here!r} here"
+
+
+def _step(op: Any) -> str:
+    if not isinstance(op, list) or not op:
+        return repr(op)
+    return f"{op[0]}({', '.join(str(value) for value in op[1:])})"

@@ -1,0 +1,1 @@
+"""Elements in memory: as rows of columns, and as objects."""

@@ -1,0 +1,234 @@
+"""Columns of rows: parts of them, several behind each other, and those of components that are not quite alike.
+
+`queuecore.data._rows.chunks.Rows` says what a column is. Each component has one; arrays of strings have two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from queuecore._elements.component import BYTES, Component, Structure
+from queuecore._elements.nests import structure_of
+from queuecore.data._plan.made import Layout, native_of
+from queuecore.data._rows.chunks import Column
+from queuecore.errors import DtypeError
+
+__all__ = ["agreed", "compacted", "converted", "joined", "side_by_side", "sliced", "span", "spec_of", "typed"]
+
+Converter = Callable[[list[Column], int], list[Column]]
+
+
+def span(component: Component) -> int:
+    """Return how many columns a component has."""
+    return 2 if native_of(component, 0)[0] == "strings" else 1
+
+
+def sliced(columns: Sequence[Column], start: int, stop: int) -> list[Column]:
+    """Return the columns of some rows that follow each other: views."""
+    made: list[Column] = []
+    for column in columns:
+        if isinstance(column, tuple):
+            data, ends, dims = column
+            made.append((data, ends[start : stop + 1], None if dims is None else dims[start:stop]))
+        else:
+            made.append(column[start:stop])
+    return made
+
+
+def joined(parts: Sequence[tuple[Sequence[Column], int, int]]) -> list[Column]:
+    """Return the rows of several lists of columns behind each other; of each, from which row on and up to which.
+
+    Notes
+    -----
+    A copy, unless there is one part only.
+    """
+    if len(parts) == 1:
+        return sliced(*parts[0])
+    pieces = [sliced(*part) for part in parts]
+    return [_joined([piece[index] for piece in pieces]) for index in range(len(pieces[0]))]
+
+
+def compacted(columns: Sequence[Column], first: int, n: int, rows: np.ndarray[Any, Any] | None) -> list[Column]:
+    """Return columns that hold some rows and nothing else: `n` from `first` on, or those with the numbers `rows`."""
+    if rows is not None:
+        return joined([(columns, row, row + 1) for row in rows.tolist()] or [(columns, 0, 0)])
+    made: list[Column] = []
+    for column in sliced(columns, first, first + n):
+        if isinstance(column, tuple):
+            data, ends, dims = column
+            made.append((data[ends[0] : ends[-1]], ends - ends[0], dims))
+        else:
+            made.append(column)
+    return made
+
+
+def _joined(columns: list[Column]) -> Column:
+    if not isinstance(columns[0], tuple):
+        # As bytes: rows of a stream have their dtype no more.
+        return np.concatenate([_rows_of_bytes(column) for column in columns])
+    values = [data[ends[0] : ends[-1]] for data, ends, _ in columns]
+    ends = np.zeros(1 + sum(len(one) - 1 for _, one, _ in columns), np.int64)
+    at, total = 1, 0
+    for _, one, _ in columns:
+        np.add(one[1:], total - one[0], out=ends[at : at + len(one) - 1])
+        at += len(one) - 1
+        total += int(one[-1] - one[0])
+    dims = None if columns[0][2] is None else np.concatenate([one for _, _, one in columns])
+    return np.concatenate(values), ends, dims
+
+
+def _rows_of_bytes(column: Any) -> Any:
+    return column.reshape(len(column), math.prod(column.shape[1:])).view(np.uint8)
+
+
+def typed(column: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return a column of a fixed shape as an array of what its rows are."""
+    array: np.ndarray[Any, Any] = column.view(np.uint8).reshape(-1).view(dtype).reshape((len(column), *shape))
+    return array
+
+
+def side_by_side(layouts: Sequence[Layout], templates: Any) -> Layout:
+    """Return the layout of elements that consist of several elements.
+
+    Parameters
+    ----------
+    layouts : sequence of Layout
+        Of the parts, all with components.
+    templates : object
+        The structure of the parts, over their numbers.
+    """
+    components: list[Component] = []
+    firsts = []
+    for layout in layouts:
+        firsts.append(len(components))
+        # The names belong to one part; beside each other they say nothing any more.
+        components += [one._replace(name=None) for one in layout.components or ()]
+    parts = [
+        structure_of(one.template, range(at, at + len(one.components or ())))
+        for one, at in zip(layouts, firsts, strict=True)
+    ]
+    if all(one.structure is None for one in layouts):
+        return Layout(tuple(components), structure_of(templates, parts))
+
+    def assemble(values: list[Any], batched: bool) -> Any:
+        made = []
+        for layout, at in zip(layouts, firsts, strict=True):
+            own = values[at : at + len(layout.components or ())]
+            made.append(_assembled(layout, own, batched))
+        return structure_of(templates, made)
+
+    def spec(make: Callable[[np.dtype[Any], tuple[Any, ...]], Any]) -> Any:
+        return structure_of(templates, [spec_of(layout, make) for layout in layouts])
+
+    return Layout(tuple(components), structure_of(templates, parts), Structure(assemble, spec))
+
+
+def _assembled(layout: Layout, values: list[Any], batched: bool) -> Any:
+    if layout.structure is not None:
+        return layout.structure.assemble(values, batched)
+    return structure_of(layout.template, values)
+
+
+def spec_of(layout: Layout, make: Callable[[np.dtype[Any], tuple[Any, ...]], Any]) -> Any:
+    """Return what a user is told of elements: of each leaf what `make` makes of its dtype and shape."""
+    if layout.structure is not None:
+        return layout.structure.spec(make)
+    return structure_of(layout.template, [make(one.dtype, one.shape or ()) for one in layout.components or ()])
+
+
+def agreed(layouts: Sequence[Layout], what: str) -> Layout:
+    """Return the layout of elements that may be those of any of several layouts.
+
+    Parameters
+    ----------
+    what : str
+        Whose they are, for messages.
+
+    Returns
+    -------
+    Layout
+        Shapes are as general as they must be. Without components if no columns can hold both: then elements have to be
+        objects.
+
+    Raises
+    ------
+    DtypeError
+        If structures or dtypes differ.
+    """
+    first = layouts[0]
+    made = list(first.components or ())
+    for layout in layouts[1:]:
+        differ = spec_of(first, _dtype) != spec_of(layout, _dtype)
+        if differ:
+            raise DtypeError(f"{what}: elements must be alike, not {_shown(first)} and {_shown(layout)}")
+        here = layout.components or ()
+        if len(here) != len(made) or (first.structure is None) != (layout.structure is None):
+            return Layout(None)
+        if first.structure is not None and [one.dtype for one in made] != [one.dtype for one in here]:
+            return Layout(None)
+        for index, (one, other) in enumerate(zip(made, here, strict=True)):
+            both = _relaxed(one, other)
+            if both is None:
+                return Layout(None)
+            made[index] = both
+    return Layout(tuple(made), first.template, first.structure)
+
+
+def _dtype(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> str:
+    del shape
+    return dtype.str if dtype.kind != "V" else str(dtype)
+
+
+def _shown(layout: Layout) -> str:
+    return repr(spec_of(layout, lambda dtype, shape: "bytes" if dtype == BYTES else str(dtype)))
+
+
+def _relaxed(one: Component, other: Component) -> Component | None:
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+        return None
+    shape = tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
+    ragged = one.ragged or other.ragged
+    if ragged and shape[1:] != one.shape[1:]:
+        return None
+    if ragged:
+        shape = (None, *shape[1:])
+    return Component(
+        one.dtype,
+        shape,
+        one.nbytes if one.nbytes == other.nbytes else None,
+        one.name if one.name == other.name else None,
+        ragged,
+    )
+
+
+def converted(components: Sequence[Component], to: Sequence[Component]) -> Converter | None:
+    """Return what makes of columns of some components those of more general ones; `None` if they are the same."""
+    kinds = [(native_of(one, 0), native_of(other, 0)) for one, other in zip(components, to, strict=True)]
+    if all(one == other for one, other in kinds):
+        return None
+
+    def convert(columns: list[Column], n: int) -> list[Column]:
+        made: list[Column] = []
+        for (kind, dtype, shape), (wanted, _, _) in kinds:
+            if kind == wanted:
+                width = 2 if kind == "strings" else 1
+                made += columns[len(made) : len(made) + width]
+                continue
+            column = columns[len(made)]
+            if kind == "fixed":
+                data = np.ascontiguousarray(column).view(np.uint8).reshape(-1)
+                ends = np.arange(n + 1, dtype=np.int64) * (dtype.itemsize * math.prod(shape))
+                dims: Any = np.empty((n, len(shape)), np.int64)
+                dims[:] = shape
+            else:
+                data, ends, dims = column
+            if wanted == "ragged":
+                dims = None
+            made.append((data, ends, dims))
+        return made
+
+    return convert

@@ -1,0 +1,206 @@
+"""Elements out of a user's values: dicts and tuples of arrays, numbers, strings and `Ragged`, as columns of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from queuecore._core.own import own
+from queuecore._elements.component import BYTES, Component
+from queuecore._elements.dtypes import kind_of
+from queuecore._elements.nests import structure_of
+from queuecore._elements.record import ArraySpec
+from queuecore.data._plan.made import Layout
+from queuecore.data._rows.chunks import Column
+from queuecore.errors import DtypeError, InvalidArgumentError
+from queuecore.ragged import Ragged
+
+__all__ = ["element_of", "flattened", "rows_of_element", "rows_of_slices"]
+
+_INT64_BYTES = 8
+
+
+def flattened(value: Any, leaf: Callable[[Any, str], Any], where: str = "") -> tuple[Any, list[Any]]:
+    """Return the structure of a value over numbers of leaves, and what `leaf` makes of each and its place in words.
+
+    Dicts and tuples are structure; everything else, a list too, is a leaf.
+    """
+    leaves: list[Any] = []
+
+    def walk(inner: Any, where: str) -> Any:
+        if isinstance(inner, dict):
+            return {key: walk(part, f"{where}[{key!r}]") for key, part in inner.items()}
+        if isinstance(inner, tuple):
+            return tuple(walk(part, f"{where}[{index}]") for index, part in enumerate(inner))
+        if isinstance(inner, np.ndarray) and inner.dtype.names is not None:
+            return {key: walk(inner[key], f"{where}[{key!r}]") for key in inner.dtype.names}
+        leaves.append(leaf(inner, where))
+        return len(leaves) - 1
+
+    return walk(value, where), leaves
+
+
+def rows_of_slices(tensors: Any) -> tuple[int, list[Column], Layout]:
+    """Return the slices of values along their first dimension: how many, and as which columns they lie.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one is a scalar, or they are not of one length, or there are none.
+    DtypeError
+        If one is no array of numbers or strings.
+    """
+    template, parts = flattened(tensors, lambda value, where: _slices(value, f"from_tensor_slices: tensors{where}"))
+    if not parts:
+        raise InvalidArgumentError("from_tensor_slices: tensors has no arrays in it")
+    lengths = [n for n, _, _ in parts]
+    if min(lengths) != max(lengths):
+        raise InvalidArgumentError(f"from_tensor_slices: all arrays must have the same length, not {lengths}")
+    return lengths[0], [column for _, _, columns in parts for column in columns], _layout(template, parts)
+
+
+def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
+    """Return one element as columns of one row; `None` if it has a part of which there are no columns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is nothing in it.
+    DtypeError
+        If a part is no array of numbers or strings.
+    """
+    what = "from_tensors: tensors"
+    template, values = flattened(tensors, lambda value, where: as_tensor(value, what + where))
+    if not values:
+        raise InvalidArgumentError("from_tensors: tensors has no arrays in it")
+    if any(not isinstance(one, np.ndarray) or (one.dtype == object and one.ndim > 1) for one in values):
+        return None
+    parts = [_slices_of(one[np.newaxis], what) for one in values]
+    return [column for _, _, columns in parts for column in columns], _layout(template, parts)
+
+
+def element_of(tensors: Any) -> tuple[Any, Any]:
+    """Return an element as an object that nobody changes, and its specification. Errors as of `rows_of_element`."""
+    template, values = flattened(tensors, lambda value, where: as_tensor(value, "from_tensors: tensors" + where))
+    specs = []
+    for index, value in enumerate(values):
+        if isinstance(value, Ragged):
+            values[index] = own(value, fixed=True)
+            inner: Any = value
+            sides: tuple[int | None, ...] = (len(value),)
+            while isinstance(inner, Ragged) and not inner.is_bytes:
+                inner = inner.values
+                sides += (None,)
+            specs.append(ArraySpec(sides if isinstance(inner, Ragged) else sides + inner.shape[1:], value.dtype))
+        elif value.dtype == object:
+            specs.append(ArraySpec(value.shape, BYTES))
+            if value.ndim < 2:
+                values[index] = value[()] if not value.ndim else Ragged.from_list(value.tolist() or [b""])[: len(value)]
+        else:
+            specs.append(ArraySpec(value.shape, value.dtype))
+    return structure_of(template, values), structure_of(template, specs)
+
+
+def _layout(template: Any, parts: Sequence[tuple[int, Component, list[Column]]]) -> Layout:
+    components = [component for _, component, _ in parts]
+    if isinstance(template, dict) and all(isinstance(name, str) and type(at) is int for name, at in template.items()):
+        # A flat dict: its parts can be named in stages.
+        components = [one._replace(name=name) for name, one in zip(template, components, strict=True)]
+    return Layout(tuple(components), template)
+
+
+def as_tensor(value: Any, where: str) -> Any:
+    """Return a value as an array in native byte order that nobody changes, of strings as `bytes`; or a `Ragged`.
+
+    An array is a copy, unless nobody can write to its memory; a `Ragged` is not.
+    """
+    if isinstance(value, Ragged):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview | str):
+        made: np.ndarray[Any, Any] = np.empty((), object)
+        made[()] = value.encode() if isinstance(value, str) else bytes(value)
+        return made
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "SU" and not isinstance(value, np.ndarray | np.generic):
+            array = np.array(value, object)  # NumPy's own strings lose the zero bytes at their end
+    except ValueError as error:
+        raise InvalidArgumentError(f"{where}: {error}") from None
+    if array.dtype.kind in "SUO":
+        flat = [one.encode() if isinstance(one, str) else one for one in array.ravel().tolist()]
+        if not all(isinstance(one, bytes) for one in flat):
+            raise DtypeError(f"{where} must be an array of numbers or of strings, not {value!r:.60}")
+        made = np.empty(len(flat), object)
+        made[:] = flat
+        return made.reshape(array.shape)
+    if kind_of(array.dtype) not in "biufc" or array.dtype.itemsize > 16:
+        raise DtypeError(f"{where} must be an array of numbers or of strings, not of {array.dtype}")
+    native = array.dtype.newbyteorder("=")
+    if isinstance(value, list | int | float | complex):
+        array = np.asarray(array, native, order="C")
+    elif array.flags.c_contiguous and array.dtype == native:
+        array = own(array)
+    else:
+        array = np.array(array, native, order="C")
+    array.setflags(write=False)
+    return array
+
+
+def _slices(value: Any, where: str) -> tuple[int, Component, list[Column]]:
+    return _slices_of(as_tensor(value, where), where)
+
+
+def _slices_of(tensor: Any, where: str) -> tuple[int, Component, list[Column]]:
+    """Return the slices of what `as_tensor` returned."""
+    if isinstance(tensor, Ragged):
+        return _ragged_slices(tensor, where)
+    if tensor.ndim == 0:
+        raise InvalidArgumentError(f"{where} is a scalar, and has no slices")
+    if tensor.dtype == object:
+        return len(tensor), *_string_slices(tensor, where)
+    return len(tensor), Component(tensor.dtype, tensor.shape[1:]), [tensor]
+
+
+def _ragged_slices(ragged: Ragged, where: str) -> tuple[int, Component, list[Column]]:
+    if isinstance(ragged.values, Ragged):
+        inner = ragged.values
+        if not inner.is_bytes:
+            raise InvalidArgumentError(f"{where}: rows of rows of numbers can't be elements")
+        splits = np.asarray(ragged.row_splits, np.int64)
+        data, ends = _bytes_of(inner)
+        lengths = np.diff(ends)
+        made: list[Column] = [
+            (data, np.ascontiguousarray(ends[splits]), None),
+            (lengths.view(np.uint8), splits * _INT64_BYTES, None),
+        ]
+        return len(ragged), Component(BYTES, (None,)), made
+    if ragged.is_bytes:
+        return len(ragged), Component(BYTES, ()), [(*_bytes_of(ragged), None)]
+    values = as_tensor(ragged.values, where)
+    row_bytes = values.dtype.itemsize * int(np.prod(values.shape[1:]))
+    ends = np.asarray(ragged.row_splits, np.int64) * row_bytes
+    component = Component(values.dtype, (None, *values.shape[1:]), ragged=True)
+    return len(ragged), component, [(values.reshape(-1).view(np.uint8), ends, None)]
+
+
+def _bytes_of(ragged: Ragged) -> tuple[Any, Any]:
+    values: Any = ragged.values
+    return as_tensor(values.view(np.uint8), ""), np.array(ragged.row_splits, np.int64)
+
+
+def _string_slices(strings: np.ndarray[Any, Any], where: str) -> tuple[Component, list[Column]]:
+    if strings.ndim > 2:
+        raise InvalidArgumentError(f"{where} has strings in {strings.ndim} dimensions; at most two are possible")
+    flat = strings.ravel().tolist()
+    data = np.frombuffer(b"".join(flat), np.uint8)
+    lengths = np.fromiter(map(len, flat), np.int64, len(flat))
+    ends = np.zeros(len(flat) + 1, np.int64)
+    np.cumsum(lengths, out=ends[1:])
+    if strings.ndim == 1:
+        return Component(BYTES, ()), [(data, ends, None)]
+    width = strings.shape[1]
+    counts = np.arange(len(strings) + 1, dtype=np.int64) * width
+    columns: list[Column] = [(data, ends[counts], None), (lengths.view(np.uint8), counts * _INT64_BYTES, None)]
+    return Component(BYTES, (width,)), columns

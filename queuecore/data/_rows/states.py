@@ -1,0 +1,98 @@
+"""States that a function of the user's makes of states: what they start as, and what comes after one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from queuecore._core.own import own
+from queuecore._elements.component import BYTES
+from queuecore._elements.nests import mapped
+from queuecore.errors import DtypeError, InvalidArgumentError
+from queuecore.ragged import Ragged, Sparse
+
+__all__ = ["first_state", "next_state", "number_of", "other_structure", "takes"]
+
+
+# Of a length that may change.
+_TEXTS = {"S": BYTES, "U": np.dtype("U")}
+
+
+def _leaf(value: Any) -> Any:
+    """Return a part of a state as an array or a NumPy scalar; what isn't made of arrays as it is."""
+    if isinstance(value, (bytes, Ragged, Sparse)):  # an array would cut off zero bytes at the end of bytes
+        return value
+    try:
+        return np.asarray(value)[()]
+    except ValueError as error:
+        raise InvalidArgumentError(f"a state must be made of arrays, dicts and tuples: {error}") from error
+
+
+def _type(leaf: Any) -> tuple[str, np.dtype[Any]]:
+    if isinstance(leaf, bytes):
+        return "array", BYTES
+    if isinstance(leaf, (Ragged, Sparse)):
+        return type(leaf).__name__, leaf.dtype if isinstance(leaf, Ragged) else leaf.values.dtype
+    dtype = np.asarray(leaf).dtype
+    return "array", _TEXTS.get(dtype.kind, dtype)
+
+
+def first_state(value: Any) -> Any:
+    """Return what a user gives as a state, as one of our own: nothing that the user holds."""
+    return own(mapped(_leaf, value))
+
+
+def next_state(state: Any, made: Any, name: str, where: str = "") -> Any:
+    """Return what a function, which errors call `name`, made of a state, as the state after it.
+
+    Raises
+    ------
+    DtypeError
+        If it has another structure, or other dtypes. Shapes may change.
+    InvalidArgumentError
+        If a number is too large for the state's dtype, or a part can't be an array.
+    """
+    if isinstance(state, dict):
+        if isinstance(made, dict) and made.keys() == state.keys():
+            return {key: next_state(inner, made[key], name, f"{where}[{key!r}]") for key, inner in state.items()}
+        raise other_structure(name, where, f"a dict with the keys {list(state)}", made)
+    if isinstance(state, tuple):
+        if isinstance(made, tuple) and len(made) == len(state):
+            return tuple(
+                next_state(inner, part, name, f"{where}[{index}]")
+                for index, (inner, part) in enumerate(zip(state, made, strict=True))
+            )
+        raise other_structure(name, where, f"a tuple of {len(state)}", made)
+    if isinstance(made, (dict, tuple)):
+        raise other_structure(name, where, "one array", made)
+    kind, dtype = _type(state)
+    if takes(dtype, made):
+        return number_of(dtype, made, name)
+    leaf = _leaf(made)
+    there = _type(leaf)
+    if there != (kind, dtype):
+        place = f" at {where}" if where else ""
+        shown = [f"{one if one != 'array' else 'an array'} of {what}" for one, what in ((kind, dtype), there)]
+        raise DtypeError(
+            f"{name} must return a state of the type it was given: it was {shown[0]}{place} and became {shown[1]}"
+        )
+    return leaf
+
+
+def takes(dtype: np.dtype[Any], made: Any) -> bool:
+    # A number of Python's has no dtype of its own: it takes the state's, as in NumPy's arithmetic.
+    return type(made) in (bool, int, float, complex) and dtype.kind in "biufc" and np.result_type(dtype, made) == dtype
+
+
+def number_of(dtype: np.dtype[Any], made: Any, name: str) -> Any:
+    try:
+        return np.asarray(made, dtype)[()]
+    except OverflowError:
+        raise InvalidArgumentError(f"{name} returned {made!r}, which a state of {dtype} can't hold") from None
+
+
+def other_structure(name: str, where: str, expected: str, made: Any) -> DtypeError:
+    place = f" at {where}" if where else ""
+    shown = f"{type(made).__name__} of {len(made)}" if isinstance(made, (dict, tuple)) else type(made).__name__
+    return DtypeError(f"{name} must return the structure it was given{place}: {expected}, not {shown}")

@@ -1,0 +1,311 @@
+"""Elements that are Python objects: what becomes of values of the user's, what they are, and batches of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from queuecore._core.own import own
+from queuecore._elements.component import BYTES
+from queuecore._elements.record import ArraySpec, DatasetSpec
+from queuecore._ops.strings import strings_of
+from queuecore.data._plan.chain import Chained, chain_of
+from queuecore.errors import InvalidArgumentError, QueueCoreError
+from queuecore.ragged import Ragged, Sparse
+
+__all__ = ["batched_spec", "converted", "depth_of", "readonly", "shown", "spec_of", "stacked"]
+
+_INT64 = np.dtype(np.int64)
+_FLOAT64 = np.dtype(np.float64)
+_BOOL = np.dtype(np.bool_)
+_NO_STRINGS = Ragged(np.empty(0, "S1"), np.zeros(1, np.int64))
+# Objects, times: there are no components of these.
+_NO_KINDS = "OMm"
+
+
+class _Kind:
+    """The kind of a leaf that is no array, number or string. Instances are compared by identity."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+_DATASET = _Kind("Dataset")
+
+
+def converted(value: Any) -> tuple[Any, Any]:
+    """Return a value as an element, and its structure: dtypes in tuples and dicts, to be compared.
+
+    Numbers become NumPy's, lists arrays, strings `bytes`, and several strings a `Ragged`. Tuples, dicts, arrays,
+    `Ragged`, `Sparse` and datasets stay: these arrays must be ours already, as `queuecore._core.own` has it. What only
+    becomes an array here is a copy.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it can't be an element; DtypeError, if because of its dtype.
+    """
+    kind = type(value)
+    if kind is np.ndarray:
+        dtype = value.dtype
+        if value.ndim and dtype.isnative and dtype.kind in "biufc":
+            return value, dtype
+    elif kind is tuple:
+        parts = [converted(one) for one in value]
+        return tuple([one for one, _ in parts]), tuple([one for _, one in parts])
+    elif kind is dict:
+        pairs = {name: converted(one) for name, one in value.items()}
+        return {name: one for name, (one, _) in pairs.items()}, {name: one for name, (_, one) in pairs.items()}
+    elif kind is bytes:
+        return value, BYTES
+    elif kind is float:
+        return np.float64(value), _FLOAT64
+    elif kind is bool:
+        return np.bool_(value), _BOOL
+    elif kind is int and -(2**63) <= value < 2**63:
+        return np.int64(value), _INT64
+    return _converted_slowly(value)
+
+
+def same_structure(one: Any, other: Any) -> bool:
+    """Return whether two structures of `converted` are equal. To NumPy, a dtype equals some tuples, and some dicts."""
+    if one is other:
+        return True
+    if isinstance(one, tuple):
+        return isinstance(other, tuple) and len(one) == len(other) and all(map(same_structure, one, other))
+    if isinstance(one, dict):
+        return (
+            isinstance(other, dict)
+            and one.keys() == other.keys()
+            and all(same_structure(part, other[name]) for name, part in one.items())
+        )
+    return not isinstance(other, tuple | dict) and bool(one == other)
+
+
+def _converted_slowly(value: Any) -> tuple[Any, Any]:
+    if value is None:
+        raise InvalidArgumentError("None can't be an element, or a part of one")
+    if isinstance(value, tuple):  # with names
+        parts = [converted(one) for one in value]
+        return type(value)(*[one for one, _ in parts]), tuple([one for _, one in parts])
+    if isinstance(value, Mapping):
+        return converted(dict(value))
+    if isinstance(value, Ragged):
+        return value, ("Ragged", depth_of(value), value.dtype)
+    if isinstance(value, Sparse):
+        return value, ("Sparse", len(value.dense_shape), value.dtype)
+    if isinstance(value, Chained):
+        return value, _DATASET
+    if isinstance(value, str | bytes | bytearray | memoryview):
+        return value.encode() if isinstance(value, str) else bytes(value), BYTES
+    if isinstance(value, set | frozenset | Iterator) or inspect.isroutine(value):
+        raise InvalidArgumentError(f"{value!r:.80} can't be an element, or a part of one")
+    try:
+        array = np.asarray(value)
+        if array.ndim and type(value) is not list and type(value) is not np.ndarray:
+            array = own(array)  # it may lie in memory of the user's
+    except QueueCoreError:
+        raise
+    except Exception as error:
+        raise InvalidArgumentError(
+            f"{value!r:.80} can't be an element, or a part of one: {error}. Rows of different lengths make a "
+            "queuecore.Ragged"
+        ) from error
+    if array.dtype.kind in "SU" or (array.dtype == object and _is_text(array)):
+        return _strings(value if isinstance(value, np.ndarray | list) else array)
+    if array.dtype.kind in _NO_KINDS:
+        raise InvalidArgumentError(f"{value!r:.80} can't be an element, or a part of one")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return (array if array.ndim else array[()]), array.dtype
+
+
+def _is_text(array: np.ndarray[Any, Any]) -> bool:
+    return all(isinstance(one, str | bytes) for one in array.ravel().tolist())
+
+
+def _strings(value: Any) -> tuple[Any, Any]:
+    made = strings_of("strings", value)
+    if isinstance(made, np.ndarray) and made.ndim == 1:
+        made = Ragged.from_list(made.tolist()) if made.size else _NO_STRINGS
+    if isinstance(made, Ragged):
+        return made, ("Ragged", depth_of(made), BYTES)
+    return made, BYTES if isinstance(made, bytes) else ("strings", made.ndim)
+
+
+def depth_of(ragged: Ragged) -> int:
+    """Return the number of its dimensions."""
+    depth = 1
+    values = ragged.values
+    while isinstance(values, Ragged):
+        depth, values = depth + 1, values.values
+    return depth if ragged.dtype == BYTES else depth + values.ndim
+
+
+def shown(structure: Any) -> str:
+    """Return a structure in words."""
+    if isinstance(structure, dict):
+        return "{" + ", ".join(f"{name!r}: {shown(one)}" for name, one in structure.items()) + "}"
+    if isinstance(structure, np.dtype):
+        return "bytes" if structure == BYTES else str(structure)
+    if not isinstance(structure, tuple):
+        return str(structure)
+    if structure and isinstance(structure[0], str):
+        return " ".join(map(shown, structure))
+    return f"({', '.join(map(shown, structure))}{',' if len(structure) == 1 else ''})"
+
+
+def spec_of(element: Any) -> Any:
+    """Return the specification of elements like this one. Lengths may be others."""
+    if isinstance(element, tuple):
+        parts = [spec_of(one) for one in element]
+        kind: Any = type(element)
+        return kind(*parts) if hasattr(element, "_fields") else tuple(parts)
+    if isinstance(element, dict):
+        return {name: spec_of(one) for name, one in element.items()}
+    if isinstance(element, bytes):
+        return ArraySpec((), BYTES)
+    if isinstance(element, Ragged):
+        return ArraySpec((None,) * depth_of(element), element.dtype)
+    if isinstance(element, Sparse):
+        return ArraySpec((None,) * len(element.dense_shape), element.dtype)
+    if isinstance(element, np.ndarray | np.generic):
+        return ArraySpec((None,) * element.ndim, BYTES if element.dtype == object else element.dtype)
+    return DatasetSpec(chain_of(element).element_spec) if isinstance(element, Chained) else type(element)
+
+
+def batched_spec(spec: Any, size: int | None) -> Any:
+    """Return the specification of batches of elements of one."""
+    if isinstance(spec, ArraySpec):
+        return ArraySpec(None if spec.shape is None else (size, *spec.shape), spec.dtype)
+    if isinstance(spec, tuple):
+        parts = [batched_spec(one, size) for one in spec]
+        return type(spec)(*parts) if hasattr(spec, "_fields") else tuple(parts)
+    if isinstance(spec, dict):
+        return {name: batched_spec(one, size) for name, one in spec.items()}
+    return spec
+
+
+def stacked(elements: Sequence[Any], batch: int) -> Any:
+    """Return elements as one batch, number `batch`: arrays stacked, strings and `Ragged` as a `Ragged`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they differ in structure, dtype or shape, or are something that can't be stacked.
+    """
+    first = elements[0]
+    if isinstance(first, np.ndarray):
+        return _stacked_arrays(elements, batch)
+    if isinstance(first, np.generic):
+        if any(getattr(one, "dtype", None) != first.dtype or one.ndim for one in elements):
+            raise _unlike(elements, batch)
+        return np.array(elements, first.dtype)
+    if isinstance(first, bytes):
+        if not all(isinstance(one, bytes) for one in elements):
+            raise _unlike(elements, batch)
+        return Ragged.from_list(elements)
+    if isinstance(first, tuple):
+        if any(type(one) is not type(first) or len(one) != len(first) for one in elements):
+            raise _unlike(elements, batch)
+        parts = [stacked(part, batch) for part in zip(*elements, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    if isinstance(first, dict):
+        if any(type(one) is not dict or one.keys() != first.keys() for one in elements):
+            raise _unlike(elements, batch)
+        return {name: stacked([one[name] for one in elements], batch) for name in first}
+    if isinstance(first, Ragged):
+        depth = depth_of(first)
+        if any(not isinstance(one, Ragged) or (one.dtype, depth_of(one)) != (first.dtype, depth) for one in elements):
+            raise _unlike(elements, batch)
+        return _of_rows(_joined(elements), [len(one) for one in elements])
+    if isinstance(first, Sparse):
+        if any(
+            not isinstance(one, Sparse) or one.dtype != first.dtype or len(one.dense_shape) != len(first.dense_shape)
+            for one in elements
+        ):
+            raise _unlike(elements, batch)
+        return _stacked_sparse(elements)
+    raise InvalidArgumentError(f"cannot batch elements that are {type(first).__name__}s (batch {batch})", stage="batch")
+
+
+def _stacked_arrays(elements: Sequence[Any], batch: int) -> np.ndarray[Any, Any]:
+    first = elements[0]
+    shape, dtype = first.shape, first.dtype
+    for index, one in enumerate(elements):
+        if not isinstance(one, np.ndarray) or one.dtype != dtype:
+            raise _unlike(elements, batch)
+        if one.shape != shape:
+            raise InvalidArgumentError(
+                f"cannot batch elements of unequal shapes: {list(shape)} and, {index} later, {list(one.shape)} "
+                f"(batch {batch}). Pad or reshape them first, or use padded_batch",
+                stage="batch",
+            )
+    # One call for all, where np.stack takes two for each.
+    return np.concatenate(elements).reshape(len(elements), *shape)
+
+
+def _unlike(elements: Sequence[Any], batch: int) -> InvalidArgumentError:
+    first = _structure(elements[0])
+    index = next((i for i, one in enumerate(elements) if _structure(one) != first), 0)
+    return InvalidArgumentError(
+        f"cannot batch elements of different structure: {shown(first)} and, {index} later, "
+        f"{shown(_structure(elements[index]))} (batch {batch})",
+        stage="batch",
+    )
+
+
+def _structure(value: Any) -> Any:
+    try:
+        return converted(value)[1]
+    except InvalidArgumentError:
+        return type(value).__name__
+
+
+def _of_rows(values: Any, lengths: list[int]) -> Ragged:
+    splits = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=splits[1:])
+    return Ragged._of(values, splits)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return the rows of several Ragged, or arrays, behind each other."""
+    if isinstance(parts[0], Ragged):
+        lengths = np.concatenate([one.row_lengths() for one in parts])
+        return _of_rows(_joined([one.values for one in parts]), lengths)  # type: ignore[arg-type]
+    return np.concatenate(parts)
+
+
+def _stacked_sparse(elements: Sequence[Sparse]) -> Sparse:
+    counts = [len(one.values) for one in elements]
+    indices = np.concatenate([one.indices for one in elements])
+    rows = np.repeat(np.arange(len(elements), dtype=np.int64), counts)
+    # As of features of different lengths: wide enough for all.
+    shape = np.max([one.dense_shape for one in elements], axis=0)
+    return Sparse(np.column_stack([rows, indices]), _joined([one.values for one in elements]), [len(elements), *shape])
+
+
+def readonly(value: Any) -> Any:
+    """Return an element for one more who gets it: a view that can't be written to, in containers of its own."""
+    kind = type(value)
+    if kind is np.ndarray:
+        view = value.view()
+        view.setflags(write=False)
+        return view
+    if kind is Ragged:
+        return Ragged._of(readonly(value._values), value._row_splits)
+    if kind is Sparse:
+        return Sparse(*map(readonly, (value._indices, value._values, value._dense_shape)))
+    if kind is dict:
+        return {key: readonly(inner) for key, inner in value.items()}
+    if kind is tuple or kind is list:
+        return kind(map(readonly, value))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind._make(map(readonly, value))
+    return value

@@ -1,0 +1,1028 @@
+"""Datasets of a graph: operations whose values are the datasets of `queuecore.data`.
+
+Each transformation is an operation that reads those before it, and tensors: numbers, names, and what its function has
+captured. An iterator's initializer runs them, and so makes the datasets anew, of what those tensors are then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+
+import queuecore.data as eager
+from queuecore._checks.seeds import Pair, draw_pair, paired
+from queuecore._elements.component import BYTES, Component
+from queuecore.data._plan.blocks import BlockSource, blocks_of_fixed
+from queuecore.data._plan.chain import Chained, chain_of
+from queuecore.errors import InvalidArgumentError
+from queuecore.tf1._data.functions import Function
+from queuecore.tf1._data.iterators import components, make_initializable_iterator, make_one_shot_iterator
+from queuecore.tf1._data.nests import (
+    VARIANT,
+    DatasetBase,
+    Leaf,
+    Nested,
+    classes,
+    joined,
+    leaf_of,
+    leaves,
+    mapped,
+    matched,
+    outputs_of,
+    packed,
+    parts,
+    plain,
+    same_structure,
+    shapes,
+    shown,
+    split,
+    stacked,
+    tensors_of,
+    types,
+)
+from queuecore.tf1._graph.graph import (
+    Tensor,
+    constant_value,
+    convert_to_tensor,
+    get_default_graph,
+    seed_pair,
+)
+from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, string
+
+__all__ = [
+    "CsvDataset",
+    "Dataset",
+    "FixedLengthRecordDataset",
+    "Options",
+    "TFRecordDataset",
+    "TextLineDataset",
+]
+
+AUTOTUNE = -1
+_FORMATS = {"": None, "ZLIB": "ZLIB", "GZIP": "GZIP", "ZSTD": "ZSTD"}
+
+
+class Options:
+    """Options of how a dataset runs; one that is `None` stays as it is.
+
+    Attributes
+    ----------
+    deterministic, experimental_deterministic : bool, optional
+        Whether elements keep their order where several are made at a time. Default: they do.
+    num_threads : int, optional
+        Of native threads, as of `queuecore.data.Options`.
+
+    Notes
+    -----
+    Any other attribute of TensorFlow's can be set, and changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.deterministic: bool | None = None
+        self.experimental_deterministic: bool | None = None
+        self.num_threads: int | None = None
+
+    def merge(self, options: Options) -> Options:
+        """Return both; what the other one sets wins."""
+        made = Options()
+        for one in (self, options):
+            vars(made).update({name: value for name, value in vars(one).items() if value is not None})
+        return made
+
+    def _eager(self) -> eager.Options:
+        order = self.experimental_deterministic if self.deterministic is None else self.deterministic
+        return eager.Options(deterministic=order, num_threads=self.num_threads)
+
+
+class Dataset(DatasetBase):
+    """A stream of elements: a source and the steps after it, in a graph.
+
+    Make one with its static methods, or of files; take its elements with an iterator. See `queuecore.data.Dataset`,
+    which each session makes of it, for what the steps do, and which of them run natively: functions that are given to
+    `map`, `filter` and `reduce` are written with tensors, and run natively wherever all their operations can.
+
+    Attributes
+    ----------
+    output_types, output_shapes, output_classes : structure
+        Of an element.
+
+    Notes
+    -----
+    Numbers, names and arrays may be tensors, placeholders too: they are read when an iterator is initialised. A list is
+    one tensor; tuples and dicts are structure.
+    """
+
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element, in its structure."""
+        return types(self._spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element, as far as they are known, in its structure."""
+        return shapes(self._spec)
+
+    @property
+    def output_classes(self) -> Any:
+        """`Tensor`, or `Dataset`, in the structure of an element."""
+        return classes(self._spec)
+
+    @property
+    def element_spec(self) -> Any:
+        """The specification of an element, in its structure."""
+        return self._spec
+
+    def __repr__(self) -> str:
+        """Return the step and what is known of an element."""
+        return f"<{self._variant.op.type} element_spec={self._spec!r}>"
+
+    def __iter__(self) -> NoReturn:
+        """Raise: it has no elements before the graph runs."""
+        raise RuntimeError(
+            "a tf.data.Dataset of a graph is not iterable: make an iterator (make_one_shot_iterator(), "
+            "make_initializable_iterator()) and run its get_next(). queuecore.data.Dataset is iterable"
+        )
+
+    # ---- iterators
+
+    def make_one_shot_iterator(self) -> Any:
+        """Return an iterator over it that needs no initializer.
+
+        Raises
+        ------
+        ValueError
+            If it reads a placeholder, a variable, or something else that isn't the same in each run.
+        """
+        return make_one_shot_iterator(self)
+
+    def make_initializable_iterator(self, shared_name: str | None = None) -> Any:
+        """Return an iterator over it that begins when its initializer runs, and begins again then.
+
+        Parameters
+        ----------
+        shared_name : str, optional
+            Iterators of this name share their place in a session.
+        """
+        return make_initializable_iterator(self, shared_name)
+
+    # ---- sources
+
+    @staticmethod
+    def from_tensors(tensors: Any) -> Dataset:
+        """Return a dataset of one element."""
+        spec, given = tensors_of(tensors, "from_tensors")
+        return dataset_op(
+            "TensorDataset", given, spec, lambda _, *values: eager.Dataset.from_tensors(joined(spec, list(values)))
+        )
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> Dataset:
+        """Return a dataset of the slices of tensors along their first dimension.
+
+        Raises
+        ------
+        ValueError
+            If one is a scalar, or they have different lengths.
+        """
+        spec, given = tensors_of(tensors, "from_tensor_slices")
+        if any(not isinstance(leaf, Leaf) for leaf in leaves(spec)):
+            raise TypeError("from_tensor_slices takes dense tensors")
+        rows = TensorShape([None])
+        for one in given:
+            if one.shape.ndims == 0:
+                raise ValueError(f"Unbatching a tensor is only supported for rank >= 1: {one!r} is a scalar")
+            rows = rows.merge_with(one.shape[:1])
+        return dataset_op(
+            "TensorSliceDataset",
+            given,
+            mapped(_unbatched, spec),
+            lambda _, *values: eager.Dataset.from_tensor_slices(plain(spec, list(values))),
+        )
+
+    @staticmethod
+    def range(*args: Any, output_type: Any = np.int64) -> Dataset:
+        """Return a dataset of the numbers of a range: ``stop``; ``start, stop``; or ``start, stop, step``."""
+        if not 1 <= len(args) <= 3:
+            raise ValueError(f"Invalid `args`. The length of `args` should be between 1 and 3 but was {len(args)}.")
+        given = [int_tensor(one, name) for one, name in zip(args, _RANGE[len(args)], strict=True)]
+        dtype = as_dtype(output_type)
+        return dataset_op(
+            "RangeDataset",
+            given,
+            Leaf(dtype, as_shape([])),
+            lambda _, *values: eager.Dataset.range(*map(int, values), output_type=dtype),
+        )
+
+    @staticmethod
+    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> Dataset:
+        """Return a dataset of the names of files that match a pattern, or several.
+
+        Parameters
+        ----------
+        file_pattern : str, list of str or Tensor
+        shuffle : bool, optional
+            Whether they come in another order each time. Default: they do; else they are sorted.
+        seed : int, optional
+            For that.
+        """
+        patterns = convert_to_tensor(file_pattern, string)
+        shuffled = shuffle is None or bool(shuffle)
+        pair, extra = seeds_of(seed)
+
+        def kernel(_: Any, given: Any, *seeds: Any) -> Any:
+            return eager.Dataset.list_files(_names(given), shuffled, pair(*seeds) if shuffled else None)
+
+        return dataset_op("MatchingFilesDataset", [patterns, *extra], _STRING, kernel)
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Any],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Sequence[Any] | None = None,
+        output_signature: Any = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Return a dataset of what a generator of Python's yields.
+
+        Parameters
+        ----------
+        generator : callable
+            Returns something to iterate over; called for each pass.
+        output_types : structure of dtype
+        output_shapes : structure of shapes, optional
+            Default: any.
+        args : sequence, optional
+            Tensors, whose values the generator gets.
+        output_signature : structure of what has a dtype and a shape, optional
+            Instead of both.
+        name : str, optional
+
+        Raises
+        ------
+        TypeError
+            If `generator` can't be called.
+        ValueError
+            If structures differ, or there are no types.
+        """
+        del name
+        if not callable(generator):
+            raise TypeError("`generator` must be a Python callable.")
+        if output_signature is not None:
+            if output_types is not None or output_shapes is not None:
+                raise TypeError("The `output_types` and `output_shapes` arguments can't be used with output_signature")
+            spec = mapped(lambda one: leaf_of(one.dtype, one.shape), output_signature)
+        elif output_types is None:
+            raise TypeError("Either output_signature or output_types must be specified")
+        else:
+            sides: list[Any] = [None] * len(leaves(output_types))
+            if output_shapes is not None:
+                sides = matched(output_types, output_shapes, "from_generator: output_shapes")
+            spec = packed(output_types, [leaf_of(*one) for one in zip(leaves(output_types), sides, strict=True)])
+        given = [convert_to_tensor(one) for one in args or ()]
+        found = leaves(spec)
+        dtypes = plain(spec, [leaf.dtype for leaf in found])
+        known = plain(spec, [leaf.shape.sides for leaf in found])
+
+        def kernel(_: Any, *values: Any) -> Any:
+            return eager.Dataset.from_generator(generator, dtypes, known, [_writable(one) for one in values])
+
+        return dataset_op("GeneratorDataset", given, spec, kernel)
+
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None) -> Dataset:
+        """Return a dataset whose elements consist of those of a structure of datasets. It ends with the shortest.
+
+        Raises
+        ------
+        TypeError
+            If a part is no dataset.
+        """
+        given = datasets if datasets is not None else args[0] if len(args) == 1 else args
+        if isinstance(given, list):
+            raise TypeError("zip takes a tuple or a dict of datasets: a list would be one tensor")
+        found = leaves(given)
+        for one in found:
+            checked(one, "zip")
+        spec = mapped(lambda one: one._spec, given)
+
+        def kernel(_: Any, *values: Any) -> Any:
+            return eager.Dataset.zip(datasets=plain(given, list(values)))
+
+        return dataset_op("ZipDataset", [one._variant for one in found], spec, kernel)
+
+    # ---- steps
+
+    def _step(
+        self, type_: str, spec: Any, kernel: Callable[..., Any], tensors: Sequence[Tensor] = (), name: str | None = None
+    ) -> Dataset:
+        return dataset_op(type_, [self._variant, *tensors], spec, kernel, name)
+
+    def repeat(self, count: Any = None, name: str | None = None) -> Dataset:
+        """Go over the elements several times; `None` or -1: endlessly."""
+        return self._step("RepeatDataset", self._spec, lambda _, ds, n: ds.repeat(int(n)), [count_tensor(count)], name)
+
+    def take(self, count: Any, name: str | None = None) -> Dataset:
+        """Keep the first elements; -1: all."""
+        return self._step("TakeDataset", self._spec, lambda _, ds, n: ds.take(int(n)), [count_tensor(count)], name)
+
+    def skip(self, count: Any, name: str | None = None) -> Dataset:
+        """Leave out the first elements; -1: all."""
+        return self._step("SkipDataset", self._spec, lambda _, ds, n: ds.skip(int(n)), [count_tensor(count)], name)
+
+    def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
+        """Keep one element of each `num_shards`."""
+        given = [int_tensor(num_shards, "num_shards"), int_tensor(index, "index")]
+        return self._step("ShardDataset", self._spec, lambda _, ds, n, i: ds.shard(int(n), int(i)), given, name)
+
+    def prefetch(self, buffer_size: Any, name: str | None = None) -> Dataset:
+        """Make so many elements ahead; -1: as many as serve."""
+        given = [int_tensor(buffer_size, "buffer_size")]
+        return self._step("PrefetchDataset", self._spec, lambda _, ds, n: ds.prefetch(int(n)), given, name)
+
+    def cache(self, filename: Any = "", name: str | None = None) -> Dataset:
+        """Keep the elements of the first pass: in files whose names begin so, or in memory until the next initializer.
+
+        See `queuecore.data.Dataset.cache`.
+        """
+        given = [convert_to_tensor(filename, string)]
+        return self._step("CacheDataset", self._spec, lambda _, ds, file: ds.cache(file), given, name)
+
+    def shuffle(
+        self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None, name: str | None = None
+    ) -> Dataset:
+        """Draw elements at random from a window that moves over them.
+
+        Parameters
+        ----------
+        buffer_size : int or Tensor
+        seed : int or Tensor, optional
+            With the graph's (`set_random_seed`) it decides the order. Without both, it is another one each time.
+        reshuffle_each_iteration : bool, optional
+            Whether every pass of a `repeat` has an order of its own. Default: it has. An initializer begins with the
+            first one again.
+        name : str, optional
+        """
+        again = reshuffle_each_iteration is None or bool(reshuffle_each_iteration)
+        pair, extra = seeds_of(seed)
+
+        def kernel(_: Any, ds: Any, size: Any, *seeds: Any) -> Any:
+            return ds.shuffle(int(size), pair(*seeds), again)
+
+        return self._step("ShuffleDataset", self._spec, kernel, [int_tensor(buffer_size, "buffer_size"), *extra], name)
+
+    def batch(
+        self,
+        batch_size: Any,
+        drop_remainder: Any = False,
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Stack elements that follow each other; `drop_remainder`: leave out a last batch that isn't full."""
+        del num_parallel_calls, deterministic
+        given, size = batch_tensors(batch_size, drop_remainder)
+        spec = mapped(lambda leaf: stacked(leaf, size), self._spec)
+        return self._step("BatchDataset", spec, lambda _, ds, n, drop: ds.batch(int(n), bool(drop)), given, name)
+
+    def padded_batch(
+        self,
+        batch_size: Any,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: Any = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Stack elements that follow each other, the smaller ones padded at their ends.
+
+        Parameters
+        ----------
+        batch_size : int or Tensor
+        padded_shapes : structure of shapes, optional
+            `None` or -1 in a shape: the longest of the batch. Default: of each unknown dimension.
+        padding_values : structure of scalars, optional
+            Default: 0, `False` or the empty string.
+        drop_remainder : bool or Tensor, default False
+        name : str, optional
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a structure, a shape or a type doesn't fit.
+        """
+        given, size = batch_tensors(batch_size, drop_remainder)
+        told, sides, filled = padding_of(self, padded_shapes, padding_values)
+        left = iter(told)
+        spec = mapped(lambda leaf: stacked(Leaf(leaf.dtype, next(left)), size), self._spec)
+
+        def kernel(_: Any, ds: Any, n: Any, drop: Any) -> Any:
+            return ds.padded_batch(int(n), sides, filled, bool(drop))
+
+        return self._step("PaddedBatchDataset", spec, kernel, given, name)
+
+    def unbatch(self, name: str | None = None) -> Dataset:
+        """Take elements apart, along their first dimension."""
+        for leaf in leaves(self._spec):
+            if isinstance(leaf, Nested) or leaf.shape.ndims == 0:
+                raise ValueError("Cannot unbatch an input with scalar components.")
+        return self._step("UnbatchDataset", mapped(_unbatched, self._spec), lambda _, ds: ds.unbatch(), (), name)
+
+    def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
+        """Give each element its number, an int64."""
+        spec = (Leaf(np.dtype(np.int64), as_shape([])), self._spec)
+        given = [int_tensor(start, "start")]
+        return self._step("EnumerateDataset", spec, lambda _, ds, n: ds.enumerate(int(n)), given, name)
+
+    def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
+        """Append the elements of another dataset.
+
+        Raises
+        ------
+        TypeError
+            If they have another structure, or other types.
+        """
+        spec = general([self, checked(dataset, "concatenate")], "concatenate")
+        return self._step("ConcatenateDataset", spec, lambda _, a, b: a.concatenate(b), [dataset._variant], name)
+
+    def window(
+        self, size: Any, shift: Any = None, stride: Any = 1, drop_remainder: bool = False, name: str | None = None
+    ) -> Dataset:
+        """Make datasets of elements that follow each other: see `queuecore.data.Dataset.window`."""
+        shift = size if shift is None else shift
+        counts = [int_tensor(size, "size"), int_tensor(shift, "shift"), int_tensor(stride, "stride")]
+        drop = bool(drop_remainder)
+
+        def kernel(_: Any, ds: Any, *numbers: Any) -> Any:
+            return ds.window(*map(int, numbers), drop_remainder=drop)
+
+        return self._step("WindowDataset", mapped(Nested, self._spec), kernel, counts, name)
+
+    def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Dataset:
+        """Leave out elements that can't be made."""
+        return self._step(
+            "IgnoreErrorsDataset", self._spec, lambda _, ds: ds.ignore_errors(bool(log_warning)), (), name
+        )
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """Put steps on this dataset that a function knows.
+
+        Raises
+        ------
+        TypeError
+            If it returns something else than a dataset.
+        """
+        return checked(transformation_func(self), "`transformation_func` must return a `tf.data.Dataset`: apply")
+
+    def with_options(self, options: Any, name: str | None = None) -> Dataset:
+        """Set how it runs: what `Options` set."""
+        if not isinstance(options, (Options, eager.Options)):
+            raise TypeError(f"options must be a tf.data.Options, not {options!r}")
+        found = options if isinstance(options, eager.Options) else options._eager()
+        return self._step("OptionsDataset", self._spec, lambda _, ds: ds.with_options(found), (), name)
+
+    # ---- functions
+
+    def _function(self, function: Callable[..., Any], what: str) -> Function:
+        if not callable(function):
+            raise TypeError(f"{what} must be callable, not {function!r}")
+        return Function(self.graph, function, [self._spec], what)
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+        **unused: Any,
+    ) -> Dataset:
+        """Make something else of each element.
+
+        Parameters
+        ----------
+        map_func : callable
+            From the tensors of an element, the parts of a tuple as arguments of their own, to a structure of tensors.
+            It is called once, now.
+        num_parallel_calls : int or Tensor, optional
+            In how many threads it runs if it isn't native.
+        deterministic : bool, optional
+            Whether elements keep their order then.
+        name : str, optional
+        **unused
+            Taken, and not used.
+        """
+        del unused
+        found = self._function(map_func, "map_func")
+        calls = [] if num_parallel_calls is None else [int_tensor(num_parallel_calls, "num_parallel_calls")]
+
+        def kernel(run: Any, ds: Any, *values: Any) -> Any:
+            threads = int(values[0]) if calls else None
+            return ds.map(found.bound(run, values[len(calls) :]), threads, deterministic)
+
+        return self._step("MapDataset", found.spec, kernel, [*calls, *found.captured], name)
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        """Keep the elements that a function says yes of.
+
+        Raises
+        ------
+        ValueError
+            If it doesn't return one bool.
+        """
+        found = _predicate(self, predicate)
+
+        def kernel(run: Any, ds: Any, *values: Any) -> Any:
+            return ds.filter(found.bound(run, values))
+
+        return self._step("FilterDataset", self._spec, kernel, found.captured, name)
+
+    def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        """Keep the elements before the first one of which a function says no."""
+        found = _predicate(self, predicate)
+
+        def kernel(run: Any, ds: Any, *values: Any) -> Any:
+            return ds.take_while(found.bound(run, values))
+
+        return self._step("TakeWhileDataset", self._spec, kernel, found.captured, name)
+
+    def flat_map(self, map_func: Callable[..., Dataset], name: str | None = None) -> Dataset:
+        """Make a dataset of each element, and put these behind each other.
+
+        Raises
+        ------
+        TypeError
+            If the function doesn't return a dataset.
+        """
+        found, spec = self._datasets(map_func, "flat_map")
+
+        def kernel(run: Any, ds: Any, *values: Any) -> Any:
+            return ds.flat_map(found.bound(run, values))
+
+        return self._step("FlatMapDataset", spec, kernel, found.captured, name)
+
+    def interleave(
+        self,
+        map_func: Callable[..., Dataset],
+        cycle_length: Any = None,
+        block_length: Any = None,
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Make a dataset of each element, and take turns among several of these.
+
+        Parameters
+        ----------
+        map_func : callable
+            From the tensors of an element to a dataset.
+        cycle_length : int or Tensor, optional
+            How many take turns. Default, and -1: 1, or as many as `num_parallel_calls`, whatever the number of CPUs.
+        block_length : int or Tensor, default 1
+            How many elements each gives in its turn.
+        num_parallel_calls : int or Tensor, optional
+            How many are begun ahead of their turn; -1: all that take turns.
+        deterministic : bool, optional
+            `False`: one whose next element isn't ready loses its turn.
+        name : str, optional
+
+        Raises
+        ------
+        TypeError
+            If the function doesn't return a dataset.
+        """
+        found, spec = self._datasets(map_func, "interleave")
+        given = [int_tensor(AUTOTUNE if cycle_length is None else cycle_length, "cycle_length"),
+                 int_tensor(1 if block_length is None else block_length, "block_length")]  # fmt: skip
+        parallel = num_parallel_calls is not None
+        if parallel:
+            given.append(int_tensor(num_parallel_calls, "num_parallel_calls"))
+
+        def kernel(run: Any, ds: Any, cycle: Any, block: Any, *values: Any) -> Any:
+            calls = int(values[0]) if parallel else None
+            turns = max(calls or 1, 1) if cycle == AUTOTUNE else int(cycle)
+            function = found.bound(run, values[1:] if parallel else values)
+            return ds.interleave(function, turns, int(block), calls, deterministic)
+
+        return self._step("InterleaveDataset", spec, kernel, [*given, *found.captured], name)
+
+    def _parallel_interleave(
+        self, map_func: Any, cycle: Any, block: Any, sloppy: Any, prefetch_input_elements: Any
+    ) -> Dataset:
+        found, spec = self._datasets(map_func, "parallel_interleave")
+        given = [int_tensor(cycle, "cycle_length"), int_tensor(block, "block_length"),
+                 convert_to_tensor(sloppy, bool), count_tensor(prefetch_input_elements)]  # fmt: skip
+
+        def kernel(run: Any, ds: Any, cycle: Any, block: Any, sloppy: Any, ahead: Any, *values: Any) -> Any:
+            function = found.bound(run, values)
+            return ds.parallel_interleave(function, int(cycle), int(block), bool(sloppy), None, int(ahead))
+
+        return self._step("ParallelInterleaveDataset", spec, kernel, [*given, *found.captured])
+
+    def _datasets(self, function: Any, what: str) -> tuple[Function, Any]:
+        found = self._function(function, "map_func")
+        if not isinstance(found.spec, Nested):
+            raise TypeError(f"`map_func` must return a `Dataset` object: {what} got {found.result!r}")
+        return found, found.spec.spec
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
+        """Return what a function makes of all elements, one after the other.
+
+        Parameters
+        ----------
+        initial_state : structure of tensors
+        reduce_func : callable
+            From the state and an element, structures of tensors, to the next state.
+        name : str, optional
+
+        Returns
+        -------
+        structure of Tensor
+            A run goes over the dataset.
+
+        Raises
+        ------
+        TypeError
+            If the state's structure or types change.
+        """
+        spec, state = tensors_of(initial_state, "initial_state")
+        found = Function(self.graph, reduce_func, [spec, self._spec], "reduce_func")
+        before, after = leaves(spec), leaves(found.spec)
+        if not same_structure(spec, found.spec) or any(
+            not isinstance(a, Leaf) or not isinstance(b, Leaf) or a.dtype != b.dtype
+            for a, b in zip(before, after, strict=True)
+        ):
+            raise TypeError(
+                f"The element types for the new state must match the initial state. Expected {spec} but got "
+                f"{found.spec}."
+            )
+        # What is known of a shape that the function changes is less.
+        general_shapes = [a.shape.most_general_with(b.shape) for a, b in zip(before, after, strict=True)]
+
+        def kernel(run: Any, ds: Any, *values: Any) -> Any:
+            initial = plain(spec, [_numpy(one) for one in values[: len(state)]])
+            made = ds.reduce(initial, found.bound(run, values[len(state) :]))
+            results = [
+                value for leaf, part in zip(before, parts(spec, made), strict=True) for value in split(leaf, part)
+            ]
+            return results[0] if len(results) == 1 else results
+
+        outputs = [(leaf.dtype, shape) for leaf, shape in zip(before, general_shapes, strict=True)]
+        op = self.graph.create_op(
+            "ReduceDataset", [self._variant, *state, *found.captured], outputs, kernel, name, blocking=True
+        )
+        return packed(spec, op.outputs)
+
+    def get_single_element(self, name: str | None = None) -> Any:
+        """Return the element of a dataset that has only one, as tensors."""
+        op = self.graph.create_op(
+            "DatasetToSingleElement",
+            [self._variant],
+            outputs_of(self._spec),
+            lambda _, ds: components(self._spec, ds.get_single_element()),
+            name,
+            blocking=True,
+        )
+        return shown(self._spec, op.outputs)
+
+
+Dataset.register()
+
+# What steps are made of
+
+_STRING = Leaf(string, as_shape([]))
+_RANGE = {1: ["stop"], 2: ["start", "stop"], 3: ["start", "stop", "step"]}
+
+
+def dataset_op(
+    type_: str, tensors: Sequence[Tensor], spec: Any, kernel: Callable[..., Any], name: str | None = None
+) -> Dataset:
+    """Return the dataset that an operation makes of tensors."""
+    return Dataset(_variant(type_, tensors, kernel, name), spec)
+
+
+def _variant(type_: str, tensors: Sequence[Tensor], kernel: Callable[..., Any], name: str | None = None) -> Tensor:
+    graph = tensors[0].graph if tensors else get_default_graph()
+    op = graph.create_op(type_, tensors, [(VARIANT, ())], kernel, name)
+    op.attributes["dataset"] = True
+    return op.outputs[0]
+
+
+def checked(dataset: Any, what: str) -> Dataset:
+    """Return a dataset. `TypeError`: it is none."""
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"{what}: expected a tf.data.Dataset, got {dataset!r:.80}")
+    return dataset
+
+
+def general(datasets: Sequence[Dataset], what: str) -> Any:
+    """Return what is known of the elements of several datasets.
+
+    Raises
+    ------
+    TypeError
+        If they have other structures, or other types.
+    """
+    first = datasets[0]._spec
+    found = leaves(first)
+    for one in datasets[1:]:
+        other = leaves(one._spec)
+        if not same_structure(first, one._spec) or any(
+            type(a) is not type(b) or (not isinstance(a, Nested) and a.dtype != b.dtype)
+            for a, b in zip(found, other, strict=True)
+        ):
+            raise TypeError(f"{what}: Incompatible dataset elements: {first!r} vs. {one._spec!r}")
+        found = [a if isinstance(a, Nested) else type(a)(a.dtype, a.shape.most_general_with(b.shape))
+                 for a, b in zip(found, other, strict=True)]  # fmt: skip
+    return packed(first, found)
+
+
+def int_tensor(value: Any, name: str) -> Tensor:
+    """Return an integer as a tensor of 64 bits."""
+    return convert_to_tensor(value, np.int64, name)
+
+
+def count_tensor(value: Any) -> Tensor:
+    """Return a count as a tensor; `None`: -1."""
+    return int_tensor(-1 if value is None else value, "count")
+
+
+def _constant(value: Any, dtype: Any) -> Any:
+    found = constant_value(value) if isinstance(value, Tensor) else as_value(value, dtype)
+    if found is None:
+        raise ValueError(f"{value!r} must be known before the graph runs")
+    if isinstance(value, Tensor) and value.dtype != dtype:
+        raise TypeError(f"expected a padding value of {dtype}, got {value!r}")
+    return found[()] if isinstance(found, np.ndarray) else found
+
+
+def batch_tensors(batch_size: Any, drop_remainder: Any) -> tuple[list[Tensor], int | None]:
+    """Return size and remainder's rule of a batch as tensors, and the number of rows where all have it."""
+    size = int_tensor(batch_size, "batch_size")
+    drop = convert_to_tensor(drop_remainder, bool, "drop_remainder")
+    known = constant_value(size) if constant_value(drop) else None
+    return [size, drop], None if known is None or known < 1 else int(known)
+
+
+def _unbatched(leaf: Any) -> Any:
+    return type(leaf)(leaf.dtype, leaf.shape[1:] if leaf.shape.sides is not None else leaf.shape)
+
+
+def padding_of(dataset: Dataset, padded_shapes: Any, padding_values: Any) -> tuple[list[TensorShape], Any, Any]:
+    """Return the padded shapes of the parts of elements; and these and the values, as `queuecore.data` takes them."""
+    found = leaves(dataset._spec)
+    if any(not isinstance(leaf, Leaf) for leaf in found):
+        raise TypeError("Batching of padded sparse tensors and of datasets is not supported")
+    made = [leaf.shape for leaf in found]
+    if padded_shapes is None:
+        if any(shape.sides is None for shape in made):
+            raise ValueError("You must provide `padded_shapes` argument because a component has unknown rank.")
+    else:
+        told = matched(dataset._spec, padded_shapes, "padded_shapes")
+        made = [_padded(*one) for one in zip(told, made, strict=True)]
+    values: list[Any] = [None] * len(found)
+    if padding_values is not None:
+        told = [padding_values] * len(found)
+        if isinstance(padding_values, (tuple, list, dict)):
+            told = matched(dataset._spec, padding_values, "padding_values")
+        values = [None if one is None else _constant(one, leaf.dtype) for one, leaf in zip(told, found, strict=True)]
+    return made, plain(dataset._spec, [one.sides for one in made]), plain(dataset._spec, values)
+
+
+def _padded(told: Any, shape: TensorShape) -> TensorShape:
+    if isinstance(told, Tensor):
+        told = constant_value(told)
+        if told is None:
+            raise ValueError("padded_shapes must be known before the graph runs")
+    try:
+        if isinstance(told, TensorShape):
+            made = told
+        else:
+            sides = [told] if isinstance(told, (int, np.integer)) else list(told)
+            made = TensorShape([None if isinstance(one, (int, np.integer)) and one == -1 else one for one in sides])
+    except TypeError as error:
+        raise ValueError(f"{told!r} is no shape: {error}") from None
+    if made.sides is None or (shape.sides is not None and len(made.sides) != len(shape.sides)):
+        raise ValueError(f"The padded shape {made} is not compatible with the corresponding input component shape "
+                         f"{shape}.")  # fmt: skip
+    for side, own in zip(made.sides, shape.sides or (), strict=False):
+        if side is not None and own is not None and side < own:
+            raise ValueError(f"The padded shape {made} is not compatible with the corresponding input component shape "
+                             f"{shape}.")  # fmt: skip
+    return made
+
+
+def _predicate(dataset: Dataset, predicate: Any) -> Function:
+    found = dataset._function(predicate, "predicate")
+    spec = found.spec
+    if not isinstance(spec, Leaf) or spec.dtype != np.dtype(bool) or spec.shape.ndims not in (0, None):
+        raise ValueError(
+            f"Invalid `predicate`. `predicate` must return a `tf.bool` scalar tensor, but its return type is {spec!r}."
+        )
+    return found
+
+
+def seeds_of(seed: Any) -> tuple[Callable[..., Any], list[Tensor]]:
+    """Return what makes the pair of seeds in a run, and the tensors that it reads for it."""
+    graph_seed = get_default_graph().seed
+    if isinstance(seed, Tensor):
+        return lambda value: paired(graph_seed, int(value)), [seed]
+    if seed is None and graph_seed is None:
+        return lambda: Pair(draw_pair()), []
+    pair = seed_pair(None if seed is None else int(seed))
+    return lambda: pair, []
+
+
+def _names(value: Any) -> list[bytes]:
+    return [value] if isinstance(value, bytes) else [bytes(one) for one in np.ravel(value)]
+
+
+def _writable(value: Any) -> Any:
+    return np.array(value) if isinstance(value, np.ndarray) and value.dtype != object else value
+
+
+def _numpy(value: Any) -> Any:
+    return value if isinstance(value, bytes) else np.asarray(value)[()]
+
+
+# Files
+
+
+class _Files(Dataset):
+    # Records of files.
+
+    def __init__(
+        self, type_: str, filenames: Any, compression_type: Any, num_parallel_reads: Any, spec: Any,
+        make: Callable[..., Any], *more: Tensor,
+    ) -> None:  # fmt: skip
+        def kernel(_: Any, names: Any, compression: Any, *rest: Any) -> Any:
+            if isinstance(names, eager.Dataset):
+                return names.flat_map(lambda name: one([name], compression, rest))
+            return one(_names(names), compression, rest)
+
+        def one(names: list[bytes], compression: bytes, rest: tuple[Any, ...]) -> Any:
+            word = compression.decode()
+            if word not in _FORMATS:
+                raise InvalidArgumentError(f"Unsupported compression_type: {word}")
+            if not names:
+                return make([b"/"], _FORMATS[word], *rest).take(0)
+            parallel = rest[-1] if num_parallel_reads is not None else None
+            if parallel is not None and (parallel > 1 or parallel == AUTOTUNE) and len(names) > 1:
+                # Elements then come of several files in turns, as in TensorFlow.
+                cycle = len(names) if parallel == AUTOTUNE else int(parallel)
+                files = eager.Dataset.from_tensor_slices(names)
+                return files.interleave(lambda name: make([name], _FORMATS[word], *rest), cycle, 1, AUTOTUNE)
+            return make(names, _FORMATS[word], *rest)
+
+        if isinstance(filenames, Dataset):
+            source = filenames._variant
+        else:
+            source = convert_to_tensor(filenames, string, "filenames")
+        compression = convert_to_tensor(compression_type or "", string, "compression_type")
+        extra = [] if num_parallel_reads is None else [int_tensor(num_parallel_reads, "num_parallel_reads")]
+        variant = _variant(type_, [source, compression, *more, *extra], kernel)
+        super().__init__(variant, spec)
+
+
+class TextLineDataset(_Files):
+    """The lines of text files, as strings without their ends.
+
+    Parameters
+    ----------
+    filenames : str, list of str, Tensor or Dataset
+    compression_type : {"", "ZLIB", "GZIP"}, optional
+    buffer_size : int, optional
+        Not used.
+    num_parallel_reads : int, optional
+        From how many files lines come in turns. Default: one file after the other.
+    """
+
+    def __init__(
+        self, filenames: Any, compression_type: Any = None, buffer_size: Any = None, num_parallel_reads: Any = None,
+        name: str | None = None,
+    ) -> None:  # fmt: skip
+        del buffer_size, name
+
+        def make(names: Any, compression: Any, *_: Any) -> Any:
+            return eager.TextLineDataset(names, compression)
+
+        super().__init__("TextLineDataset", filenames, compression_type, num_parallel_reads, _STRING, make)
+
+
+class TFRecordDataset(_Files):
+    """The records of TFRecord files, as strings.
+
+    Parameters
+    ----------
+    filenames : str, list of str, Tensor or Dataset
+    compression_type : {"", "ZLIB", "GZIP"}, optional
+    buffer_size : int, optional
+        Not used.
+    num_parallel_reads : int, optional
+        From how many files records come in turns. Default: one file after the other.
+    """
+
+    def __init__(
+        self, filenames: Any, compression_type: Any = None, buffer_size: Any = None, num_parallel_reads: Any = None,
+        name: str | None = None,
+    ) -> None:  # fmt: skip
+        del buffer_size, name
+
+        def make(names: Any, compression: Any, *_: Any) -> Any:
+            return eager.TFRecordDataset(names, compression)
+
+        super().__init__("TFRecordDataset", filenames, compression_type, num_parallel_reads, _STRING, make)
+
+
+class FixedLengthRecordDataset(_Files):
+    """Records of one length, as strings.
+
+    Parameters
+    ----------
+    filenames : str, list of str, Tensor or Dataset
+    record_bytes : int or Tensor
+    header_bytes, footer_bytes : int or Tensor, default 0
+        Left out at the beginning and the end of each file.
+    buffer_size : int, optional
+        Not used.
+    compression_type : {"", "ZLIB", "GZIP"}, optional
+    num_parallel_reads : int, optional
+        From how many files records come in turns. Default: one file after the other.
+
+    Notes
+    -----
+    A file that ends inside a record is a `TruncatedRecordError` behind its whole ones.
+    """
+
+    def __init__(
+        self, filenames: Any, record_bytes: Any, header_bytes: Any = None, footer_bytes: Any = None,
+        buffer_size: Any = None, compression_type: Any = None, num_parallel_reads: Any = None, name: str | None = None,
+    ) -> None:  # fmt: skip
+        del buffer_size, name
+        sizes = [int_tensor(record_bytes, "record_bytes"), int_tensor(header_bytes or 0, "header_bytes"),
+                 int_tensor(footer_bytes or 0, "footer_bytes")]  # fmt: skip
+
+        def make(names: Any, compression: Any, *rest: Any) -> Any:
+            size, header, footer = map(int, rest[:3])
+            made = eager.FixedLengthRecordDataset(names, size, header, footer, compression_type=compression)
+            # As strings, and not as arrays of bytes.
+            chain = chain_of(made)
+            source: Any = chain.source
+            blocks = source if isinstance(source, BlockSource) else blocks_of_fixed(source)
+            component = Component(BYTES, (), size)
+            words = {**blocks.words, "strings": True}
+            return Chained.of(replace(chain, source=replace(blocks, components=(component,), first=None, words=words)))
+
+        super().__init__(
+            "FixedLengthRecordDataset", filenames, compression_type, num_parallel_reads, _STRING, make, *sizes
+        )
+
+
+class CsvDataset(_Files):
+    """The rows of CSV files: a tuple with a scalar for each column. See `queuecore.data.CsvDataset`.
+
+    Parameters
+    ----------
+    filenames : str, list of str, Tensor or Dataset
+    record_defaults : list
+        Of each column a type, if there must be a value, or the value that stands for none.
+    compression_type : {"", "ZLIB", "GZIP"}, optional
+    buffer_size : int, optional
+        Not used.
+    header : bool, default False
+        Leave out the first row of each file.
+    field_delim, use_quote_delim, na_value, select_cols
+        As of `decode_csv`.
+    """
+
+    def __init__(
+        self, filenames: Any, record_defaults: Sequence[Any], compression_type: Any = None, buffer_size: Any = None,
+        header: bool = False, field_delim: str = ",", use_quote_delim: bool = True, na_value: str = "",
+        select_cols: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        del buffer_size
+        columns: list[Any] = []
+        types = []
+        for one in record_defaults:
+            try:
+                types.append(as_dtype(one))
+                columns.append(types[-1])
+            except (TypeError, InvalidArgumentError):
+                value = _csv_default(one)
+                types.append(value.dtype if not isinstance(value, bytes) else string)
+                columns.append(value)
+
+        def make(names: Any, compression: Any, *_: Any) -> Any:
+            return eager.CsvDataset(names, columns, compression, None, header, field_delim, use_quote_delim, na_value,
+                                    select_cols)  # fmt: skip
+
+        spec = tuple([Leaf(one, as_shape([])) for one in types])
+        super().__init__("CSVDataset", filenames, compression_type, None, spec, make)
+
+
+def _csv_default(value: Any) -> Any:
+    found = constant_value(value) if isinstance(value, Tensor) else as_value(value)
+    if isinstance(found, np.ndarray) and found.ndim == 1 and found.size < 2:
+        found = found[0] if found.size else as_dtype(found.dtype)
+    return found

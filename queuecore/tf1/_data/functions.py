@@ -1,0 +1,175 @@
+"""Functions over tensors that are given to datasets: the operations they make, as functions over values."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from queuecore._checks.seeds import draw_pair
+from queuecore._trace.symbol import Symbol
+from queuecore.errors import CancelledError
+from queuecore.tf1._data.nests import joined, leaves, outputs_of, parts, shown, split, tensors_of
+from queuecore.tf1._graph.graph import Graph, Operation, Tensor
+from queuecore.tf1._graph.plans import Plan, do, planned
+from queuecore.tf1._graph.session import Session
+
+__all__ = ["Aside", "Function", "evaluated"]
+
+
+class Aside:
+    """The run of a function for one element, as kernels see it; no session has begun it.
+
+    It doesn't keep the session, whose iterators' threads keep it.
+    """
+
+    deadline = None
+
+    def __init__(self, session: Session) -> None:
+        self._session = weakref.ref(session)
+
+    @property
+    def session(self) -> Session:
+        """The session of the iterator."""
+        found = self._session()
+        if found is None or found._closed:
+            raise CancelledError("the operation was cancelled: the session was closed")
+        return found
+
+    def left(self) -> None:
+        """Return `None`: there is no end to a wait."""
+        return None
+
+
+def evaluated(plan: Plan, run: Any, given: Sequence[Any], salt: int | None = None) -> list[Any]:
+    """Run a plan; return the values of all its slots.
+
+    With a `salt` it is traced: what draws numbers draws them for an element's number, and by the salt without a seed.
+    """
+    values: list[Any] = [None] * plan.slots
+    for (_, slot), value in zip(plan.feeds, given, strict=True):
+        values[slot] = value
+    for step in plan.steps:
+        if salt is not None and (native := step.op.attributes.get("native")) is not None:
+            given_salt = salt if step.op.attributes["drawn"] else 0
+            values[step.output] = native(*[values[slot] for slot in step.inputs], salt=given_salt)
+        else:
+            do(step, run, values)
+    return values
+
+
+class Function:
+    """A function over tensors, called once, with symbolic ones: what it did with them.
+
+    Parameters
+    ----------
+    graph : Graph
+        In which it is called.
+    function : callable
+    specs : sequence of structures of Leaf
+        Of its arguments. The parts of a tuple are arguments of their own if it is the only one.
+    what : str
+        What wants it, for messages.
+
+    Attributes
+    ----------
+    result : object
+        What it returned.
+    spec : structure of Leaf
+        What is known of that.
+    captured : list of Tensor
+        Of the graph around it, which it reads.
+    """
+
+    def __init__(self, graph: Graph, function: Callable[..., Any], specs: Sequence[Any], what: str) -> None:
+        self.specs = tuple(specs)
+        self.name = getattr(function, "__qualname__", type(function).__qualname__)
+        arguments: list[Tensor] = []
+
+        def symbols(spec: Any) -> Any:
+            ops = [graph.create_op("Arg", [], [one], _fed, "args") for one in outputs_of(spec)]
+            arguments.extend(op.outputs[0] for op in ops)
+            return shown(spec, [op.outputs[0] for op in ops])
+
+        with graph.as_default(), graph.aside() as made:
+            given = [symbols(spec) for spec in self.specs]
+            if len(given) == 1 and type(given[0]) is tuple:
+                given = list(given[0])
+            result = function(*given)
+            # What an operation returns as a list is several tensors.
+            self.result = tuple(result) if isinstance(result, list) else result
+            self.spec, results = tensors_of(self.result, what)
+        own = {op: index for index, op in enumerate(made)}
+        # All that does something is done, also where nothing reads it, in the order in which it was written down.
+        active = [op for op in made if not op.pure and "dataset" not in op.attributes and op.type != "Arg"]
+        wanted = [*results, *active]
+        self.captured = _outside(wanted, own)
+        plan = planned(wanted, [*arguments, *self.captured])
+        self._plan = plan._replace(steps=sorted(plan.steps, key=lambda step: own[step.op]))
+        self._slots = plan.fetched[: len(results)]
+        self._leaves = [leaf for spec in self.specs for leaf in leaves(spec)]
+        forbids = next((op for op in active if "native" not in op.attributes), None)
+        self.why = "" if forbids is None else f"{forbids.type} {forbids.name!r} needs Python"
+
+    def bound(self, run: Any, captured: Sequence[Any]) -> Callable[..., Any]:
+        """Return it as a function that `queuecore.data` takes: from elements to one.
+
+        Parameters
+        ----------
+        run : Run
+            Of a session.
+        captured : sequence
+            The values of what it captured.
+        """
+        aside = Aside(run.session)
+        kept = tuple(captured)
+        salt = draw_pair()[0]
+
+        def call(*arguments: Any) -> Any:
+            if len(self.specs) == 1:
+                arguments = (arguments,) if isinstance(self.specs[0], tuple) else arguments
+            given = [part for spec, one in zip(self.specs, arguments, strict=True) for part in parts(spec, one)]
+            traced = type(given[0]) is Symbol
+            if self.why and traced:
+                given[0]._stop(self.why)
+            given = [value for leaf, part in zip(self._leaves, given, strict=True) for value in split(leaf, part)]
+            values = evaluated(self._plan, aside, [*given, *kept], salt if traced else None)
+            return joined(self.spec, [values[slot] for slot in self._slots])
+
+        # What a dataset shows of it, and files of a cache know it by.
+        call.__name__ = call.__qualname__ = self.name
+        return call
+
+
+def _fed(_: Any) -> Any:
+    raise AssertionError("an argument of a function has no value outside of it")
+
+
+def _outside(wanted: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
+    # The tensors of other operations that they read, in a fixed order.
+    found: dict[Tensor, None] = {}
+    seen: set[Operation] = set()
+    left: list[Operation] = []
+
+    def read(tensor: Tensor) -> None:
+        if tensor.op in own:
+            left.append(tensor.op)
+        else:
+            found[tensor] = None
+
+    for one in wanted:
+        if isinstance(one, Tensor):
+            read(one)
+        else:
+            left.append(one)
+    while left:
+        op = left.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        for tensor in op.inputs:
+            read(tensor)
+        for other in op.control_inputs:
+            if other in own:
+                left.append(other)
+    return list(found)

@@ -1,0 +1,444 @@
+"""Iterators of a graph. Each session has its own place in each of them, which is an iterator of `queuecore.data`."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator as Threads
+from typing import Any
+
+import numpy as np
+
+import queuecore.data as eager
+from queuecore.errors import (
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    PipelineError,
+    QueueCoreError,
+)
+from queuecore.tf1._data.functions import evaluated
+from queuecore.tf1._data.nests import (
+    VARIANT,
+    DatasetBase,
+    Leaf,
+    Nested,
+    SparseLeaf,
+    classes,
+    leaf_of,
+    leaves,
+    matched,
+    outputs_of,
+    packed,
+    parts,
+    same_structure,
+    shapes,
+    shown,
+    split,
+    types,
+)
+from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, convert_to_tensor, get_default_graph
+from queuecore.tf1._graph.plans import planned
+from queuecore.tf1._graph.values import name_of, string
+from queuecore.tf1._ops.sparse import SparseTensor
+
+__all__ = [
+    "Iterator",
+    "Optional",
+    "components",
+    "get_next_as_optional",
+    "get_output_classes",
+    "get_output_shapes",
+    "get_output_types",
+    "make_initializable_iterator",
+    "make_one_shot_iterator",
+]
+
+_numbers = itertools.count()
+_SLICE = 0.05
+
+
+class _Place:
+    # A place in a dataset, of one session.
+    def __init__(self, spec: Any, once: Any = None) -> None:
+        self.spec = spec
+        # What makes its dataset when the first element is asked for, if there is no initializer.
+        self._once = once
+        self.iterator: eager.Iterator | None = None
+        self.handle = b"queuecore.tf1.Iterator/%d" % next(_numbers)
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def _held(self, run: Any) -> Threads[None]:
+        left = run.left()
+        if not self._lock.acquire(timeout=-1 if left is None else left):
+            raise DeadlineExceededError("the run timed out while another one was waiting for the same iterator")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def begin(self, dataset: eager.Dataset) -> None:
+        made = iter(dataset)
+        # Programs of TensorFlow's keep what runs return: some of it is copied then, and nobody is told.
+        made._stream._warned = True
+        before, self.iterator = self.iterator, made
+        if before is not None:  # which also ends a run that waits for it
+            before.close()
+
+    def next(self, run: Any) -> Any:
+        with self._held(run):
+            if self.iterator is None:
+                if self._once is None:
+                    raise FailedPreconditionError(
+                        "GetNext() failed because the iterator has not been initialized. Ensure that you have run the "
+                        "initializer operation for this iterator before getting the next element."
+                    )
+                self.begin(self._once(run))
+            iterator: Any = self.iterator
+            if run.deadline is not None:
+                while not iterator._stream._poll(min(run.left(), _SLICE)):
+                    if not run.left():
+                        raise DeadlineExceededError("the run timed out while it was waiting for an element")
+            try:
+                return next(iterator)
+            except StopIteration:
+                raise OutOfRangeError("End of sequence") from None
+            except PipelineError as error:
+                # What an operation of a function raised is what the user is to see.
+                cause = error.__cause__
+                if not isinstance(cause, QueueCoreError):
+                    raise
+                cause.add_note(str(error))
+                raise cause from cause.__cause__
+
+    def _end(self) -> None:
+        if self.iterator is not None:
+            self.iterator.close()
+
+
+def components(spec: Any, element: Any) -> Any:
+    """Return an element of `queuecore.data` as the outputs of an operation.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a part has another type or shape.
+    """
+    values: list[Any] = []
+    for leaf, part in zip(leaves(spec), parts(spec, element), strict=True):
+        found = split(leaf, part)
+        if isinstance(leaf, Leaf):
+            _check_value(leaf, found[0], len(values))
+        values += found
+    return values[0] if len(values) == 1 else values
+
+
+def _check_value(leaf: Leaf, value: Any, index: int) -> None:
+    dtype = string if isinstance(value, bytes) or value.dtype == object else value.dtype
+    if dtype != leaf.dtype:
+        raise InvalidArgumentError(
+            f"expected component {index} of an element to be of {name_of(leaf.dtype)}, got {dtype}"
+        )
+    if not leaf.shape.is_compatible_with(np.shape(value)):
+        raise InvalidArgumentError(
+            f"expected component {index} of an element to have the shape {leaf.shape}, got {np.shape(value)}"
+        )
+
+
+class Iterator:
+    """Takes the elements of a dataset, one in each run of what `get_next` returns.
+
+    Made by `make_one_shot_iterator`, `make_initializable_iterator`, `Iterator.from_structure` and
+    `Iterator.from_string_handle`.
+
+    Attributes
+    ----------
+    initializer : Operation
+        What lets it begin, and begin again; only one of `make_initializable_iterator` has it.
+    output_types, output_shapes, output_classes : structure
+        Of an element.
+
+    Notes
+    -----
+    Runs of all threads of a session share its place. At the end, and ever after, a run raises `OutOfRangeError`; where
+    it has not begun, `FailedPreconditionError`. After the error of an element the next run goes on behind it, as
+    TensorFlow's does; after an error of the source it is closed.
+    """
+
+    def __init__(
+        self, iterator_resource: Tensor, initializer: Operation | None, output_types: Any, output_shapes: Any,
+        output_classes: Any = None,
+    ) -> None:  # fmt: skip
+        self._iterator_resource = iterator_resource
+        self._initializer = initializer
+        self._spec = _declared(output_types, output_shapes, output_classes)
+
+    @property
+    def initializer(self) -> Operation:
+        """The operation that lets it begin, and begin again."""
+        if self._initializer is None:
+            raise ValueError(
+                "The iterator does not have an initializer: make it with `make_initializable_iterator()`. Those of "
+                "Iterator.from_structure() have `make_initializer(dataset)`"
+            )
+        return self._initializer
+
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element, in its structure."""
+        return types(self._spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element, as far as they are known, in its structure."""
+        return shapes(self._spec)
+
+    @property
+    def output_classes(self) -> Any:
+        """`Tensor`, or `Dataset`, in the structure of an element."""
+        return classes(self._spec)
+
+    @property
+    def element_spec(self) -> Any:
+        """The specification of an element, in its structure."""
+        return self._spec
+
+    @staticmethod
+    def from_structure(
+        output_types: Any, output_shapes: Any = None, shared_name: str | None = None, output_classes: Any = None
+    ) -> Iterator:
+        """Return an iterator that can be switched from dataset to dataset, to the beginning of each.
+
+        Parameters
+        ----------
+        output_types : structure of dtype
+        output_shapes : structure of shapes, optional
+            Default: any.
+        shared_name : str, optional
+            Iterators of this name share their place in a session.
+        output_classes : structure of classes, optional
+            `SparseTensor` where a part is sparse.
+        """
+        spec = _declared(output_types, output_shapes, output_classes)
+        return _iterator("IteratorV2", spec, shared_name)
+
+    @staticmethod
+    def from_string_handle(
+        string_handle: Any, output_types: Any, output_shapes: Any = None, output_classes: Any = None
+    ) -> Iterator:
+        """Return an iterator that takes each element from another one, which a handle names.
+
+        Parameters
+        ----------
+        string_handle : str or Tensor
+            What the other one's `string_handle` is in the same session; a placeholder, mostly.
+        output_types, output_shapes, output_classes
+            As of `from_structure`.
+
+        Notes
+        -----
+        Switching loses no place. A run with a handle that names none raises `InvalidArgumentError`.
+        """
+        spec = _declared(output_types, output_shapes, output_classes)
+        handle = convert_to_tensor(string_handle, string, "string_handle")
+
+        def kernel(run: Any, name: bytes) -> _Place:
+            found = run.session.resource("handles", dict).get(name)
+            if found is None:
+                raise InvalidArgumentError(f"{name!r} is no handle of an iterator of this session")
+            place: _Place = found
+            _check(spec, place.spec, InvalidArgumentError)
+            return place
+
+        made = apply_op("IteratorFromStringHandleV2", [handle], VARIANT, (), kernel, None, pure=False)
+        return _of(made, None, spec)
+
+    def make_initializer(self, dataset: DatasetBase, name: str | None = None) -> Operation:
+        """Return an operation that switches to a dataset, and to its beginning each time.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If its elements have another structure, other types, or shapes that don't fit.
+        """
+        _check(self._spec, dataset._spec, TypeError)
+
+        def kernel(_: Any, values: eager.Dataset, place: _Place) -> None:
+            place.begin(values)
+
+        inputs = [dataset._variant, self._iterator_resource]
+        op: Operation = dataset.graph.create_op("MakeIterator", inputs, [], kernel, name or "make_initializer")
+        return op
+
+    def get_next(self, name: str | None = None) -> Any:
+        """Return the tensors of the next element: a run of any of them takes one, for all that it runs.
+
+        Each call makes another operation, which takes an element of its own.
+        """
+
+        def kernel(run: Any, place: _Place) -> Any:
+            return components(self._spec, place.next(run))
+
+        op = self._iterator_resource.graph.create_op(
+            "IteratorGetNext", [self._iterator_resource], outputs_of(self._spec), kernel, name, blocking=True
+        )
+        return shown(self._spec, op.outputs)
+
+    def string_handle(self, name: str | None = None) -> Tensor:
+        """Return a string that names it in this session, for `from_string_handle`."""
+
+        def kernel(run: Any, place: _Place) -> bytes:
+            run.session.resource("handles", dict)[place.handle] = place
+            return place.handle
+
+        return apply_op("IteratorToStringHandle", [self._iterator_resource], string, (), kernel, name, pure=False)
+
+
+def _declared(output_types: Any, output_shapes: Any, output_classes: Any = None) -> Any:
+    found = leaves(output_types)
+    sides: list[Any] = [None] * len(found)
+    kinds: list[Any] = [Tensor] * len(found)
+    if output_shapes is not None:
+        sides = matched(output_types, output_shapes, "output_shapes")
+    if output_classes is not None:
+        kinds = matched(output_types, output_classes, "output_classes")
+
+    def one(type_: Any, shape: Any, kind: Any) -> Any:
+        if isinstance(type_, Nested):
+            return type_
+        leaf = leaf_of(type_, shape)
+        return SparseLeaf(leaf.dtype, leaf.shape) if kind is SparseTensor else leaf
+
+    return packed(output_types, [one(*all_of) for all_of in zip(found, sides, kinds, strict=True)])
+
+
+def _check(wanted: Any, given: Any, error: type[Exception]) -> None:
+    if not same_structure(wanted, given):
+        raise ValueError(f"The two structures don't have the same nested structure: {wanted!r} and {given!r}")
+    for one, other in zip(leaves(wanted), leaves(given), strict=True):
+        if type(one) is not type(other) or isinstance(one, Nested):
+            if one != other:
+                raise error(f"Expected {one!r} but got dataset with {other!r}")
+        elif one.dtype != other.dtype:
+            raise error(
+                f"Expected output types {name_of(one.dtype)} but got dataset with output types {name_of(other.dtype)}."
+            )
+        elif not one.shape.is_compatible_with(other.shape):
+            raise error(
+                f"Expected output shapes compatible with {one.shape} but got dataset with output shapes {other.shape}."
+            )
+
+
+def _of(resource: Tensor, initializer: Operation | None, spec: Any) -> Iterator:
+    made: Iterator = object.__new__(Iterator)
+    made._iterator_resource, made._initializer, made._spec = resource, initializer, spec
+    return made
+
+
+def _iterator(type_: str, spec: Any, shared_name: str | None, once: Any = None) -> Iterator:
+    def kernel(run: Any) -> _Place:
+        found: _Place
+        if shared_name is None:
+            found = run.session.resource(op, lambda: _Place(spec, once))
+            return found
+        found = run.session.resource(("iterator", shared_name), lambda: _Place(spec))
+        _check(spec, found.spec, InvalidArgumentError)
+        return found
+
+    op = get_default_graph().create_op(type_, [], [(VARIANT, ())], kernel)
+    return _of(op.outputs[0], None, spec)
+
+
+def make_one_shot_iterator(dataset: DatasetBase) -> Iterator:
+    """Return an iterator over a dataset that needs no initializer.
+
+    Raises
+    ------
+    ValueError
+        If the dataset reads a placeholder, a variable, or something else that isn't the same in each run.
+    """
+    plan = planned([dataset._variant], [])
+    for step in plan.steps:
+        op = step.op
+        if op.type == "Placeholder":
+            raise ValueError(f"Cannot capture a placeholder (name:{op.name}, type:{op.type}) by value.")
+        if not op.pure and "dataset" not in op.attributes:
+            raise ValueError(
+                f"Cannot capture a stateful node (name:{op.name}, type:{op.type}) by value: a one-shot iterator's "
+                "dataset can't read it. Use make_initializable_iterator()"
+            )
+    with dataset.graph.as_default():
+        return _iterator("OneShotIterator", dataset._spec, None, lambda run: evaluated(plan, run, [])[plan.fetched[0]])
+
+
+def make_initializable_iterator(dataset: DatasetBase, shared_name: str | None = None) -> Iterator:
+    """Return an iterator over a dataset that begins when its `Iterator.initializer` runs, and begins again then.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        May read placeholders, which are then fed to the initializer, and variables.
+    shared_name : str, optional
+        Iterators of this name share their place in a session.
+    """
+    with dataset.graph.as_default():
+        made = _iterator("IteratorV2", dataset._spec, shared_name)
+        made._initializer = made.make_initializer(dataset, "MakeIterator")
+    return made
+
+
+def get_output_types(dataset_or_iterator: Any) -> Any:
+    """Return the dtypes of an element, in its structure."""
+    return dataset_or_iterator.output_types
+
+
+def get_output_shapes(dataset_or_iterator: Any) -> Any:
+    """Return what is known of the shapes of an element, in its structure."""
+    return dataset_or_iterator.output_shapes
+
+
+def get_output_classes(dataset_or_iterator: Any) -> Any:
+    """Return `Tensor`, or `Dataset`, in the structure of an element."""
+    return dataset_or_iterator.output_classes
+
+
+class Optional:
+    """An element that a run may have found, or not; made by `get_next_as_optional`."""
+
+    def __init__(self, variant: Tensor, spec: Any) -> None:
+        self._variant = variant
+        self._spec = spec
+
+    def has_value(self, name: str | None = None) -> Tensor:
+        """Return whether there is one, as a bool."""
+        return apply_op("OptionalHasValue", [self._variant], bool, (), lambda one: np.bool_(one.has_value()), name)
+
+    def get_value(self, name: str | None = None) -> Any:
+        """Return its tensors. A run raises `InvalidArgumentError` if there is none."""
+        op = self._variant.graph.create_op(
+            "OptionalGetValue",
+            [self._variant],
+            outputs_of(self._spec),
+            lambda one: components(self._spec, one.get_value()),
+            name,
+            pure=True,
+        )
+        return shown(self._spec, op.outputs)
+
+
+def get_next_as_optional(iterator: Iterator) -> Optional:
+    """Return the next element of an iterator, or that it is at its end, which is no error then."""
+
+    def kernel(run: Any, place: _Place) -> Any:
+        try:
+            return eager.Optional.from_value(place.next(run))
+        except OutOfRangeError:
+            return eager.Optional.empty()
+
+    made = apply_op(
+        "IteratorGetNextAsOptional", [iterator._iterator_resource], VARIANT, (), kernel, None, pure=False, blocking=True
+    )
+    return Optional(made, iterator._spec)

@@ -1,0 +1,379 @@
+"""Structures of a dataset's elements: tuples and dicts of what is known of each part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from queuecore.errors import InvalidArgumentError
+from queuecore.ragged import Ragged, Sparse
+from queuecore.tf1._graph.graph import Graph, Tensor, convert_to_tensor
+from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, name_of, string
+from queuecore.tf1._ops.sparse import SparseTensor
+
+__all__ = [
+    "VARIANT",
+    "DatasetBase",
+    "Leaf",
+    "Nested",
+    "SparseLeaf",
+    "classes",
+    "joined",
+    "leaf_of",
+    "leaves",
+    "mapped",
+    "matched",
+    "packed",
+    "parts",
+    "outputs_of",
+    "plain",
+    "same_structure",
+    "shapes",
+    "shown",
+    "split",
+    "stacked",
+    "tensors_of",
+    "types",
+]
+
+VARIANT = np.dtype(object)
+
+
+class DatasetBase:
+    """A dataset in a graph, as far as structures know it: the tensor that it is, and what is known of an element.
+
+    Its one subclass without parameters of its own, `Dataset`, is what users see of datasets inside of elements.
+    """
+
+    _seen: ClassVar[list[type[DatasetBase]]] = []
+
+    def __init__(self, variant_tensor: Tensor, spec: Any) -> None:
+        self._variant = variant_tensor
+        self._spec = spec
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it is part of."""
+        return self._variant.graph
+
+    @classmethod
+    def register(cls) -> None:
+        """Make this class what users see."""
+        DatasetBase._seen[:] = [cls]
+
+    @staticmethod
+    def seen() -> type[DatasetBase]:
+        """Return the class that users see."""
+        return DatasetBase._seen[0]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The specification of a part of an element that is a tensor.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    shape : TensorShape
+    """
+
+    dtype: np.dtype[Any]
+    shape: TensorShape
+
+    def __repr__(self) -> str:
+        """Return both."""
+        return f"TensorSpec(shape={self.shape}, dtype={name_of(self.dtype)})"
+
+
+@dataclass(frozen=True)
+class Nested:
+    """The specification of a part of an element that is a dataset.
+
+    Attributes
+    ----------
+    spec : structure of Leaf
+        Of that one's elements.
+    """
+
+    spec: Any
+
+    def __repr__(self) -> str:
+        """Return the elements' one."""
+        return f"DatasetSpec({self.spec!r})"
+
+
+@dataclass(frozen=True)
+class SparseLeaf:
+    """The specification of a part of an element that is a sparse tensor.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of its values.
+    shape : TensorShape
+        Of the whole.
+    """
+
+    dtype: np.dtype[Any]
+    shape: TensorShape
+
+    def __repr__(self) -> str:
+        """Return both."""
+        return f"SparseTensorSpec({self.shape}, {name_of(self.dtype)})"
+
+
+def leaf_of(dtype: Any, shape: Any) -> Leaf:
+    """Return what is known of a tensor."""
+    return Leaf(as_dtype(dtype), as_shape(shape))
+
+
+# Structures: mappings, whose parts are sorted by key, and tuples, with names or without. All else is a part.
+
+
+def leaves(structure: Any) -> list[Any]:
+    """Return the parts of a structure, in order."""
+    found: list[Any] = []
+    _walk(structure, found.append)
+    return found
+
+
+def _walk(structure: Any, take: Callable[[Any], None]) -> None:
+    if isinstance(structure, Mapping):
+        for key in sorted(structure):
+            _walk(structure[key], take)
+    elif isinstance(structure, tuple):
+        for one in structure:
+            _walk(one, take)
+    else:
+        take(structure)
+
+
+def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
+    """Return a structure with each part replaced by what a function makes of it."""
+    if isinstance(structure, Mapping):
+        return _same_mapping(structure, {key: mapped(function, structure[key]) for key in sorted(structure)})
+    if isinstance(structure, tuple):
+        return _same_tuple(structure, [mapped(function, one) for one in structure])
+    return function(structure)
+
+
+def packed(structure: Any, values: list[Any]) -> Any:
+    """Return a structure like this one, with these parts."""
+    left = iter(values)
+    return mapped(lambda _: next(left), structure)
+
+
+def plain(structure: Any, values: list[Any]) -> Any:
+    """Return a structure like this one, with these parts, of plain tuples and dicts: as `queuecore.data` has them."""
+    return _plain(structure, iter(values))
+
+
+def _plain(structure: Any, left: Iterator[Any]) -> Any:
+    if isinstance(structure, Mapping):
+        made = {key: _plain(structure[key], left) for key in sorted(structure)}
+        return {key: made[key] for key in structure}
+    if isinstance(structure, tuple):
+        return tuple([_plain(one, left) for one in structure])
+    return next(left)
+
+
+def parts(structure: Any, element: Any) -> list[Any]:
+    """Return the parts of an element of `queuecore.data` that has this structure."""
+    found: list[Any] = []
+    _parts(structure, element, found)
+    return found
+
+
+def _parts(structure: Any, element: Any, found: list[Any]) -> None:
+    if isinstance(structure, Mapping):
+        for key in sorted(structure):
+            _parts(structure[key], element[key], found)
+    elif isinstance(structure, tuple):
+        for one, part in zip(structure, element, strict=True):
+            _parts(one, part, found)
+    else:
+        found.append(element)
+
+
+def matched(structure: Any, other: Any, what: str) -> list[Any]:
+    """Return the parts of another structure where this one has its own; lists are structure where this one has a tuple.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is another structure.
+    """
+    if isinstance(structure, Mapping):
+        if not isinstance(other, Mapping) or sorted(other) != sorted(structure):
+            raise ValueError(f"{what}: the two structures don't have the same keys: {structure!r} and {other!r}")
+        return [part for key in sorted(structure) for part in matched(structure[key], other[key], what)]
+    if isinstance(structure, tuple):
+        if not isinstance(other, (tuple, list)) or len(other) != len(structure):
+            raise ValueError(
+                f"{what}: the two structures don't have the same nested structure: {structure!r} and {other!r}"
+            )
+        pairs = zip(structure, other, strict=True)
+        return [part for one, its in pairs for part in matched(one, its, what)]
+    return [other]
+
+
+def _same_mapping(like: Mapping[Any, Any], made: dict[Any, Any]) -> Any:
+    pairs = [(key, made[key]) for key in like]
+    return dict(pairs) if type(like) is dict else type(like)(pairs)  # type: ignore[call-arg]
+
+
+def _same_tuple(like: tuple[Any, ...], made: list[Any]) -> Any:
+    return type(like)(*made) if hasattr(like, "_fields") else tuple(made)
+
+
+def same_structure(one: Any, other: Any) -> bool:
+    """Return whether two structures differ in their parts alone."""
+    if isinstance(one, Mapping):
+        return (
+            isinstance(other, Mapping)
+            and one.keys() == other.keys()
+            and all(same_structure(part, other[key]) for key, part in one.items())
+        )
+    if isinstance(one, tuple):
+        return isinstance(other, tuple) and len(one) == len(other) and all(map(same_structure, one, other))
+    return not isinstance(other, (Mapping, tuple))
+
+
+# What is known of them
+
+
+def types(spec: Any) -> Any:
+    """Return the dtypes in a specification; of a dataset, itself."""
+    return mapped(lambda leaf: leaf if isinstance(leaf, Nested) else leaf.dtype, spec)
+
+
+def shapes(spec: Any) -> Any:
+    """Return the shapes in a specification."""
+    return mapped(lambda leaf: TensorShape([]) if isinstance(leaf, Nested) else leaf.shape, spec)
+
+
+def classes(spec: Any) -> Any:
+    """Return what the parts of an element are: `Tensor`, `SparseTensor` or `Dataset`."""
+    kinds = {Leaf: Tensor, SparseLeaf: SparseTensor, Nested: DatasetBase.seen()}
+    return mapped(lambda leaf: kinds[type(leaf)], spec)
+
+
+def stacked(leaf: Any, size: int | None) -> Any:
+    """Return what is known of a batch of a part."""
+    if isinstance(leaf, Nested):
+        raise TypeError("datasets can't be batched: flat_map a window to batches of its elements")
+    return type(leaf)(leaf.dtype, TensorShape([size]).concatenate(leaf.shape))
+
+
+def outputs_of(spec: Any) -> list[tuple[np.dtype[Any], Any]]:
+    """Return types and shapes of the tensors that the parts of an element are, in order."""
+    return [output for leaf in leaves(spec) for output in _outputs(leaf)]
+
+
+def _outputs(leaf: Any) -> list[tuple[np.dtype[Any], Any]]:
+    if isinstance(leaf, Nested):
+        return [(VARIANT, ())]
+    if isinstance(leaf, SparseLeaf):
+        rank = leaf.shape.ndims
+        return [(np.dtype(np.int64), [None, rank]), (leaf.dtype, [None]), (np.dtype(np.int64), [rank])]
+    return [(leaf.dtype, leaf.shape)]
+
+
+# Tensors
+
+
+def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
+    """Return what is known of a structure of tensors and of what can be tensors, and these.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part can be no tensor, or there is none.
+    """
+    found: list[Tensor] = []
+
+    def one(part: Any) -> Any:
+        if isinstance(part, DatasetBase):
+            found.append(part._variant)
+            return Nested(part._spec)
+        if isinstance(part, SparseTensor):
+            found.extend([part.indices, part.values, part.dense_shape])
+            return SparseLeaf(part.dtype, part.shape)
+        if part is None:
+            raise ValueError(f"{what}: None values are not supported.")
+        tensor = convert_to_tensor(part)
+        found.append(tensor)
+        return Leaf(tensor.dtype, tensor.shape)
+
+    spec = mapped(one, value)
+    if not found:
+        raise ValueError(f"{what}: there are no tensors in {value!r}")
+    return spec, found
+
+
+def shown(spec: Any, tensors: list[Tensor]) -> Any:
+    """Return tensors, as many as `outputs_of` says, as an element."""
+    left = iter(tensors)
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, Nested):
+            return DatasetBase.seen()(next(left), leaf.spec)
+        if isinstance(leaf, SparseLeaf):
+            return SparseTensor(next(left), next(left), next(left))
+        return next(left)
+
+    return mapped(one, spec)
+
+
+# Values: those of the tensors, and the parts of elements of `queuecore.data`
+
+
+def split(leaf: Any, value: Any) -> list[Any]:
+    """Return a part of an element as the values of its tensors: strings in arrays of objects.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If rows have different lengths.
+    """
+    if isinstance(leaf, SparseLeaf):
+        values = value.values.to_object() if isinstance(value.values, Ragged) else value.values
+        return [value.indices, values, value.dense_shape]
+    # A symbol of a trace isn't asked for more than that.
+    return [_dense(value, leaf) if type(value) is Ragged else value]
+
+
+def joined(spec: Any, values: list[Any]) -> Any:
+    """Return the values of the tensors of an element as one of `queuecore.data`."""
+    left = iter(values)
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, SparseLeaf):
+            return next(left)
+        indices, values, shape = next(left), next(left), next(left)
+        if leaf.dtype == string:
+            values = Ragged.from_list(values.tolist() or [b""])[: len(values)]
+        return Sparse(indices, values, shape)
+
+    return plain(spec, [one(leaf) for leaf in leaves(spec)])
+
+
+def _dense(rows: Ragged, leaf: Any) -> Any:
+    if rows.is_bytes:
+        return rows.to_object()
+    inner = _dense(rows.values, None) if isinstance(rows.values, Ragged) else rows.values
+    lengths = rows.row_lengths()
+    if not len(lengths):
+        sides = None if leaf is None else leaf.shape.sides
+        shape = (0, 0) if sides is None else [0 if side is None else side for side in sides]
+        return np.empty(shape, object if rows.dtype == string else rows.dtype)
+    if (lengths != lengths[0]).any():
+        other = int(np.flatnonzero(lengths != lengths[0])[0])
+        raise InvalidArgumentError(
+            f"Cannot batch tensors with different shapes. First element had {lengths[0]} items along its first "
+            f"dimension and element {other} had {lengths[other]}"
+        )
+    return inner.reshape(len(lengths), int(lengths[0]), *inner.shape[1:])

@@ -1,0 +1,655 @@
+"""The deferred graph: operations that are written down now, and run by a session."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from queuecore._checks.seeds import Pair, draw_pair, paired
+from queuecore.tf1._graph.operators import Operators
+from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, facts_of, name_of
+
+__all__ = [
+    "Drawn",
+    "Graph",
+    "GraphKeys",
+    "Operation",
+    "Tensor",
+    "add_to_collection",
+    "apply_op",
+    "constant_value",
+    "control_dependencies",
+    "convert_to_tensor",
+    "device",
+    "get_collection",
+    "get_default_graph",
+    "listed",
+    "name_scope",
+    "register_packing",
+    "register_session_ops",
+    "reset_default_graph",
+    "seed_pair",
+    "row_shape",
+    "session_of",
+    "stack_of",
+    "set_random_seed",
+    "tensor_in",
+]
+
+Kernel = Callable[..., Any]
+_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
+
+
+class GraphKeys:
+    """Names of the collections that functions of this package use."""
+
+    GLOBAL_VARIABLES = "variables"
+    VARIABLES = "variables"
+    LOCAL_VARIABLES = "local_variables"
+    TRAINABLE_VARIABLES = "trainable_variables"
+    QUEUE_RUNNERS = "queue_runners"
+    TABLE_INITIALIZERS = "table_initializer"
+    SUMMARIES = "summaries"
+    LOSSES = "losses"
+    UPDATE_OPS = "update_ops"
+    INIT_OP = "init_op"
+    LOCAL_INIT_OP = "local_init_op"
+    GLOBAL_STEP = "global_step"
+
+
+class Operation:
+    """One node of a graph.
+
+    Attributes
+    ----------
+    graph : Graph
+    name, type : str
+    inputs : list of Tensor
+    control_inputs : list of Operation
+        What must have run before it.
+    outputs : list of Tensor
+    kernel : callable
+        Of a pure operation ``kernel(*values)``, of all others ``kernel(run, *values)``. Returns the output, a tuple of
+        several, or `None`.
+    pure : bool
+        It depends on its inputs alone, and does nothing else.
+    blocking : bool
+        It may wait for what another operation does.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        type_: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[tuple[np.dtype[Any], Any]],
+        kernel: Kernel,
+        pure: bool,
+        blocking: bool,
+        control_inputs: Sequence[Operation],
+    ) -> None:
+        self.graph = graph
+        self.name = name
+        self.type = type_
+        self.inputs = list(inputs)
+        self.control_inputs = list(control_inputs)
+        self.kernel = kernel
+        self.pure = pure
+        self.blocking = blocking
+        self.outputs = [Tensor(self, index, dtype, as_shape(shape)) for index, (dtype, shape) in enumerate(outputs)]
+        self.device = ""
+        # What the lowering of a runner knows it by.
+        self.attributes: dict[str, Any] = {}
+
+    def run(self, feed_dict: Any = None, session: Any = None) -> None:
+        """Run it in a session, the default one unless another is given."""
+        session_of(self.graph, session).run(self, feed_dict)
+
+    def __repr__(self) -> str:
+        """Return name and type."""
+        return f"<tf.Operation {self.name!r} type={self.type}>"
+
+
+class Tensor(Operators):
+    """An output of an operation: a value that a session computes.
+
+    Attributes
+    ----------
+    op : Operation
+    value_index : int
+        Which of its outputs.
+    dtype : numpy.dtype
+    shape : TensorShape
+        What is known of it beforehand.
+    """
+
+    __array_priority__ = 100  # NumPy's arrays leave operators to it
+    __array_ufunc__ = None
+
+    def __init__(self, op: Operation, index: int, dtype: np.dtype[Any], shape: TensorShape) -> None:
+        self.op = op
+        self.value_index = index
+        self.dtype = dtype
+        self._shape = shape
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it is part of."""
+        return self.op.graph
+
+    @property
+    def name(self) -> str:
+        """The operation's name, and which output it is."""
+        return f"{self.op.name}:{self.value_index}"
+
+    @property
+    def device(self) -> str:
+        """The device that was asked for."""
+        return self.op.device
+
+    @property
+    def shape(self) -> TensorShape:
+        """The shape, as far as it is known."""
+        return self._shape
+
+    def get_shape(self) -> TensorShape:
+        """Return what is known of its shape."""
+        return self._shape
+
+    def set_shape(self, shape: Any) -> None:
+        """Say more of its shape. `ValueError` if that contradicts what is known."""
+        self._shape = self._shape.merge_with(shape)
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
+        """Return its value in a session, the default one unless another is given."""
+        return session_of(self.graph, session).run(self, feed_dict)
+
+    def consumers(self) -> list[Operation]:
+        """Return the operations that read it."""
+        return [op for op in self.graph.get_operations() if any(one is self for one in op.inputs)]
+
+    def __repr__(self) -> str:
+        """Return name, shape and type."""
+        return f"<tf.Tensor {self.name!r} shape={self._shape} dtype={name_of(self.dtype)}>"
+
+    def __hash__(self) -> int:
+        """Return what is its own: tensors are equal if they are the same one."""
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it is the same tensor: `tf.equal` compares values."""
+        return self is other
+
+    def __bool__(self) -> NoReturn:
+        """Raise: it has no value before the graph runs."""
+        raise TypeError(
+            "Using a tf.Tensor as a Python bool is not allowed: it has no value before the graph runs. Run it in a "
+            "session first, or compute with tf.equal, tf.less and so on"
+        )
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Iterate over its rows, whose number must be known."""
+        if not self._shape.sides or self._shape.sides[0] is None:
+            raise TypeError(
+                "'Tensor' object is not iterable: the number of its rows is not known before the graph runs"
+            )
+        return iter([self[index] for index in range(self._shape.sides[0])])
+
+    def __len__(self) -> NoReturn:
+        """Raise: it has no value before the graph runs."""
+        raise TypeError("len of a tf.Tensor is not known before the graph runs; use tf.size or its get_shape()")
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise: it has no value before the graph runs."""
+        raise NotImplementedError(f"{self.name} has no value before the graph runs: run it in a session")
+
+
+class Graph:
+    """Operations, their names, and collections of them.
+
+    Notes
+    -----
+    Build it in one thread; sessions may run it from many.
+    """
+
+    def __init__(self) -> None:
+        self._ops: list[Operation] = []
+        self._named: dict[str, Operation] = {}
+        self._used: dict[str, int] = {}
+        self._collections: dict[Any, list[Any]] = {}
+        self._scope = ""
+        self._control: list[list[Operation]] = []
+        self._device = ""
+        self._finalized = False
+        self.seed: int | None = None
+        self.variable_store: dict[str, Any] = {}
+        self.variable_scope: Any = None
+        self._lock = threading.RLock()
+
+    # ---- operations
+
+    def create_op(
+        self,
+        type_: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[tuple[np.dtype[Any], Any]],
+        kernel: Kernel,
+        name: str | None = None,
+        *,
+        pure: bool = False,
+        blocking: bool = False,
+    ) -> Operation:
+        """Add an operation."""
+        if self._finalized:
+            raise RuntimeError("Graph is finalized and cannot be modified.")
+        for one in inputs:
+            if one.op.graph is not self:
+                raise ValueError(f"{one!r} must be from the same graph as the operation that reads it")
+        with self._lock:
+            control = [op for each in self._control for op in each]
+            op = Operation(
+                self, self.unique_name(name or type_), type_, inputs, outputs, kernel, pure, blocking, control
+            )
+            op.device = self._device
+            self._ops.append(op)
+            self._named[op.name] = op
+        return op
+
+    def unique_name(self, name: str) -> str:
+        """Return the name within the present scope, with a number if it is taken; it is taken from now on.
+
+        A name that ends with a slash is that of a scope itself, whose it may be once.
+        """
+        if name.endswith("/"):
+            return name[:-1] if name[:-1] not in self._named else self._unique(name[:-1])
+        if not _NAME.match(name):
+            raise ValueError(f"'{name}' is not a valid scope name")
+        return self._unique(f"{self._scope}/{name}" if self._scope else name)
+
+    def _unique(self, full: str) -> str:
+        key = full.lower()
+        count = self._used.get(key, 0)
+        self._used[key] = count + 1
+        if count == 0:
+            return full
+        while f"{key}_{count}" in self._used:
+            count += 1
+        self._used[f"{key}_{count}"] = 1
+        return f"{full}_{count}"
+
+    def get_operations(self) -> list[Operation]:
+        """Return all operations, in the order in which they were added."""
+        return list(self._ops)
+
+    def get_operation_by_name(self, name: str) -> Operation:
+        """Return the operation of a name. `KeyError`: there is none."""
+        found = self.as_graph_element(name, allow_tensor=False)
+        assert isinstance(found, Operation)
+        return found
+
+    def get_tensor_by_name(self, name: str) -> Tensor:
+        """Return the tensor of a name like ``"x:0"``. `KeyError`: there is none."""
+        found = self.as_graph_element(name, allow_operation=False)
+        assert isinstance(found, Tensor)
+        return found
+
+    def as_graph_element(self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True) -> Tensor | Operation:
+        """Return the tensor or operation that an object is, or that a name means.
+
+        Raises
+        ------
+        KeyError
+            If there is none of that name.
+        TypeError, ValueError
+            If it is neither, or of another graph.
+        """
+        if hasattr(obj, "_as_graph_element"):
+            obj = obj._as_graph_element()
+        if isinstance(obj, (Tensor, Operation)):
+            if not (allow_tensor if isinstance(obj, Tensor) else allow_operation):
+                raise TypeError(f"{obj!r} is not what is wanted here")
+            if obj.graph is not self:
+                raise ValueError(f"{obj!r} is not an element of this graph.")
+            return obj
+        if isinstance(obj, bytes):
+            obj = obj.decode()
+        if not isinstance(obj, str):
+            raise TypeError(f"Can not convert a {type(obj).__name__} into a Tensor or Operation.")
+        name, colon, index = obj.partition(":")
+        op = self._named.get(name)
+        if colon:
+            if not index.isdigit() or not allow_tensor:
+                raise ValueError(f"{obj!r} looks like an (invalid) Tensor name")
+            if op is None or int(index) >= len(op.outputs):
+                raise KeyError(f"The name {obj!r} refers to a Tensor which does not exist.")
+            return op.outputs[int(index)]
+        if not allow_operation:
+            raise ValueError(f"The name {obj!r} looks like that of an Operation; a Tensor's is like '{obj}:0'.")
+        if op is None:
+            raise KeyError(f"The name {obj!r} refers to an Operation not in the graph.")
+        return op
+
+    # ---- scopes
+
+    def as_default(self) -> contextlib.AbstractContextManager[Graph]:
+        """Return a context in which it is the default graph of this thread."""
+        return _pushed(stack_of("graphs"), self)
+
+    @contextlib.contextmanager
+    def name_scope(self, name: str | None) -> Iterator[str]:
+        """Put a name and a slash before those of operations that are added meanwhile."""
+        before = self._scope
+        if not name:
+            self._scope = ""
+        elif name.endswith("/"):
+            self._scope = name[:-1]
+        else:
+            self._scope = self.unique_name(name)
+        try:
+            yield f"{self._scope}/" if self._scope else ""
+        finally:
+            self._scope = before
+
+    @contextlib.contextmanager
+    def control_dependencies(self, control_inputs: Any) -> Iterator[None]:
+        """Let operations that are added meanwhile run after these; `None`: after none, also of those around."""
+        before = self._control
+        if control_inputs is None:
+            self._control = []
+        else:
+            given = [self.as_graph_element(one) for one in control_inputs]
+            self._control = [*before, [one.op if isinstance(one, Tensor) else one for one in given]]
+        try:
+            yield
+        finally:
+            self._control = before
+
+    @contextlib.contextmanager
+    def device(self, device_name_or_function: Any) -> Iterator[None]:
+        """Note where operations should be. Everything here runs on the host, next to its queue."""
+        before = self._device
+        self._device = device_name_or_function if isinstance(device_name_or_function, str) else ""
+        try:
+            yield
+        finally:
+            self._device = before
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[list[Operation]]:
+        """Take operations that are added meanwhile out of the graph again: they are those of a function.
+
+        Yields
+        ------
+        list of Operation
+            They, when it is over. What they read may be in the graph.
+        """
+        made: list[Operation] = []
+        with self._lock:
+            count, named, used = len(self._ops), dict(self._named), dict(self._used)
+            outside = self._control, self._device
+            self._control, self._device = [], ""
+            try:
+                yield made
+            finally:
+                made += self._ops[count:]
+                del self._ops[count:]
+                self._named, self._used = named, used
+                self._control, self._device = outside
+
+    def finalize(self) -> None:
+        """Forbid changes from now on."""
+        self._finalized = True
+
+    @property
+    def finalized(self) -> bool:
+        """True once it can't be changed any more."""
+        return self._finalized
+
+    # ---- collections
+
+    def add_to_collection(self, name: Any, value: Any) -> None:
+        """Add a value to a collection, which need not be there yet."""
+        if self._finalized:
+            raise RuntimeError("Graph is finalized and cannot be modified.")
+        self._collections.setdefault(name, []).append(value)
+
+    def add_to_collections(self, names: Any, value: Any) -> None:
+        """Add a value to several collections."""
+        for name in (names,) if isinstance(names, str) else dict.fromkeys(names):
+            self.add_to_collection(name, value)
+
+    def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
+        """Return what is in a collection; `scope`: what has a name that begins so."""
+        found = self._collections.get(name, [])
+        if scope is None:
+            return list(found)
+        return [one for one in found if re.match(scope, getattr(one, "name", ""))]
+
+    def get_collection_ref(self, name: Any) -> list[Any]:
+        """Return a collection itself."""
+        return self._collections.setdefault(name, [])
+
+    def clear_collection(self, name: Any) -> None:
+        """Remove everything from a collection."""
+        self._collections.pop(name, None)
+
+    def get_all_collection_keys(self) -> list[Any]:
+        """Return the names of collections that hold something."""
+        return [name for name, values in self._collections.items() if values]
+
+
+# The default ones
+
+_stacks = threading.local()
+_global_graph = Graph()
+
+
+def stack_of(kind: str) -> list[Any]:
+    """Return the stack of this thread's default ones of a kind, the innermost last."""
+    found: list[Any] | None = getattr(_stacks, kind, None)
+    if found is None:
+        found = []
+        setattr(_stacks, kind, found)
+    return found
+
+
+@contextlib.contextmanager
+def _pushed(stack: list[Any], value: Any) -> Iterator[Any]:
+    stack.append(value)
+    try:
+        yield value
+    finally:
+        stack.remove(value)
+
+
+def get_default_graph() -> Graph:
+    """Return the graph to which operations are added: that of the innermost `Graph.as_default`, or the process's."""
+    stack = stack_of("graphs")
+    return stack[-1] if stack else _global_graph
+
+
+def reset_default_graph() -> None:
+    """Begin with an empty default graph."""
+    global _global_graph
+    if stack_of("graphs"):
+        raise AssertionError("Do not use tf.reset_default_graph() to clear nested graphs.")
+    _global_graph = Graph()
+
+
+def default_session() -> Any:
+    """Return the session of the innermost `Session.as_default`, or `None`."""
+    stack = stack_of("sessions")
+    return stack[-1] if stack else None
+
+
+def push_session(session: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which it is the default one of this thread."""
+    return _pushed(stack_of("sessions"), session)
+
+
+def register_session_ops(session: Any) -> None:
+    """Make a session the default one of this thread for good."""
+    stack_of("sessions").append(session)
+
+
+def session_of(graph: Graph, session: Any) -> Any:
+    """Return a session of this graph: the one that is given, or the default one. `ValueError` if there is none."""
+    if session is None:
+        session = default_session()
+        if session is None:
+            raise ValueError(
+                "Cannot use the default session: none is registered. Use `with sess.as_default():`, or give "
+                "session=sess"
+            )
+    if session.graph is not graph:
+        raise ValueError("The session's graph is not the one that this is part of: give session=sess of that graph.")
+    return session
+
+
+def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Any:
+    """Put a name before those of operations that are added meanwhile; see `Graph.name_scope`."""
+    del values
+    chosen = default_name if name is None else name
+    return get_default_graph().name_scope(chosen)
+
+
+def control_dependencies(control_inputs: Any) -> Any:
+    """As `Graph.control_dependencies` of the default graph."""
+    return get_default_graph().control_dependencies(control_inputs)
+
+
+def device(device_name_or_function: Any) -> Any:
+    """As `Graph.device` of the default graph: everything runs on the host."""
+    return get_default_graph().device(device_name_or_function)
+
+
+def add_to_collection(name: Any, value: Any) -> None:
+    """As `Graph.add_to_collection` of the default graph."""
+    get_default_graph().add_to_collection(name, value)
+
+
+def get_collection(key: Any, scope: str | None = None) -> list[Any]:
+    """As `Graph.get_collection` of the default graph."""
+    return get_default_graph().get_collection(key, scope)
+
+
+def set_random_seed(seed: int | None) -> None:
+    """Set the default graph's seed, with which those of operations made from now on are paired."""
+    get_default_graph().seed = seed
+
+
+class Drawn(Pair):
+    """A pair that no seed decides: what is made of it may be something else each time."""
+
+    __slots__ = ()
+
+
+def seed_pair(op_seed: int | None) -> Pair:
+    """Return the pair of the graph's seed and an operation's, or its number; without any seed, drawn ones."""
+    graph = get_default_graph()
+    if op_seed is None:
+        if graph.seed is None:
+            return Drawn(draw_pair())
+        op_seed = len(graph._ops)
+    return paired(graph.seed, op_seed)
+
+
+# Tensors
+
+# The function that makes one tensor of several; its module, which builds upon this one, says which.
+_packing: list[Callable[..., Tensor]] = []
+
+
+def register_packing(stack: Callable[..., Tensor]) -> None:
+    """Say which function makes one tensor of a list of tensors."""
+    _packing[:] = [stack]
+
+
+def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """Return the tensor that a value is, or a constant of it.
+
+    Raises
+    ------
+    ValueError
+        If it is a tensor of another type.
+    TypeError
+        If it can be no such tensor.
+    """
+    return tensor_in(get_default_graph(), value, dtype, name)
+
+
+def tensor_in(graph: Graph, value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """As `convert_to_tensor`, with constants in a graph that needn't be the default one."""
+    if hasattr(value, "_as_graph_element"):
+        value = value._as_graph_element()
+    if isinstance(value, Tensor):
+        if dtype is not None and value.dtype != as_dtype(dtype):
+            raise ValueError(
+                f"Tensor conversion requested dtype {name_of(as_dtype(dtype))} for Tensor with dtype "
+                f"{name_of(value.dtype)}: {value!r}"
+            )
+        return value
+    if isinstance(value, Operation):
+        raise TypeError(f"Can't convert Operation {value.name!r} to Tensor: it has no value")
+    if isinstance(value, (list, tuple)) and _holds_tensor(value):
+        with graph.as_default():
+            return _packing[0]([tensor_in(graph, one, dtype) for one in value], name=name or "packed")
+    found = as_value(value, dtype)
+    if isinstance(found, np.ndarray):  # neither whose array it was nor who fetches it can change it
+        found = found.copy() if isinstance(value, np.ndarray) else found
+        found.flags.writeable = False
+    op = graph.create_op("Const", [], [facts_of(found)], lambda: found, name or "Const", pure=True)
+    op.attributes["value"] = found
+    return op.outputs[0]
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_tensor, value))
+    return isinstance(value, Tensor) or hasattr(value, "_as_graph_element")
+
+
+def listed(tensors: Any) -> list[Any]:
+    """Return what a list has, or the keys of a dict. `TypeError`: it is none, but a tensor or a string."""
+    lone = isinstance(tensors, (Tensor, str, bytes)) or hasattr(tensors, "_as_graph_element")
+    if lone or not hasattr(tensors, "__iter__"):
+        raise TypeError(f"a list or a dict of tensors is wanted, not {tensors!r}")
+    return list(tensors)
+
+
+def row_shape(tensor: Tensor) -> TensorShape:
+    """Return the shape of a tensor's rows. `ValueError`: it is a scalar."""
+    if tensor.shape.ndims == 0:
+        raise ValueError(f"Shape {tensor.shape} must have rank at least 1: {tensor!r}")
+    rows: TensorShape = tensor.shape[1:]
+    return rows
+
+
+def constant_value(tensor: Any) -> Any:
+    """Return a tensor's value if it is known before the graph runs, else `None`."""
+    if not isinstance(tensor, Tensor):
+        return as_value(tensor)
+    return tensor.op.attributes.get("value")
+
+
+def apply_op(
+    type_: str,
+    inputs: Sequence[Tensor],
+    dtype: Any,
+    shape: Any,
+    kernel: Kernel,
+    name: str | None,
+    *,
+    pure: bool = True,
+    blocking: bool = False,
+) -> Tensor:
+    """Add an operation of one output to the default graph, and return that."""
+    graph = inputs[0].graph if inputs else get_default_graph()
+    op = graph.create_op(type_, inputs, [(as_dtype(dtype), shape)], kernel, name, pure=pure, blocking=blocking)
+    return op.outputs[0]

@@ -1,0 +1,233 @@
+"""Plans of runs: which operations run, in which order, and how they are run."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from queuecore._core.queues import watch
+from queuecore._core.runtime import slice_over, wait_over
+from queuecore._runners.threads import Thread
+from queuecore.errors import CancelledError, InvalidArgumentError, QueueCoreError, ResourceExhaustedError
+from queuecore.tf1._graph.graph import Operation, Tensor
+
+__all__ = ["Plan", "Step", "do", "planned", "run_beside"]
+
+_GRACE_SECONDS = 1.0  # for a function of Python's when the run is over: it hears of nothing
+
+
+class Step(NamedTuple):
+    """One operation of a plan.
+
+    Attributes
+    ----------
+    inputs : tuple of int
+        The slots of its inputs' values.
+    output, outputs : int
+        The first slot of its own values, and how many it has.
+    pure : bool
+        Whether its kernel takes values alone, and not also the run.
+    """
+
+    op: Operation
+    kernel: Callable[..., Any]
+    inputs: tuple[int, ...]
+    output: int
+    outputs: int
+    pure: bool
+
+
+class Plan(NamedTuple):
+    """The operations that a run needs, in an order in which they can run.
+
+    Attributes
+    ----------
+    slots : int
+        How many values there are.
+    feeds : list of tuple of Tensor and int
+        The slots of what is fed.
+    fetched : list of int
+        The slots of what is fetched; -1: an operation, which has no value.
+    concurrent : bool
+        Whether operations that may wait don't need each other, so that they have to wait at the same time.
+    """
+
+    steps: list[Step]
+    slots: int
+    feeds: list[tuple[Tensor, int]]
+    fetched: list[int]
+    concurrent: bool
+
+
+def planned(fetches: Iterable[Any], fed: Sequence[Any]) -> Plan:
+    """Return the plan of a run that fetches tensors and operations, and is fed the values of others."""
+    slots: dict[tuple[Operation, int], int] = {}
+    feeds: list[tuple[Tensor, int]] = []
+    for tensor in fed:
+        slots[tensor.op, tensor.value_index] = len(feeds)
+        feeds.append((tensor, len(feeds)))
+    fetches = list(fetches)
+    given = {(tensor.op, tensor.value_index) for tensor in fed}
+
+    def needs(op: Operation) -> list[Operation]:
+        found = [one.op for one in op.inputs if (one.op, one.value_index) not in given]
+        return list(dict.fromkeys([*found, *op.control_inputs]))
+
+    wanted = [
+        one if isinstance(one, Operation) else one.op
+        for one in fetches
+        if isinstance(one, Operation) or (one.op, one.value_index) not in given
+    ]
+    order, behind = _sorted(wanted, needs)
+    count = len(feeds)
+    steps = []
+    for op in order:
+        inputs = tuple(slots[one.op, one.value_index] for one in op.inputs)
+        first = count
+        for index in range(len(op.outputs)):
+            slots.setdefault((op, index), count)
+            count += 1
+        steps.append(Step(op, op.kernel, inputs, first, len(op.outputs), op.pure))
+    fetched = [-1 if isinstance(one, Operation) else slots[one.op, one.value_index] for one in fetches]
+    waiting = [op for op in order if op.blocking]
+    concurrent = any(a not in behind[b] for a, b in zip(waiting, waiting[1:], strict=False))
+    return Plan(steps, count, feeds, fetched, concurrent)
+
+
+def _sorted(
+    wanted: list[Operation], needs: Callable[[Operation], list[Operation]]
+) -> tuple[list[Operation], dict[Operation, set[Operation]]]:
+    # Each behind what it needs; those that may wait as late as that allows. And all that is before each that may wait.
+    before: dict[Operation, list[Operation]] = {}
+    left = list(wanted)
+    while left:
+        op = left.pop()
+        if op not in before:
+            before[op] = needs(op)
+            left += before[op]
+    after: dict[Operation, list[Operation]] = {op: [] for op in before}
+    missing = {op: len(needed) for op, needed in before.items()}
+    for op, needed in before.items():
+        for one in needed:
+            after[one].append(op)
+    ready = [op for op in before if not missing[op]]
+    order: list[Operation] = []
+    waits: dict[Operation, set[Operation]] = {}
+    while ready:
+        at = next((i for i, op in enumerate(ready) if not op.blocking), 0)
+        op = ready.pop(at)
+        order.append(op)
+        waits[op] = set().union(*(waits[one] | ({one} if one.blocking else set()) for one in before[op]))
+        for one in after[op]:
+            missing[one] -= 1
+            if not missing[one]:
+                ready.append(one)
+    return order, waits
+
+
+def do(step: Step, run: Any, values: list[Any]) -> None:
+    """Run an operation in its slots; what it raises names it.
+
+    `run`: a session's run, or what stands for one.
+    """
+    given = [values[slot] for slot in step.inputs]
+    try:
+        made = step.kernel(*given) if step.pure else step.kernel(run, *given)
+    except QueueCoreError as error:
+        _note(error, step.op)
+        raise
+    except MemoryError as error:
+        raise ResourceExhaustedError(f"OOM when running {step.op.type} {step.op.name!r}: {error}") from error
+    except (ValueError, TypeError, IndexError, ZeroDivisionError) as error:
+        if not step.pure:
+            raise
+        wrong = InvalidArgumentError(f"{error} (in {step.op.type} {step.op.name!r})")
+        raise wrong from error
+    if step.outputs == 1:
+        values[step.output] = made
+    elif step.outputs:
+        values[step.output : step.output + step.outputs] = made
+
+
+def _note(error: QueueCoreError, op: Operation) -> None:
+    note = f"in the operation {op.name!r} ({op.type})"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+def run_beside(plan: Plan, run: Any, values: list[Any]) -> None:
+    """Run a plan's operations; those that may wait, and need nothing of each other, each in a thread of its own."""
+    done: queue.SimpleQueue[tuple[Step, BaseException | None]] = queue.SimpleQueue()
+    left = list(plan.steps)
+    finished = set()
+    known = {step.op for step in left}
+    under_way: set[Operation] = set()
+    failure: BaseException | None = None
+    over = False
+    hears = getattr(run, "look", None)  # that of an element's function has none
+
+    def look(name: str) -> None:
+        if over:
+            raise CancelledError("the operation was cancelled: another part of the run failed")
+        if hears is not None:
+            hears(name)
+
+    def work(step: Step) -> None:
+        error: BaseException | None = None
+        watch(look)
+        try:
+            with np.errstate(all="ignore"):
+                do(step, run, values)
+        except BaseException as caught:
+            error = caught
+        done.put((step, error))
+
+    def is_ready(step: Step) -> bool:
+        needed = [*(one.op for one in step.op.inputs), *step.op.control_inputs]
+        return all(op in finished or op not in known for op in needed)
+
+    try:
+        while (left or under_way) and failure is None:
+            ready = [step for step in left if is_ready(step)]
+            for step in ready:
+                left.remove(step)
+                if step.op.blocking:
+                    Thread(target=work, args=(step,), name="qc-run", daemon=True).start()
+                    under_way.add(step.op)
+                else:
+                    do(step, run, values)
+                    finished.add(step.op)
+            if under_way and not any(is_ready(step) for step in left):
+                step, failure = _taken(done)
+                under_way.remove(step.op)
+                finished.add(step.op)
+    finally:
+        over = True
+        until = time.monotonic() + _GRACE_SECONDS
+        while under_way:
+            deaf = all(op.type == "PyFunc" for op in under_way)
+            taken = _taken(done, until if deaf else None)
+            if taken is None:
+                break
+            under_way.remove(taken[0].op)
+            failure = failure or taken[1]
+    if failure is not None:
+        raise failure
+
+
+def _taken(done: queue.SimpleQueue[Any], until: float | None = None) -> Any:
+    wait_over()
+    while until is None or time.monotonic() < until:  # in slices: Ctrl-C is heard between them
+        try:
+            taken = done.get(timeout=0.05)
+        except queue.Empty:
+            slice_over()
+        else:
+            wait_over()
+            return taken
+    wait_over()
+    return None

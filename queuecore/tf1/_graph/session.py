@@ -1,0 +1,411 @@
+"""Sessions: they run a graph's operations, and own what those keep from run to run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from queuecore._checks.warnings import warn
+from queuecore._core.own import own
+from queuecore._core.queues import watch
+from queuecore.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    QueueCoreError,
+)
+from queuecore.tf1._graph.graph import (
+    Graph,
+    GraphKeys,
+    Operation,
+    Tensor,
+    get_default_graph,
+    push_session,
+    register_session_ops,
+    stack_of,
+)
+from queuecore.tf1._graph.plans import Plan, do, planned, run_beside
+from queuecore.tf1._graph.values import as_value
+
+__all__ = ["ConfigProto", "InteractiveSession", "Run", "RunMetadata", "RunOptions", "Session"]
+
+_STALL_SECONDS = 5.0
+
+
+@dataclass
+class RunOptions:
+    """Options of one run.
+
+    Attributes
+    ----------
+    timeout_in_ms : int, default 0
+        A run that waits longer raises `DeadlineExceededError`, and nothing is lost; 0: no end.
+    """
+
+    NO_TRACE = 0
+    FULL_TRACE = 3
+
+    timeout_in_ms: int = 0
+    trace_level: int = 0
+    output_partition_graphs: bool = False
+
+
+@dataclass
+class RunMetadata:
+    """Taken, and left empty."""
+
+
+@dataclass
+class ConfigProto:
+    """Options of a session. Those about devices and thread pools are taken, and change nothing.
+
+    Attributes
+    ----------
+    operation_timeout_in_ms : int, default 0
+        As `RunOptions.timeout_in_ms`, of every run.
+    """
+
+    operation_timeout_in_ms: int = 0
+    allow_soft_placement: bool = True
+    log_device_placement: bool = False
+    intra_op_parallelism_threads: int = 0
+    inter_op_parallelism_threads: int = 0
+    device_count: dict[str, int] = field(default_factory=dict)
+    gpu_options: Any = None
+
+
+class Run:
+    """One run: what kernels know of it.
+
+    Attributes
+    ----------
+    session : Session
+    deadline : float or None
+        On the monotonic clock.
+    """
+
+    __slots__ = ("begun", "deadline", "session")
+
+    def __init__(self, session: Session, deadline: float | None) -> None:
+        self.session = session
+        self.deadline = deadline
+        self.begun = time.monotonic()
+
+    def left(self) -> float | None:
+        """Return the seconds that a wait may last; `None`: no end."""
+        return None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
+
+    def look(self, name: str) -> None:
+        """End a wait for a queue, during which this is called, or say what may be missing."""
+        if self.session._closed:
+            raise CancelledError("the operation was cancelled: the session was closed")
+        now = time.monotonic()
+        if (
+            self.deadline is not None and now >= self.deadline
+        ):  # of a reader's wait for a name; a queue's own hears of it first
+            raise DeadlineExceededError(f"the run's time was over while it waited for the queue {name!r}")
+        if now - self.begun > _STALL_SECONDS:
+            self.begun = float("inf")
+            self.session._say_stalled(name)
+
+
+class Session:
+    """Runs a graph, and owns the queues, readers, variables and iterators that its operations name.
+
+    Parameters
+    ----------
+    target : str, default ""
+        There are no others than the one of this process.
+    graph : Graph, optional
+        Default: the default one.
+    config : ConfigProto, optional
+
+    Notes
+    -----
+    Any number of threads may run at once. A run executes each operation once, whatever asks for it; operations that may
+    wait run beside each other if none needs the other. Waits leave the GIL, hear Ctrl-C, and end when the session is
+    closed.
+    """
+
+    def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+        if target:
+            raise InvalidArgumentError(f"there is no session at {target!r}: everything runs in this process")
+        self._graph = get_default_graph() if graph is None else graph
+        self._config = config or ConfigProto()
+        self._resources: dict[Any, Any] = {}
+        self._lock = threading.RLock()
+        self._plans: dict[Any, tuple[Plan, Any]] = {}
+        self._closed = False
+        self._contexts: list[Any] = []
+        self._started: set[Any] = set()
+        self._warned: set[str] = set()
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it runs."""
+        return self._graph
+
+    # ---- what lives as long as the session
+
+    def resource(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what is kept under a key, made when it is first asked for."""
+        found = self._resources.get(key)
+        if found is None:
+            with self._lock:
+                found = self._resources.get(key)
+                if found is None:
+                    found = self._resources[key] = make()
+        return found
+
+    def _say_stalled(self, name: str) -> None:
+        missing = _missing_start(self, name)
+        if missing and name not in self._warned:
+            self._warned.add(name)
+            warn(missing, 4)
+
+    # ---- running
+
+    def run(
+        self, fetches: Any, feed_dict: Any = None, options: RunOptions | None = None, run_metadata: Any = None
+    ) -> Any:
+        """Execute what is needed for the fetches, and return their values.
+
+        Parameters
+        ----------
+        fetches : Tensor, Operation, str, or lists, tuples and dicts of them
+        feed_dict : dict, optional
+            Values that tensors have in this run, instead of what they compute.
+        options : RunOptions, optional
+        run_metadata : RunMetadata, optional
+            Left as it is.
+
+        Returns
+        -------
+        object
+            In the structure of `fetches`: arrays or scalars of NumPy's, bytes for strings, `None` for operations.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If something can't be fetched or fed.
+        QueueCoreError
+            As the operations.
+        """
+        del run_metadata
+        feeds = self._feeds(feed_dict) if feed_dict else {}
+        key = (_key(fetches), frozenset(feeds))
+        found = self._plans.get(key)
+        if found is None:
+            if not self._graph._ops:
+                raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
+            flat: list[Any] = []
+            structure = _structured(fetches, self._graph, flat)
+            found = self._plans[key] = (planned(flat, list(feeds)), structure)
+        plan, structure = found
+        values = self._execute(plan, feeds, options)
+        return structure([_shown(values[slot]) if slot >= 0 else None for slot in plan.fetched])
+
+    def make_callable(self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False) -> Any:
+        """Return a function that runs the fetches; it takes the values of the tensors in `feed_list`."""
+        tensors = [self._graph.as_graph_element(one, allow_operation=False) for one in feed_list or ()]
+        flat: list[Any] = []
+        structure = _structured(fetches, self._graph, flat)
+        plan = planned(flat, tensors)
+
+        def call(*arguments: Any, options: RunOptions | None = None) -> Any:
+            if len(arguments) != len(tensors):
+                raise ValueError(f"{len(tensors)} values are to be fed, and {len(arguments)} were given")
+            feeds = {one: _fed(one, value) for one, value in zip(tensors, arguments, strict=True)}
+            values = self._execute(plan, feeds, options)
+            return structure([_shown(values[slot]) if slot >= 0 else None for slot in plan.fetched])
+
+        del accept_options
+        return call
+
+    def _feeds(self, feed_dict: Mapping[Any, Any]) -> dict[Any, Any]:
+        feeds: dict[Any, Any] = {}
+        for key, value in feed_dict.items():
+            if isinstance(key, tuple):
+                for one, part in zip(key, value, strict=True):
+                    feeds[self._feedable(one)] = _fed(self._feedable(one), part)
+            else:
+                feeds[self._feedable(key)] = _fed(self._feedable(key), value)
+        return feeds
+
+    def _feedable(self, key: Any) -> Tensor:
+        try:
+            found = self._graph.as_graph_element(key, allow_operation=False)
+        except (TypeError, KeyError) as error:
+            raise TypeError(f"Cannot interpret feed_dict key as Tensor: {error}") from error
+        assert isinstance(found, Tensor)
+        return found
+
+    @np.errstate(all="ignore")  # as there: infinities and numbers that are none need no warning
+    def _execute(self, plan: Plan, feeds: Mapping[Any, Any], options: RunOptions | None) -> list[Any]:
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        timeout = (options.timeout_in_ms if options is not None else 0) or self._config.operation_timeout_in_ms
+        run = Run(self, time.monotonic() + timeout / 1000 if timeout else None)
+        values: list[Any] = [None] * plan.slots
+        for tensor, slot in plan.feeds:
+            values[slot] = feeds[tensor]
+        before = watch(run.look)
+        try:
+            if plan.concurrent:
+                run_beside(plan, run, values)
+            else:
+                for step in plan.steps:
+                    do(step, run, values)
+        except QueueCoreError as error:
+            if self._closed and not isinstance(error, CancelledError):
+                raise CancelledError("the session was closed while the run was under way") from error
+            raise
+        finally:
+            watch(before)
+        return values
+
+    # ---- its end
+
+    def close(self) -> None:
+        """End it. Waits end with `CancelledError`, and what it owns is gone."""
+        with self._lock:
+            self._closed = True
+            kept, self._resources = self._resources, {}
+        for one in kept.values():
+            end = getattr(one, "_end", None)
+            if end is not None:
+                end()
+
+    def as_default(self) -> Any:
+        """Return a context in which it is the default session of this thread. Doesn't close it."""
+        return push_session(self)
+
+    def __enter__(self) -> Session:
+        """Make it, and its graph, the default ones of this thread."""
+        for context in (self._graph.as_default(), self.as_default()):
+            context.__enter__()
+            self._contexts.append(context)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Close it."""
+        while self._contexts:
+            self._contexts.pop().__exit__(None, None, None)
+        self.close()
+
+    def __del__(self) -> None:
+        """Close it."""
+        if not getattr(self, "_closed", True):
+            self.close()
+
+
+class InteractiveSession(Session):
+    """A session that is the default one of this thread from now on."""
+
+    def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+        super().__init__(target, graph, config)
+        register_session_ops(self)
+
+    def close(self) -> None:
+        """End it; it is the default one no more."""
+        stack = stack_of("sessions")
+        if self in stack:
+            stack.remove(self)
+        super().close()
+
+
+# Values
+
+
+def _shown(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.ndim == 0:
+        return value[()]
+    return (
+        value if value.flags.writeable else value.copy()
+    )  # a constant's, or a variable's, is not the user's to change
+
+
+def _fed(tensor: Any, value: Any) -> Any:
+    if isinstance(value, (Tensor, Operation)):
+        raise TypeError(
+            "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python scalars, strings, "
+            "lists and numpy ndarrays"
+        )
+    if isinstance(value, (np.ndarray, np.generic)) and tensor.dtype.kind != "S" and value.dtype.kind not in "SUO":
+        found = np.asarray(value)
+        # What keeps it, a dataset or a variable, knows by its being fixed that it need not be copied again.
+        found = own(found, fixed=True) if found.dtype == tensor.dtype else found.astype(tensor.dtype)
+    else:
+        try:
+            found = as_value(value, tensor.dtype)
+        except TypeError as error:
+            raise ValueError(f"{error} (fed to {tensor.name!r})") from None
+    if not tensor.shape.is_compatible_with(np.shape(found)):
+        raise ValueError(
+            f"Cannot feed value of shape {np.shape(found)} for Tensor {tensor.name!r}, which has shape '{tensor.shape}'"
+        )
+    return found
+
+
+def _key(fetches: Any) -> Any:
+    if isinstance(fetches, (list, tuple)):
+        return (type(fetches), *map(_key, fetches))
+    if isinstance(fetches, Mapping):
+        return (type(fetches), *((name, _key(one)) for name, one in fetches.items()))
+    return fetches
+
+
+def _structured(fetches: Any, graph: Graph, flat: list[Any]) -> Callable[[list[Any]], Any]:
+    # What puts the values of `flat` into the structure of the fetches.
+    if fetches is None:
+        raise TypeError("Fetch argument None has invalid type <class 'NoneType'>")
+    if isinstance(fetches, (list, tuple)):
+        parts = [_structured(one, graph, flat) for one in fetches]
+        if isinstance(fetches, tuple) and hasattr(fetches, "_fields"):
+            kind = type(fetches)
+            return lambda values: kind(*[part(values) for part in parts])
+        make: Any = list if isinstance(fetches, list) else tuple
+        return lambda values: make([part(values) for part in parts])
+    if isinstance(fetches, Mapping):
+        named = {name: _structured(one, graph, flat) for name, one in fetches.items()}
+        return lambda values: {name: part(values) for name, part in named.items()}
+    if hasattr(fetches, "_fetch"):  # one that is of several tensors
+        components, build = fetches._fetch()
+        several = [_structured(one, graph, flat) for one in components]
+        return lambda values: build([part(values) for part in several])
+    try:
+        element = graph.as_graph_element(fetches)
+    except TypeError as error:
+        raise TypeError(f"Fetch argument {fetches!r} has invalid type {type(fetches)}: {error}") from None
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"Fetch argument {fetches!r} cannot be interpreted as a Tensor. ({error})") from None
+    at = len(flat)
+    flat.append(element)
+    return lambda values: values[at]
+
+
+# Plans
+
+
+def _missing_start(session: Session, name: str) -> str | None:
+    """Return what to say of a wait for a queue, if a runner that was to fill one was never started in the session.
+
+    Nothing, if the queue isn't one that runners fill: then somebody else does.
+    """
+    runners = session.graph.get_collection(GraphKeys.QUEUE_RUNNERS)
+    left = [one for one in runners if one.queue not in session._started]
+    if not left or all(one.queue.of(session).name != name for one in runners):
+        return None
+    shown = dict.fromkeys(one.queue.name for one in left)
+    return (
+        f"a run has been waiting for the queue {name!r} for 5 s, and the queue runners of "
+        f"{', '.join(map(repr, shown))} were never started in this session: call "
+        "tf.train.start_queue_runners(sess=sess, coord=coord) before the first run that needs them. It goes on waiting"
+    )

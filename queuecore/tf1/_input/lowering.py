@@ -1,0 +1,120 @@
+"""Lowering: an enqueue operation whose way from a reader is made of native stages, as a native program.
+
+The operations between the reader's value and the queue are called once more, with symbols in the place of arrays, as
+a function that is given to `Dataset.map` would be; so what can be native there can be native here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from queuecore._trace.trace import Traced, trace
+from queuecore.errors import QueueCoreError
+from queuecore.programs import StageProgram
+from queuecore.tf1._graph.graph import Operation, Tensor
+
+__all__ = ["Lowered", "lowered"]
+
+
+class Lowered(NamedTuple):
+    """An enqueue operation as a native program.
+
+    Attributes
+    ----------
+    reader, work : object
+        Of the graph.
+    stages : list of Stage
+        Between the reader's value and the queue; without any, the key is an element's first component.
+    """
+
+    reader: Any
+    work: Any
+    stages: list[Any]
+
+    def program(self, session: Any) -> StageProgram:
+        """Return the program that runs in a session, with what that session owns."""
+        return StageProgram(self.reader.of(session), self.work.of(session), *self.stages)
+
+
+def lowered(op: Any) -> Lowered | str:
+    """Return an enqueue operation as a native program, or why it can't be one: which operation forbids it."""
+    if isinstance(op, Tensor):
+        op = op.op
+    if "lowered" not in op.attributes:
+        op.attributes["lowered"] = _lowered(op)
+    found: Lowered | str = op.attributes["lowered"]
+    return found
+
+
+def _lowered(op: Operation) -> Lowered | str:
+    queue = op.attributes.get("enqueue")
+    if queue is None:
+        return f"{_shown(op)} puts nothing into a queue"
+    order: list[Operation] = []
+    reason = _way(op, order, set())
+    if reason:
+        return reason
+    reads = [one for one in order if "reader" in one.attributes]
+    if len(reads) != 1:
+        return f"{_shown(op)} needs {len(reads)} reads, and a program has one reader"
+    read = reads[0]
+    if read.attributes["many"] != op.attributes["many"]:
+        return f"{_shown(read)} and {_shown(op)}: one is of single records, the other one of several"
+    keys = read.outputs[0]
+    if op.inputs == [keys, read.outputs[1]]:
+        return _checked(op, queue, Lowered(read.attributes["reader"], read.attributes["work"], []))
+    if any(one is keys for each in order for one in each.inputs):
+        return f"the key of {_shown(read)} is used"
+    steps = [one for one in order if one is not read and one is not op]
+
+    def function(value: Any) -> tuple[Any, ...]:
+        values: dict[tuple[Operation, int], Any] = {(read, 1): value}
+        for step in steps:
+            kernel = step.attributes.get("native", step.kernel)
+            made = kernel(*[values[one.op, one.value_index] for one in step.inputs])
+            for index in range(len(step.outputs)):
+                values[step, index] = made if len(step.outputs) == 1 else made[index]
+        return tuple([values[one.op, one.value_index] for one in op.inputs])
+
+    component = read.attributes["reader"].component()
+    batch = (None,) if op.attributes["many"] else ()
+    try:
+        traced = trace(function, [component], 0, batch=batch)
+    except QueueCoreError as error:  # of an operation that refuses what it always gets
+        return str(error)
+    if not isinstance(traced, Traced):
+        return traced.reason
+    if batch and not getattr(traced.stage, "rowwise", False):
+        return f"what is between {_shown(read)} and the queue needs more than one record at a time"
+    return _checked(op, queue, Lowered(read.attributes["reader"], read.attributes["work"], [traced.stage]))
+
+
+def _checked(op: Operation, queue: Any, found: Lowered) -> Lowered | str:
+    try:
+        made = queue._make(queue.name)
+        StageProgram(found.reader.make(), [b""], *found.stages).check(made)
+    except QueueCoreError as error:
+        return f"{_shown(op)}: {error}"
+    return found
+
+
+def _way(op: Operation, order: list[Operation], seen: set[Operation]) -> str:
+    # All that it needs, in order, and why that can't be native.
+    if op in seen:
+        return ""
+    seen.add(op)
+    if op.control_inputs:
+        return f"{_shown(op)} has control dependencies: {op.control_inputs[0].name!r}"
+    if "enqueue" not in op.attributes and "reader" not in op.attributes and not (op.pure or "native" in op.attributes):
+        return f"{_shown(op)} needs Python"
+    if "reader" not in op.attributes:
+        for one in op.inputs:
+            reason = _way(one.op, order, seen)
+            if reason:
+                return reason
+    order.append(op)
+    return ""
+
+
+def _shown(op: Operation) -> str:
+    return f"{op.type} {op.name!r}"

@@ -1,0 +1,562 @@
+"""Queues of a graph. Each session has its own ones, which are those of `queuecore`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from queuecore._queues import base, kinds as eager
+from queuecore.errors import CancelledError, InvalidArgumentError, QueueCoreError
+from queuecore.tf1._graph.graph import Operation, Tensor, convert_to_tensor, get_default_graph, seed_pair, tensor_in
+from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape
+
+__all__ = ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue", "queue_of"]
+
+_RESOURCE = np.dtype(object)
+
+
+class _Held:
+    # A queue of one session.
+    def __init__(self, made: base.QueueBase) -> None:
+        self.queue = made
+
+    def _end(self) -> None:
+        with contextlib.suppress(QueueCoreError):
+            self.queue.close(cancel_pending_enqueues=True)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _shapes(shapes: Any, count: int) -> list[TensorShape] | None:
+    if shapes is None:
+        return None
+    if isinstance(shapes, TensorShape) or not isinstance(shapes, (list, tuple)):
+        shapes = [shapes]
+    elif all(isinstance(one, (int, np.integer)) for one in shapes) and (shapes or count == 1):
+        shapes = [shapes]  # a plain list of integers is one shape
+    found = [as_shape(one) for one in shapes]
+    if len(found) != count:
+        raise ValueError(
+            f"Queue shapes must have the same length as dtypes, received {len(found)} shapes, {count} dtypes"
+        )
+    return found
+
+
+class QueueBase:
+    """The base class of all queues. Make one of the classes below, not this one.
+
+    Attributes
+    ----------
+    dtypes : list of numpy.dtype
+    shapes : list of TensorShape
+    names : list of str or None
+    name : str
+    queue_ref : Tensor
+        What stands for it where an operation wants one.
+    """
+
+    _kind = ""
+
+    def __init__(
+        self,
+        dtypes: list[np.dtype[Any]],
+        shapes: list[TensorShape] | None,
+        names: Any,
+        make: Callable[[str], base.QueueBase],
+        shared_name: str | None,
+        name: str,
+    ) -> None:
+        if not dtypes:
+            raise ValueError("A queue must have at least one component: dtypes is empty")
+        labels = None if names is None else _as_list(names)
+        if labels is not None and len(labels) != len(dtypes):
+            raise ValueError(
+                f"List of queue names must have the same length as the list of dtypes, received {len(labels)} and "
+                f"{len(dtypes)}"
+            )
+        self.dtypes = dtypes
+        self.names = labels
+        self._fixed = shapes is not None
+        self.shapes = shapes if shapes is not None else [TensorShape(None)] * len(dtypes)
+        self._shared = shared_name
+        self._make = make
+        op = get_default_graph().create_op(f"{self._kind}V2", [], [(_RESOURCE, ())], self._resource, name)
+        op.attributes["queue"] = self
+        self.queue_ref = op.outputs[0]
+
+    @property
+    def name(self) -> str:
+        """Its operation's name."""
+        return self.queue_ref.op.name
+
+    @property
+    def graph(self) -> Any:
+        """The graph that it is part of."""
+        return self.queue_ref.op.graph
+
+    @property
+    def _label(self) -> str:
+        # What the names of its operations begin with: they are in the scope in which they are made.
+        return self.name.rpartition("/")[2]
+
+    def _as_graph_element(self) -> Tensor:
+        return self.queue_ref
+
+    def _resource(self, run: Any) -> base.QueueBase:
+        return self.of(run.session)
+
+    def of(self, session: Any) -> base.QueueBase:
+        """Return the queue itself, of a session."""
+        if self._shared is None:
+            held: _Held = session.resource(self, lambda: _Held(self._make(self.name)))
+            return held.queue
+        # Each handle on a shared one is compared with what is there.
+        held = session.resource(("queue", self._shared), lambda: _Held(self._make(self._shared or "")))
+        session.resource(self, lambda: _Compared(self, held.queue))
+        return held.queue
+
+    def _operation(
+        self,
+        type_: str,
+        inputs: list[Tensor],
+        outputs: Any,
+        kernel: Callable[..., Any],
+        name: str,
+        blocking: bool = True,
+    ) -> Operation:
+        # The kernel gets the queue itself, of the run's session, before the run and the values.
+        op: Operation = self.graph.create_op(
+            type_, inputs, outputs, lambda run, *values: kernel(self.of(run.session), run, *values), name,
+            blocking=blocking,
+        )  # fmt: skip
+        return op
+
+    # ---- putting
+
+    def enqueue(self, vals: Any, name: str | None = None) -> Operation:
+        """Return an operation that puts one element, waiting for room.
+
+        Parameters
+        ----------
+        vals : Tensor, list, tuple or dict
+            One component; all of them; or, of a queue with names, by name.
+        name : str, optional
+
+        Raises
+        ------
+        ValueError, TypeError
+            If they can't be the components of an element.
+        """
+        given = self._given(vals)
+        for one, shape in zip(given, self.shapes, strict=True):
+            one.shape.assert_is_compatible_with(shape)
+
+        def kernel(queue: Any, run: Any, *values: Any) -> None:
+            queue.enqueue(self._element(values), timeout=run.left())
+
+        return self._putting("QueueEnqueueV2", given, kernel, name or f"{self._label}_enqueue", False)
+
+    def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
+        """Return an operation that puts the rows of the components as elements, in order, waiting for room.
+
+        Parameters
+        ----------
+        vals : Tensor, list, tuple or dict
+            As of `enqueue`; each with one more dimension in front.
+        name : str, optional
+
+        Raises
+        ------
+        ValueError, TypeError
+            If they can't be such components.
+        """
+        given = self._given(vals)
+        rows = TensorShape([None])
+        for one, shape in zip(given, self.shapes, strict=True):
+            if one.shape.ndims == 0:
+                raise ValueError(f"Shape must be at least rank 1 but is rank 0 for {one!r}: rows go in along the first")
+            if one.shape.sides is not None:
+                rows = rows.merge_with([one.shape.sides[0]])
+                one.shape[1:].assert_is_compatible_with(shape)
+
+        def kernel(queue: Any, run: Any, *values: Any) -> None:
+            queue.enqueue_many(self._element(values), timeout=run.left())
+
+        return self._putting("QueueEnqueueManyV2", given, kernel, name or f"{self._label}_EnqueueMany", True)
+
+    def _putting(self, type_: str, given: list[Tensor], kernel: Any, name: str, many: bool) -> Operation:
+        op = self._operation(type_, given, [], kernel, name)
+        op.attributes.update(enqueue=self, many=many)
+        return op
+
+    def _element(self, values: Sequence[Any]) -> Any:
+        return list(values) if self.names is None else dict(zip(self.names, values, strict=True))
+
+    def _given(self, vals: Any) -> list[Tensor]:
+        if isinstance(vals, Mapping):
+            if self.names is None:
+                raise ValueError("Queue must have names to enqueue a dictionary")
+            if sorted(map(str, vals)) != sorted(self.names):
+                raise ValueError(
+                    f"Keys in dictionary to enqueue do not match names of Queue. Dictionary: {sorted(vals)}, Queue: "
+                    f"{sorted(self.names)}"
+                )
+            parts = [vals[one] for one in self.names]
+        else:
+            if self.names is not None:
+                raise ValueError("You must enqueue a dictionary in a Queue with names")
+            parts = _as_list(vals)
+        if len(parts) != len(self.dtypes):
+            raise InvalidArgumentError(
+                f"{self.name}: an element has {len(self.dtypes)} components, and got {len(parts)}"
+            )
+        return [tensor_in(self.graph, part, dtype) for part, dtype in zip(parts, self.dtypes, strict=True)]
+
+    # ---- taking
+
+    def dequeue(self, name: str | None = None) -> Any:
+        """Return the components of one element, taken in the run, waiting for it.
+
+        Returns
+        -------
+        Tensor, list or dict
+            Of one component bare; of several a list; by name in a queue with names.
+        """
+        return self._taking(
+            "QueueDequeueV2",
+            [],
+            self.shapes,
+            lambda queue, run: queue.dequeue(timeout=run.left()),
+            name or f"{self._label}_Dequeue",
+        )
+
+    def dequeue_many(self, n: Any, name: str | None = None) -> Any:
+        """Return the components of `n` elements, stacked, taken in the run, waiting for all of them.
+
+        Raises
+        ------
+        ValueError
+            If `n` is negative.
+        """
+        return self._several("QueueDequeueManyV2", n, name or f"{self._label}_DequeueMany", False)
+
+    def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
+        """Return the components of `n` elements, stacked; of fewer, if the queue is closed and has no more."""
+        return self._several("QueueDequeueUpToV2", n, name or f"{self._label}_DequeueUpTo", True)
+
+    def _several(self, type_: str, n: Any, name: str, up_to: bool) -> Any:
+        count = tensor_in(self.graph, n, np.int32, "n")
+        if count.shape.sides:
+            raise ValueError(f"Shape {count.shape} must have rank 0")
+        known = count.op.attributes.get("value")
+        if known is not None and known < 0:
+            raise ValueError(f"the number of elements must not be negative: {known}")
+        rows = None if up_to or known is None else int(known)
+        shapes = [one if one.sides is None else TensorShape((rows, *one.sides)) for one in self.shapes]
+
+        def kernel(queue: Any, run: Any, number: Any) -> Any:
+            if np.ndim(number):
+                raise InvalidArgumentError(f"the number of elements must be a scalar, and has shape {np.shape(number)}")
+            take = queue.dequeue_up_to if up_to else queue.dequeue_many
+            return take(int(number), timeout=run.left())
+
+        return self._taking(type_, [count], shapes, kernel, name)
+
+    def _taking(self, type_: str, inputs: list[Tensor], shapes: Any, take: Any, name: str) -> Any:
+        names = self.names
+
+        def kernel(queue: Any, run: Any, *values: Any) -> Any:
+            element = take(queue, run, *values)
+            if names is None:
+                return element
+            return [element[key] for key in names] if len(names) > 1 else element[names[0]]
+
+        outputs = list(zip(self.dtypes, shapes, strict=True))
+        op = self._operation(type_, inputs, outputs, kernel, name)
+        op.attributes["dequeue"] = self
+        if names is not None:
+            return dict(zip(names, op.outputs, strict=True))
+        return op.outputs[0] if len(op.outputs) == 1 else op.outputs
+
+    # ---- the rest
+
+    def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
+        """Return an operation that closes the queue, behind the enqueues that wait, or cancelling them.
+
+        A second one in the same session raises `CancelledError`, unless it cancels.
+        """
+
+        def kernel(queue: Any, run: Any) -> None:
+            if not cancel_pending_enqueues and queue.is_closed():
+                raise CancelledError(f"Queue '{queue.name}' is already closed.")
+            queue.close(cancel_pending_enqueues, timeout=run.left())
+
+        return self._operation("QueueCloseV2", [], [], kernel, name or f"{self._label}_Close")
+
+    def size(self, name: str | None = None) -> Tensor:
+        """Return how many elements are in it, as an int32."""
+        return self._looking("QueueSizeV2", np.int32, lambda queue, _: queue.size(), name or f"{self._label}_Size")
+
+    def is_closed(self, name: str | None = None) -> Tensor:
+        """Return whether it is closed."""
+        return self._looking(
+            "QueueIsClosedV2", np.bool_, lambda queue, _: queue.is_closed(), name or f"{self._label}_Is_Closed"
+        )
+
+    def _looking(self, type_: str, kind: Any, kernel: Callable[..., Any], name: str) -> Tensor:
+        outputs = [(as_dtype(kind), ())]
+        return self._operation(type_, [], outputs, lambda *given: kind(kernel(*given)), name, False).outputs[0]
+
+    @staticmethod
+    def from_list(index: Any, queues: list[QueueBase]) -> QueueBase:
+        """Return the queue that has this index in a list; the index may be a tensor.
+
+        Raises
+        ------
+        TypeError
+            If there is no list of queues, or they have different types or names.
+        """
+        if not queues or not isinstance(queues, list) or not all(isinstance(one, QueueBase) for one in queues):
+            raise TypeError("A list of queues expected")
+        first = queues[0]
+        if any(one.dtypes != first.dtypes for one in queues):
+            raise TypeError("Queues do not have matching component dtypes.")
+        if any(one.names != first.names for one in queues):
+            raise TypeError("Queues do not have matching component names.")
+        return _Chosen(convert_to_tensor(index, np.int32), queues)
+
+    def __repr__(self) -> str:
+        """Return kind and name."""
+        return f"<tf.{type(self).__name__} {self.name!r}>"
+
+
+class _Chosen(QueueBase):
+    # One of several, by a tensor, which is one more input of its operations.
+    _kind = "RefSelect"
+
+    def __init__(self, index: Tensor, queues: list[QueueBase]) -> None:
+        first = queues[0]
+        shapes = list(first.shapes)
+        for one in queues[1:]:
+            shapes = [a.most_general_with(b) for a, b in zip(shapes, one.shapes, strict=True)]
+        self._index = index
+        self._queues = queues
+        super().__init__(first.dtypes, shapes, first.names, first._make, None, "from_list")
+
+    def _operation(
+        self,
+        type_: str,
+        inputs: list[Tensor],
+        outputs: Any,
+        kernel: Callable[..., Any],
+        name: str,
+        blocking: bool = True,
+    ) -> Operation:
+        op: Operation = self.graph.create_op(
+            type_, [self._index, *inputs], outputs,
+            lambda run, index, *values: kernel(self._at(index).of(run.session), run, *values), name, blocking=blocking,
+        )  # fmt: skip
+        return op
+
+    def _at(self, index: Any) -> QueueBase:
+        if not 0 <= index < len(self._queues):
+            raise InvalidArgumentError(f"Index must be in the range [0, {len(self._queues)}) but got {index}")
+        return self._queues[int(index)]
+
+    def of(self, session: Any) -> base.QueueBase:
+        """Return the queue that the index names now."""
+        return self._at(session.run(self._index)).of(session)
+
+
+class _Compared:
+    # One more handle on a shared queue of a session.
+    def __init__(self, given: QueueBase, there: base.QueueBase) -> None:
+        mine = given._make(given.name)
+        base.QueueBase._check_shared(str(given._shared), there._native.described, mine._native.described)
+        mine.close(cancel_pending_enqueues=True)
+
+
+def queue_of(given: Any) -> QueueBase:
+    """Return the queue that an object is, or that a tensor stands for.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+    """
+    if isinstance(given, QueueBase):
+        return given
+    found: QueueBase | None = given.op.attributes.get("queue") if isinstance(given, Tensor) else None
+    if found is None:
+        raise TypeError(f"{given!r} is no queue")
+    return found
+
+
+def _eager_dtypes(dtypes: list[np.dtype[Any]]) -> list[Any]:
+    return [bytes if one.kind == "S" else one for one in dtypes]
+
+
+def _sides(shapes: list[TensorShape] | None) -> Any:
+    return None if shapes is None else [one.sides for one in shapes]
+
+
+def _dtypes(dtypes: Any) -> list[np.dtype[Any]]:
+    return [as_dtype(one) for one in _as_list(dtypes)]
+
+
+def _check_defined(shapes: list[TensorShape] | None) -> None:
+    if any(one.sides is None or None in one.sides for one in shapes or ()):
+        raise ValueError(f"All shapes must be fully defined: {shapes}")
+
+
+def _check_capacity(capacity: Any) -> int:
+    if capacity == 0:
+        raise ValueError("capacity must be positive, or negative for a queue without bound; 0 holds nothing")
+    return int(capacity)
+
+
+class FIFOQueue(QueueBase):
+    """A queue whose elements come out in the order in which they went in.
+
+    Parameters
+    ----------
+    capacity : int
+        Elements that it holds; negative: any number.
+    dtypes : dtype or list of them
+        Of the components.
+    shapes : shape or list of them, optional
+        Of the components, fully defined. Without them, elements may differ in shape, and can't be stacked.
+    names : str or list of str, optional
+        Of the components: elements are dicts.
+    shared_name : str, optional
+        Queues of one session with the same one are one queue.
+    name : str, default "fifo_queue"
+    """
+
+    _kind = "FIFOQueue"
+
+    def __init__(
+        self, capacity: int, dtypes: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None,
+        name: str = "fifo_queue",
+    ) -> None:  # fmt: skip
+        size = _check_capacity(capacity)
+        types = _dtypes(dtypes)
+        sides = _shapes(shapes, len(types))
+        _check_defined(sides)
+
+        def make(own: str) -> base.QueueBase:
+            return eager.FIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=base.Settled(own))
+
+        super().__init__(types, sides, names, make, shared_name, name)
+
+
+class RandomShuffleQueue(QueueBase):
+    """A queue whose elements come out in random order, the same for the same seed.
+
+    Parameters
+    ----------
+    capacity : int
+    min_after_dequeue : int
+        As long as it is open, this many elements stay in it.
+    dtypes, shapes, names, shared_name
+        As of `FIFOQueue`.
+    seed : int, optional
+        Paired with the graph's, which is read when this is made.
+    name : str, default "random_shuffle_queue"
+    """
+
+    _kind = "RandomShuffleQueue"
+
+    def __init__(
+        self, capacity: int, min_after_dequeue: int, dtypes: Any, shapes: Any = None, names: Any = None,
+        seed: int | None = None, shared_name: str | None = None, name: str = "random_shuffle_queue",
+    ) -> None:  # fmt: skip
+        size = _check_capacity(capacity)
+        types = _dtypes(dtypes)
+        sides = _shapes(shapes, len(types))
+        _check_defined(sides)
+        pair = seed_pair(seed)
+
+        def make(own: str) -> base.QueueBase:
+            return eager.RandomShuffleQueue(
+                size, min_after_dequeue, _eager_dtypes(types), _sides(sides), names, pair, name=base.Settled(own)
+            )
+
+        super().__init__(types, sides, names, make, shared_name, name)
+
+
+class PaddingFIFOQueue(QueueBase):
+    """A `FIFOQueue` whose elements may differ in size: stacking pads them to the largest of the batch, with zeros.
+
+    Parameters
+    ----------
+    capacity, dtypes, names, shared_name
+        As of `FIFOQueue`.
+    shapes : list of shapes
+        `None` for each dimension that may differ.
+    name : str, default "padding_fifo_queue"
+    """
+
+    _kind = "PaddingFIFOQueue"
+
+    def __init__(
+        self, capacity: int, dtypes: Any, shapes: Any, names: Any = None, shared_name: str | None = None,
+        name: str = "padding_fifo_queue",
+    ) -> None:  # fmt: skip
+        size = _check_capacity(capacity)
+        types = _dtypes(dtypes)
+        if (
+            not isinstance(shapes, (list, tuple))
+            or len(shapes) != len(types)
+            or any(isinstance(one, int) for one in shapes)
+        ):
+            raise ValueError(
+                f"shapes must be a list with one shape for each of the {len(types)} dtypes, not {shapes!r}"
+            )
+        sides = [as_shape(one) for one in shapes]
+        if any(one.sides is None for one in sides):
+            raise ValueError(f"the number of dimensions must be known: {shapes!r}")
+
+        def make(own: str) -> base.QueueBase:
+            return eager.PaddingFIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=base.Settled(own))
+
+        super().__init__(types, sides, names, make, shared_name, name)
+
+
+class PriorityQueue(QueueBase):
+    """A queue whose elements come out by their first component, an int64, smallest first.
+
+    Parameters
+    ----------
+    capacity : int
+    types, shapes : list
+        Of the other components.
+    names : list of str, optional
+        Of all components, the priority's first.
+    shared_name : str, optional
+    name : str, default "priority_queue"
+    """
+
+    _kind = "PriorityQueue"
+
+    def __init__(
+        self, capacity: int, types: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None,
+        name: str = "priority_queue",
+    ) -> None:  # fmt: skip
+        size = _check_capacity(capacity)
+        values = _dtypes(types)
+        if shapes is None:
+            raise TypeError("shapes of a PriorityQueue must be given: those of its values, without the priority's")
+        sides = _shapes(shapes, len(values))
+        assert sides is not None
+        _check_defined(sides)
+
+        def make(own: str) -> base.QueueBase:
+            return eager.PriorityQueue(size, _eager_dtypes(values), _sides(sides), names, name=base.Settled(own))
+
+        super().__init__([as_dtype(np.int64), *values], [TensorShape(()), *sides], names, make, shared_name, name)

@@ -1,0 +1,1 @@
+"""Operations on tensors: arithmetic, arrays, strings, decoders, variables, and control flow."""

@@ -1,0 +1,1132 @@
+"""Tensors of other shapes: constants, stacks, parts. As in _math, pure kernels also take the symbols of a trace."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from queuecore import ops
+from queuecore.errors import InvalidArgumentError
+from queuecore.tf1._graph.graph import (
+    Operation,
+    Tensor,
+    apply_op,
+    constant_value,
+    convert_to_tensor,
+    get_default_graph,
+    register_packing,
+)
+from queuecore.tf1._graph.values import (
+    Dimension,
+    Sides,
+    TensorShape,
+    as_dtype,
+    as_shape,
+    as_value,
+    broadcast,
+    name_of,
+    string,
+)
+from queuecore.tf1._ops.math import axes_of, cast, identity, tensors
+
+__all__ = [
+    "boolean_mask",
+    "broadcast_to",
+    "concat",
+    "constant",
+    "expand_dims",
+    "fill",
+    "gather",
+    "identity_n",
+    "lin_space",
+    "linspace",
+    "meshgrid",
+    "one_hot",
+    "ones",
+    "ones_like",
+    "pad",
+    "placeholder",
+    "rank",
+    "reshape",
+    "reverse",
+    "shape",
+    "size",
+    "split",
+    "squeeze",
+    "stack",
+    "strided_slice",
+    "tile",
+    "transpose",
+    "unstack",
+    "where",
+    "zeros",
+    "zeros_like",
+]
+
+
+def constant(
+    value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
+) -> Tensor:
+    """Return a tensor of this value.
+
+    Parameters
+    ----------
+    value : object
+        A number, a string, or lists or an array of them.
+    dtype : dtype, optional
+        Default: NumPy's arrays' own; float32, int32 (int64 for numbers that need it), bool or string of Python's.
+    shape : optional
+        If the value has fewer items, the last one is repeated.
+    name : str
+    verify_shape : bool, default False
+        Whether the value must have the shape.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no such value.
+    """
+    found = as_value(value, dtype)
+    if shape is not None:
+        sides: Any = as_shape(shape).as_list()
+        if verify_shape and np.shape(found) != tuple(sides):
+            raise TypeError(f"Expected Tensor's shape: {tuple(sides)}, got {np.shape(found)}.")
+        flat = np.ravel(np.array(found, object) if isinstance(found, bytes) else found)
+        count = math.prod(sides)
+        if flat.size > count:
+            raise ValueError(f"Too many elements provided. Needed at most {count}, but received {flat.size}")
+        if flat.size < count and not flat.size:
+            raise ValueError(f"{value!r} has no item to fill the shape {tuple(sides)} with")
+        if count >= 2**31:  # more than a graph holds
+            raise ValueError(f"Cannot create a tensor whose content is larger than 2GB: shape {tuple(sides)}")
+        filled = np.concatenate([flat, np.full(count - flat.size, flat[-1] if flat.size else 0, flat.dtype)])
+        found = as_value(filled.reshape(sides), dtype)
+    return convert_to_tensor(found, name=name)
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
+    """Return a tensor whose value is given to each run, in `feed_dict`.
+
+    Parameters
+    ----------
+    dtype : dtype
+    shape : optional
+        What values must have; `None`: any.
+    name : str, optional
+    """
+    wanted = as_dtype(dtype)
+
+    def kernel(run: Any) -> Any:
+        raise InvalidArgumentError(
+            f"You must feed a value for placeholder tensor '{made.op.name}' with dtype {name_of(wanted)}: "
+            "run(..., feed_dict={placeholder: value})"
+        )
+
+    made = apply_op("Placeholder", [], wanted, shape, kernel, name, pure=False)
+    return made
+
+
+def _structural(kernel: Callable[..., Any], dtype: np.dtype[Any]) -> Callable[..., Any]:
+    """Return a kernel that moves items about also for strings, of which one alone is bytes, and no array."""
+    if dtype != string:
+        return kernel
+
+    def moved(*values: Any) -> Any:
+        made = kernel(*[_objects(one) if isinstance(one, bytes) else one for one in values])
+        return made[()] if isinstance(made, np.ndarray) and not made.ndim else made
+
+    return moved
+
+
+def _objects(value: bytes) -> Any:
+    made = np.empty((), object)
+    made[()] = value
+    return made
+
+
+def _at(axis: Any, rank: int | None, what: str) -> int:
+    """Return one axis that is known; of unknown rank as it is."""
+    found = axes_of(axis, rank, what)
+    if found is None or len(found) != 1:
+        raise ValueError(f"{what} needs one axis, got {axis!r}")
+    return found[0]
+
+
+def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
+    """Return tensors of one shape, one after the other along a new dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are none, they have several types or shapes, or there is no such axis.
+    """
+    if isinstance(values, Tensor):
+        values = unstack(values)
+    values = list(values)
+    if not values:
+        raise ValueError("there is nothing to stack")
+    given = tensors(*values)
+    shape = given[0].shape
+    for one in given[1:]:
+        shape = shape.merge_with(one.shape)
+    made: Any = None
+    if shape.sides is not None:
+        rank = len(shape.sides) + 1
+        if not -rank <= axis < rank:
+            raise ValueError(f"Argument `axis` = {axis} not in range [{-rank}, {rank})")
+        made = [*shape.sides[: axis % rank], len(given), *shape.sides[axis % rank :]]
+    kernel = _structural(lambda *parts: np.stack(parts, axis), given[0].dtype)
+    return apply_op("Pack", given, given[0].dtype, made, kernel, name)
+
+
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Return a tensor with the same items in another shape; -1: what is left for one side."""
+    given = convert_to_tensor(tensor)
+    wanted = convert_to_tensor(shape.as_list() if isinstance(shape, TensorShape) else shape, np.int32)
+    known = constant_value(wanted)
+    if known is None:
+        return apply_op(
+            "Reshape",
+            [given, wanted],
+            given.dtype,
+            shape_within(wanted),
+            _structural(lambda x, to: np.reshape(x, [int(one) for one in to]), given.dtype),
+            name,
+        )
+    numbers = tuple(int(one) for one in np.ravel(known))
+    if numbers.count(-1) > 1 or any(one < -1 for one in numbers):
+        raise ValueError(f"a shape is of numbers from 0 on, and -1 once at most, not {list(numbers)}")
+    made: list[int | None] = [None if one == -1 else one for one in numbers]
+    items = given.shape.num_elements()
+    if items is not None:
+        rest = math.prod(map(int, [one for one in numbers if one != -1]))
+        if -1 in numbers and rest > 0 and items % rest == 0:
+            made[numbers.index(-1)] = items // rest
+        elif items != rest or -1 in numbers:
+            raise ValueError(f"Cannot reshape a tensor with {items} elements to shape {list(numbers)}")
+    return apply_op(
+        "Reshape",
+        [given],
+        given.dtype,
+        made,
+        _structural(lambda x: np.reshape(x, numbers), string)
+        if given.dtype == string
+        else (lambda x: ops.reshape(x, numbers)),
+        name,
+    )
+
+
+def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Tensor:
+    """Return a tensor with its dimensions in another order: that of `perm`, or the other way round."""
+    given = convert_to_tensor(a)
+    order = None if perm is None else tuple(int(one) for one in np.ravel(_known(perm, "perm")))
+    sides = given.shape.sides
+    if sides is not None and order is not None and sorted(order) != list(range(len(sides))):
+        raise ValueError(f"perm must name each of the {len(sides)} dimensions once: {list(order)}")
+    made: Any = None if sides is None else [sides[at] for at in (order or range(len(sides))[::-1])]
+    del conjugate
+    return apply_op(
+        "Transpose", [given], given.dtype, made, lambda x: x.transpose(*(() if order is None else order)), name
+    )
+
+
+def _known(value: Any, what: str) -> Any:
+    found = constant_value(convert_to_tensor(value))
+    if found is None:
+        raise ValueError(f"{what} must be known before the graph runs")
+    return found
+
+
+# Shapes
+
+
+def shape(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tensor:
+    """Return a tensor's shape, as a vector."""
+    given, wanted = convert_to_tensor(input), as_dtype(out_type or np.int32)
+    if given.shape.is_fully_defined():
+        return convert_to_tensor(np.array(given.shape.as_list(), wanted), name=name or "Shape")
+    return apply_op("Shape", [given], wanted, [given.shape.ndims], lambda x: np.array(np.shape(x), wanted), name)
+
+
+def size(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tensor:
+    """Return how many items a tensor has."""
+    given, wanted = convert_to_tensor(input), as_dtype(out_type or np.int32)
+    count = given.shape.num_elements()
+    if count is not None:
+        return convert_to_tensor(np.array(count, wanted), name=name or "Size")
+    return apply_op("Size", [given], wanted, (), lambda x: np.array(np.size(x), wanted), name)
+
+
+def rank(input: Any, name: str | None = None) -> Tensor:
+    """Return how many dimensions a tensor has."""
+    given = convert_to_tensor(input)
+    if given.shape.ndims is not None:
+        return convert_to_tensor(np.array(given.shape.ndims, np.int32), name=name or "Rank")
+    return apply_op("Rank", [given], np.int32, (), lambda x: np.array(np.ndim(x), np.int32), name)
+
+
+def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
+    """Return a tensor with a new dimension of length 1 before an axis; -1: at the end."""
+    if axis is None and dim is None:
+        raise ValueError("Must specify an axis argument to tf.expand_dims()")
+    given = convert_to_tensor(input)
+    sides = given.shape.sides
+    at = _at(dim if axis is None else axis, None if sides is None else len(sides) + 1, "expand_dims")
+    if sides is None:
+        kernel: Callable[..., Any] = lambda x: np.expand_dims(x, at)  # noqa: E731
+        return apply_op("ExpandDims", [given], given.dtype, None, _structural(kernel, given.dtype), name)
+    # As an index, which expressions take in.
+    key = (*(np.s_[:],) * at, None, Ellipsis)
+    made = (*sides[:at], 1, *sides[at:])
+    kernel = (lambda x: np.reshape(x, 1)) if not sides and given.dtype != string else (lambda x: x[key])
+    return apply_op("ExpandDims", [given], given.dtype, made, _structural(kernel, given.dtype), name)
+
+
+def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
+    """Return a tensor without dimensions of length 1: without these, or without all such.
+
+    Raises
+    ------
+    ValueError
+        If one that is named is known to be longer.
+    """
+    given = convert_to_tensor(input)
+    asked = squeeze_dims if axis is None else axis
+    sides = given.shape.sides
+    if asked is not None and np.size(asked) == 0:
+        asked = None
+    if sides is None or asked is None and None in sides:
+        places = None if asked is None else axes_of(asked, None)
+        kernel: Callable[..., Any] = lambda x: np.squeeze(x, places)  # noqa: E731
+        return apply_op("Squeeze", [given], given.dtype, None, _structural(kernel, given.dtype), name)
+    if asked is None:
+        gone: tuple[int, ...] = tuple(at for at, side in enumerate(sides) if side == 1)
+    else:
+        gone = axes_of(asked, len(sides), "squeeze") or ()
+    for at in gone:
+        if sides[at] not in (1, None):
+            raise ValueError(f"Can not squeeze dim[{at}], expected a dimension of 1, got {sides[at]}")
+    if any(sides[at] is None for at in gone):
+        kernel = lambda x: np.squeeze(x, gone)  # noqa: E731
+    else:
+        key = tuple([0 if at in gone else np.s_[:] for at in range_of(sides)])
+        kernel = (lambda x: x[key]) if gone else (lambda x: x)
+    made = [side for at, side in enumerate(sides) if at not in gone]
+    return apply_op("Squeeze", [given], given.dtype, made, _structural(kernel, given.dtype), name)
+
+
+def range_of(sides: Sequence[Any]) -> range:
+    """Return the numbers of dimensions."""
+    return range(len(sides))
+
+
+# Parts and compositions
+
+
+def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
+    """Return tensors one after the other along a dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are none, or their types, or their other dimensions, differ.
+    """
+    if not isinstance(values, (list, tuple)):
+        values = [values]
+    if isinstance(axis, (list, tuple)) and any(isinstance(one, Tensor) for one in axis):
+        raise TypeError("concat takes the tensors first, and then the axis")
+    given = tensors(*values)
+    if len(given) == 1:
+        made: Tensor = identity(given[0], name)
+        return made
+    known = next((one.shape for one in given if one.shape.ndims is not None), TensorShape(None))
+    if known.ndims == 0:
+        raise ValueError("Can't concatenate scalars (use tf.stack instead)")
+    at = _at(axis, known.ndims, "concat")
+    shape: Any = None
+    if known.ndims is not None:
+        total: int | None = 0
+        others = TensorShape([None] * known.ndims)
+        for one in given:
+            sides = list(one.shape.with_rank(known.ndims).sides or ())
+            total = None if total is None or sides[at] is None else total + int(sides[at] or 0)
+            sides[at] = None
+            others = others.merge_with(sides)
+        shape = list(others.sides or ())
+        shape[at] = total
+    return apply_op("ConcatV2", given, given[0].dtype, shape, lambda *parts: np.concatenate(parts, at), name)
+
+
+def _several(
+    type_: str, given: Tensor, shapes: Sequence[Any], kernel: Callable[[Any], Any], name: str | None
+) -> list[Tensor]:
+    """Add an operation that cuts a tensor in pieces."""
+    lone = len(shapes) == 1
+
+    def run(x: Any) -> Any:
+        made = kernel(x)
+        return made[0] if lone else made
+
+    outputs = [(given.dtype, one) for one in shapes]
+    op: Operation = given.graph.create_op(type_, [given], outputs, run, name or type_, pure=True)
+    return list(op.outputs)
+
+
+def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
+    """Return the parts of a tensor along a dimension, without that.
+
+    Raises
+    ------
+    ValueError
+        If their number is neither known nor given, or another one.
+    """
+    given = convert_to_tensor(value)
+    sides = given.shape.sides
+    at = _at(axis, None if sides is None else len(sides), "unstack")
+    count = num if sides is None else sides[at]
+    if count is None:
+        count = num
+    if count is None:
+        raise ValueError(f"Cannot infer argument `num` from shape {given.shape}")
+    if num is not None and num != count:
+        raise ValueError(f"unstack: there are {count} parts, not {num}")
+    made = None if sides is None else [side for i, side in enumerate(sides) if i != at]
+
+    def kernel(x: Any) -> Any:
+        if np.size(x, at) != count:
+            raise InvalidArgumentError(f"unstack: there are {np.size(x, at)} parts, not {count}")
+        return [x[(*(np.s_[:],) * at, i)] for i in range(count)]
+
+    return _several("Unpack", given, [made] * count, kernel, name) if count else []
+
+
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
+) -> list[Tensor]:
+    """Return pieces of a tensor along a dimension.
+
+    Parameters
+    ----------
+    value : Tensor
+    num_or_size_splits : int, or list of int
+        How many equal pieces, or how long each is; one of them may be -1: what is left.
+    axis : int, default 0
+    num : int, optional
+        The number of pieces.
+    name : str, default "split"
+
+    Raises
+    ------
+    ValueError
+        If the pieces don't fit.
+    """
+    given = convert_to_tensor(value)
+    sides = given.shape.sides
+    at = _at(axis, None if sides is None else len(sides), "split")
+    side = None if sides is None else sides[at]
+    known = _known(num_or_size_splits, "num_or_size_splits")
+    if np.ndim(known) == 0:
+        count = int(known)
+        if count < 1:
+            raise ValueError(f"split: the number of pieces must be positive, not {count}")
+        if side is not None and side % count:
+            raise ValueError(f"Dimension size, {side}, must be evenly divisible by {count}")
+        lengths: list[int | None] = [None if side is None else side // count] * count
+    else:
+        lengths = [int(one) for one in known]
+        if num is not None and num != len(lengths):
+            raise ValueError(f"split: {len(lengths)} sizes for {num} pieces")
+        if lengths.count(-1) > 1 or any(one is not None and one < -1 for one in lengths):
+            raise ValueError(f"split: sizes must be numbers from 0 on, and -1 once at most: {lengths}")
+        sum_ = sum(one for one in lengths if one is not None and one >= 0)
+        if side is not None and (sum_ > side if -1 in lengths else sum_ != side):
+            raise ValueError(f"split: sizes {lengths} of a dimension of {side}")
+        lengths = [(None if side is None else side - sum_) if one == -1 else one for one in lengths]
+    shapes = [None if sides is None else [*sides[:at], one, *sides[at + 1 :]] for one in lengths]
+
+    def kernel(x: Any) -> Any:
+        there = np.size(x, at)
+        whole = list(lengths)
+        if np.ndim(known) == 0:
+            if there % len(whole):
+                raise InvalidArgumentError(f"split: a dimension of {there} can't be cut in {len(whole)} equal pieces")
+            whole = [there // len(whole)] * len(whole)
+        rest = there - sum(one for one in whole if one is not None)
+        ends = np.cumsum([0, *(rest if one is None else one for one in whole)]).tolist()
+        if ends[-1] != there or rest < 0:
+            raise InvalidArgumentError(f"split: sizes {lengths} of a dimension of {there}")
+        lead = (np.s_[:],) * at
+        return [x[(*lead, np.s_[a:b])] for a, b in zip(ends, ends[1:], strict=False)]
+
+    return _several("Split", given, shapes, kernel, name)
+
+
+def slice_(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+    """Return a part of a tensor.
+
+    Parameters
+    ----------
+    input_ : Tensor
+    begin, size : Tensor of integers, or list of them
+        Where it begins, and how long it is, on each axis; the length -1: to the end.
+    name : str, optional
+
+    Raises
+    ------
+    ValueError
+        If there is no such part.
+    InvalidArgumentError
+        In a run, if there is no such part.
+    """
+    given = convert_to_tensor(input_)
+    first, length = convert_to_tensor(begin), convert_to_tensor(size)
+    starts, counts = constant_value(first), constant_value(length)
+    sides = given.shape.sides
+    if starts is None or counts is None:
+        made: Any = None
+        if sides is not None:
+            made = [None] * len(sides)
+            if counts is not None:
+                made = [None if one == -1 else int(one) for one in np.ravel(counts)]
+        return apply_op("Slice", [given, first, length], given.dtype, made, _slice_at, name)
+    at, number = [int(one) for one in np.ravel(starts)], [int(one) for one in np.ravel(counts)]
+    if len(at) != len(number) or sides is not None and len(at) != len(sides):
+        raise ValueError(f"slice: begin {at} and size {number} of shape {given.shape}")
+    wide: Sides = (None,) * len(at) if sides is None else sides
+    made = []
+    for axis, (a, n, side) in enumerate(zip(at, number, wide, strict=True)):
+        if a < 0 or n < -1 or side is not None and a + max(n, 0) > side:
+            raise ValueError(f"slice: axis {axis} is {side} long, and has no part from {a} on that is {n} long")
+        made.append(n if n >= 0 else None if side is None else side - a)
+    return apply_op("Slice", [given], given.dtype, made, lambda x: _slice_at(x, at, number), name)
+
+
+def _slice_at(x: Any, begin: Any, size: Any) -> Any:
+    starts, counts = [int(one) for one in begin], [int(one) for one in size]
+    if len(starts) != x.ndim or len(counts) != x.ndim:
+        raise InvalidArgumentError(f"slice: begin {starts} and size {counts} for {x.ndim} dimensions")
+    key: list[slice] = []
+    for axis, (a, n) in enumerate(zip(starts, counts, strict=True)):
+        if not a and n == -1:
+            key.append(slice(None))
+            continue
+        side = np.size(x, axis)
+        end = side if n == -1 else a + n
+        if not 0 <= a <= end <= side:
+            raise InvalidArgumentError(f"slice: axis {axis} is {side} long, and has no part from {a} on, {n} long")
+        key.append(slice(a, end))
+    return x[tuple(key)]
+
+
+def strided_slice(
+    input_: Any,
+    begin: Any,
+    end: Any,
+    strides: Any = None,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    var: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return a part of a tensor, as an index of slices would: bit i of a mask is about the i-th part of it.
+
+    Parameters
+    ----------
+    input_ : Tensor
+    begin, end : list of int
+        Known beforehand.
+    strides : list of int, optional
+        Default: 1.
+    begin_mask, end_mask : int, default 0
+        No beginning, no end.
+    ellipsis_mask, new_axis_mask, shrink_axis_mask : int, default 0
+        An ellipsis, a new dimension, an index in the place of a slice.
+    var : optional
+        Not used.
+    name : str, optional
+    """
+    del var
+    first, last = (np.ravel(_known(one, what)).tolist() for one, what in ((begin, "begin"), (end, "end")))
+    steps = [1] * len(first) if strides is None else np.ravel(_known(strides, "strides")).tolist()
+    if not len(first) == len(last) == len(steps):
+        raise ValueError(f"strided_slice: {len(first)} begins, {len(last)} ends and {len(steps)} strides")
+    key: list[Any] = []
+    for i, (a, b, step) in enumerate(zip(first, last, steps, strict=True)):
+        bit = 1 << i
+        if ellipsis_mask & bit:
+            key.append(Ellipsis)
+        elif new_axis_mask & bit:
+            key.append(None)
+        elif shrink_axis_mask & bit:
+            key.append(a)
+        elif step == 0:
+            raise ValueError(f"strides[{i}] must be non-zero")
+        else:
+            key.append(np.s_[None if begin_mask & bit else a : None if end_mask & bit else b : step])
+    made: Tensor = convert_to_tensor(input_)[tuple(key)]
+    return made if name is None else identity(made, name)
+
+
+def gather(
+    params: Any, indices: Any, validate_indices: bool | None = None, name: str | None = None, axis: Any = None,
+    batch_dims: int = 0,
+) -> Tensor:  # fmt: skip
+    """Return the parts of a tensor along a dimension that indices name.
+
+    Parameters
+    ----------
+    params : Tensor
+    indices : Tensor of integers, or Python's
+        Of any shape, which takes the place of the dimension.
+    validate_indices : optional
+        Not used: they always are.
+    name : str, optional
+    axis : int, default 0
+    batch_dims : int, default 0
+        0 is all that is possible.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has no such dimension.
+    InvalidArgumentError
+        In a run, if an index is outside.
+    """
+    del validate_indices
+    if batch_dims:
+        raise ValueError("gather: batch_dims other than 0 are not supported")
+    given, wanted = convert_to_tensor(params), convert_to_tensor(indices)
+    if wanted.dtype.kind not in "iu":
+        raise TypeError(f"gather: indices must be integers, not {name_of(wanted.dtype)}")
+    sides, places = given.shape.sides, wanted.shape.sides
+    if sides == ():
+        raise ValueError("gather: params must have a dimension")
+    at = _at(0 if axis is None else axis, None if sides is None else len(sides), "gather")
+    made = None if sides is None or places is None else [*sides[:at], *places, *sides[at + 1 :]]
+    known = constant_value(wanted)
+    if known is not None and np.ndim(known) == 0 and sides is not None and sides[at] is not None:
+        index, side = int(known), sides[at]
+        if not 0 <= index < int(side or 0):
+            raise ValueError(f"indices = {index} is not in [0, {side})")
+        key = (*(np.s_[:],) * at, index)
+        return apply_op("GatherV2", [given], given.dtype, made, lambda x: x[key], name)
+
+    def kernel(x: Any, where: Any) -> Any:
+        side = x.shape[at]
+        wrong = (where < 0) | (where >= side)
+        if np.any(wrong):
+            raise InvalidArgumentError(f"indices = {np.ravel(where[()])[np.ravel(wrong)][0]} is not in [0, {side})")
+        return np.take(x, where, at)
+
+    return apply_op("GatherV2", [given, wanted], given.dtype, made, kernel, name)
+
+
+def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int | None = None) -> Tensor:
+    """Return the parts of a tensor for which a mask over its first dimensions holds, one after the other.
+
+    Raises
+    ------
+    ValueError
+        If the mask is a scalar, or nothing is known of its rank, or it doesn't fit.
+    """
+    given, holds = convert_to_tensor(tensor), convert_to_tensor(mask, np.bool_)
+    if holds.shape.ndims is None:
+        raise ValueError("Number of mask dimensions must be specified, even if some dimensions are None.")
+    if holds.shape.ndims == 0:
+        raise ValueError("mask cannot be scalar.")
+    if axis:
+        raise ValueError("boolean_mask: axis other than 0 is not supported")
+    sides = given.shape.sides
+    if sides is not None:
+        given.shape[: holds.shape.ndims].assert_is_compatible_with(holds.shape)
+    made = None if sides is None else [None, *sides[holds.shape.ndims :]]
+
+    def kernel(x: Any, m: Any) -> Any:
+        if x.shape[: m.ndim] != m.shape:
+            raise InvalidArgumentError(f"boolean_mask: a mask of shape {m.shape} for {x.shape}")
+        return x[m]
+
+    return apply_op("BooleanMask", [given, holds], given.dtype, made, kernel, name)
+
+
+def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
+    """Return a tensor so many times after itself, on each axis."""
+    given, wanted = convert_to_tensor(input), convert_to_tensor(multiples)
+    known = constant_value(wanted)
+    sides = given.shape.sides
+    made: Any = None
+    if known is None:
+        made = None if sides is None else [None] * len(sides)
+    else:
+        numbers = [int(one) for one in np.ravel(known)]
+        if any(one < 0 for one in numbers) or sides is not None and len(sides) != len(numbers):
+            raise ValueError(f"tile: multiples {numbers} of shape {given.shape}")
+        if sides is not None:
+            made = [None if side is None else side * n for side, n in zip(sides, numbers, strict=True)]
+
+    def kernel(x: Any, times: Any) -> Any:
+        if np.ndim(x) != len(times) or np.any(times < 0):
+            raise InvalidArgumentError(f"tile: multiples {list(times)} of shape {list(np.shape(x))}")
+        return np.tile(x, times)
+
+    return apply_op("Tile", [given, wanted], given.dtype, made, _structural(kernel, given.dtype), name)
+
+
+_PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
+
+
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
+) -> Tensor:
+    """Return a tensor with more around it.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    paddings : Tensor of integers, shape (n, 2)
+        How much before and after, on each axis.
+    mode : {"CONSTANT", "REFLECT", "SYMMETRIC"}, default "CONSTANT"
+        One value; or what is inside, mirrored without or with the border itself.
+    name : str, optional
+    constant_values : default 0
+
+    Raises
+    ------
+    ValueError
+        If the paddings don't fit.
+    """
+    given, wanted = convert_to_tensor(tensor), convert_to_tensor(paddings)
+    if mode.upper() not in _PADDINGS:
+        raise ValueError(f"Unknown padding mode: {mode}")
+    how = _PADDINGS[mode.upper()]
+    blank = as_value(b"" if given.dtype == string and constant_values == 0 else constant_values, given.dtype)
+    known = constant_value(wanted)
+    sides = given.shape.sides
+
+    def kernel(x: Any, around: Any) -> Any:
+        if around.shape != (np.ndim(x), 2) or np.any(around < 0):
+            raise InvalidArgumentError(f"pad: paddings {around.tolist()} of shape {list(np.shape(x))}")
+        if not np.ndim(x):
+            return x
+        room = np.asarray(np.shape(x)) - (how == "reflect")
+        if how != "constant":
+            if np.any(around > room[:, None]):
+                raise InvalidArgumentError(f"pad: paddings {around.tolist()} are more than there is to mirror")
+            return np.pad(x, around, how)  # type: ignore[call-overload]
+        return np.pad(x, around, constant_values=blank)
+
+    if known is None:
+        made = None if sides is None else [None] * len(sides)
+        return apply_op("Pad", [given, wanted], given.dtype, made, kernel, name)
+    around = np.asarray(known).reshape(-1, 2).tolist()
+    if np.any(np.asarray(around) < 0) or sides is not None and len(around) != len(sides):
+        raise ValueError(f"pad: paddings {around} of shape {given.shape}")
+    room = [None if side is None else side - (how == "reflect") for side in sides or ()]
+    beyond = [side is not None and max(both) > side for side, both in zip(room, around, strict=False)]
+    if how != "constant" and any(beyond):
+        raise ValueError(f"pad: paddings {around} are more than there is to mirror in shape {given.shape}")
+    shape = None
+    if sides is not None:
+        shape = [None if side is None else side + sum(both) for side, both in zip(sides, around, strict=True)]
+    if how == "constant" and given.dtype != string and around:
+        return apply_op("Pad", [given], given.dtype, shape, lambda x: ops.pad(x, around, blank), name)
+    numbers = np.asarray(around, np.int64).reshape(-1, 2)
+    return apply_op("Pad", [given], given.dtype, shape, _structural(lambda x: kernel(x, numbers), given.dtype), name)
+
+
+def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
+    """Return a tensor the other way round on some axes."""
+    given = convert_to_tensor(tensor)
+    places = axes_of(axis, given.shape.ndims, "reverse") or ()
+    if given.shape.ndims is None:
+        return apply_op("ReverseV2", [given], given.dtype, None, lambda x: np.flip(x, places), name)
+    key = tuple([np.s_[::-1] if at in places else np.s_[:] for at in range(given.shape.ndims)])
+    kernel = (lambda x: x[key]) if places else (lambda x: x)
+    return apply_op("ReverseV2", [given], given.dtype, given.shape, kernel, name)
+
+
+def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Return a tensor repeated to a shape."""
+    given, wanted = convert_to_tensor(input), shape_tensor(shape)
+    known = constant_value(wanted)
+    made: Any = shape_within(wanted)
+    if known is not None:
+        broadcast([given.shape, TensorShape(made)]).assert_is_compatible_with(made)
+
+    def kernel(x: Any, to: Any) -> Any:
+        return np.broadcast_to(x, [int(one) for one in to]).copy()
+
+    return apply_op("BroadcastTo", [given, wanted], given.dtype, made, _structural(kernel, given.dtype), name)
+
+
+# Tensors of one value
+
+
+def shape_within(tensor: Tensor) -> Sides | None:
+    """Return what is known beforehand of the shape that a tensor's value is."""
+    known = constant_value(tensor)
+    op = tensor.op
+    if known is not None:
+        return tuple(None if one < 0 else int(one) for one in np.ravel(known))
+    if op.type == "Shape":
+        return op.inputs[0].shape.sides
+    if op.type == "Pack" and tensor.shape.ndims == 1:
+        parts = [_number_within(one) for one in op.inputs]
+        return tuple(None if one is None or one < 0 else one for one in parts)
+    if op.type == "ConcatV2":
+        found: Sides = ()
+        for one in op.inputs:
+            inner = shape_within(one)
+            if inner is None:
+                return None
+            found += inner
+        return found
+    count = tensor.shape.num_elements()
+    return None if count is None else (None,) * count
+
+
+def _number_within(tensor: Tensor) -> int | None:
+    known = constant_value(tensor)
+    if known is not None:
+        return int(known)
+    if tensor.op.type == "StridedSlice" and "index" in tensor.op.attributes:
+        sides = shape_within(tensor.op.inputs[0])
+        return None if sides is None else sides[tensor.op.attributes["index"]]
+    return None
+
+
+def shape_tensor(shape: Any) -> Tensor:
+    """Return a shape, of numbers and tensors, as a tensor. `ValueError` if a side isn't known."""
+    if isinstance(shape, TensorShape):
+        shape = shape.as_list()
+    if isinstance(shape, (list, tuple)):
+        shape = [one.value if isinstance(one, Dimension) else one for one in shape]
+        if any(one is None for one in shape):
+            raise ValueError(f"Cannot convert a partially known TensorShape {shape} to a Tensor.")
+        if not shape:
+            shape = np.zeros(0, np.int32)
+    made = convert_to_tensor(shape)
+    if made.dtype.kind not in "iu":
+        raise TypeError(f"a shape must be of integers, not {name_of(made.dtype)}")
+    made.shape.with_rank(1)
+    return made
+
+
+def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+    """Return a tensor of a shape with one value everywhere.
+
+    Raises
+    ------
+    ValueError
+        If the value is no scalar, or a side is negative.
+    """
+    wanted, one = shape_tensor(dims), convert_to_tensor(value)
+    one.shape.with_rank(0)
+    known = constant_value(wanted)
+    made: Any = None
+    if known is not None:
+        made = [int(side) for side in known]
+        if any(side < 0 for side in made):
+            raise ValueError(f"Fill dimensions must be >= 0: {made}")
+    else:
+        made = shape_within(wanted)
+
+    def kernel(to: Any, x: Any) -> Any:
+        array = np.empty([int(side) for side in to], object if one.dtype == string else one.dtype)
+        array[...] = x
+        return array[()]
+
+    return apply_op("Fill", [wanted, one], one.dtype, made, kernel, name)
+
+
+def zeros(shape: Any, dtype: Any = np.float32, name: str | None = None) -> Tensor:
+    """Return a tensor of zeros, of empty strings, or of what doesn't hold."""
+    return fill(_listed(shape), _same(0, as_dtype(dtype)), name or "zeros")
+
+
+def ones(shape: Any, dtype: Any = np.float32, name: str | None = None) -> Tensor:
+    """Return a tensor of ones."""
+    return fill(_listed(shape), _same(1, as_dtype(dtype)), name or "ones")
+
+
+def _listed(shape: Any) -> Any:
+    # One side alone is a shape here.
+    if isinstance(shape, (list, tuple, TensorShape)):
+        return shape
+    made = convert_to_tensor(shape)
+    known = constant_value(made)
+    if known is not None:
+        return np.ravel(known)
+    return reshape(made, [1]) if made.shape.ndims == 0 else made
+
+
+def _same(number: int, dtype: np.dtype[Any]) -> Any:
+    if dtype == string:
+        if number:
+            raise TypeError("there are no ones among strings")
+        return b""
+    return np.array(number).astype(dtype)
+
+
+def _like(number: int, tensor: Any, dtype: Any, name: str | None, type_: str) -> Tensor:
+    given = convert_to_tensor(tensor)
+    wanted = given.dtype if dtype is None else as_dtype(dtype)
+    made = fill(shape(given), _same(number, wanted), name or type_)
+    made.set_shape(given.shape)
+    return made
+
+
+def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+    """Return a tensor of zeros of another one's shape, and of its type unless one is given."""
+    del optimize
+    return _like(0, tensor, dtype, name, "zeros_like")
+
+
+def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+    """Return a tensor of ones of another one's shape, and of its type unless one is given."""
+    del optimize
+    return _like(1, tensor, dtype, name, "ones_like")
+
+
+def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
+    """Return numbers from one on up to below another: ``range(limit)`` or ``range(start, limit, delta)``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no numbers of one type, or the step is 0 or leads away.
+    """
+    if limit is None:
+        start, limit = 0, start
+    parts = [convert_to_tensor(one, dtype) if not isinstance(one, Tensor) else one for one in (start, limit, delta)]
+    # TensorFlow's order: the widest of the three.
+    order = [np.dtype(word) for word in ("i4", "i8", "f4", "f8")]
+    wanted = max((one.dtype for one in parts), key=lambda one: order.index(one) if one in order else -1)
+    if dtype is not None:
+        wanted = as_dtype(dtype)
+    parts = [cast(one, wanted) for one in parts]
+    for one in parts:
+        one.shape.with_rank(0)
+    values = [constant_value(one) for one in parts]
+    if any(one is None for one in values):  # a cast of a constant is no constant of its own
+        values = [_constant_cast(one) for one in parts]
+
+    def kernel(a: Any, b: Any, step: Any) -> Any:
+        if step == 0 or (b - a) * np.sign(step) < 0:
+            raise InvalidArgumentError(f"range: no steps of {step} lead from {a} to {b}")
+        if wanted.kind == "f":
+            count = math.ceil((float(b) - float(a)) / float(step))
+            return (a + np.arange(count).astype(wanted) * step).astype(wanted)
+        return np.arange(int(a), int(b), int(step)).astype(wanted)
+
+    made: Any = [None]
+    if all(one is not None for one in values):
+        try:
+            made = kernel(*values).shape
+        except InvalidArgumentError:
+            raise
+        except (MemoryError, ValueError) as error:  # the latter: more bytes than a number of 64 bits can say
+            raise ValueError(f"range: no memory for the numbers from {values[0]} to {values[1]}") from error
+    return apply_op("Range", parts, wanted, made, kernel, name)
+
+
+def _constant_cast(tensor: Tensor) -> Any:
+    if tensor.op.type == "Cast":
+        inner = constant_value(tensor.op.inputs[0])
+        return None if inner is None else np.asarray(inner).astype(tensor.dtype)
+    return constant_value(tensor)
+
+
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
+    """Return so many floats from one to another, both among them, at equal distances."""
+    a, b = tensors(start, stop)
+    if a.dtype.kind != "f":
+        raise TypeError(f"linspace of {name_of(a.dtype)}")
+    count = int(_known(num, "num"))
+    if count < 1:
+        raise ValueError(f"Requires num > 0: {count}")
+    return apply_op("LinSpace", [a, b], a.dtype, [count], lambda x, y: np.linspace(x, y, count, dtype=a.dtype), name)
+
+
+lin_space = linspace
+
+
+# Choices
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """Return items of one tensor where a condition holds, and of another one elsewhere; or where it holds.
+
+    Parameters
+    ----------
+    condition : Tensor of bool
+        Of the shape of the two, or a vector over their first dimension, or a scalar.
+    x, y : Tensor, optional
+        Of one shape and type.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor
+        Without `x` and `y`: the indices of what holds, int64, of shape (n, rank).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If types or shapes differ, or only one of `x` and `y` is given.
+    """
+    holds = convert_to_tensor(condition)
+    if x is None and y is None:
+        rank_ = holds.shape.ndims
+        return apply_op("Where", [holds], np.int64, [None, rank_], lambda c: np.argwhere(c).astype(np.int64), name)
+    if x is None or y is None:
+        raise ValueError("x and y must both be non-None or both be None.")
+    holds = convert_to_tensor(condition, np.bool_)
+    a, b = tensors(x, y)
+    shape_ = a.shape.merge_with(b.shape)
+    rank_ = holds.shape.ndims
+    if rank_ is not None and shape_.ndims is not None and rank_ not in (0, shape_.ndims):
+        if rank_ != 1:
+            raise ValueError(f"where: a condition of shape {holds.shape} for tensors of shape {shape_}")
+        shape_[:1].assert_is_compatible_with(holds.shape)
+        wide = (-1, *[1] * (shape_.ndims - 1))
+        kernel: Callable[..., Any] = lambda c, x, y: np.where(c.reshape(wide), x, y)  # noqa: E731
+    else:
+        if rank_ is not None and rank_ == shape_.ndims:
+            shape_ = shape_.merge_with(holds.shape)
+        kernel = lambda c, x, y: np.where(c, x, y)  # noqa: E731
+    return apply_op("Select", [holds, a, b], a.dtype, shape_, _structural(kernel, a.dtype), name)
+
+
+def one_hot(
+    indices: Any,
+    depth: Any,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: int | None = None,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return a tensor with a dimension more, in which one item is on: that of the index, if there is one.
+
+    Parameters
+    ----------
+    indices : Tensor of integers
+    depth : int
+        How long the new dimension is; known beforehand.
+    on_value, off_value : optional
+        Default: 1 and 0.
+    axis : int, default -1
+        Before which the new dimension comes.
+    dtype : dtype, optional
+        Default: that of the values, or float32.
+    name : str, optional
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the values have two types.
+    """
+    given = convert_to_tensor(indices)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"one_hot: indices must be integers, not {name_of(given.dtype)}")
+    count = int(_known(depth, "depth"))
+    if count < 0:
+        raise ValueError(f"one_hot: depth must be from 0 on, not {count}")
+    wanted = None if dtype is None else as_dtype(dtype)
+    values = []
+    for one in (on_value, off_value):
+        if one is not None:
+            one = convert_to_tensor(one, None if isinstance(one, Tensor) else wanted)
+            if wanted is not None and one.dtype != wanted:
+                raise TypeError(f"one_hot: {name_of(wanted)} and a value of {name_of(one.dtype)} do not match")
+            wanted = one.dtype
+        values.append(None if one is None else _known(one, "on_value and off_value"))
+    wanted = np.dtype(np.float32) if wanted is None else wanted
+    on, off = (as_value(n if one is None else one, wanted) for n, one in zip((1, 0), values, strict=True))
+    sides = given.shape.sides
+    at = -1 if axis is None else axis
+    made: Any = None
+    if sides is not None:
+        place = _at(at, len(sides) + 1, "one_hot")
+        made = [*sides[:place], count, *sides[place:]]
+        at = -1 if place == len(sides) else place
+    if at == -1 and wanted != string and count:
+        return apply_op("OneHot", [given], wanted, made, lambda x: ops.one_hot(x, count, on, off, wanted), name)
+
+    def kernel(x: Any) -> Any:
+        which = np.expand_dims(x, at) == np.arange(count).reshape(-1, *[1] * (np.ndim(x) - at if at >= 0 else 0))
+        array = np.empty(which.shape, object if wanted == string else wanted)
+        array[...] = off
+        array[which] = on
+        return array
+
+    return apply_op("OneHot", [given], wanted, made, kernel, name)
+
+
+# Several at once
+
+
+def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
+    """Return the same tensors, each of which is there once all are."""
+    given = [convert_to_tensor(one) for one in input]
+    if not given:
+        raise ValueError("identity_n needs at least one tensor")
+    lone = len(given) == 1
+    outputs = [(one.dtype, one.shape) for one in given]
+    op = get_default_graph().create_op(
+        "IdentityN", given, outputs, lambda *x: x[0] if lone else x, name or "IdentityN", pure=True
+    )
+    return list(op.outputs)
+
+
+def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) -> list[Any]:
+    """Return the same tensors, each of which is there once all are, and the operations of `control_inputs` have run.
+
+    Parameters
+    ----------
+    tensors : list of (Tensor or None)
+        `None` stays what it is.
+    name : str, optional
+    control_inputs : list of Operation, optional
+
+    Raises
+    ------
+    ValueError
+        If there is no tensor.
+    """
+    given = [None if one is None else one if isinstance(one, Operation) else convert_to_tensor(one) for one in tensors]
+    waits = [one for one in given if one is not None]
+    if not waits:
+        raise ValueError("Must have at least one Tensor")
+    graph = get_default_graph()
+    with graph.name_scope(name or "tuple"), graph.control_dependencies([*waits, *(control_inputs or ())]):
+        return [None if one is None else one if isinstance(one, Operation) else identity(one) for one in given]
+
+
+def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
+    """Return for each vector a tensor of the shape of all, along whose own dimension it lies."""
+    given = tensors(*args)
+    if indexing not in ("xy", "ij"):
+        raise ValueError("indexing parameter must be either 'xy' or 'ij'")
+    counts = [one.shape.num_elements() for one in given]
+    shape_ = list(counts)
+    if indexing == "xy" and len(shape_) > 1:
+        shape_[:2] = shape_[1::-1]
+
+    def made(which: int, *x: Any) -> Any:
+        how: Any = indexing
+        return np.meshgrid(*[np.ravel(one) for one in x], indexing=how)[which]
+
+    return [apply_op("Meshgrid", given, given[0].dtype, shape_, functools.partial(made, i), name)
+            for i in range(len(given))]  # fmt: skip
+
+
+register_packing(stack)

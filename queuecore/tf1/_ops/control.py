@@ -1,0 +1,451 @@
+"""Operations that act in a run: printing, checks, functions of Python's, and branches of which one is run."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from queuecore._core.own import own_result
+from queuecore.errors import (
+    InvalidArgumentError,
+    OutOfRangeError,
+    QueueCoreError,
+    ResourceExhaustedError,
+    UnimplementedError,
+    UnknownError,
+)
+from queuecore.tf1._graph.graph import Graph, Operation, Tensor, convert_to_tensor, get_default_graph
+from queuecore.tf1._graph.plans import Plan, do, planned, run_beside
+from queuecore.tf1._graph.values import as_dtype, as_shape, as_value, name_of, string
+from queuecore.tf1._ops.variables import Variable, no_op
+
+__all__ = ["Assert", "Print", "case", "cond", "numpy_function", "py_func"]
+
+
+# Printing
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        text = value.decode(errors="backslashreplace")
+        return "".join([_escaped(one) for one in text])
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, np.floating):
+        if not np.isfinite(value):
+            return str(float(value))
+        if value.dtype.itemsize < 4:
+            value = np.float32(value)
+        short, long = (15, 17) if value.dtype.itemsize == 8 else (6, 9)
+        text = f"{value:.{short}g}"
+        return text if type(value)(text) == value else f"{float(value):.{long}g}"
+    return str(value)
+
+
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
+
+
+def _escaped(one: str) -> str:
+    if one in _ESCAPES:
+        return _ESCAPES[one]
+    return f"\\{ord(one):03o}" if ord(one) < 32 or ord(one) == 127 else one
+
+
+def summarized(value: Any, count: int) -> str:
+    """Return the first items of an array as TensorFlow writes them; -1: all."""
+    flat = [value] if isinstance(value, bytes) else np.ravel(value).tolist() if np.asarray(value).dtype == object else [
+        one for one in np.ravel(value)]  # fmt: skip
+    limit = len(flat) if count < 0 else min(count, len(flat))
+    items = iter(map(_shown, flat[:limit]))
+    sides = np.shape(value)
+    text = "".join(_rows(sides, items, [limit])) if sides else "".join(items)
+    return text + ("..." if limit < len(flat) else "")
+
+
+def _rows(sides: Sequence[int], items: Iterator[str], left: list[int], inner: bool = False) -> Iterator[str]:
+    if len(sides) == 1:
+        row = list(itertools.islice(items, min(sides[0], left[0])))
+        left[0] -= len(row)
+        yield " ".join(row)
+        if inner and len(row) < sides[0]:
+            yield "..."
+        return
+    for _ in range(sides[0]):
+        if left[0] <= 0:
+            return
+        yield "["
+        yield from _rows(sides[1:], items, left, True)
+        yield "]"
+
+
+def Print(  # noqa: N802
+    input_: Any,
+    data: Sequence[Any],
+    message: str | None = None,
+    first_n: int | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return the same value, and print others to stderr whenever it is computed.
+
+    Parameters
+    ----------
+    input_ : Tensor
+    data : list of Tensor
+    message : str, optional
+        Before them.
+    first_n : int, optional
+        How often it prints in a session; -1, the default: always.
+    summarize : int, default 3
+        How many items of each it prints; -1: all.
+    name : str, optional
+    """
+    given = convert_to_tensor(input_)
+    shown = [convert_to_tensor(one) for one in data]
+    most = -1 if first_n is None else first_n
+    items = 3 if summarize is None else summarize
+
+    def kernel(run: Any, value: Any, *values: Any) -> Any:
+        counter = run.session.resource(("print", op), itertools.count)
+        if most < 0 or next(counter) < most:
+            told = "".join([f"[{summarized(one, items)}]" for one in values])
+            print((message or "") + told, file=sys.stderr, flush=True)
+        return value
+
+    op = given.graph.create_op("Print", [given, *shown], [(given.dtype, given.shape)], kernel, name or "Print")
+    return op.outputs[0]
+
+
+def Assert(  # noqa: N802
+    condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None
+) -> Operation:
+    """Return an operation that raises `InvalidArgumentError` unless a condition holds.
+
+    Parameters
+    ----------
+    condition : Tensor of bool
+    data : list of Tensor
+        What the error shows.
+    summarize : int, default 3
+        How many items of each.
+    name : str, optional
+    """
+    holds = convert_to_tensor(condition, np.bool_)
+    shown = [convert_to_tensor(one) for one in data]
+    items = 3 if summarize is None else summarize
+
+    def kernel(run: Any, value: Any, *values: Any) -> None:
+        del run
+        if not np.all(value):
+            told = " ".join([f"[{summarized(one, items)}]" for one in values])
+            raise InvalidArgumentError(f"assertion failed: {told}")
+
+    return holds.graph.create_op("Assert", [holds, *shown], [], kernel, name or "Assert")
+
+
+# Functions of Python's
+
+_MEANT: list[tuple[tuple[type[BaseException], ...], type[QueueCoreError]]] = [
+    ((ValueError, TypeError), InvalidArgumentError),
+    ((StopIteration,), OutOfRangeError),
+    ((MemoryError,), ResourceExhaustedError),
+    ((NotImplementedError,), UnimplementedError),
+]
+
+
+def py_func(
+    func: Callable[..., Any],
+    inp: Sequence[Any],
+    Tout: Any,  # noqa: N803
+    stateful: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Return the tensors that a function of Python's makes of others, in each run.
+
+    Parameters
+    ----------
+    func : callable
+        Takes arrays or scalars of NumPy's, bytes for strings; returns as much as `Tout` says.
+    inp : list of Tensor
+    Tout : dtype, or list of dtypes
+    stateful : bool, default True
+        Taken; it is called once in each run that needs it in any case.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor or list of Tensor
+        A list if `Tout` is one. Nothing is known of shapes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        In a run, if the function returns something else, or raises a `ValueError` or `TypeError`.
+    OutOfRangeError, ResourceExhaustedError, UnimplementedError
+        If it raises `StopIteration`, `MemoryError`, or `NotImplementedError`.
+    UnknownError
+        If it raises another exception; its own is the cause. Errors of queuecore come as they are.
+
+    Notes
+    -----
+    Runs under the GIL; what needs it isn't lowered. Functions of which none needs the other run beside each other, each
+    in a thread, as they may wait for one another; a function that is alone runs in the thread that runs the session.
+    Nothing can end a function that waits: if another part of the run fails meanwhile, it is left behind.
+    """
+    del stateful
+    if not callable(func):
+        raise ValueError(f"Expected func to be callable. Received func={func} of type {type(func)}.")
+    if not isinstance(inp, (list, tuple)):
+        raise ValueError("inp must be a list of tensors")
+    several = isinstance(Tout, (list, tuple))
+    dtypes = [as_dtype(one) for one in (Tout if several else [Tout])]
+    given = [convert_to_tensor(one) for one in inp]
+
+    def kernel(run: Any, *values: Any) -> Any:
+        del run
+        try:
+            # It may write to what it gets, and fill what it returns again.
+            made = own_result(func, tuple(np.array(one)[()] if isinstance(one, np.ndarray) else one for one in values))
+        except QueueCoreError:
+            raise
+        except Exception as error:
+            wanted = next((made for types, made in _MEANT if isinstance(error, types)), UnknownError)
+            raise wanted(f"{type(error).__name__}: {error}") from error
+        parts = [] if made is None else list(made) if isinstance(made, (list, tuple)) else [made]
+        if len(parts) != len(dtypes):
+            raise InvalidArgumentError(f"{op.name}: the function returns {len(parts)} values, not {len(dtypes)}")
+        found = [_returned(op.name, i, one, dtype) for i, (one, dtype) in enumerate(zip(parts, dtypes, strict=True))]
+        return found[0] if len(found) == 1 else found
+
+    graph = given[0].graph if given else get_default_graph()
+    outputs = [(dtype, None) for dtype in dtypes]
+    op = graph.create_op("PyFunc", given, outputs, kernel, name or "PyFunc", blocking=True)
+    if not dtypes:
+        return op
+    return list(op.outputs) if several else op.outputs[0]
+
+
+def _returned(name: str, index: int, value: Any, wanted: np.dtype[Any]) -> Any:
+    try:
+        array = as_value(value, None if isinstance(value, (np.ndarray, np.generic)) else wanted)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{index}-th value returned by {name}: {error}") from error
+    dtype = string if isinstance(array, bytes) or array.dtype == object else array.dtype
+    if dtype != wanted:
+        raise InvalidArgumentError(
+            f"{index}-th value returned by {name} is {name_of(dtype)}, but expects {name_of(wanted)}"
+        )
+    return array
+
+
+def numpy_function(
+    func: Any = None,
+    inp: Any = None,
+    Tout: Any = None,
+    stateful: bool = True,
+    name: str | None = None,  # noqa: N803
+) -> Any:
+    """Return the tensors that a function of Python's makes of others: `py_func`."""
+    return py_func(func, inp, Tout, stateful, name)
+
+
+# Branches
+
+
+class _Branch:
+    # What one function adds to the graph, which runs only if it is chosen.
+
+    def __init__(self, graph: Graph, function: Callable[[], Any]) -> None:
+        before = len(graph._ops)
+        with graph.control_dependencies(None):
+            self.made = function()
+            flat: list[Any] = []
+            self.structure = _flattened(self.made, flat)
+            self.results: list[Any] = [
+                one if isinstance(one, (Tensor, Operation)) else convert_to_tensor(one) for one in flat
+            ]
+        own = set(graph._ops[before:])
+        self.captured = [
+            one
+            for op in own
+            for one in op.inputs
+            if one.op not in own
+        ]  # fmt: skip
+        self.captured += [one for one in self.results if isinstance(one, Tensor) and one.op not in own]
+        self.captured = list(dict.fromkeys(self.captured))
+        self.controls = [one for op in own for one in op.control_inputs if one not in own]
+        for op in own:
+            op.control_inputs = [one for one in op.control_inputs if one in own]
+        self.controls += [one for one in self.results if isinstance(one, Operation) and one not in own]
+        self.results = [one if isinstance(one, Tensor) or one in own else None for one in self.results]
+        self.blocking = any(op.blocking for op in own)
+        self.plan: Plan = planned([one for one in self.results if one is not None], self.captured)
+
+    def run(self, run: Any, given: Mapping[Tensor, Any]) -> list[Any]:
+        values: list[Any] = [None] * self.plan.slots
+        for tensor, slot in self.plan.feeds:
+            values[slot] = given[tensor]
+        if self.plan.concurrent:
+            run_beside(self.plan, run, values)
+        else:
+            for step in self.plan.steps:
+                do(step, run, values)
+        return [values[slot] for slot in self.plan.fetched if slot >= 0]
+
+
+def _flattened(made: Any, flat: list[Any]) -> Callable[[list[Any]], Any]:
+    if made is None:
+        flat.append(no_op())
+    elif isinstance(made, (list, tuple)):
+        parts = [_flattened(one, flat) for one in made]
+        if isinstance(made, tuple) and hasattr(made, "_fields"):
+            return lambda values: type(made)(*[part(values) for part in parts])
+        return lambda values: type(made)([part(values) for part in parts])
+    elif isinstance(made, Mapping):
+        named = {key: _flattened(one, flat) for key, one in made.items()}
+        return lambda values: {key: part(values) for key, part in named.items()}
+    else:
+        flat.append(made.value() if isinstance(made, Variable) else made)
+    at = len(flat) - 1
+    return lambda values: values[at]
+
+
+def cond(
+    pred: Any,
+    true_fn: Any = None,
+    false_fn: Any = None,
+    strict: bool = False,
+    name: str | None = None,
+    fn1: Any = None,
+    fn2: Any = None,
+) -> Any:
+    """Return what one of two functions makes, of which a run executes only that one.
+
+    Parameters
+    ----------
+    pred : Tensor of bool, scalar
+    true_fn, false_fn : callable
+        Called once, now, both. Return tensors in the same structure, of the same types; or operations.
+    strict : bool, default False
+        Whether a list of one tensor is returned as such.
+    name : str, optional
+    fn1, fn2 : callable, optional
+        Older names of the functions.
+
+    Returns
+    -------
+    Tensor, or list, tuple or dict of them
+        In the place of an operation the value of `pred`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the functions return different things.
+
+    Notes
+    -----
+    What is made outside of the functions is executed in any case, also if only one branch needs it.
+    """
+    true_fn, false_fn = fn1 if true_fn is None else true_fn, fn2 if false_fn is None else false_fn
+    if isinstance(pred, (bool, np.bool_)):
+        raise TypeError("pred must not be a Python bool")
+    if not callable(true_fn) or not callable(false_fn):
+        raise TypeError("true_fn and false_fn must be callable")
+    chosen = convert_to_tensor(pred, np.bool_)
+    chosen.shape.with_rank(0)
+    graph = chosen.graph
+    with graph.name_scope(name or "cond"):
+        first, second = _Branch(graph, true_fn), _Branch(graph, false_fn)
+        if len(first.results) != len(second.results):
+            raise ValueError("true_fn and false_fn must return the same number of things")
+        outputs: list[tuple[np.dtype[Any], Any]] = []
+        for a, b in zip(first.results, second.results, strict=True):
+            if isinstance(a, Tensor) != isinstance(b, Tensor):
+                raise TypeError(f"true_fn and false_fn must return the same types: {a!r}, {b!r}")
+            if not isinstance(a, Tensor):
+                outputs.append((np.dtype(bool), ()))
+                continue
+            if a.dtype != b.dtype:
+                raise ValueError(
+                    f"Outputs of true_fn and false_fn must have the same type: {name_of(a.dtype)}, {name_of(b.dtype)}"
+                )
+            outputs.append((a.dtype, as_shape(a.shape).most_general_with(b.shape)))
+        captured = list(dict.fromkeys([*first.captured, *second.captured]))
+
+        def kernel(run: Any, which: Any, *values: Any) -> Any:
+            branch = first if which else second
+            found = iter(branch.run(run, dict(zip(captured, values, strict=True))))
+            flat = [next(found) if isinstance(one, Tensor) else np.bool_(which) for one in branch.results]
+            return flat[0] if len(flat) == 1 else flat
+
+        with graph.control_dependencies([*first.controls, *second.controls]):
+            op = graph.create_op(
+                "Cond", [chosen, *captured], outputs, kernel, "Merge", blocking=first.blocking or second.blocking
+            )
+    made = first.structure(list(op.outputs))
+    if not strict and isinstance(made, (list, tuple)) and len(made) == 1:
+        return made[0]
+    return made
+
+
+def case(
+    pred_fn_pairs: Any, default: Any = None, exclusive: bool = False, strict: bool = False, name: str = "case"
+) -> Any:
+    """Return what the first function makes whose condition holds; a run executes only that one.
+
+    Parameters
+    ----------
+    pred_fn_pairs : list of (Tensor of bool, callable), or dict
+    default : callable, optional
+        If none holds; without it, that is an error.
+    exclusive : bool, default False
+        Whether it is an error if more than one holds.
+    strict : bool, default False
+        As of `cond`.
+    name : str, default "case"
+
+    Returns
+    -------
+    Tensor, or list, tuple or dict of them
+        As of `cond`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If these are no such pairs, or the functions return different things.
+    InvalidArgumentError
+        In a run, if no condition holds, or more than one.
+    """
+    pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, Mapping) else list(pred_fn_pairs)
+    if not pairs or not all(isinstance(one, tuple) and len(one) == 2 and callable(one[1]) for one in pairs):
+        raise TypeError("pred_fn_pairs must be a list of pairs of a condition and a callable, or a dict")
+    if default is not None and not callable(default):
+        raise TypeError("default must be callable")
+    graph = get_default_graph()
+    with graph.name_scope(name):
+        conditions = [convert_to_tensor(one, np.bool_) for one, _ in pairs]
+        checks = []
+        if exclusive or default is None:
+
+            def check(run: Any, *values: Any) -> None:
+                del run
+                count = int(np.sum(values))
+                if exclusive and count > 1 or default is None and not count:
+                    raise InvalidArgumentError(f"case: {count} of the conditions hold: {[bool(one) for one in values]}")
+
+            checks.append(graph.create_op("Assert", conditions, [], check, "Assert"))
+        with graph.control_dependencies(checks):
+            # From the last one on; without a default that one stands for what is never reached.
+            made = default if default is not None else pairs[-1][1]
+            rest = list(zip(conditions, [one for _, one in pairs], strict=True))
+            for condition, function in reversed(rest if default is not None else rest[:-1]):
+                made = _chosen(condition, function, made, strict)
+            return made()
+
+
+def _chosen(condition: Tensor, function: Any, otherwise: Any, strict: bool) -> Callable[[], Any]:
+    return lambda: cond(condition, function, otherwise, strict)

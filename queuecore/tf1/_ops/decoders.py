@@ -1,0 +1,593 @@
+"""Decoders of strings: raw numbers, CSV, compressed data, pictures, Examples. All are those of `queuecore.ops`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from queuecore import ops
+from queuecore._ops.csv import csv_columns
+from queuecore.ops import (
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    RaggedFeature,
+    SparseFeature,
+    VarLenFeature,
+)
+from queuecore.ragged import Ragged, Sparse
+from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor
+from queuecore.tf1._graph.values import Sides, as_dtype, string
+from queuecore.tf1._ops.sparse import RaggedTensor, SparseTensor
+
+__all__ = [
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "FixedLengthFeature",
+    "RaggedFeature",
+    "SparseFeature",
+    "VarLenFeature",
+    "decode_bmp",
+    "decode_compressed",
+    "decode_csv",
+    "decode_gif",
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
+    "decode_raw",
+    "parse_example",
+    "parse_sequence_example",
+    "parse_single_example",
+    "parse_single_sequence_example",
+]
+
+FixedLengthFeature = FixedLenFeature  # as some tutorials spell it
+
+
+def _strings(value: Any, what: str) -> Tensor:
+    given = convert_to_tensor(value)
+    if given.dtype != string:
+        raise TypeError(f"{what}: expected strings, got {given!r}")
+    return given
+
+
+def decode_raw(
+    input_bytes: Any = None,
+    out_type: Any = None,
+    little_endian: bool = True,
+    name: str | None = None,
+    bytes: Any = None,
+    *,
+    fixed_length: int | None = None,
+) -> Tensor:
+    """Take strings of bytes for numbers: see `queuecore.ops.decode_raw`.
+
+    Parameters
+    ----------
+    input_bytes : Tensor of strings
+        Of any shape; all equally long, unless there is a `fixed_length`.
+    out_type : dtype
+        Of numbers.
+    little_endian : bool, default True
+        Byte order of the input.
+    name : str, optional
+    bytes : Tensor of strings, optional
+        The older name of `input_bytes`.
+    fixed_length : int, optional
+        Cut every string to so many bytes, or fill it up with zeros.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape, and one dimension more.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such dtype, the input is no strings, or the length is no multiple of the item's size.
+    InvalidArgumentError
+        In a run, if a string has another length than the others, or none that is a multiple of the item's size.
+    """
+    given = _strings(bytes if input_bytes is None else input_bytes, "decode_raw")
+    dtype = as_dtype(out_type)
+    ops.decode_raw(None, dtype, little_endian, fixed_length)  # which refuses what it can't do
+    sides = given.shape.sides
+    items = None if fixed_length is None else fixed_length // dtype.itemsize
+    shape = None if sides is None else (*sides, items)
+    type_ = "DecodeRaw" if fixed_length is None else "DecodePaddedRaw"
+    return apply_op(type_, [given], dtype, shape, lambda x: ops.decode_raw(x, dtype, little_endian, fixed_length), name)
+
+
+def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
+    """Decompress strings: see `queuecore.ops.decode_compressed`.
+
+    Parameters
+    ----------
+    bytes : Tensor of strings
+    compression_type : {"", "ZLIB", "GZIP", "ZSTD"}, default ""
+    name : str, optional
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape.
+    """
+    given = _strings(bytes, "decode_compressed")
+    ops.decode_compressed(None, compression_type)
+    return apply_op(
+        "DecodeCompressed", [given], string, given.shape, lambda x: ops.decode_compressed(x, compression_type), name
+    )
+
+
+def decode_csv(
+    records: Any,
+    record_defaults: Sequence[Any],
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    name: str | None = None,
+    na_value: str = "",
+    select_cols: Sequence[int] | None = None,
+) -> list[Tensor]:
+    """Take records of comma-separated values apart: see `queuecore.ops.decode_csv`.
+
+    Parameters
+    ----------
+    records : Tensor of strings
+        Of any shape, each a record.
+    record_defaults : list
+        For each column a value, or a tensor of one that is known beforehand, of the column's type; an empty one: a
+        value is required.
+    field_delim : str, default ","
+    use_quote_delim : bool, default True
+    name : str, optional
+    na_value : str, default ""
+    select_cols : list of int, optional
+
+    Returns
+    -------
+    list of Tensor
+        One for each column, of the shape of `records`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a default is no such value.
+    InvalidArgumentError
+        In a run, if a record doesn't parse.
+    """
+    given = _strings(records, "decode_csv")
+    defaults = [_default(one) for one in record_defaults]
+    ops.decode_csv(None, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
+    dtypes = [dtype for dtype, _ in csv_columns(defaults)]
+    one = len(dtypes) == 1
+
+    def kernel(x: Any) -> Any:
+        made = ops.decode_csv(x, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
+        return made[0] if one else made
+
+    op = given.graph.create_op(
+        "DecodeCSV", [given], [(dtype, given.shape) for dtype in dtypes], kernel, name or "DecodeCSV", pure=True
+    )
+    return list(op.outputs)
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, (list, tuple)) and len(value) == 1 and isinstance(value[0], Tensor):
+        value = value[0]
+    if not isinstance(value, Tensor):
+        return value
+    known = constant_value(value)
+    if known is None:
+        raise ValueError(f"decode_csv: a default must be known before the graph runs, and {value!r} is not")
+    # An empty array of strings says by its type alone what it is of.
+    return np.empty(0, "S1") if value.dtype == string and np.size(known) == 0 else known
+
+
+# Pictures
+
+
+def _picture(
+    type_: str, contents: Any, dtype: Any, shape: Sides | None, kernel: Callable[[Any], Any], name: str | None
+) -> Tensor:
+    given = _strings(contents, type_)
+    given.shape.with_rank(0)
+    return apply_op(type_, [given], dtype, shape, kernel, name)
+
+
+def decode_jpeg(
+    contents: Any,
+    channels: int = 0,
+    ratio: int = 1,
+    fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False,
+    acceptable_fraction: float = 1,
+    dct_method: str = "",
+    name: str | None = None,
+) -> Tensor:
+    """Decode a JPEG: see `queuecore.ops.decode_jpeg`.
+
+    Parameters
+    ----------
+    contents : Tensor, one string
+    channels : {0, 1, 3}, default 0
+        0: as in the file.
+    ratio : {1, 2, 4, 8}, default 1
+        By which it is made smaller.
+    fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method
+    name : str, optional
+
+    Returns
+    -------
+    Tensor of uint8, shape (height, width, channels)
+    """
+    options = (channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method)
+    ops.decode_jpeg(None, *options)
+    return _picture(
+        "DecodeJpeg", contents, np.uint8, (None, None, channels or None), lambda x: ops.decode_jpeg(x, *options), name
+    )
+
+
+def decode_png(contents: Any, channels: int = 0, dtype: Any = np.uint8, name: str | None = None) -> Tensor:
+    """Decode a PNG: see `queuecore.ops.decode_png`.
+
+    Parameters
+    ----------
+    contents : Tensor, one string
+    channels : {0, 1, 3, 4}, default 0
+        0: as in the file.
+    dtype : {uint8, uint16}, default uint8
+    name : str, optional
+
+    Returns
+    -------
+    Tensor, shape (height, width, channels)
+    """
+    wanted = as_dtype(dtype)
+    ops.decode_png(None, channels, wanted)
+    shape = (None, None, channels or None)
+    return _picture("DecodePng", contents, wanted, shape, lambda x: ops.decode_png(x, channels, wanted), name)
+
+
+def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
+    """Decode a BMP: see `queuecore.ops.decode_bmp`.
+
+    Parameters
+    ----------
+    contents : Tensor, one string
+    channels : {0, 3, 4}, default 0
+        0: as in the file.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor of uint8, shape (height, width, channels)
+    """
+    ops.decode_bmp(None, channels)
+    return _picture(
+        "DecodeBmp", contents, np.uint8, (None, None, channels or None), lambda x: ops.decode_bmp(x, channels), name
+    )
+
+
+def decode_gif(contents: Any, name: str | None = None) -> Tensor:
+    """Decode all pictures of a GIF: see `queuecore.ops.decode_gif`.
+
+    Parameters
+    ----------
+    contents : Tensor, one string
+    name : str, optional
+
+    Returns
+    -------
+    Tensor of uint8, shape (pictures, height, width, 3)
+    """
+    return _picture("DecodeGif", contents, np.uint8, (None, None, None, 3), lambda x: ops.decode_gif(x), name)
+
+
+def decode_image(
+    contents: Any,
+    channels: int | None = None,
+    dtype: Any = np.uint8,
+    name: str | None = None,
+    expand_animations: bool = True,
+) -> Tensor:
+    """Decode a picture of any known format: see `queuecore.ops.decode_image`.
+
+    Parameters
+    ----------
+    contents : Tensor, one string
+    channels : int, optional
+    dtype : dtype, default uint8
+        Floats are between 0 and 1.
+    name : str, optional
+    expand_animations : bool, default True
+        Whether a GIF has a dimension more, of its pictures.
+
+    Returns
+    -------
+    Tensor
+        Nothing is known of its shape; without `expand_animations`, that there are three dimensions.
+    """
+    wanted = as_dtype(dtype)
+    ops.decode_image(None, channels, wanted, None, expand_animations)
+    return _picture(
+        "DecodeImage",
+        contents,
+        wanted,
+        None if expand_animations else (None, None, channels or None),
+        lambda x: ops.decode_image(x, channels, wanted, None, expand_animations),
+        name,
+    )
+
+
+# Examples
+
+
+class _Part(NamedTuple):
+    # One feature's tensors, what makes them of a component, and what puts them together again.
+    outputs: list[tuple[np.dtype[Any], Any]]
+    taken: Callable[[Any], list[Any]]
+    built: Callable[[list[Tensor]], Any]
+
+
+_INT = np.dtype(np.int64)
+
+
+def _part(feature: Any, outer: Sides, steps: bool) -> _Part:
+    # `outer`: the batch's dimension; `steps`: of a feature list.
+    if isinstance(feature, (FixedLenFeature, FixedLenSequenceFeature)):
+        sides = feature.shape if isinstance(feature.shape, (list, tuple, np.ndarray)) else [feature.shape]
+        rows: Sides = (None,) if isinstance(feature, FixedLenSequenceFeature) else ()
+        shape: Sides = (*outer, *rows, *(int(one) for one in sides))
+        return _Part([(as_dtype(feature.dtype), shape)], lambda made: [_dense(made, shape)], lambda parts: parts[0])
+    dtype = as_dtype(feature.dtype)
+    if isinstance(feature, RaggedFeature):
+        return _ragged_part(feature, outer, steps)
+    rank = len(outer) + (len(_listed(feature.index_key)) if isinstance(feature, SparseFeature) else 1 + steps)
+    outputs = [(_INT, (None, rank)), (dtype, (None,)), (_INT, (rank,))]
+    return _Part(outputs, _sparse_parts, lambda parts: SparseTensor(*parts))
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _dense(made: Any, shape: Sides) -> Any:
+    # Strings come as rows of characters. All else, symbols of a trace among it (which refuse isinstance), as it is.
+    return _string_array(made, shape) if type(made) is Ragged else made
+
+
+def _string_array(made: Ragged, shape: Sides) -> Any:
+    sides: list[int] = []
+    rows: Any = made
+    for side in shape[:-1]:
+        count = len(rows)
+        total = math.prod(map(int, sides))
+        sides.append(side if side is not None else count // total if total else 0)
+        rows = rows.values
+    flat = np.empty(len(rows), object)
+    flat[:] = rows.to_list()
+    total = math.prod(map(int, sides))
+    last = shape[-1] if shape[-1] is not None else len(flat) // total if total else 0
+    return flat.reshape(*sides, last)
+
+
+def _values(made: Any) -> Any:
+    return _string_array(made, (None,)) if type(made) is Ragged else made
+
+
+def _sparse_parts(made: Sparse) -> list[Any]:
+    return [made.indices, _values(made.values), made.dense_shape]
+
+
+def _ragged_part(feature: RaggedFeature, outer: Sides, steps: bool) -> _Part:
+    dtype, splits = as_dtype(feature.dtype), np.dtype(feature.row_splits_dtype)
+    partitions = list(feature.partitions)
+    inner: list[int] = []
+    while partitions and isinstance(partitions[-1], RaggedFeature.UniformRowLength) and dtype != string:
+        inner.insert(0, int(partitions.pop().length))  # those are a dimension of the values
+    levels = len(partitions) + len(outer) + steps
+
+    def taken(made: Any) -> list[Any]:
+        found = []
+        for _ in range(levels):
+            found.append(made.row_splits)
+            made = made.values
+        return [*found, _values(made)]
+
+    def built(parts: list[Tensor]) -> Any:
+        made: Any = parts[-1]
+        for one in reversed(parts[:-1]):
+            made = RaggedTensor(made, one)
+        return made
+
+    first = (None if outer[0] is None else outer[0] + 1,) if outer else (None,)
+    shapes: list[Sides] = [first if level == 0 else (None,) for level in range(levels)]
+    return _Part([*((splits, shape) for shape in shapes), (dtype, (None, *inner))], taken, built)
+
+
+def _parsed(
+    type_: str,
+    serialized: Any,
+    sections: Sequence[Mapping[Any, Any] | None],
+    rank: int | None,
+    call: Callable[..., Any],
+    name: str | None,
+    extra: Sequence[Any] = (),
+) -> list[dict[Any, Any]]:
+    """Add an operation that parses messages, and return the tensors of each section."""
+    given = _strings(serialized, type_)
+    if rank is not None:
+        given.shape.with_rank(rank)
+    elif given.shape.sides is None or len(given.shape.sides) > 1:
+        raise ValueError(f"{type_}: expected one string, or a batch of them, got shape {given.shape}")
+    outer: Sides = given.shape.sides or () if rank is None else (None,) * rank
+    if rank and given.shape.sides is not None:
+        outer = given.shape.sides
+    call(None)  # which refuses features that are none
+    parts = [
+        {key: _part(feature, outer, number == 1) for key, feature in (section or {}).items()}
+        for number, section in enumerate(sections)
+    ]
+    outputs = [one for section in parts for part in section.values() for one in part.outputs]
+    lone = len(outputs) + len(extra) == 1
+
+    def kernel(x: Any) -> Any:
+        made = call(x)
+        made = made if isinstance(made, tuple) else (made,)
+        flat = [
+            one
+            for section, found in zip(parts, made, strict=False)
+            for key, part in section.items()
+            for one in part.taken(found[key])
+        ]
+        flat += [made[-1][key] for key in extra]
+        return flat[0] if lone else flat
+
+    lengths = [(_INT, outer) for _ in extra]
+    op = given.graph.create_op(type_, [given], [*outputs, *lengths], kernel, name or type_, pure=True)
+    left = list(op.outputs)
+    found = []
+    for section in parts:
+        tensors = {}
+        for key, part in section.items():
+            count = len(part.outputs)
+            tensors[key] = part.built(left[:count])
+            left = left[count:]
+        found.append(tensors)
+    if extra:
+        found.append(dict(zip(extra, left, strict=True)))
+    return found
+
+
+def _names(example_names: Any) -> Any:
+    # For messages alone; those that a run makes are not looked at.
+    known = None if example_names is None else constant_value(convert_to_tensor(example_names))
+    return None if known is None or isinstance(known, bytes) else [one.decode(errors="replace") for one in known]
+
+
+def parse_example(
+    serialized: Any, features: Mapping[Any, Any], name: str | None = None, example_names: Any = None
+) -> dict[Any, Any]:
+    """Parse a batch of serialized ``tf.train.Example`` messages: see `queuecore.ops.parse_example`.
+
+    Parameters
+    ----------
+    serialized : Tensor of strings
+        A vector, or one string, which is parsed as by `parse_single_example`.
+    features : dict
+        `FixedLenFeature`, `VarLenFeature`, `FixedLenSequenceFeature`, `SparseFeature` or `RaggedFeature` by key.
+    name : str, optional
+    example_names : list of str, optional
+        For errors.
+
+    Returns
+    -------
+    dict
+        By key a `Tensor`, a `SparseTensor` or a `RaggedTensor`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are no features, or a description is at odds with itself.
+    InvalidArgumentError
+        In a run, if a message doesn't parse, or lacks a feature that has no default.
+    """
+    names = _names(example_names)
+    return _parsed("ParseExample", serialized, [features], None,
+                   lambda x: ops.parse_example(x, features, None, names), name)[0]  # fmt: skip
+
+
+def parse_single_example(
+    serialized: Any, features: Mapping[Any, Any], name: str | None = None, example_names: Any = None
+) -> dict[Any, Any]:
+    """Parse one serialized ``tf.train.Example`` message: see `queuecore.ops.parse_single_example`.
+
+    Parameters
+    ----------
+    serialized : Tensor, one string
+    features, name, example_names
+        As for `parse_example`.
+
+    Returns
+    -------
+    dict
+        As of `parse_example`, without the batch's dimension.
+
+    Raises
+    ------
+    TypeError, ValueError, InvalidArgumentError
+        As `parse_example`.
+    """
+    del example_names
+    return _parsed("ParseSingleExample", serialized, [features], 0,
+                   lambda x: ops.parse_single_example(x, features), name)[0]  # fmt: skip
+
+
+def parse_sequence_example(
+    serialized: Any,
+    context_features: Mapping[Any, Any] | None = None,
+    sequence_features: Mapping[Any, Any] | None = None,
+    example_names: Any = None,
+    name: str | None = None,
+) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Tensor]]:
+    """Parse a batch of ``tf.train.SequenceExample`` messages: see `queuecore.ops.parse_sequence_example`.
+
+    Parameters
+    ----------
+    serialized : Tensor of strings
+        A vector.
+    context_features, sequence_features : dict, optional
+    example_names : list of str, optional
+    name : str, optional
+
+    Returns
+    -------
+    context, sequences, lengths : dict
+        By key; the lengths are those of each `FixedLenSequenceFeature`.
+
+    Raises
+    ------
+    TypeError, ValueError, InvalidArgumentError
+        As `parse_example`.
+    """
+    names = _names(example_names)
+    extra = [key for key, one in (sequence_features or {}).items() if isinstance(one, FixedLenSequenceFeature)]
+    found = _parsed(
+        "ParseSequenceExample", serialized, [context_features, sequence_features], 1,
+        lambda x: ops.parse_sequence_example(x, context_features, sequence_features, names), name, extra,
+    )  # fmt: skip
+    return found[0], found[1], found[2] if extra else {}
+
+
+def parse_single_sequence_example(
+    serialized: Any,
+    context_features: Mapping[Any, Any] | None = None,
+    sequence_features: Mapping[Any, Any] | None = None,
+    example_name: Any = None,
+    name: str | None = None,
+) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Parse one ``tf.train.SequenceExample`` message: see `queuecore.ops.parse_single_sequence_example`.
+
+    Parameters
+    ----------
+    serialized : Tensor, one string
+    context_features, sequence_features : dict, optional
+    example_name, name : str, optional
+
+    Returns
+    -------
+    context, sequences : dict
+
+    Raises
+    ------
+    TypeError, ValueError, InvalidArgumentError
+        As `parse_example`.
+    """
+    del example_name
+    found = _parsed(
+        "ParseSingleSequenceExample", serialized, [context_features, sequence_features], 0,
+        lambda x: ops.parse_single_sequence_example(x, context_features, sequence_features), name,
+    )  # fmt: skip
+    return found[0], found[1]

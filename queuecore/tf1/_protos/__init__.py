@@ -1,0 +1,1 @@
+"""Protocol messages, files, and the names of TensorFlow's that are refused."""

@@ -1,0 +1,331 @@
+"""``tf.io.gfile``: files and directories of this machine. `queuecore.tf1.gfile` has the same under older names."""
+
+from __future__ import annotations
+
+import contextlib
+import glob as _glob
+import os
+import shutil
+import stat as _stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, Any, Self
+
+from queuecore.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    os_error_class,
+)
+
+__all__ = [
+    "FileStatistics",
+    "GFile",
+    "copy",
+    "exists",
+    "glob",
+    "isdir",
+    "join",
+    "listdir",
+    "makedirs",
+    "mkdir",
+    "remove",
+    "rename",
+    "rmtree",
+    "stat",
+    "walk",
+]
+
+_MODES = {"r": "rb", "w": "wb", "a": "ab", "r+": "r+b", "w+": "w+b", "a+": "a+b"}
+
+
+def _name(path: Any) -> str:
+    return os.fsdecode(path)
+
+
+@contextlib.contextmanager
+def _refused(path: Any) -> Iterator[None]:
+    # What the system refuses, as errors of queuecore's.
+    try:
+        yield
+    except OSError as error:
+        raise os_error_class(error.errno or 0)(
+            f"{_name(path)}; {os.strerror(error.errno or 0)}", errno=error.errno, path=path
+        ) from error
+
+
+class GFile:
+    """A file. It is opened when it is first read or written.
+
+    Parameters
+    ----------
+    name : str, bytes or os.PathLike
+    mode : {"r", "w", "a", "r+", "w+", "a+"}, default "r"
+        With a ``b`` behind it, what is read is `bytes`, and else `str`.
+
+    Attributes
+    ----------
+    name : str
+    mode : str
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no such mode.
+    NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
+        When it is used, if the system refuses it.
+    """
+
+    def __init__(self, name: Any, mode: str = "r") -> None:
+        self.name = _name(name)
+        self.mode = mode
+        self._text = "b" not in mode
+        self._file: IO[bytes] | None = None
+        plain = mode.replace("b", "")
+        if plain not in _MODES:
+            raise InvalidArgumentError(f"Mode {mode!r} is not 'r', 'w', 'a', 'r+', 'w+' or 'a+'")
+        self._open_as = _MODES[plain]
+
+    def _file_to(self, read: bool) -> IO[bytes]:
+        if "+" not in self._open_as and read != self._open_as.startswith("r"):
+            raise PermissionDeniedError(f"File isn't open for {'reading' if read else 'writing'}", path=self.name)
+        return self._opened()
+
+    def _opened(self) -> IO[bytes]:
+        if self._file is None:
+            with _refused(self.name):
+                self._file = open(self.name, self._open_as)  # noqa: SIM115 - closed by close()
+        return self._file
+
+    def _shown(self, data: bytes) -> Any:
+        return data.decode() if self._text else data
+
+    def size(self) -> int:
+        """Return its size in bytes, as the system knows it."""
+        with _refused(self.name):
+            return os.stat(self.name).st_size
+
+    def read(self, n: int = -1) -> Any:
+        """Return the next `n` bytes, or all that are left, as text unless the mode has a ``b``."""
+        file = self._file_to(True)
+        with _refused(self.name):
+            return self._shown(file.read(n))
+
+    def readline(self) -> Any:
+        """Return the next line with its end; at the end of the file nothing."""
+        file = self._file_to(True)
+        with _refused(self.name):
+            return self._shown(file.readline())
+
+    def readlines(self) -> list[Any]:
+        """Return all lines that are left, with their ends."""
+        return list(self)
+
+    def write(self, file_content: Any) -> None:
+        """Append text or bytes."""
+        file = self._file_to(False)
+        with _refused(self.name):
+            file.write(file_content.encode() if isinstance(file_content, str) else file_content)
+
+    def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
+        """Go to a place, in bytes: from the beginning (0), from here (1) or from the end (2).
+
+        `position` is an older name of `offset`.
+        """
+        if offset is None:
+            offset = position
+        if offset is None:
+            raise TypeError("seek(): offset argument required")
+        if whence not in (0, 1, 2):
+            raise InvalidArgumentError(f"Invalid whence argument: {whence}. Valid values are 0, 1, or 2.")
+        file = self._opened()
+        with _refused(self.name):
+            file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return the place, in bytes."""
+        return self._opened().tell()
+
+    def seekable(self) -> bool:
+        """Return `True`."""
+        return True
+
+    def flush(self) -> None:
+        """Hand what was written to the system."""
+        if self._file is not None:
+            with _refused(self.name):
+                self._file.flush()
+
+    def close(self) -> None:
+        """Close it. It may be used again, and is then opened anew."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            with _refused(self.name):
+                file.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the lines, with their ends."""
+        while line := self.readline():
+            yield line
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def __del__(self) -> None:
+        """Close it."""
+        if getattr(self, "_file", None) is not None:
+            self.close()
+
+
+@dataclass(frozen=True)
+class FileStatistics:
+    """The facts that the system knows of a file.
+
+    Attributes
+    ----------
+    length : int
+        In bytes.
+    mtime_nsec : int
+        When it was changed last, in nanoseconds since 1970.
+    is_directory : bool
+    """
+
+    length: int
+    mtime_nsec: int
+    is_directory: bool
+
+
+def exists(path: Any) -> bool:
+    """Return whether there is a file or a directory."""
+    return os.path.exists(_name(path))
+
+
+def isdir(path: Any) -> bool:
+    """Return whether there is a directory."""
+    return os.path.isdir(_name(path))
+
+
+def stat(path: Any) -> FileStatistics:
+    """Return what the system knows of a file. `NotFoundError`: there is none."""
+    with _refused(path):
+        found = os.stat(_name(path))
+    return FileStatistics(found.st_size, found.st_mtime_ns, _stat.S_ISDIR(found.st_mode))
+
+
+def glob(pattern: Any) -> list[str]:
+    """Return the names that match a pattern, or any of several, sorted."""
+    patterns = pattern if isinstance(pattern, (list, tuple)) else [pattern]
+    return sorted(name for one in patterns for name in _glob.glob(_name(one), include_hidden=True))
+
+
+def listdir(path: Any) -> list[str]:
+    """Return the names in a directory, sorted. `NotFoundError`: there is no directory."""
+    if not isdir(path):
+        raise NotFoundError("Could not find directory", path=path)
+    with _refused(path):
+        return sorted(os.listdir(_name(path)))
+
+
+def mkdir(path: Any) -> None:
+    """Make a directory, if it isn't there. `NotFoundError`: that which it is to be in isn't."""
+    if not isdir(path):
+        with _refused(path):
+            os.mkdir(_name(path))
+
+
+def makedirs(path: Any) -> None:
+    """Make a directory, and those above it, as far as they aren't there.
+
+    Raises
+    ------
+    FailedPreconditionError
+        If there is a file of that name.
+    """
+    if exists(path) and not isdir(path):
+        raise FailedPreconditionError(f"{_name(path)} is a file, and no directory", path=path)
+    with _refused(path):
+        os.makedirs(_name(path), exist_ok=True)
+
+
+def remove(path: Any) -> None:
+    """Remove a file. `NotFoundError`: there is none; `FailedPreconditionError`: it is a directory."""
+    if isdir(path) and not os.path.islink(_name(path)):
+        raise FailedPreconditionError(f"{_name(path)} is a directory: use rmtree", path=path)
+    with _refused(path):
+        os.remove(_name(path))
+
+
+def rmtree(path: Any) -> None:
+    """Remove a directory and all that is in it. `NotFoundError`: there is none."""
+    with _refused(path):
+        if isdir(path):
+            shutil.rmtree(_name(path))
+        else:
+            os.remove(_name(path))
+
+
+def _check_free(path: Any, overwrite: bool) -> None:
+    if not overwrite and exists(path):
+        raise AlreadyExistsError(f"{_name(path)} exists, and overwrite is False", path=path)
+
+
+def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
+    """Give a file or a directory another name.
+
+    Raises
+    ------
+    AlreadyExistsError
+        If there is one of the new name, and `overwrite` is `False`.
+    NotFoundError
+        If there is none of the old name.
+    """
+    _check_free(dst, overwrite)
+    with _refused(src):
+        os.replace(_name(src), _name(dst))
+
+
+def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
+    """Copy a file.
+
+    Raises
+    ------
+    AlreadyExistsError
+        If there is one of the new name, and `overwrite` is `False`.
+    NotFoundError
+        If there is none of the old name.
+    """
+    _check_free(dst, overwrite)
+    with _refused(src):
+        shutil.copyfile(_name(src), _name(dst))
+
+
+def join(path: Any, *paths: Any) -> str:
+    """Return the parts of a name as one."""
+    return os.path.join(_name(path), *map(_name, paths))
+
+
+def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield each directory below one, this one too, with the names of the directories and of the files in it.
+
+    Parameters
+    ----------
+    top : str, bytes or os.PathLike
+    topdown : bool, default True
+        Whether a directory comes before those in it.
+    onerror : callable, optional
+        Gets the error of a directory that can't be read; otherwise that is left out.
+    """
+    for folder, folders, files in os.walk(_name(top), topdown, onerror):
+        if topdown:
+            folders.sort()
+        yield folder, folders, sorted(files)

@@ -1,0 +1,807 @@
+"""Example messages: what programs fill in, and write into TFRecord files.
+
+They have attributes and methods as protobuf's have, and its wire layout; they are no messages of protobuf's, which need
+not be there.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence
+from typing import Any, ClassVar, Self, SupportsIndex
+
+import numpy as np
+
+from queuecore.errors import ProtoError
+
+__all__ = [
+    "BytesList",
+    "Example",
+    "Feature",
+    "FeatureList",
+    "FeatureLists",
+    "Features",
+    "FloatList",
+    "Int64List",
+    "Message",
+    "SequenceExample",
+]
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MASK = (1 << 64) - 1
+_ESCAPES = {9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 39: "\\'", 92: "\\\\"}
+
+
+# Wire
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 127:
+        made.append(value & 127 | 128)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def _sized(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | _BYTES) + _varint(len(data)) + data
+
+
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise ProtoError("Error parsing message: a number is cut off, or too long")
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value & _MASK, at
+        shift += 7
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
+    # Number, type and value of each field; what is no number is a view of its bytes.
+    at = 0
+    while at < len(data):
+        tag, at = _read_varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if not number or tag >> 32:
+            raise ProtoError("Error parsing message: a field has no number, or too large a one")
+        if kind == _VARINT:
+            value, at = _read_varint(data, at)
+            yield number, kind, value
+            continue
+        if kind == _BYTES:
+            size, at = _read_varint(data, at)
+        elif kind in (_FIXED32, _FIXED64):
+            size = 4 if kind == _FIXED32 else 8
+        else:
+            raise ProtoError(f"Error parsing message: a field of the unknown type {kind}")
+        if size > len(data) - at:
+            raise ProtoError("Error parsing message: a field is cut off")
+        yield number, kind, data[at : at + size]
+        at += size
+
+
+# Messages
+
+
+class Message:
+    """The base class of all messages. Make one of the classes below, not this one."""
+
+    __slots__ = ("_changed", "_set", "_values")
+
+    # Of each field its number, and what makes it.
+    _FIELDS: ClassVar[dict[str, tuple[int, Callable[[Callable[[], None]], Any]]]] = {}
+    # Whether only one of them can be set.
+    _ONEOF: ClassVar[str] = ""
+
+    def __init__(self, **fields: Any) -> None:
+        self._values: dict[str, Any] = {}
+        self._set = False
+        self._changed: Callable[[], None] | None = None
+        for name, value in fields.items():
+            if name not in self._FIELDS:
+                raise ValueError(f'Protocol message {type(self).__name__} has no "{name}" field.')
+            if value is None:
+                continue
+            field = self._field(name)
+            if isinstance(field, Message):
+                if isinstance(value, Mapping):
+                    value = type(field)(**value)
+                field.CopyFrom(value)
+                field._touch()
+            else:
+                field._fill(value)
+
+    def _field(self, name: str) -> Any:
+        found = self._values.get(name)
+        if found is None:
+            make = self._FIELDS[name][1]
+            found = self._values[name] = make(lambda: self._touched(name))
+        return found
+
+    def _touched(self, name: str) -> None:
+        # A field of it was set: then so is it, and other fields of a oneof are not.
+        if self._ONEOF:
+            kept = self._values[name]
+            for other in self._values.values():
+                if other is not kept:
+                    other._drop()
+            self._values = {name: kept}
+        self._touch()
+
+    def _touch(self) -> None:
+        self._set = True
+        if self._changed is not None:
+            self._changed()
+
+    def _drop(self) -> None:
+        # It is part of nothing any more.
+        self._changed = None
+
+    @classmethod
+    def _part(cls, changed: Callable[[], None]) -> Self:
+        made = cls()
+        made._changed = changed
+        return made
+
+    def _check_name(self, name: str) -> None:
+        if name not in self._FIELDS:
+            raise ValueError(f'Protocol message {type(self).__name__} has no field "{name}".')
+
+    def _present(self) -> list[tuple[str, Any]]:
+        found = [(name, self._values[name]) for name in self._FIELDS if name in self._values]
+        return [(name, value) for name, value in found if (value._set if isinstance(value, Message) else len(value))]
+
+    # Bytes
+
+    def SerializeToString(self, deterministic: bool | None = None) -> bytes:  # noqa: N802
+        """Return its bytes. Entries of maps are sorted by key, with `deterministic` and without."""
+        del deterministic
+        return b"".join(
+            _sized(self._FIELDS[name][0], value.SerializeToString())
+            if isinstance(value, Message)
+            else value._encoded(self._FIELDS[name][0])
+            for name, value in self._present()
+        )
+
+    SerializePartialToString = SerializeToString
+
+    def ByteSize(self) -> int:  # noqa: N802
+        """Return how many bytes it has."""
+        return len(self.SerializeToString())
+
+    @classmethod
+    def FromString(cls, s: bytes) -> Self:  # noqa: N802
+        """Return the message that these bytes are.
+
+        Raises
+        ------
+        ProtoError
+            If they are none. Fields of other numbers are left out.
+        """
+        made = cls()
+        made.MergeFromString(s)
+        return made
+
+    def ParseFromString(self, serialized: bytes) -> int:  # noqa: N802
+        """Become the message that these bytes are. Returns how many there are; errors as of `FromString`."""
+        self.Clear()
+        return self.MergeFromString(serialized)
+
+    def MergeFromString(self, serialized: bytes) -> int:  # noqa: N802
+        """Add the message that these bytes are to it. Returns how many there are; errors as of `FromString`."""
+        self._merge(memoryview(serialized).cast("B"))
+        return len(serialized)
+
+    def _merge(self, data: memoryview) -> None:
+        names = {number: name for name, (number, _) in self._FIELDS.items()}
+        for number, kind, value in _fields(data):
+            name = names.get(number)
+            if name is None:
+                continue
+            field = self._field(name)
+            if not isinstance(field, Message):
+                field._decode(kind, value)
+            elif kind == _BYTES:
+                field._touch()
+                field._merge(value)
+
+    # Fields
+
+    def CopyFrom(self, other: Self) -> None:  # noqa: N802
+        """Become a copy of another one."""
+        if other is not self:
+            self.Clear()
+            self.MergeFrom(other)
+
+    def MergeFrom(self, other: Self) -> None:  # noqa: N802
+        """Add what is set in another one: lists grow, entries of maps are replaced."""
+        if type(other) is not type(self):
+            raise TypeError(f"Parameter must be an instance of {type(self).__name__}, not {type(other).__name__}")
+        for name, value in other._present():
+            field = self._field(name)
+            if isinstance(field, Message):
+                field._touch()
+                field.MergeFrom(value)
+            else:
+                field._fill(value)
+
+    def Clear(self) -> None:  # noqa: N802
+        """Unset all fields."""
+        for name in list(self._values):
+            self.ClearField(name)
+
+    def ClearField(self, field_name: str) -> None:  # noqa: N802
+        """Unset a field."""
+        self._check_name(field_name)
+        found = self._values.pop(field_name, None)
+        if found is not None:
+            found._drop()
+            self._touch()
+
+    def HasField(self, field_name: str) -> bool:  # noqa: N802
+        """Return whether a field that is a message is set; `ValueError` of lists and maps."""
+        self._check_name(field_name)
+        found = self._field(field_name)
+        if not isinstance(found, Message):
+            raise ValueError(f"{type(self).__name__}.{field_name} is repeated: it is there always, and may be empty")
+        return found._set
+
+    def WhichOneof(self, oneof_group: str) -> str | None:  # noqa: N802
+        """Return the name of the field that is set, of those of which only one can be."""
+        if not self._ONEOF or oneof_group != self._ONEOF:
+            raise ValueError(f'Protocol message {type(self).__name__} has no oneof "{oneof_group}" field.')
+        return next((name for name, _ in self._present()), None)
+
+    def IsInitialized(self) -> bool:  # noqa: N802
+        """Return `True`: no field is required."""
+        return True
+
+    def SetInParent(self) -> None:  # noqa: N802
+        """Set it in the message that it is a field of, even if it is empty."""
+        self._touch()
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both are of one class and the same is set, to equal values."""
+        if type(other) is not type(self):
+            return NotImplemented
+        assert isinstance(other, Message)
+        return self._present() == other._present()
+
+    def __reduce__(self) -> Any:
+        """Support `pickle` and `copy`."""
+        return type(self).FromString, (self.SerializeToString(),)
+
+    def __str__(self) -> str:
+        """Return it as text, as protobuf writes it."""
+        return "".join(line + "\n" for line in self._lines())
+
+    __repr__ = __str__
+
+    def _lines(self) -> list[str]:
+        made: list[str] = []
+        for name, value in self._present():
+            made += _nested(name, value) if isinstance(value, Message) else value._shown(name)
+        return made
+
+
+def _nested(name: str, value: Message) -> list[str]:
+    return [f"{name} {{", *(f"  {line}" for line in value._lines()), "}"]
+
+
+# Lists and maps, which call what they were made with when they change
+
+
+class _List(MutableSequence[Any]):
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._items: list[Any] = []
+        self._changed: Callable[[], None] | None = changed
+
+    def _touch(self) -> None:
+        if self._changed is not None:
+            self._changed()
+
+    def _drop(self) -> None:
+        self._changed = None
+
+    def _checked(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def _fill(self, values: Iterable[Any]) -> None:
+        if isinstance(values, _List) and type(values) is type(self) and not isinstance(self, _Features):
+            self._items += values._items  # which were checked
+            self._touch()
+        else:
+            self.extend(values)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._items[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            self._items[index] = [self._checked(one) for one in value]
+        else:
+            self._items[index] = self._checked(value)
+        self._touch()
+
+    def __delitem__(self, index: Any) -> None:
+        del self._items[index]
+        self._touch()
+
+    def insert(self, index: SupportsIndex, value: Any) -> None:
+        self._items.insert(index, self._checked(value))
+        self._touch()
+
+    def append(self, value: Any) -> None:
+        self._items.append(self._checked(value))
+        self._touch()
+
+    def extend(self, values: Iterable[Any]) -> None:
+        found = [] if values is None else [self._checked(one) for one in values]
+        self._items += found
+        self._touch()
+
+    MergeFrom = extend
+
+    def sort(self, *, key: Any = None, reverse: bool = False) -> None:
+        self._items.sort(key=key, reverse=reverse)
+        self._touch()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _List):
+            other = other._items
+        return self._items == other
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+    def _shown(self, name: str) -> list[str]:
+        return [f"{name}: {self._word(one)}" for one in self._items]
+
+    def _word(self, value: Any) -> str:
+        return str(value)
+
+
+class _Strings(_List):
+    def _checked(self, value: Any) -> Any:
+        if not isinstance(value, bytes):
+            raise TypeError(f"{value!r:.80} has type {type(value).__name__}, but expected one of: bytes")
+        return bytes(value)
+
+    def _encoded(self, number: int) -> bytes:
+        return b"".join([_sized(number, one) for one in self._items])
+
+    def _decode(self, kind: int, value: Any) -> None:
+        if kind == _BYTES:
+            self._items.append(bytes(value))
+
+    def _word(self, value: Any) -> str:
+        return _quoted(value)
+
+
+def _quoted(value: bytes) -> str:
+    text = "".join([_ESCAPES.get(one) or (chr(one) if 32 <= one < 127 else f"\\{one:03o}") for one in value])
+    return f'"{text}"'
+
+
+class _Floats(_List):
+    def _checked(self, value: Any) -> Any:
+        if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+            raise TypeError(f"{value!r:.80} has type {type(value).__name__}, but expected one of: int, float")
+        with np.errstate(over="ignore"):
+            return float(np.float32(value))
+
+    def extend(self, values: Any) -> None:
+        if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iufb":
+            with np.errstate(over="ignore"):
+                self._items += values.astype(np.float32).tolist()
+            self._touch()
+        else:
+            super().extend(values)
+
+    def _encoded(self, number: int) -> bytes:
+        return _sized(number, struct.pack(f"<{len(self._items)}f", *self._items))
+
+    def _decode(self, kind: int, value: Any) -> None:
+        if kind in (_BYTES, _FIXED32):
+            if len(value) % 4:
+                raise ProtoError(f"Error parsing message: floats in {len(value)} bytes")
+            self._items += np.frombuffer(value, "<f4").tolist()
+
+    def _word(self, value: Any) -> str:
+        return str(np.float32(value)).removesuffix(".0")
+
+
+class _Integers(_List):
+    def _checked(self, value: Any) -> Any:
+        if isinstance(value, (str, bytes)):
+            raise TypeError(f"{value!r:.80} has type {type(value).__name__}, but expected one of: int")
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise TypeError(f"{value!r:.80} has type {type(value).__name__}, but expected one of: int") from None
+        if not -(1 << 63) <= number < 1 << 63:
+            raise ValueError(f"Value out of range: {value}")
+        return number
+
+    def _encoded(self, number: int) -> bytes:
+        items = self._items
+        if min(items) >= 0 and max(items) < 128:
+            return _sized(number, bytes(items))
+        return _sized(number, b"".join([_varint(one & _MASK) for one in items]))
+
+    def _decode(self, kind: int, value: Any) -> None:
+        if kind == _VARINT:
+            self._items.append(_signed(value))
+        elif kind == _BYTES:
+            at = 0
+            while at < len(value):
+                number, at = _read_varint(value, at)
+                self._items.append(_signed(number))
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+class _Features(_List):
+    # A list of features.
+    def _checked(self, value: Any) -> Any:
+        if not isinstance(value, Feature):
+            raise TypeError(f"{value!r:.80} has type {type(value).__name__}, but expected a Feature")
+        made = Feature._part(self._touch)
+        made.MergeFrom(value)
+        return made
+
+    def add(self, **fields: Any) -> Feature:
+        """Append a new one, and return it."""
+        self.append(Feature(**fields))
+        found: Feature = self._items[-1]
+        return found
+
+    def _encoded(self, number: int) -> bytes:
+        return b"".join([_sized(number, one.SerializeToString()) for one in self._items])
+
+    def _decode(self, kind: int, value: Any) -> None:
+        if kind == _BYTES:
+            self._items.append(Feature._part(self._touch))
+            self._items[-1]._merge(value)
+
+    def _shown(self, name: str) -> list[str]:
+        return [line for one in self._items for line in _nested(name, one)]
+
+
+class _Map(Mapping[str, Any]):
+    # Messages by name; one that is asked for is there from then on.
+    def __init__(self, kind: type[Message], changed: Callable[[], None]) -> None:
+        self._kind = kind
+        self._items: dict[str, Any] = {}
+        self._changed: Callable[[], None] | None = changed
+
+    def _touch(self) -> None:
+        if self._changed is not None:
+            self._changed()
+
+    def _drop(self) -> None:
+        self._changed = None
+
+    def _key(self, key: Any) -> str:
+        if isinstance(key, bytes):
+            key = key.decode()
+        if not isinstance(key, str):
+            raise TypeError(f"{key!r:.80} has type {type(key).__name__}, but expected one of: bytes, str")
+        return str(key)
+
+    def _fill(self, values: Mapping[str, Any]) -> None:
+        for key, value in values.items():
+            if isinstance(value, Mapping):
+                value = self._kind(**value)
+            self[key].CopyFrom(value)
+        self._touch()
+
+    MergeFrom = _fill
+
+    def __getitem__(self, key: Any) -> Any:
+        name = self._key(key)
+        found = self._items.get(name)
+        if found is None:
+            found = self._items[name] = self._kind._part(self._touch)
+            self._touch()
+        return found
+
+    get_or_create = __getitem__
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise ValueError("Direct assignment of submessage not allowed: use CopyFrom()")
+
+    def __delitem__(self, key: Any) -> None:
+        self._items.pop(self._key(key))._drop()
+        self._touch()
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self._items.get(self._key(key), default)
+
+    def pop(self, key: Any) -> Any:
+        found = self._items[self._key(key)]
+        del self[key]
+        return found
+
+    def clear(self) -> None:
+        for one in self._items.values():
+            one._drop()
+        self._items = {}
+        self._touch()
+
+    def __contains__(self, key: Any) -> bool:
+        return isinstance(key, (str, bytes)) and self._key(key) in self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _Map):
+            other = other._items
+        return self._items == other
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+    def _encoded(self, number: int) -> bytes:
+        entries = [(key.encode(), self._items[key]) for key in self._items]
+        return b"".join(
+            _sized(number, _sized(1, key) + _sized(2, value.SerializeToString()))
+            for key, value in sorted(entries, key=lambda entry: entry[0])
+        )
+
+    def _decode(self, kind: int, value: Any) -> None:
+        if kind != _BYTES:
+            return
+        key = ""
+        made = self._kind._part(self._touch)
+        for number, kind, part in _fields(value):
+            if kind == _BYTES and number == 1:
+                try:
+                    key = bytes(part).decode()
+                except UnicodeDecodeError as error:
+                    raise ProtoError(f"Error parsing message: a key is no UTF-8: {error}") from error
+            elif kind == _BYTES and number == 2:
+                made._merge(part)
+        self._items[key] = made
+        self._touch()
+
+    def _shown(self, name: str) -> list[str]:
+        return [
+            line
+            for key in sorted(self._items)
+            for line in [
+                f"{name} {{",
+                f"  key: {_quoted(key.encode())}",
+                *(f"  {one}" for one in _nested("value", self._items[key])),
+                "}",
+            ]
+        ]
+
+
+class _Values(Message):
+    __slots__ = ()
+
+    @property
+    def value(self) -> MutableSequence[Any]:
+        """The values."""
+        found: MutableSequence[Any] = self._field("value")
+        return found
+
+
+class BytesList(_Values):
+    """A list of strings of bytes.
+
+    Parameters
+    ----------
+    value : iterable of bytes, optional
+    """
+
+    __slots__ = ()
+    _FIELDS: ClassVar = {"value": (1, _Strings)}
+
+    def __init__(self, *, value: Any = None) -> None:
+        super().__init__(value=value)
+
+
+class FloatList(_Values):
+    """A list of numbers, kept as float32.
+
+    Parameters
+    ----------
+    value : iterable of float, optional
+    """
+
+    __slots__ = ()
+    _FIELDS: ClassVar = {"value": (1, _Floats)}
+
+    def __init__(self, *, value: Any = None) -> None:
+        super().__init__(value=value)
+
+
+class Int64List(_Values):
+    """A list of integers of 64 bits.
+
+    Parameters
+    ----------
+    value : iterable of int, optional
+    """
+
+    __slots__ = ()
+    _FIELDS: ClassVar = {"value": (1, _Integers)}
+
+    def __init__(self, *, value: Any = None) -> None:
+        super().__init__(value=value)
+
+
+class Feature(Message):
+    """One list of values, of one of three kinds; setting one unsets the others.
+
+    Parameters
+    ----------
+    bytes_list : BytesList, optional
+    float_list : FloatList, optional
+    int64_list : Int64List, optional
+    """
+
+    __slots__ = ()
+    _FIELDS: ClassVar = {
+        "bytes_list": (1, BytesList._part),
+        "float_list": (2, FloatList._part),
+        "int64_list": (3, Int64List._part),
+    }
+    _ONEOF = "kind"
+
+    def __init__(self, *, bytes_list: Any = None, float_list: Any = None, int64_list: Any = None) -> None:
+        super().__init__(bytes_list=bytes_list, float_list=float_list, int64_list=int64_list)
+
+    @property
+    def bytes_list(self) -> BytesList:
+        """The strings."""
+        found: BytesList = self._field("bytes_list")
+        return found
+
+    @property
+    def float_list(self) -> FloatList:
+        """The floats."""
+        found: FloatList = self._field("float_list")
+        return found
+
+    @property
+    def int64_list(self) -> Int64List:
+        """The integers."""
+        found: Int64List = self._field("int64_list")
+        return found
+
+
+class Features(Message):
+    """Features by name.
+
+    Parameters
+    ----------
+    feature : dict of str to Feature, optional
+    """
+
+    __slots__ = ()
+    _FIELDS: ClassVar = {"feature": (1, lambda changed: _Map(Feature, changed))}
+
+    def __init__(self, *, feature: Any = None) -> None:
+        super().__init__(feature=feature)
+
+    @property
+    def feature(self) -> Any:
+        """The features; one that is asked for by name is there from then on."""
+        return self._field("feature")
+
+
+class FeatureList(Message):
+    """Features of the steps of a sequence.
+
+    Parameters
+    ----------
+    feature : iterable of Feature, optional
+    """
+
+    __slots__ = ()
+    _FIELDS: ClassVar = {"feature": (1, _Features)}
+
+    def __init__(self, *, feature: Any = None) -> None:
+        super().__init__(feature=feature)
+
+    @property
+    def feature(self) -> Any:
+        """The features, with `add()`."""
+        return self._field("feature")
+
+
+class FeatureLists(Message):
+    """Lists of features by name.
+
+    Parameters
+    ----------
+    feature_list : dict of str to FeatureList, optional
+    """
+
+    __slots__ = ()
+    _FIELDS: ClassVar = {"feature_list": (1, lambda changed: _Map(FeatureList, changed))}
+
+    def __init__(self, *, feature_list: Any = None) -> None:
+        super().__init__(feature_list=feature_list)
+
+    @property
+    def feature_list(self) -> Any:
+        """The lists; one that is asked for by name is there from then on."""
+        return self._field("feature_list")
+
+
+class Example(Message):
+    """One example: features by name.
+
+    Parameters
+    ----------
+    features : Features, optional
+
+    Examples
+    --------
+    >>> import queuecore.tf1 as tf
+    >>> ages = tf.train.Feature(int64_list=tf.train.Int64List(value=[1, 300]))
+    >>> example = tf.train.Example(features=tf.train.Features(feature={"a": ages}))
+    >>> example.SerializeToString().hex()
+    '0a0e0a0c0a016112071a050a0301ac02'
+    >>> tf.train.Example.FromString(example.SerializeToString()).features.feature["a"].int64_list.value
+    [1, 300]
+    """
+
+    __slots__ = ()
+    _FIELDS: ClassVar = {"features": (1, Features._part)}
+
+    def __init__(self, *, features: Any = None) -> None:
+        super().__init__(features=features)
+
+    @property
+    def features(self) -> Features:
+        """The features."""
+        found: Features = self._field("features")
+        return found
+
+
+class SequenceExample(Message):
+    """One example that is a sequence: features of all of it, and lists of those of its steps.
+
+    Parameters
+    ----------
+    context : Features, optional
+    feature_lists : FeatureLists, optional
+    """
+
+    __slots__ = ()
+    _FIELDS: ClassVar = {"context": (1, Features._part), "feature_lists": (2, FeatureLists._part)}
+
+    def __init__(self, *, context: Any = None, feature_lists: Any = None) -> None:
+        super().__init__(context=context, feature_lists=feature_lists)
+
+    @property
+    def context(self) -> Features:
+        """The features of the whole example."""
+        found: Features = self._field("context")
+        return found
+
+    @property
+    def feature_lists(self) -> FeatureLists:
+        """The features of the steps, by their names."""
+        found: FeatureLists = self._field("feature_lists")
+        return found

@@ -1,0 +1,151 @@
+"""Page-locked memory of the host. See pinned.pxd."""
+from libc.stddef cimport size_t
+from queuecore._core.atoms cimport check_layout
+from queuecore._core.device.driver cimport DeviceCore, Entered, cuda, enter, kCuHostRegisterPortable, leave, ours
+from queuecore._core.parking cimport turn_give, turn_take
+from queuecore._core.platform cimport Turn, layout_hash, map_pages, unmap_pages
+
+import atexit
+
+check_layout(layout_hash())
+
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+
+    namespace {
+    // A process that is forked from here on doesn't get these pages: neither them nor a copy.
+    void withhold(void* p, size_t nbytes) noexcept { madvise(p, nbytes, MADV_DONTFORK); }
+
+    // Pages that nobody has touched yet come from that node as long as it has some. Without it they are as good: a kernel, or a
+    // container, that refuses is not asked twice, and its answer isn't looked at.
+    void prefer_node(void* p, size_t nbytes, int node) noexcept {
+    #ifdef SYS_mbind
+      constexpr int kPreferred = 1, kBits = 8 * sizeof(unsigned long), kNodes = 1024;
+      unsigned long nodes[kNodes / kBits] = {};
+      if (node < 0 || node >= kNodes) return;
+      nodes[node / kBits] = 1ul << node % kBits;
+      syscall(SYS_mbind, p, nbytes, kPreferred, nodes, kNodes + 1, 0);  // the kernel looks at one bit less than it is told
+    #endif
+    }
+    }  // namespace
+    """
+    void withhold(void*, size_t) noexcept nogil
+    void prefer_node(void*, size_t, int) noexcept nogil
+
+cdef enum:
+    IDLE_MOST = 32           # blocks that are kept for who wants one of that size next
+    IDLE_BYTES = 268435456
+
+cdef struct Block:
+    DeviceCore* core         # in whose context it is page-locked
+    void* p
+    size_t nbytes
+
+cdef Turn _idle_turn
+# under the turn
+cdef Block[IDLE_MOST] _idle
+cdef int _idle_count = 0
+cdef size_t _idle_bytes = 0
+
+
+cdef Block _take_out(int i) noexcept nogil:
+    global _idle_count, _idle_bytes
+    cdef Block found = _idle[i]
+    _idle_count -= 1
+    _idle_bytes -= found.nbytes
+    while i < _idle_count:
+        _idle[i] = _idle[i + 1]
+        i += 1
+    return found
+
+
+cdef void _unlock(Block block) noexcept nogil:
+    cdef Entered e
+    if not ours(block.core):  # a forked child never had these pages (I1): what lies there now is somebody else's
+        return
+    enter(block.core, &e)
+    cuda.host_unregister(block.p)
+    leave(&e)
+    unmap_pages(block.p, block.nbytes)
+
+
+cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept nogil:
+    cdef void* p = NULL
+    cdef int i
+    cdef size_t at = 0
+    cdef Entered e
+    result[0] = 0
+    turn_take(&_idle_turn)
+    for i in range(_idle_count - 1, -1, -1):
+        if _idle[i].core == core and _idle[i].nbytes == nbytes:
+            p = _take_out(i).p
+            break
+    turn_give(&_idle_turn)
+    if p != NULL:
+        return p
+    p = map_pages(nbytes)
+    if p == NULL:
+        return NULL
+    withhold(p, nbytes)  # before a page is touched, let alone locked: I1
+    prefer_node(p, nbytes, core.node)
+    while at < nbytes:  # touched first: registering untouched pages takes longer
+        (<unsigned char*>p)[at] = 0
+        at += 4096
+    result[0] = enter(core, &e)
+    if result[0] == 0:
+        result[0] = cuda.host_register(p, nbytes, kCuHostRegisterPortable)
+        leave(&e)
+    if result[0] == 0:
+        return p
+    unmap_pages(p, nbytes)
+    return NULL
+
+
+cdef void pinned_give(DeviceCore* core, void* p, size_t nbytes) noexcept nogil:
+    global _idle_count, _idle_bytes
+    cdef Block[IDLE_MOST] old
+    cdef Block block
+    cdef int i, n = 0
+    if p == NULL:
+        return
+    block.core = core
+    block.p = p
+    block.nbytes = nbytes
+    if nbytes > IDLE_BYTES or not ours(core):
+        _unlock(block)
+        return
+    turn_take(&_idle_turn)
+    while _idle_count == IDLE_MOST or _idle_bytes + nbytes > IDLE_BYTES:
+        old[n] = _take_out(0)
+        n += 1
+    _idle[_idle_count] = block
+    _idle_count += 1
+    _idle_bytes += nbytes
+    turn_give(&_idle_turn)
+    for i in range(n):
+        _unlock(old[i])
+
+
+cdef void give_idle() noexcept nogil:
+    cdef Block block
+    while True:
+        turn_take(&_idle_turn)
+        block.p = NULL
+        if _idle_count > 0:
+            block = _take_out(0)
+        turn_give(&_idle_turn)
+        if block.p == NULL:
+            return
+        _unlock(block)
+
+
+def _shutdown():
+    # Before the driver ends. What is in use goes with the process.
+    with nogil:
+        give_idle()
+
+
+atexit.register(_shutdown)

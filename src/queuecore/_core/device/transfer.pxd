@@ -1,0 +1,121 @@
+# Host batches to a device's memory, by one native thread for each stream of batches.
+#
+#   host slot --copy--> device slot --hand-off--> consumer's stream --lease's end--> free
+#
+# Three events say three things: `copied`, the host slot may be written again; `ready`, the batch may be read; `consumed`, one for each
+# stream that reads it, the device slot may be written again. The copy stream is ordered by itself; nobody waits on the host for any of
+# them but for `copied`.
+#
+# transfer_new, transfer_start, transfer_stop: one Python thread. Everything in the step: the transfer's thread alone. transfer_ready,
+# transfer_wait: the consumer, one thread at a time. transfer_hold, transfer_drop: any thread, without waiting.
+#   I1  A host slot is given back once the event behind its copy is complete, oldest first.
+#   I2  A device slot is free, on its way, or leased. `where` names the slot of batch k until k + buffers is on its way, which needs a
+#       slot that k's lease gave back.
+#   I3  The first failed call ends the transfer: what was on its way before is drained, every host slot goes back, and the consumer
+#       hears which call it was.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from queuecore._core.device.driver cimport DeviceCore, Failure, Region
+from queuecore._core.platform cimport Atomic, EventCount, Runner, SlotStack
+
+cdef enum:
+    SLICE_NS = 50000000      # Python's main thread looks for signals this often, and the transfer whether it is to end
+
+# What a source answers.
+cdef enum:
+    HOST_READY = 0
+    HOST_WAIT = 1            # nothing yet
+    HOST_END = 2             # nothing more
+
+cdef struct HostBatch:
+    const unsigned char* data
+    int64_t nbytes
+    int64_t rows
+    uint32_t slot
+    bint pinned
+
+# A kernel between the copy and the device slot: `function(in, out, rows)`.
+cdef struct Widen:
+    void* function           # NULL: none
+    int64_t nbytes           # of the input, at most
+    int64_t items            # of the largest output, a row
+    int64_t threads          # in a block
+    int64_t blocks           # at most
+
+# Where batches come from. All but `drop` are called by the transfer's thread.
+cdef struct HostSource:
+    void* context
+    int (*look)(void* context, uint64_t k, HostBatch* batch) noexcept nogil
+    void (*give)(void* context, uint32_t slot) noexcept nogil        # the copy has read it
+    void (*wait)(void* context, uint64_t k, int64_t deadline_ns) noexcept nogil
+    void (*drop)(void* context) noexcept nogil                       # by whoever is last
+
+cdef struct DeviceSlot:
+    Region region
+    int64_t nbytes
+    void* ready
+    bint lost                # by a lease that couldn't say when its readers are done
+
+cdef struct Flight:
+    uint32_t host
+    void* copied
+
+cdef extern from *:
+    """
+    namespace queuecore {
+    struct TransferAtomics {
+      alignas(kLine) Atomic<int32_t> refs;
+      alignas(kLine) Atomic<uint64_t> done;    // batches that are on their way
+      Atomic<uint32_t> over;                   // 1: no more will be; 2: a call failed
+      EventCount arrived;                      // who consumes waits for it
+      alignas(kLine) EventCount freed;         // the transfer waits for a device slot
+      alignas(kLine) Atomic<int64_t> nbytes;   // statistics
+      Atomic<int64_t> pageable;
+      Atomic<int32_t> held;                    // device slots that are leased
+      Atomic<int32_t> lost;                    // what the driver said where a lease could not end
+    };
+    }  // namespace queuecore
+    """
+    cppclass TransferAtomics "queuecore::TransferAtomics":
+        Atomic[int32_t] refs
+        Atomic[uint64_t] done
+        Atomic[uint32_t] over
+        EventCount arrived
+        EventCount freed
+        Atomic[int64_t] nbytes
+        Atomic[int64_t] pageable
+        Atomic[int32_t] held
+        Atomic[int32_t] lost
+
+cdef struct Transfer:
+    TransferAtomics* shared
+    DeviceCore* core
+    HostSource source
+    Runner* runner
+    SlotStack free
+    DeviceSlot* slots
+    uint32_t* where
+    int32_t buffers
+    void* stream
+    Widen widen
+    Region raw               # what the kernel reads; only the copy stream uses it
+    Failure failure          # published by `over`
+    # the transfer's thread alone
+    bint entered
+    bint unsure              # whether all copies are done: nobody knows
+    uint64_t next
+    uint32_t* idle           # free slots, the one that was freed first in front: its readers are done soonest
+    int32_t idle_first, idle_count
+    Flight* flights
+    int32_t flight_first, flight_count, flight_most
+
+# nbytes: of a device slot at first. NULL: *failure says why. Takes the source over either way.
+cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
+                            Failure* failure) noexcept nogil
+cdef int transfer_start(Transfer* t) noexcept nogil
+cdef object thread_refused(int rc)
+cdef void transfer_stop(Transfer* t) noexcept nogil
+cdef void transfer_hold(Transfer* t) noexcept nogil
+cdef void transfer_drop(Transfer* t) noexcept nogil
+cdef bint transfer_ready(Transfer* t, uint64_t k) noexcept nogil
+# Until batch k is on its way, nothing more comes, or the deadline passes.
+cdef void transfer_wait(Transfer* t, uint64_t k, int64_t deadline_ns) noexcept nogil

@@ -1,0 +1,249 @@
+"""Whose memory an array is: what a user hands in becomes ours here, before any code of theirs runs again.
+
+An array is ours if it is a copy; if nobody can write to its memory, whoever has it (`bytes`, a read-only map of a file); or if nobody
+refers to it but us. That an array is read-only says nothing: its base may not be, or somebody else has a view that isn't.
+
+The last of these is a count of references, looked at right where a function of the user's has returned: the result is held by one
+variable of C's, and by what it is a part of. It is trusted only where every holder counts, which means an interpreter with a GIL that
+is older than 3.14: from there on frames borrow. Elsewhere arrays are copied.
+"""
+cimport numpy as cnp
+from cpython.object cimport PyObject, PyObject_CallObject
+from cpython.ref cimport Py_DECREF
+from libc.stdint cimport uintptr_t
+
+import mmap
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
+    #define QC_HOLDERS_COUNT 1
+    #else
+    #define QC_HOLDERS_COUNT 0
+    #endif
+    """
+    const int QC_HOLDERS_COUNT
+
+# By pointers: what looks at a count must not hold a reference itself.
+cdef extern from "Python.h":
+    ctypedef struct RawType "PyTypeObject":
+        Py_ssize_t tp_weaklistoffset
+    Py_ssize_t Py_REFCNT(PyObject*) noexcept
+    RawType* type_of "Py_TYPE"(PyObject*) noexcept
+    PyObject* next_of "PyIter_Next"(object) except? NULL
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct RawArray "PyArrayObject"
+    bint is_array "PyArray_Check"(PyObject*) noexcept
+    bint is_plain_array "PyArray_CheckExact"(PyObject*) noexcept
+    PyObject* base_of "PyArray_BASE"(RawArray*) noexcept
+    int flags_of "PyArray_FLAGS"(RawArray*) noexcept
+    cnp.npy_intp nbytes_of "PyArray_NBYTES"(RawArray*) noexcept
+
+cdef enum:
+    FIXED = 1     # nobody may write to the copies
+    LISTS = 2     # lists are structure, and not arrays
+    LEVEL = 4     # and from here on, how deep in the structure
+    MOST_LEVELS = 500
+
+COUNTS = bool(QC_HOLDERS_COUNT)
+
+cdef object _MAP = mmap.mmap
+cdef object _VIEW = memoryview
+cdef object _SCALAR = np.generic
+cdef frozenset _LEAVES = frozenset([bytes, int, float, bool, str])
+cdef set _rows = set()  # the classes of rows that vary in length
+
+# What native code makes of rows that vary in length, which is defined above it: `Ragged`, and `strings`, which makes one of characters.
+ragged = SimpleNamespace()
+
+
+cdef bint _is_alone(PyObject* one, Py_ssize_t holders) noexcept:
+    # Whether there are no references to it but those that we know of, nor weak ones, which could become some.
+    cdef Py_ssize_t place
+    if not QC_HOLDERS_COUNT or Py_REFCNT(one) != holders:
+        return False
+    place = type_of(one).tp_weaklistoffset
+    return place <= 0 or (<PyObject**>(<char*>one + place))[0] == NULL
+
+
+cdef bint _is_private(PyObject* one, Py_ssize_t holders) noexcept:
+    # Of an array. A view of the whole of another is as good as that; one of a part would keep the rest in memory.
+    cdef RawArray* array = <RawArray*>one
+    cdef PyObject* base = base_of(array)
+    # Of other arrays, items may lie over each other.
+    if not _is_alone(one, holders) or not flags_of(array) & (cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_F_CONTIGUOUS):
+        return False
+    if base == NULL:
+        return flags_of(array) & cnp.NPY_ARRAY_OWNDATA != 0
+    return (
+        is_plain_array(base)
+        and _is_alone(base, 1)
+        and base_of(<RawArray*>base) == NULL
+        and flags_of(<RawArray*>base) & cnp.NPY_ARRAY_OWNDATA != 0
+        and nbytes_of(<RawArray*>base) == nbytes_of(array)
+    )
+
+
+cdef object _immutable(array):
+    # The array, or one of the same memory; None: somebody can write to that.
+    cdef PyObject* at = <PyObject*>array
+    while is_array(at):
+        # NumPy unpickles to arrays that can be written to although their base is `bytes`.
+        if flags_of(<RawArray*>at) & (cnp.NPY_ARRAY_WRITEABLE | cnp.NPY_ARRAY_OWNDATA):
+            return None
+        at = base_of(<RawArray*>at)
+        if at == NULL:
+            return None
+    owner = <object>at
+    if type(owner) is bytes:
+        return array
+    try:
+        if type(owner) is _VIEW:
+            owner = owner.obj
+        if type(owner) is not bytes and type(owner) is not _MAP:
+            return None
+        whole = np.frombuffer(owner, np.uint8)
+    except ValueError:  # it is released, closed, or empty
+        return None
+    if whole.flags.writeable:
+        return None
+    # As long as `whole` is there, nobody can close the map.
+    return np.ndarray(array.shape, array.dtype, whole, _place(array, whole), array.strides)
+
+
+cdef Py_ssize_t _place(array, whole) except -1:
+    return <uintptr_t>cnp.PyArray_DATA(array) - <uintptr_t>cnp.PyArray_DATA(whole)
+
+
+cdef object _owned_array(array, bint fixed):
+    made = _immutable(array)
+    if made is not None:
+        return made
+    if not fixed:
+        return cnp.PyArray_NewCopy(array, cnp.NPY_KEEPORDER)
+    if array.dtype.hasobject:  # NumPy has these in memory of its own only
+        made = cnp.PyArray_NewCopy(array, cnp.NPY_KEEPORDER)
+        made.flags.writeable = False
+        return made
+    return np.ndarray(array.shape, array.dtype, array.tobytes())
+
+
+cdef bint _is_in(structure, PyObject* one) except -1:
+    # Of a tuple, a dict, or what is no structure.
+    if <PyObject*>structure == one:
+        return True
+    if type(structure) is tuple or type(structure) is dict:
+        for part in (structure if type(structure) is tuple else (<dict>structure).values()):
+            if _is_in(part, one):
+                return True
+    return False
+
+
+cdef object _own(PyObject* given, Py_ssize_t holders, int how, kept):
+    # holders: how many references to it are ours, if nobody else can reach what holds it; 0: somebody can.
+    if is_plain_array(given):
+        if holders and not how & FIXED and _is_private(given, holders):
+            return <object>given
+        if kept is not None and _is_in(kept, given):
+            return <object>given
+        return _owned_array(<object>given, how & FIXED)
+    value = <object>given  # another holder
+    kind = type(value)
+    if kind in _LEAVES:
+        return value
+    if kind is not tuple and kind is not dict and not (kind is list and how & LISTS):
+        return _own_slowly(value, kind, how, kept)
+    # Who holds it reaches the parts. Each of them is held by it, and by `one` below.
+    holders = 2 if holders and _is_alone(given, holders + 1) else 0
+    return _own_parts(value, holders, how, kept)
+
+
+cdef object _own_parts(value, Py_ssize_t holders, int how, kept):
+    cdef list made = []
+    cdef dict named = {}
+    how += LEVEL
+    if how >= MOST_LEVELS * LEVEL:  # Python's own limit is for its functions: since 3.12 ours would run out of stack first
+        raise RecursionError("maximum recursion depth exceeded while an element is taken: does it hold itself?")
+    if type(value) is tuple:
+        for one in <tuple>value:
+            made.append(_own(<PyObject*>one, holders, how, kept))
+        return tuple(made)
+    if type(value) is list:
+        for one in tuple(<list>value):
+            made.append(_own(<PyObject*>one, 0, how, kept))
+        return made
+    for key in list(<dict>value):
+        one = (<dict>value)[key]
+        named[key] = _own(<PyObject*>one, holders, how, kept)
+    return named
+
+
+cdef object _own_slowly(value, kind, int how, kept):
+    if isinstance(value, _SCALAR):
+        return value
+    if kind in _rows:
+        return value._owned(bool(how & FIXED))
+    if cnp.PyArray_Check(value):
+        return _owned_array(np.asarray(value), how & FIXED)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind._make([_own(<PyObject*>one, 0, how, kept) for one in value])
+    if isinstance(value, Mapping):
+        return _own_parts(dict(value), 0, how, kept)
+    return value
+
+
+def register_rows(rows, sparse, strings):
+    """Say what makes rows that vary in length: `Ragged`, `Sparse`, and a function. The classes have a method `_owned(fixed)`, for what is ours."""
+    _rows.update((rows, sparse))
+    ragged.Ragged, ragged.strings = rows, strings
+
+
+def own(value, *, bint fixed=False):
+    """Return a value with arrays that are ours: copies, but of memory that nobody can write to.
+
+    Parameters
+    ----------
+    value : object
+        An array, `Ragged` or `Sparse`, or tuples, lists and dicts of them, which are new ones then. Of anything else, itself.
+    fixed : bool
+        Whether nobody shall ever be able to write to what is returned.
+    """
+    return _own(<PyObject*>value, 0, LISTS | (FIXED if fixed else 0), None)
+
+
+def own_result(function, tuple arguments not None, kept=None, bint listed=False):
+    """Return what a function of the user's returns, as `own` does; what nobody else refers to stays where it is.
+
+    A list in it is no structure: an array is made of it anyway.
+
+    Parameters
+    ----------
+    kept : optional
+        An array, or tuples and dicts of them, that are ours already: if one of these is returned, it is as good as new.
+    listed : bool
+        Whether one that is a list itself is a tuple.
+    """
+    cdef Py_ssize_t holders = 1
+    made = PyObject_CallObject(function, arguments)
+    if listed and type(made) is list:
+        # If nobody else has the list, the tuple is what holds its parts from now on.
+        holders = 1 if _is_alone(<PyObject*>made, 1) else 0
+        made = tuple(<list>made)
+    return _own(<PyObject*>made, holders, 0, kept)
+
+
+def own_next(iterator):
+    """Return the next one of an iterator of the user's, as `own_result` does, in a tuple; `None`: there is none."""
+    cdef PyObject* found = next_of(iterator)
+    if found == NULL:
+        return None
+    made = <object>found
+    Py_DECREF(made)
+    return (_own(<PyObject*>made, 1, 0, None),)

@@ -1,0 +1,199 @@
+"""Steps: functions that a user's compiler could have made, pictures decoded over and over, and libjpeg alone."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+from queuecore._core.atoms cimport check_layout
+from queuecore._core.platform cimport Atomic, Fault, kAcquire, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.images cimport images_codecs
+from queuecore._core.stages cimport Arena, Cell, Step, arena_free, arena_reset, arena_take
+
+check_layout(layout_hash())
+
+cdef extern from "sched.h" nogil:
+    int sched_yield()
+
+
+# Functions as a user's compiler makes them, for steps that call some.
+
+cdef int64_t _sums(const unsigned char* text, const float* numbers, double* sums, int64_t text_bytes, int64_t count) noexcept nogil:
+    cdef int64_t i
+    sums[0] = sums[1] = 0
+    for i in range(text_bytes):
+        sums[0] += text[i]
+    for i in range(count):
+        sums[1] += numbers[i]
+    return 0
+
+
+cdef int32_t _first_digit(const unsigned char* text, int32_t* digit) noexcept nogil:
+    # Its value; the negative of what stands there if it is none.
+    digit[0] = text[0] - <int32_t>48
+    return 0 if 0 <= digit[0] < 10 else -<int32_t>text[0]
+
+
+cdef int32_t _hold(const int64_t* address, int32_t* told) noexcept nogil:
+    # Comes back when there is a number at the address.
+    cdef Atomic[int32_t]* number = <Atomic[int32_t]*>address[0]
+    while number.load(kAcquire) == 0:  # acquire: pairs with the store of the test
+        sched_yield()
+    told[0] = number.load(kRelaxed)  # relaxed: the same thread
+    return 0
+
+
+cdef void _mirror(const int32_t* a, const int32_t* b, const int32_t* c, const int32_t* d, const int32_t* e, const int32_t* f,
+                  const int32_t* g, const int32_t* h, int32_t* p, int32_t* q, int32_t* r, int32_t* s, int32_t* t, int32_t* u,
+                  int32_t* v, int32_t* w) noexcept nogil:
+    # The most arguments that there may be: in registers, and on the stack.
+    p[0] = h[0]
+    q[0] = g[0]
+    r[0] = f[0]
+    s[0] = e[0]
+    t[0] = d[0]
+    u[0] = c[0]
+    v[0] = b[0]
+    w[0] = a[0]
+
+
+def functions():
+    """Return the addresses of functions in machine code, by name."""
+    return {"sums": <size_t>&_sums, "first_digit": <size_t>&_first_digit, "hold": <size_t>&_hold, "mirror": <size_t>&_mirror}
+
+
+# Pictures: a step over and over, and libjpeg alone.
+
+cdef extern from "queuecore/image_codecs.hpp" namespace "queuecore" nogil:
+    cppclass JpegErrors:
+        pass
+
+    cppclass JpegSource:
+        const unsigned char* next
+        size_t left
+        void (*init)(JpegDecompress*) noexcept
+        int (*fill)(JpegDecompress*) noexcept
+        void (*skip)(JpegDecompress*, long) noexcept
+        int (*resync)(JpegDecompress*, int) noexcept
+        void (*term)(JpegDecompress*) noexcept
+
+    cppclass JpegDecompress:
+        JpegErrors* errors
+        JpegSource* source
+        uint32_t output_width
+        uint32_t output_height
+        int output_components
+        uint32_t output_scanline
+
+    cppclass JpegAbi:
+        int version
+        size_t size
+
+    cppclass ImageCodecs:
+        JpegErrors* (*jpeg_std_error)(JpegErrors*) noexcept
+        void (*jpeg_create)(JpegDecompress*, int, size_t) noexcept
+        int (*jpeg_read_header)(JpegDecompress*, int) noexcept
+        int (*jpeg_start)(JpegDecompress*) noexcept
+        uint32_t (*jpeg_read)(JpegDecompress*, unsigned char**, uint32_t) noexcept
+        int (*jpeg_finish)(JpegDecompress*) noexcept
+        void (*jpeg_destroy)(JpegDecompress*) noexcept
+        int (*jpeg_resync)(JpegDecompress*, int) noexcept
+        JpegAbi abi
+
+    void jpeg_nothing(JpegDecompress*) noexcept
+    void jpeg_skip(JpegDecompress*, long) noexcept
+
+cdef enum:
+    JPEG_LINES = 16
+
+
+cdef int _no_more(JpegDecompress* own) noexcept nogil:
+    return 0
+
+
+cdef int64_t _jpeg_alone(const ImageCodecs* codecs, const unsigned char* data, int64_t nbytes, unsigned char* into) noexcept nogil:
+    # As a program of its own would: no limit, no way back from an error.
+    cdef JpegErrors errors
+    cdef JpegSource source
+    cdef JpegDecompress own
+    cdef (unsigned char*)[JPEG_LINES] rows
+    cdef int64_t row_bytes
+    cdef uint32_t left
+    cdef int i
+    own.errors = codecs.jpeg_std_error(&errors)
+    codecs.jpeg_create(&own, codecs.abi.version, codecs.abi.size)
+    source.next = data
+    source.left = <size_t>nbytes
+    source.init = source.term = jpeg_nothing
+    source.fill = _no_more
+    source.skip = jpeg_skip
+    source.resync = codecs.jpeg_resync
+    own.source = &source
+    codecs.jpeg_read_header(&own, 1)
+    codecs.jpeg_start(&own)
+    row_bytes = <int64_t>own.output_width * own.output_components
+    while own.output_scanline < own.output_height:
+        for i in range(JPEG_LINES):
+            rows[i] = into + (own.output_scanline + i) * row_bytes
+        left = own.output_height - own.output_scanline
+        if codecs.jpeg_read(&own, rows, left if left < <uint32_t>JPEG_LINES else JPEG_LINES) == 0:
+            break
+    codecs.jpeg_finish(&own)
+    codecs.jpeg_destroy(&own)
+    return row_bytes * own.output_height
+
+
+def decode_pictures(list files, Step step=None):
+    """Decode files one after the other, by a step, or, without one, by libjpeg alone, which trusts them.
+
+    Returns
+    -------
+    tuple
+        Nanoseconds, and the bytes of the last picture.
+    """
+    cdef const ImageCodecs* codecs = <const ImageCodecs*>images_codecs()
+    cdef Py_ssize_t n = len(files), i
+    cdef const unsigned char** data = <const unsigned char**>calloc(n + 1, sizeof(void*))
+    cdef int64_t* sizes = <int64_t*>calloc(n + 1, sizeof(int64_t))
+    cdef Cell[2] cells
+    cdef Arena arena
+    cdef Fault fault
+    cdef unsigned char* place = NULL
+    cdef int64_t room = 0, begun, nbytes = 0
+    cdef int rc = 0
+    memset(cells, 0, sizeof(cells))
+    arena.last = NULL
+    if data == NULL or sizes == NULL:
+        raise MemoryError
+    for i in range(n):
+        data[i] = <const unsigned char*><const char*>files[i]
+        sizes[i] = len(files[i])
+    if step is None:
+        from PIL import Image
+        import io
+        for file in files:
+            with Image.open(io.BytesIO(file)) as picture:
+                room = max(room, 3 * picture.width * picture.height)
+    try:
+        with nogil:
+            begun = monotonic_ns()
+            for i in range(n):
+                arena_reset(&arena)
+                if step is None:
+                    place = <unsigned char*>arena_take(&arena, <size_t>room)
+                    nbytes = _jpeg_alone(codecs, data[i], sizes[i], place)
+                else:
+                    cells[0].data = <unsigned char*>data[i]
+                    cells[0].nbytes = sizes[i]
+                    cells[1].data = NULL
+                    rc = step.run(step.params, &cells[0], &cells[1], &arena, &fault)
+                    if rc != 0:
+                        break
+                    place = cells[1].data
+                    nbytes = cells[1].nbytes
+            begun = monotonic_ns() - begun
+        if rc != 0:
+            raise step.explain(fault.what, fault.a, fault.b)
+        return begun, (<const char*>place)[:nbytes]
+    finally:
+        arena_free(&arena)
+        free(data)
+        free(sizes)

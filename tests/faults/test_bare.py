@@ -1,0 +1,52 @@
+"""Objects made by `__new__` alone, of every compiled class: what is done with them has a named error, or works."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from helpers import bare
+from helpers.process import _environment
+
+
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="as slow as it is long")
+def test_uninitialised_objects_crash_nothing():
+    begin, wrong = 0, []
+    while True:
+        child = subprocess.run(
+            [sys.executable, "-P", pathlib.Path(bare.__file__), str(begin)],
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=55,
+            check=False,
+        )
+        lines = [json.loads(line) for line in child.stdout.splitlines() if line.startswith('["')]
+        begun = [what for word, what in lines if word == "begun"]
+        wrong += [one for word, what in lines if word == "done" for one in what]
+        wrong += [what for word, what in lines if word == "unraisable"]
+        begin += len(begun)
+        if child.returncode == 0:
+            break
+        wrong.append(f"{begun[-1]} died of {lines[-1][1]} ({child.returncode}): {child.stderr[-1000:]}")
+    assert wrong == []
+    assert begin == len(bare.classes())
+
+
+def test_every_class_of_the_sources_is_found():
+    sources = pathlib.Path(__file__).parents[2] / "src/queuecore/_core"
+    if not sources.is_dir():
+        pytest.skip("the sources aren't here")
+    written = {
+        (".".join(one.relative_to(sources).with_suffix("").parts), name)
+        for one in sources.rglob("*.pyx")
+        if one.parent.name != "testing"
+        for name in re.findall(r"^cdef class (\w+)", one.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(written) > 40
+    found = bare.classes()
+    assert [one for one in written if getattr(sys.modules[f"queuecore._core.{one[0]}"], one[1]) not in found] == []
