@@ -817,8 +817,8 @@ class Dataset(Chained):
         and from the record's number in it: so the number of threads changes nothing; in a function, too.
 
         A function that became a stage makes what it would make of arrays, bit for bit, with NumPy's rules for dtypes;
-        NumPy's warnings (of an overflow, for example) don't come. Whatever it does besides happens once, and values
-        that it takes from elsewhere stay as they were.
+        NumPy's warnings (of an overflow, for example) don't come. Whatever else it does happens while it is traced,
+        not for each element, and values that it takes from elsewhere stay as they were then.
 
         A function that runs in Python gets an element as an iterator gives it: after a `batch` the whole batch, as
         views of memory that is kept as long as they are, so that NumPy's functions work on it at once. What it returns

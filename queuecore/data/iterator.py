@@ -204,10 +204,11 @@ class Iterator(Held, IteratorBase):
         and all others do. It must be a whole number of elements of the dataset at hand, or it is a
         `ResumeMismatchError`.
 
-        Waits until the threads of the place before have ended; Ctrl-C ends that wait, and closes the iterator. No
-        record is read for it: the place is found by going through the order. A shuffle without a seed takes over the
-        state's. Later iterators of this dataset begin with the pass after the state's: whole epochs go on as they would
-        have.
+        Waits until the threads of the place before have ended; Ctrl-C ends that wait, and closes the iterator. The
+        place is found by going through the order, without reading a record, wherever the order alone decides which
+        elements come. Behind `filter`, `take_while`, `scan`, `ignore_errors` and `from_generator` the elements of the
+        pass before the place are made again, and passed over. A shuffle without a seed takes over the state's. Later
+        iterators of this dataset begin with the pass after the state's: whole epochs go on as they would have.
 
         With ``on_error="skip"``, what was left out before the place may be read, counted and logged again where
         elements change streams (`zip`, `unbatch` and so on): how many they were shows only then.

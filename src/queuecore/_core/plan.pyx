@@ -425,7 +425,7 @@ cdef void plan_retire(Pipe* p, Unit* u) noexcept nogil:
     cdef RecordBlock* block
     cdef Lane* lane
     # Others may wait for this file, these rows or records, or the room they left.
-    cdef bint tell = u.kind != UNIT_ROWS or p.store != NULL or p.blocks != NULL
+    cdef bint tell = u.kind != UNIT_ROWS or p.store != NULL or p.blocks != NULL, published = False
     turn_take(p.turn)
     if u.kind == UNIT_PIECE:
         lane = blocks_retire(p.blocks, u.piece)
@@ -434,11 +434,12 @@ cdef void plan_retire(Pipe* p, Unit* u) noexcept nogil:
             if block == NULL:
                 break
             turn_give(p.turn)
+            if published and event_has_waiters(&p.runner.work):  # a wake is a system call: not under the turn
+                event_notify(&p.runner.work, 1)
             blocks_index(p.blocks, block)
             turn_take(p.turn)
             blocks_publish(p.blocks, block)
-            if event_has_waiters(&p.runner.work):
-                event_notify(&p.runner.work, 1)
+            published = True
     elif u.kind == UNIT_MOVE:
         blocks_moved(p.blocks, u.piece)
     elif u.kind == UNIT_LOAD:
