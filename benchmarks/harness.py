@@ -242,9 +242,9 @@ def print_report(result: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _first_line(*command: str) -> str | None:
+def _first_line(*command: str, folder: Path = ROOT) -> str | None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, timeout=30)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.partition("\n")[0].strip() or None
@@ -290,13 +290,13 @@ def machine(cpus: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def commit() -> str:
-    """Return the short hash of the commit, "-dirty" after it if files differ, or "uncommitted"."""
-    head = _first_line("git", "rev-parse", "--short", "HEAD")
+def commit(checkout: Path = ROOT) -> str:
+    """Return the short hash of a checkout's commit, "-dirty" after it if files differ, or "uncommitted"."""
+    head = _first_line("git", "rev-parse", "--short", "HEAD", folder=checkout)
     if head is None:
         return "uncommitted"
     changed = subprocess.run(
-        ["git", "status", "--porcelain", "--", ":!benchmarks/results"], capture_output=True, text=True, cwd=ROOT
+        ["git", "status", "--porcelain", "--", ":!benchmarks/results"], capture_output=True, text=True, cwd=checkout
     )
     return head if changed.returncode == 0 and not changed.stdout.strip() else f"{head}-dirty"
 

@@ -1,0 +1,164 @@
+"""One hot path alone, as often as it is told to: ``python -P benchmarks/hot_paths.py NAME COUNT``.
+
+``compare.py`` runs these under a simulator that counts instructions, twice with different counts: the difference is
+what the path itself costs, without the start of Python. Each does the same work in every version that has these public
+names, with one native thread at most, so that the counts repeat.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+ROWS = 4096
+
+
+def _spent(dataset: Any, count: int) -> None:
+    from queuecore.data import Options
+
+    with iter(dataset.with_options(Options(num_threads=1))) as elements:
+        for _ in range(count):
+            next(elements)
+
+
+def _fixed(record: int, batch: int, shuffle: int = 0) -> Callable[[int], None]:
+    def run(count: int) -> None:
+        import queuecore.data as qd
+
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(os.urandom(record * ROWS))
+            file.flush()
+            ds = qd.FixedLengthRecordDataset(file.name, record)
+            ds = ds.shuffle(shuffle, seed=1) if shuffle else ds
+            ds = ds.repeat()
+            _spent(ds.batch(batch) if batch else ds, count)
+
+    return run
+
+
+def _lines(kind: str) -> Callable[[int], None]:
+    def run(count: int) -> None:
+        import queuecore.data as qd
+
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("".join(f"{i},{i / 7:.6f},{i % 13}\n" for i in range(ROWS)))
+            file.flush()
+            if kind == "lines":
+                ds = qd.TextLineDataset(file.name)
+            else:
+                ds = qd.CsvDataset(file.name, ["int64", "float32", "int32"])
+            _spent(ds.repeat().batch(64), count)
+
+    return run
+
+
+def _examples(count: int) -> None:
+    import queuecore.data as qd
+    from queuecore import ops
+    from queuecore.writers import TFRecordWriter
+
+    def message(i: int) -> bytes:
+        values = struct.pack("<8f", *(float(i + k) for k in range(8)))
+        floats = b"\x0a" + bytes([len(values)]) + values
+        feature = b"\x12" + bytes([len(floats)]) + floats
+        entry = b"\x0a\x01a\x12" + bytes([len(feature)]) + feature
+        features = b"\x0a" + bytes([len(entry)]) + entry
+        return b"\x0a" + bytes([len(features)]) + features
+
+    with tempfile.TemporaryDirectory() as folder:
+        name = os.path.join(folder, "a.tfrecord")
+        with TFRecordWriter(name) as writer:
+            for i in range(ROWS):
+                writer.write(message(i))
+        ds = qd.TFRecordDataset(name).repeat().batch(64)
+        _spent(ds.map(ops.parse_example(features={"a": ops.FixedLenFeature([8], "float32")})), count)
+
+
+def _chain(count: int) -> None:
+    from queuecore.data import Dataset
+
+    _spent(Dataset.range(10**9).shuffle(1000, seed=1).map(lambda x: x + 1).skip(1).batch(32), count)
+
+
+def _filtered(count: int) -> None:
+    from queuecore.data import Dataset
+
+    _spent(Dataset.range(10**9).filter(lambda x: x % 2 == 0).batch(32), count)
+
+
+def _python_map(count: int) -> None:
+    from queuecore.data import Dataset
+
+    def held(x: Any) -> Any:
+        return float(str(x))
+
+    _spent(Dataset.range(10**9).map(held), count)
+
+
+def _slices(count: int) -> None:
+    import numpy as np
+
+    from queuecore.data import Dataset
+
+    _spent(Dataset.from_tensor_slices(np.zeros((1000, 3072), np.uint8)).repeat().batch(32), count)
+
+
+def _typed_queue(count: int) -> None:
+    import numpy as np
+
+    import queuecore as qc
+
+    queue = qc.FIFOQueue(100, ["float32"], [(16,)])
+    value = np.ones(16, np.float32)
+    for _ in range(count):
+        queue.enqueue(value)
+        queue.dequeue()
+
+
+def _batched_queue(count: int) -> None:
+    import numpy as np
+
+    import queuecore as qc
+
+    queue = qc.FIFOQueue(100, ["float32"], [(16,)])
+    value = np.ones((32, 16), np.float32)
+    for _ in range(count):
+        queue.enqueue_many(value)
+        queue.dequeue_many(32)
+
+
+def _object_queue(count: int) -> None:
+    import queuecore as qc
+
+    queue = qc.Queue(100)
+    for _ in range(count):
+        queue.put(None)
+        queue.get()
+
+
+# What is run, and a count that takes some million instructions.
+PATHS: dict[str, tuple[Callable[[int], None], int]] = {
+    "batch of 128 records of 3,073 bytes": (_fixed(3073, 128), 300),
+    "batch of 4,096 records of 64 bytes": (_fixed(64, 4096), 300),
+    "shuffled batch of 128 records of 3,073 bytes": (_fixed(3073, 128, 1000), 300),
+    "single record of 64 bytes": (_fixed(64, 0), 4000),
+    "batch of 64 lines": (_lines("lines"), 500),
+    "batch of 64 rows of CSV": (_lines("csv"), 300),
+    "batch of 64 Examples": (_examples, 300),
+    "native chain, batch of 32": (_chain, 1000),
+    "native filter, batch of 32": (_filtered, 500),
+    "function in Python, an element": (_python_map, 2000),
+    "slices of an array, batch of 32": (_slices, 1000),
+    "typed queue, one in and out": (_typed_queue, 3000),
+    "typed queue, 32 in and out": (_batched_queue, 1000),
+    "queue of objects, one in and out": (_object_queue, 20000),
+}
+
+
+if __name__ == "__main__":
+    path, _ = PATHS[sys.argv[1]]
+    path(int(sys.argv[2]))
