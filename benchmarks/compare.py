@@ -26,14 +26,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import harness  # noqa: E402
-from hot_paths import PATHS  # noqa: E402
+from hot_paths import PATHS, RUNS  # noqa: E402
 
 BENCHMARKS = ("bench_fixed", "bench_records", "bench_overheads", "bench_data", "bench_queues", "bench_stdqueue")
 # Of these units less is better.
 COSTS = {"us", "ns", "ms", "s", "batch times", "seconds", "bytes"}
-# By how much a count may grow, and the count of a path may differ between runs of the same program.
+# By how much a path's instructions may grow.
 MOST = 0.02
-RUNS = 3
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -88,26 +87,24 @@ def rates(trees: Sequence[Path], names: Sequence[str], rounds: int, options: Seq
                 }
 
 
-def instructions(tree: Path, path: str, count: int) -> int:
-    """Return how many instructions a path takes in a checkout, with the start of Python."""
-    command = [*python(tree), str(HERE / "hot_paths.py"), path, str(count)]
-    simulator = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-    environment = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run([*simulator, *command], env=environment, capture_output=True, text=True, check=True, cwd=tree)
-    return int(re.search(r"Collected : (\d+)", done.stderr)[1])
+def instructions(tree: Path, path: str) -> list[float]:
+    """Return how many instructions one more item of a path takes in a checkout, as often as it was counted."""
+    with tempfile.TemporaryDirectory() as folder:
+        simulator = ["valgrind", "--tool=callgrind", "--dump-before=getppid", f"--callgrind-out-file={folder}/part"]
+        environment = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+        command = [*simulator, *python(tree), str(HERE / "hot_paths.py"), path]
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tree)
+        parts = [Path(folder, f"part.{number}").read_text(encoding="utf-8") for number in range(2, 2 * RUNS + 2)]
+    found = [int(re.search(r"^totals: (\d+)", part, re.MULTILINE)[1]) for part in parts]
+    return [(more - less) / (2 * PATHS[path][1]) for less, more in zip(found[::2], found[1::2], strict=True)]
 
 
 def counts(trees: Sequence[Path], paths: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Count what one more item of each path takes in both."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for path in paths:
-            few = PATHS[path][1]
-            work = [(tree, n) for tree in trees for _ in range(RUNS) for n in (few, 3 * few)]
-            found = list(pool.map(lambda job, path=path: instructions(job[0], path, job[1]), work))
-            each = [(more - less) / (2 * few) for less, more in zip(found[::2], found[1::2], strict=True)]
-            before, after = each[:RUNS], each[RUNS:]
+            before, after = pool.map(lambda tree, path=path: instructions(tree, path), trees)
             change = statistics.median(after) / statistics.median(before) - 1
-            print(f"    {path}: {change:+.1%}", file=sys.stderr, flush=True)
             yield {"path": path, "change": change, "within": change <= MOST, "before": before, "after": after}
 
 
@@ -136,9 +133,11 @@ def main() -> int:
             spread = f"{one['change']:6.3f} [{one['low']:.3f} .. {one['high']:.3f}]"
             print(f"{one['benchmark']:<16} {one['name']:<70} {spread} {'WORSE' if one['worse'] else ''}")
     if not args.rates:
-        result["instructions"] = list(counts(trees, chosen(list(PATHS))))
-        for one in result["instructions"]:
-            print(f"{one['path']:<60} {one['change']:+7.2%} {'' if one['within'] else 'MORE'}")
+        for one in counts(trees, chosen(list(PATHS))):
+            result["instructions"].append(one)
+            shown = f"{statistics.median(one['before']):12,.0f} {statistics.median(one['after']):12,.0f}"
+            verdict = "" if one["within"] else "MORE"
+            print(f"{one['path']:<50} {shown} {one['change']:+7.2%} {verdict}", flush=True)
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     worse = any(one["worse"] for one in result["rates"])

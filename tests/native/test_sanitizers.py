@@ -192,6 +192,8 @@ def test_bad_input_and_every_order(tmp_path):
         tmp_path,
         # The sanitizer's allocator may be locked by another thread at a fork, and stays so in the child.
         *("-k", "not fork"),
+        # More cases of what the quick tests run, and what runs long without a sanitizer.
+        *("-m", "not (thorough or doors or peers or gpu)"),
         # A hundred processes, killed before a sanitizer says anything.
         *("--ignore", "tests/faults/test_data_kill.py"),
         *(str(tests / name) for name in ("faults", "unit/test_order.py", "unit/test_record.py")),
