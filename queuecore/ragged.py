@@ -98,8 +98,8 @@ class Ragged:
 
     @classmethod
     def _of(cls, values: Any, row_splits: np.ndarray[Any, Any]) -> Ragged:
-        # Of splits that are known to fit, and that nobody else has: they are read-only from now on. By position, because
-        # a keyword costs a dictionary, once a batch.
+        # Of splits that are known to fit, and that nobody else has: they are read-only from now on. By position, for a
+        # keyword costs a dictionary, once a batch.
         row_splits.setflags(False)
         made = object.__new__(cls)
         made._values = values
