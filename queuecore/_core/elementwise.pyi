@@ -3,6 +3,7 @@ from typing import Any, final
 from queuecore._core.stages import Step
 
 MAX_LINKS: int
+PAD_MODES: tuple[str, ...]
 
 @final
 class ChainStep(Step):
@@ -19,6 +20,7 @@ class PadStep(Step):
         before: tuple[int, ...],
         after: tuple[int, ...],
         fill: bytes,
+        mode: str = "constant",
     ) -> None: ...
 
 @final

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from queuecore._checks.checks import LARGEST, MAX_DIMS, whole, wholes
-from queuecore._core.elementwise import OneHotStep, PadStep, SliceStep
+from queuecore._core.elementwise import PAD_MODES, OneHotStep, PadStep, SliceStep
 from queuecore._core.stages import PartStep, PythonStep, Step
 from queuecore._elements.component import Component, shape_text
 from queuecore._elements.dtypes import as_dtype, kind_of
@@ -376,12 +376,12 @@ def transpose(x: Any = None, perm: Any = None) -> Any:
 
 
 @overload
-def pad(x: None = None, paddings: Any = ..., constant: Any = ...) -> Stage: ...
+def pad(x: None = None, paddings: Any = ..., constant: Any = ..., mode: str = ...) -> Stage: ...
 @overload
-def pad(x: Any, paddings: Any, constant: Any = ...) -> np.ndarray: ...
+def pad(x: Any, paddings: Any, constant: Any = ..., mode: str = ...) -> np.ndarray: ...
 @traceable
-def pad(x: Any = None, paddings: Any = None, constant: Any = 0) -> Any:
-    """Put a constant around an array.
+def pad(x: Any = None, paddings: Any = None, constant: Any = 0, mode: str = "constant") -> Any:
+    """Put a constant, or more of the same, around an array.
 
     Parameters
     ----------
@@ -390,7 +390,14 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0) -> Any:
     paddings : sequence of (int, int)
         For each axis, how many go before and after.
     constant : number, default 0
-        What is put there.
+        What is put there in mode "constant".
+    mode : {"constant", "edge", "reflect", "symmetric"}, default "constant"
+        What is put there:
+
+        - "constant": one number.
+        - "edge": the first and the last item of the axis, over and over.
+        - "reflect": the axis there and back, without the item at the border; an axis of one item is repeated.
+        - "symmetric": the axis there and back, with the item at the border.
 
     Returns
     -------
@@ -402,12 +409,14 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0) -> Any:
     DtypeError
         If `x` is no array of numbers.
     InvalidArgumentError
-        If the paddings are not of that form, or are for another number of axes; or if the constant is none of the
-        dtype.
+        If the paddings are not of that form, or are for another number of axes; if the constant is none of the dtype,
+        or is given with another mode; if there is no such mode; or if an axis that is padded is empty, in another mode
+        than "constant".
 
     Notes
     -----
-    Follows TensorFlow's ``pad`` with mode CONSTANT. Runs without the GIL.
+    Follows `numpy.pad`: paddings may be longer than the axis in every mode, which TensorFlow's ``pad`` refuses. Runs
+    without the GIL.
 
     Examples
     --------
@@ -415,6 +424,8 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0) -> Any:
     >>> qc.ops.pad([[1, 2]], [(0, 1), (1, 0)], 9)
     array([[9, 1, 2],
            [9, 9, 9]])
+    >>> qc.ops.pad([1, 2, 3], [(2, 4)], mode="reflect")
+    array([3, 2, 1, 2, 3, 2, 1, 2, 3])
     """
     if paddings is None:
         raise InvalidArgumentError("pad: paddings is missing")
@@ -424,6 +435,10 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0) -> Any:
         pairs = [()]
     if any(len(pair) != 2 for pair in pairs) or len(pairs) > MAX_DIMS:
         raise InvalidArgumentError(f"pad: expected two numbers for each axis as paddings, got {paddings!r}")
+    if not isinstance(mode, str) or mode not in PAD_MODES:
+        raise InvalidArgumentError(f"pad: expected one of {list(PAD_MODES)} as mode, got {mode!r}")
+    if mode != "constant" and not (np.isscalar(constant) and constant == 0):
+        raise InvalidArgumentError(f"pad: constant is for mode 'constant', and the mode is {mode!r}: leave it out")
     before, after = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
 
     def bind(components: tuple[Component, ...]) -> Step:
@@ -434,9 +449,11 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0) -> Any:
             raise InvalidArgumentError(f"pad: expected {len(pairs)} dimensions, got shape {shape_text(shape)}")
         made = tuple(None if side is None else side + sum(pair) for side, pair in zip(shape, pairs, strict=True))
         check_array_size("pad", made, given.dtype)
-        return PadStep((given,), (Component(given.dtype, made, name=given.name),), before, after, fill)
+        return PadStep((given,), (Component(given.dtype, made, name=given.name),), before, after, fill, mode)
 
-    stage = Stage(f"pad({[list(pair) for pair in pairs]})", bind)
+    # The constant's text is older than the other modes: plans and saved places have it.
+    text = f"{[list(pair) for pair in pairs]}" + ("" if mode == "constant" else f", mode={mode!r}")
+    stage = Stage(f"pad({text})", bind)
     return stage if x is None else run_eagerly("pad", stage, x)
 
 

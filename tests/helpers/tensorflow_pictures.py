@@ -16,7 +16,7 @@ OPS = {
     "adjust_contrast": tf.image.adjust_contrast,
     "adjust_saturation": tf.image.adjust_saturation,
     "adjust_hue": tf.image.adjust_hue,
-    "pad": lambda x, paddings, constant: tf.pad(x, paddings, constant_values=constant),
+    "pad": lambda x, paddings, constant, *mode: tf.pad(x, paddings, *mode, constant_values=constant),
     "slice": tf.slice,
     "transpose": tf.transpose,
     "reshape": tf.reshape,

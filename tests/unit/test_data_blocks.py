@@ -15,6 +15,7 @@ from helpers.tfrecords import stream
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
+from queuecore._core.describe import Frames
 from queuecore.data import (
     UNKNOWN_CARDINALITY,
     ArraySpec,
@@ -470,3 +471,9 @@ def test_pictures_of_a_folder(tmp_path):
             str(tmp_path / f"{index:02}.png").encode() for index in range(20) if index != 7
         ]
         assert (np.concatenate([batch for _, batch in got]) == np.delete(pixels, 7, 0)).all()
+
+
+def test_a_stream_has_no_framing_of_readers():
+    for word in ("identity", "nothing", "Lines", "", None):
+        with pytest.raises(ValueError, match=f"{word}.* is no framing of a stream"):
+            Frames(word, 1, 1)

@@ -536,6 +536,7 @@ STRINGS = Component(BYTES, (None,), 12)
         (IMAGES, qc.ops.resize(size=(4, 4)), "resize"),
         (IMAGES, qc.ops.compose(qc.ops.cast(dtype="f4"), qc.ops.adjust_hue(delta=0.1)), "adjust_hue"),
         (IMAGES, qc.ops.pad(paddings=[(0, 0), (1, 1), (1, 1), (0, 0)]), "pad"),
+        (IMAGES, qc.ops.pad(paddings=[(0, 0), (1, 1), (1, 1), (0, 0)], mode="reflect"), "mode='reflect'"),
         (IMAGES, qc.ops.python(lambda x: x, outputs=[IMAGES]), "python"),
         (IMAGES, qc.ops.transpose(perm=(1, 0, 2, 3)), "transpose"),
         (IMAGES, qc.ops.reshape(shape=(-1,)), "reshape"),

@@ -53,6 +53,8 @@ def calls():
             yield array, "adjust_saturation", abs(amount) * 3
     array = picture("i4", (3, 4, 5))
     yield array, "pad", [[1, 2], [0, 0], [3, 0]], 7
+    yield array, "pad", [[2, 1], [0, 0], [3, 4]], 0, "reflect"
+    yield array, "pad", [[2, 3], [0, 1], [5, 0]], 0, "symmetric"
     yield array, "slice", [1, 0, 2], [-1, 3, 2]
     yield array, "transpose", [2, 0, 1]
     yield array, "transpose"

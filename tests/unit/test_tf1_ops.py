@@ -923,6 +923,10 @@ def test_pieces(data, array, how):
     compared(array, how, lambda x: tf.tile(x, times), lambda x: np.tile(x, times))
     around = [[data.draw(st.integers(0, 2)) for _ in range(2)] for _ in range(rank)]
     compared(array, how, lambda x: tf.pad(x, around), lambda x: np.pad(x, around))
+    for mode, least in (("REFLECT", 1), ("SYMMETRIC", 0)):
+        if all(max(pair) <= side - least for side, pair in zip(array.shape, around, strict=True)):
+            compared(array, how, lambda x, mode=mode: tf.pad(x, around, mode),
+                     lambda x, mode=mode: np.pad(x, around, mode.lower()))  # fmt: skip
     compared(array, how, lambda x: tf.reverse(x, [axis]), lambda x: np.flip(x, axis))
     compared(array, how, lambda x: tf.cumsum(x, axis), lambda x: np.cumsum(x, axis, np.int32))
     where = data.draw(st.lists(st.integers(0, 4), max_size=3))

@@ -735,8 +735,11 @@ def pad(
     shape = None
     if sides is not None:
         shape = [None if side is None else side + sum(both) for side, both in zip(sides, around, strict=True)]
-    if how == "constant" and given.dtype != string and around:
-        return apply_op("Pad", [given], given.dtype, shape, lambda x: ops.pad(x, around, blank), name)
+    if given.dtype != string and around:
+        if how == "constant":
+            return apply_op("Pad", [given], given.dtype, shape, lambda x: ops.pad(x, around, blank), name)
+        if sides is not None and None not in sides:  # else each value shows whether there is enough to mirror
+            return apply_op("Pad", [given], given.dtype, shape, lambda x: ops.pad(x, around, mode=how), name)
     numbers = np.asarray(around, np.int64).reshape(-1, 2)
     return apply_op("Pad", [given], given.dtype, shape, _structural(lambda x: kernel(x, numbers), given.dtype), name)
 

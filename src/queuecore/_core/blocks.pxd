@@ -27,8 +27,6 @@ from queuecore._core.sources cimport FileTable
 from queuecore._core.streams cimport Stream
 
 cdef enum:
-    FRAME_CSV = 5            # besides those of readers.pxd
-    FRAME_ROWS = 6
     BLOCK_BYTES = 256 << 10  # of a piece
     HEADROOM = 64 << 10      # in front of a piece, for the record that the one before it cut off
     CSV_STRIDE = 32          # rows between two places that are known

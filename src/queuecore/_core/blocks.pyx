@@ -4,9 +4,9 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport buffer_give, check_layout
 from queuecore._core.errors cimport CODE_EXHAUSTED, CODE_TOO_LARGE, STAGE_READ, WHAT_MEMORY, WHAT_WHOLE
+from queuecore._core.framing cimport FRAME_LINES, framing_handed, framing_lone
 from queuecore._core.platform cimport (
     Fault, FileEntry, StopFlag, kAcquire, kRelaxed, layout_hash, size_product, size_sum)
-from queuecore._core.readers cimport FRAME_LINES, FRAME_WHOLE
 from queuecore._core.sources cimport FileTable, file_skippable, name_of, table_fault
 from queuecore._core.streams cimport stream_close
 
@@ -73,7 +73,7 @@ cdef Lane* _lane_open(Blocks* s, int64_t pass_, const Place* start) noexcept nog
     l.after = NULL
     _lane_begin(s, l, pass_, start)
     # A file of no bytes has no records, unless it is one itself.
-    l.scanned = l.ended = e.count == 0 and e.code == 0 and s.framing != FRAME_WHOLE
+    l.scanned = l.ended = e.count == 0 and e.code == 0 and not framing_lone(s.framing)
     return l
 
 
@@ -278,7 +278,7 @@ cdef RecordBlock* _block_take(Blocks* s, Lane* l) noexcept nogil:
 
 cdef void _block_give(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef int64_t* grown
-    if s.framing == FRAME_ROWS:
+    if framing_handed(s.framing):
         if b.link != NULL:
             s.release(b.link)
             b.link = NULL
@@ -368,7 +368,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
     cdef RecordBlock* b
     cdef Lane* l = s.lanes
     cdef int64_t known
-    if (s.encoding and nowait) or s.framing == FRAME_ROWS:
+    if (s.encoding and nowait) or framing_handed(s.framing):
         return NULL
     if s.cycle > 1:
         l = _lane_to_read(s)
@@ -380,7 +380,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
         known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
         # A file of no bytes has no records, unless it is one itself.
         while (l.next.file < known and t.entries[l.next.file].count == 0 and t.entries[l.next.file].code == 0
-               and s.framing != FRAME_WHOLE):
+               and not framing_lone(s.framing)):
             _next_file(s, l)
         if l.next.file >= known and known < t.files:
             return NULL
@@ -403,7 +403,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
         b.kind = BLOCK_FAULT
         table_fault(t, l.next.file, &b.fault)
         _next_file(s, l)
-    elif s.framing == FRAME_WHOLE and not s.encoding and e.size > s.max_record_bytes:  # not even read
+    elif framing_lone(s.framing) and not s.encoding and e.size > s.max_record_bytes:  # not even read
         b.kind = BLOCK_FAULT
         whole_too_long(s, b)
         _next_file(s, l)

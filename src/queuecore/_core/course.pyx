@@ -4,8 +4,9 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 from queuecore._core.atoms cimport check_layout, fork_generation
-from queuecore._core.blocks cimport FRAME_ROWS, Place, blocks_saved
+from queuecore._core.blocks cimport Place, blocks_saved
 from queuecore._core.configure cimport plan_clear
+from queuecore._core.framing cimport framing_handed
 from queuecore._core.marks cimport Goal, Saved, ShuffleCounter, mark_of, numbers, point_follow, point_free
 from queuecore._core.order cimport OP_PERMUTE, OP_SHUFFLE
 from queuecore._core.order_lengths cimport lengths_add, lengths_at
@@ -93,10 +94,10 @@ cdef class Course(Turns):
                     left_out += 1
             turn_take(self.pipe.turn)
             total = -1
-            if pass_ < self.pipe.order.next_end or self.frame.framing != FRAME_ROWS:
+            if pass_ < self.pipe.order.next_end or not framing_handed(self.frame.framing):
                 total = lengths_at(&self.pipe.order.ends, pass_)
             turn_give(self.pipe.turn)
-            if total < 0 and self.frame.framing != FRAME_ROWS:  # of files, all are as long
+            if total < 0 and not framing_handed(self.frame.framing):  # of files, all are as long
                 continue
             if not lengths_add(&self.lengths, pass_, total - left_out if total >= 0 else -1):
                 return  # a new run begins sooner then

@@ -4,12 +4,11 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 from queuecore._core.atoms cimport check_layout
-from queuecore._core.blocks cimport FRAME_CSV, FRAME_ROWS
+from queuecore._core.framing cimport framing_of
 from queuecore._core.marks cimport ShuffleCounter
 from queuecore._core.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE, OP_SKIP, OP_TAKE
 from queuecore._core.order_op cimport OpSpec
 from queuecore._core.platform cimport Atomic, alloc_lines, kAcquire, kMostBytes, layout_hash, size_product
-from queuecore._core.readers cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.rows cimport TAKE_LENGTHS, TAKE_STRINGS, Output
 from queuecore._core.sources cimport FileList
 from queuecore._core.stages cimport CELL_DIMS, Step
@@ -18,8 +17,6 @@ from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
-cdef dict _FRAMINGS = {"lines": FRAME_LINES, "tfrecord": FRAME_TFRECORD, "csv": FRAME_CSV, "fixed": FRAME_FIXED, "whole": FRAME_WHOLE,
-                       "rows": FRAME_ROWS}
 cdef dict _KINDS = {"fixed": KIND_FIXED, "string": KIND_STRING, "strings": KIND_STRINGS, "ragged": KIND_RAGGED, "dense": KIND_DENSE,
                     "object": KIND_OBJECT}
 
@@ -140,7 +137,7 @@ cdef class Frames:
     """
 
     def __init__(self, str framing, int64_t guess, int64_t max_record_bytes):
-        self.framing = _FRAMINGS[framing]
+        self.framing = framing_of(framing)
         self.guess = guess
         self.max_record_bytes = max_record_bytes
         self.cycle = self.turn = 1

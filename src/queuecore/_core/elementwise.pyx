@@ -20,6 +20,7 @@ cdef extern from *:
 check_layout(layout_hash())
 
 MAX_LINKS = 32       # of one chain
+PAD_MODES = ("constant", "edge", "reflect", "symmetric")   # by the numbers below
 
 cdef enum:
     LINK_CAST = 0
@@ -33,6 +34,13 @@ cdef enum:
     WHAT_RANK = 3      # a dimensions at link b
     WHAT_BOUNDS = 4    # axis b is a long
     WHAT_DIMS = 5      # a dimensions
+    WHAT_EMPTY = 6     # axis b
+
+cdef enum:
+    PAD_CONSTANT = 0
+    PAD_EDGE = 1       # the first and the last one over and over
+    PAD_REFLECT = 2    # there and back, without the border
+    PAD_SYMMETRIC = 3  # with the border itself
 
 cdef struct Link:
     int32_t kind
@@ -417,13 +425,14 @@ cdef struct FrameParams:
     int32_t item
     int64_t before[CELL_DIMS]   # of a slice: where it begins
     int64_t after[CELL_DIMS]    # of a slice: how long it is; -1: to the end
+    int32_t mode                # PAD_
     unsigned char fill[16]
     int64_t made_bytes
 
 
 @cython.final
 cdef class PadStep(Step):
-    """A constant around an array.
+    """More around an array.
 
     Parameters
     ----------
@@ -433,12 +442,19 @@ cdef class PadStep(Step):
         How many, for each axis.
     fill : bytes
         The constant.
+    mode : str
+        What goes around: one of `PAD_MODES`.
     """
     cdef FrameParams frame
 
-    def __init__(self, tuple inputs, tuple outputs, tuple before, tuple after, bytes fill):
+    def __init__(self, tuple inputs, tuple outputs, tuple before, tuple after, bytes fill, str mode="constant"):
         _frame_init(&self.frame, inputs, outputs, before, after)
+        self.frame.mode = PAD_MODES.index(mode)
         memcpy(self.frame.fill, <const char*>fill, len(fill))
+        if self.frame.mode != PAD_CONSTANT:
+            for axis, side in enumerate(inputs[0].shape or ()):
+                if side == 0 and before[axis] + after[axis] > 0:
+                    raise self.explain(WHAT_EMPTY, 0, axis)
         self.inputs = inputs
         self.outputs = outputs
         self.params = &self.frame
@@ -448,6 +464,9 @@ cdef class PadStep(Step):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_DIMS:
             return _errors.InvalidArgumentError(f"pad: expected {self.frame.ndim} dimensions, got {a}")
+        if what == WHAT_EMPTY:
+            return _errors.InvalidArgumentError(
+                f"pad: axis {b} is empty, and has nothing that mode {PAD_MODES[self.frame.mode]!r} could repeat: use mode 'constant'")
         return step_explain("pad", what, a, b)
 
 
@@ -497,30 +516,41 @@ cdef int _run_pad(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     cdef const FrameParams* frame = <const FrameParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
-    cdef int64_t index[CELL_DIMS]
-    cdef int64_t n = 1, rows = 1, inner = 1, i, _i, head, body, tail
+    cdef int64_t n = 1, i, nbytes
     cdef int32_t d, axis = 0
-    cdef bint inside
-    cdef bytes_in source = cell.data
-    cdef bytes_out target
     if cell.ndim != frame.ndim:
         return step_fault(fault, WHAT_DIMS, cell.ndim, 0)
     for d in range(cell.ndim):
         if __builtin_add_overflow(cell.dims[d], frame.before[d], &i) or __builtin_add_overflow(i, frame.after[d], &i) or \
-                __builtin_mul_overflow(n, i, &n) or __builtin_mul_overflow(n, <int64_t>frame.item, &head):
+                __builtin_mul_overflow(n, i, &n) or __builtin_mul_overflow(n, <int64_t>frame.item, &nbytes):
             return step_fault(fault, WHAT_NO_MEMORY, (<int64_t>1 << 62) - 1 + (<int64_t>1 << 62), 0)
         out.dims[d] = i
         if frame.before[d] + frame.after[d] > 0:
             axis = d
+            if cell.dims[d] == 0 and frame.mode != PAD_CONSTANT:
+                return step_fault(fault, WHAT_EMPTY, 0, d)
     out.ndim = cell.ndim
     if step_place(out, n * frame.item, frame.made_bytes, arena, fault) != 0:
         return -1
     if n == 0:
         return 0
     if cell.ndim == 0:
-        memcpy(out.data, source, frame.item)
-        return 0
-    # Everything behind the last axis that is padded is one piece, and so is a row of such pieces.
+        memcpy(out.data, cell.data, frame.item)
+    elif frame.mode == PAD_CONSTANT:
+        _pad_constant(frame, cell, out, axis)
+    else:
+        _pad_repeat(frame, cell, out, axis)
+    return 0
+
+
+cdef void _pad_constant(const FrameParams* frame, const Cell* cell, Cell* out, int32_t axis) noexcept nogil:
+    # Everything behind `axis`, the last one that is padded, is one piece, and so is a row of such pieces.
+    cdef int64_t index[CELL_DIMS]
+    cdef int64_t rows = 1, inner = 1, _i, head, body, tail
+    cdef int32_t d
+    cdef bint inside
+    cdef bytes_in source = cell.data
+    cdef bytes_out target = out.data
     for d in range(axis):
         rows *= out.dims[d]
     for d in range(axis + 1, cell.ndim):
@@ -528,7 +558,6 @@ cdef int _run_pad(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     head = frame.before[axis] * inner
     body = cell.dims[axis] * inner
     tail = frame.after[axis] * inner
-    target = out.data
     memset(index, 0, axis * sizeof(int64_t))
     for _i in range(rows):
         inside = True
@@ -548,7 +577,63 @@ cdef int _run_pad(const void* params, const Cell* inputs, Cell* outputs, Arena* 
             if index[d] < out.dims[d]:
                 break
             index[d] = 0
-    return 0
+
+
+cdef int64_t _repeated(int64_t i, int64_t n, int32_t mode) noexcept nogil:
+    # What comes at place i, which is before or behind an axis of n: what is at this place of it.
+    cdef int64_t period
+    if mode == PAD_EDGE or n == 1:
+        return 0 if i < 0 else n - 1
+    period = 2 * n if mode == PAD_SYMMETRIC else 2 * n - 2
+    i %= period
+    if i < 0:
+        i += period
+    if i < n:
+        return i
+    return period - i - (1 if mode == PAD_SYMMETRIC else 0)
+
+
+cdef void _pad_repeat(const FrameParams* frame, const Cell* cell, Cell* out, int32_t axis) noexcept nogil:
+    # The array goes to its place; then axis after axis, from the last one that is padded on, gets what is before and behind it: pieces that are
+    # whole already, as all axes behind are done.
+    cdef int64_t strides[CELL_DIMS]   # in bytes of the output
+    cdef int64_t index[CELL_DIMS]
+    cdef int64_t stride = frame.item, rows, _i, i, before, n, after
+    cdef int32_t d, k
+    cdef bytes_in source = cell.data
+    cdef bytes_out target, first
+    for d in range(cell.ndim - 1, -1, -1):
+        strides[d] = stride
+        stride *= out.dims[d]
+    for d in range(axis, -1, -1):
+        before = frame.before[d]
+        after = frame.after[d]
+        n = cell.dims[d]
+        stride = strides[d]
+        if d < axis and before + after == 0:
+            continue
+        rows = 1
+        target = out.data
+        for k in range(d):
+            rows *= cell.dims[k]
+            target += frame.before[k] * strides[k]
+        memset(index, 0, d * sizeof(int64_t))
+        for _i in range(rows):
+            first = target + before * stride
+            if d == axis:
+                memcpy(first, source, n * stride)
+                source += n * stride
+            for i in range(before):
+                memcpy(target + i * stride, first + _repeated(i - before, n, frame.mode) * stride, stride)
+            for i in range(n, n + after):
+                memcpy(first + i * stride, first + _repeated(i, n, frame.mode) * stride, stride)
+            for k in range(d - 1, -1, -1):
+                index[k] += 1
+                target += strides[k]
+                if index[k] < cell.dims[k]:
+                    break
+                target -= strides[k] * cell.dims[k]
+                index[k] = 0
 
 
 cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, const int64_t* begin, const int64_t* size, int32_t ndim,

@@ -3,10 +3,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport realloc
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout
-from queuecore._core.blocks cimport FRAME_ROWS
 from queuecore._core.pieces cimport blocks_move, blocks_read
 from queuecore._core.decode cimport PLACE_DIRECT, PLACE_SCATTER, WIDE_GAP, Layout, layout_gather, layout_iovecs, layout_mend, layout_split
 from queuecore._core.errors cimport CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, STAGE_MAP, STAGE_RUNNER
+from queuecore._core.framing cimport framing_handed
 from queuecore._core.growing cimport Growing
 from queuecore._core.limits cimport IOVECS, LOAD_SCATTER_BYTES
 from queuecore._core.order_runs cimport Run, RunList
@@ -234,7 +234,7 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
                                   &fault)
             if done == run.n:
                 break
-            fault.file = -1 if p.maker.framing == FRAME_ROWS else run.block.place.file
+            fault.file = -1 if framing_handed(p.maker.framing) else run.block.place.file
             status = READ_FAULT
         elif p.blocks != NULL:  # a place that a run began at lies behind a record that it still needs
             memset(&fault, 0, sizeof(Fault))

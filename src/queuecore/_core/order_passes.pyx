@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 from queuecore._core.atoms cimport check_layout
-from queuecore._core.blocks cimport FRAME_ROWS
+from queuecore._core.framing cimport framing_handed
 from queuecore._core.order_op cimport (
     PULL_BREAK, PULL_END, PULL_OK, Op, OpKind, OpSpec, Order, list_drop, op_advance, op_count, op_given, op_jump,
     op_new, op_pull, op_restart)
@@ -205,7 +205,7 @@ cdef int64_t _whole_passes(Order* order, Repeat* r, int64_t n, int64_t unit) noe
     if r.n >= 0 and passes > r.n - r.done - 1:
         passes = r.n - r.done - 1
     # The length of a pass of rows is known only once the pass has been there.
-    if order.blocks != NULL and order.blocks.framing == FRAME_ROWS and passes > order.start.pass_ - 1 - order.at.pass_:
+    if order.blocks != NULL and framing_handed(order.blocks.framing) and passes > order.start.pass_ - 1 - order.at.pass_:
         passes = order.start.pass_ - 1 - order.at.pass_
     passes -= passes % step
     if passes <= 0:

@@ -4,7 +4,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.blocks cimport (
-    BLOCKS_END, BLOCKS_FAULT, FRAME_ROWS, RecordBlock, blocks_at, blocks_give, blocks_leave, blocks_restart)
+    BLOCKS_END, BLOCKS_FAULT, RecordBlock, blocks_at, blocks_give, blocks_leave, blocks_restart)
+from queuecore._core.framing cimport framing_handed
 from queuecore._core.order_lengths cimport Length, Lengths, lengths_add, lengths_at
 from queuecore._core.order_op cimport (
     PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Break, BreakList, Op, OpKind, Order,
@@ -35,7 +36,7 @@ cdef bint _note_end(Order* order) noexcept nogil:
     # for files, whose passes are all alike.
     cdef Lengths* l = &order.ends
     cdef int64_t pass_ = order.at.pass_
-    if order.blocks.framing == FRAME_ROWS and pass_ > order.next_end and not lengths_add(l, order.next_end, -1):
+    if framing_handed(order.blocks.framing) and pass_ > order.next_end and not lengths_add(l, order.next_end, -1):
         return False
     if pass_ >= order.next_end:
         order.next_end = pass_ + 1
@@ -72,7 +73,7 @@ cdef int64_t _handed_in(const Source* s, int64_t pass_) noexcept nogil:
 
 
 cdef inline bint _is_broken(const Order* order, const RecordBlock* block) noexcept nogil:
-    return block != NULL and block.fault.code != 0 and order.blocks.framing == FRAME_ROWS
+    return block != NULL and block.fault.code != 0 and framing_handed(order.blocks.framing)
 
 
 cdef void _go(Order* order, Source* s) noexcept nogil:

@@ -4,14 +4,14 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcpy, memset
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout
 from queuecore._core.blocks cimport (
-    BLOCK_PIECE, CSV_STRIDE, FRAME_CSV, Blocks, Lane, Moved, RecordBlock, index_room, piece_no_memory,
+    BLOCK_PIECE, CSV_STRIDE, Blocks, Lane, Moved, RecordBlock, index_room, piece_no_memory,
     whole_too_long)
 from queuecore._core.csv cimport CsvBlock, CsvCursor, CsvScan, csv_cut
 from queuecore._core.errors cimport (
     CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_HEADER, WHAT_LINE, WHAT_REPLACED, WHAT_TAIL)
+from queuecore._core.framing cimport FRAME_CSV, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.lines cimport lines_kernels
 from queuecore._core.platform cimport Fault, FileEntry, FileStat, iovec, kRelaxed, layout_hash
-from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, FileTable, name_of, read_full, table_is_same, table_pin, table_unpin)
 from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read

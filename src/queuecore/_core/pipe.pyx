@@ -5,10 +5,11 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
-from queuecore._core.blocks cimport FRAME_ROWS, Blocks, blocks_clear, blocks_close, blocks_init, blocks_saved
+from queuecore._core.blocks cimport Blocks, blocks_clear, blocks_close, blocks_init, blocks_saved
 from queuecore._core.decode cimport PLACE_STAGE, layout_clear, layout_plan
 from queuecore._core.device.pinned cimport pinned_give, pinned_take
 from queuecore._core.errors cimport CODE_EXHAUSTED, WHAT_BUDGET, WHAT_MEMORY
+from queuecore._core.framing cimport framing_handed
 from queuecore._core.growing cimport Growing
 from queuecore._core.limits cimport IOVECS
 from queuecore._core.order cimport order_free, order_new
@@ -351,7 +352,7 @@ cdef bint _order_init(Pipe* p, Pipe* plan) noexcept nogil:
         if not blocks_init(p.blocks, p.table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_, p.start.ordinal, plan.saved):
             return False
         p.blocks.release = slot_release
-        if c.budget > 0 and p.maker.framing == FRAME_ROWS:
+        if c.budget > 0 and framing_handed(p.maker.framing):
             p.blocks.most = 2
     program.table = p.table
     program.blocks = p.blocks

@@ -4,8 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.blocks cimport (
-    FRAME_ROWS, Blocks, Lane, Place, RecordBlock, blocks_claim, blocks_claim_moving, blocks_done, blocks_full,
+    Blocks, Lane, Place, RecordBlock, blocks_claim, blocks_claim_moving, blocks_done, blocks_full,
     blocks_moved, blocks_next_to_index, blocks_publish, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
+from queuecore._core.framing cimport framing_handed
 from queuecore._core.pieces cimport blocks_index
 from queuecore._core.limits cimport DISCOVER_AHEAD, SMALL_UNIT_BYTES
 from queuecore._core.order cimport order_forward, order_pull
@@ -195,7 +196,7 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
     cdef Blocks* s = p.blocks
     cdef int64_t rows = p.config.batch_rows, most
     # Of what is handed in, nobody knows when more of it comes.
-    if s.records == 0 or (s.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or s.framing == FRAME_ROWS:
+    if s.records == 0 or (s.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or framing_handed(s.framing):
         return True
     if blocks_full(s):
         return True
@@ -258,7 +259,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
             u.rows += list_.rows - before
             u.nbytes += (list_.rows - before) * _mark_end(p, b, &list_.runs[list_.count - 1])
         # Elements that are records share a chunk, which closes when it is full, or when nobody knows when more will come.
-        if (b.rows == p.config.batch_rows or (status == PULL_WAIT and p.maker.framing == FRAME_ROWS and b.rows > 0 and not p.config.batched)
+        if (b.rows == p.config.batch_rows or (status == PULL_WAIT and framing_handed(p.maker.framing) and b.rows > 0 and not p.config.batched)
                 if not p.config.batched or p.order.top.rows == 1 else list_.closed and b.rows > 0):
             b.subs = list_.subs
             used += list_.count
@@ -361,7 +362,7 @@ cdef void _give_turn(Pipe* p) noexcept nogil:
         pipe_complete(p, window_batch(p.window, k), k)
         turn_take(p.turn)
     turn_give(p.turn)
-    if p.maker.framing == FRAME_ROWS:
+    if framing_handed(p.maker.framing):
         event_notify_all(&p.shared.room)
 
 

@@ -14,13 +14,6 @@ from queuecore._core.platform cimport Atomic, EventCount, Fault
 from queuecore._core.streams cimport Stream
 
 cdef enum:
-    FRAME_WHOLE = 0      # the file
-    FRAME_IDENTITY = 1   # the name of the work unit itself; no file is opened
-    FRAME_LINES = 2
-    FRAME_FIXED = 3
-    FRAME_TFRECORD = 4
-
-cdef enum:
     READER_RECORD = 0
     READER_WORK = 1      # reader_open is next
     READER_FAULT = 2

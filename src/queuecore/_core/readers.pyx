@@ -11,6 +11,8 @@ from queuecore._core.atoms cimport buffer_give, buffer_take, check_layout, fork_
 from queuecore._core.errors cimport (
     CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ,
     WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error)
+from queuecore._core.framing cimport (
+    FRAME_FIXED, FRAME_IDENTITY, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE, framing_lone, framing_reads)
 from queuecore._core.growing cimport Growing, grow
 from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait
 from queuecore._core.platform cimport (
@@ -266,7 +268,7 @@ cdef void _close(Reader* r) noexcept nogil:
 
 cdef void _complete(Reader* r) noexcept nogil:
     r.completed.fetch_add(1, kRelaxed)  # relaxed: a statistic
-    if r.framing == FRAME_WHOLE or r.framing == FRAME_IDENTITY:
+    if framing_lone(r.framing):
         _block_drop(r, r.last)
         r.last = r.name
         r.last_bytes = r.name_bytes
@@ -294,7 +296,7 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcep
             record.number = -1
             rc = FRAME_OK
         if rc == FRAME_OK:
-            record.block = r.name if r.framing == FRAME_IDENTITY else r.block
+            record.block = r.block if framing_reads(r.framing) else r.name
             record.block.refs.fetch_add(1, kRelaxed)  # relaxed: this thread holds one already
             record.name = r.name
             record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
@@ -302,11 +304,11 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcep
             record.offset = -1
             if r.framing == FRAME_TFRECORD:
                 record.offset = record.number
-            elif r.framing != FRAME_IDENTITY:
+            elif framing_reads(r.framing):
                 record.offset = r.offset + (record.data - block_bytes(r.block))
             # relaxed: a statistic, and exact here, where only who has the role adds
             record.sequence = r.produced.fetch_add(1, kRelaxed)
-            if r.framing == FRAME_WHOLE or r.framing == FRAME_IDENTITY:
+            if framing_lone(r.framing):
                 _complete(r)
             return READER_RECORD
         if rc == FRAME_MORE and held:
@@ -351,7 +353,7 @@ cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Faul
         return False
     memcpy(block_bytes(block), name, nbytes)
     block_bytes(block)[nbytes] = 0
-    if r.framing != FRAME_IDENTITY:
+    if framing_reads(r.framing):
         if nbytes == 0 or memchr(name, 0, nbytes) != NULL:
             fault.code = CODE_INVALID_ARGUMENT
             fault.what = WHAT_NAME

@@ -3,14 +3,14 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
 from queuecore._core.atoms cimport check_layout
-from queuecore._core.blocks cimport CSV_STRIDE, FRAME_CSV, FRAME_ROWS, Column, Moved, RecordBlock
+from queuecore._core.blocks cimport CSV_STRIDE, Column, Moved, RecordBlock
 from queuecore._core.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
 from queuecore._core.errors cimport (
     CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED)
+from queuecore._core.framing cimport FRAME_CSV, FRAME_LINES, FRAME_ROWS, FRAME_TFRECORD, FRAME_WHOLE, framing_handed
 from queuecore._core.growing cimport grow
 from queuecore._core.lines cimport lines_kernels, lines_most
 from queuecore._core.platform cimport Fault, layout_hash, size_product, size_sum
-from queuecore._core.readers cimport FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.stages cimport CELL_DIMS, Arena, Cell, arena_free, arena_reset, arena_take
 from queuecore._core.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
 
@@ -25,7 +25,7 @@ ctypedef unsigned char* bytes_out
 
 
 cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil:
-    cdef int64_t given = m.csv.count if m.csv != NULL else m.given if m.framing == FRAME_ROWS else 2
+    cdef int64_t given = m.csv.count if m.csv != NULL else m.given if framing_handed(m.framing) else 2
     s.cells = <Cell*>calloc(given + m.made + 1, sizeof(Cell))
     if m.csv != NULL:
         s.columns = <bytes_out>malloc(size_product(given, sizeof(CsvPlace) + CSV_ROWS * COLUMN_BYTES))

@@ -9,12 +9,12 @@ from libc.stdlib cimport abort, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 from queuecore._core.atoms cimport check_layout
 from queuecore._core.errors cimport CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, WHAT_NO_LIBRARY
+from queuecore._core.framing cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
 from queuecore._core.inflate cimport (
     ENCODING_ZSTD, INFLATE_ROOM, INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
 from queuecore._core.platform cimport Fault, alloc_lines, layout_hash
 from queuecore._core.readers cimport (
-    FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE, READER_FAULT, READER_RECORD, NativeReader, Reader, Record,
-    reader_next, reader_open, record_check, record_drop)
+    READER_FAULT, READER_RECORD, NativeReader, Reader, Record, reader_next, reader_open, record_check, record_drop)
 from queuecore._core.stages cimport Step
 from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
 from queuecore._core.tfrecord cimport (
