@@ -5,7 +5,13 @@ from typing_extensions import disjoint_base
 
 @disjoint_base
 class FileList:
-    def __new__(cls, paths: Sequence[bytes]) -> Self: ...
+    def __new__(
+        cls,
+        paths: Sequence[bytes],
+        item_bytes: int = 0,
+        sides: tuple[int, ...] = (),
+        arrays: list[tuple[bytes, int, bool]] | None = None,
+    ) -> Self: ...
     def __len__(self) -> int: ...
     def __getitem__(self, key: int, /) -> bytes: ...
     @property

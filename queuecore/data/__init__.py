@@ -10,6 +10,7 @@ from queuecore.data.device import DeviceDataset
 from queuecore.data.files import (
     CsvDataset,
     FixedLengthRecordDataset,
+    NumpyDataset,
     TextLineDataset,
     TFRecordDataset,
     WholeFileDataset,
@@ -33,6 +34,7 @@ __all__ = [
     "InitializableIterator",
     "Iterator",
     "IteratorBase",
+    "NumpyDataset",
     "Optional",
     "Options",
     "ReinitializableIterator",

@@ -16,11 +16,19 @@ from queuecore._ops.csv import csv_columns, csv_format
 from queuecore.data._plan.blocks import MOST_BYTES, block_source, blocks_of_fixed
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.fixed import FixedLengthSource
+from queuecore.data._plan.npy import npy_source
 from queuecore.data.dataset import Dataset
 from queuecore.data.options import check_threads
 from queuecore.errors import InvalidArgumentError
 
-__all__ = ["CsvDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset", "WholeFileDataset"]
+__all__ = [
+    "CsvDataset",
+    "FixedLengthRecordDataset",
+    "NumpyDataset",
+    "TFRecordDataset",
+    "TextLineDataset",
+    "WholeFileDataset",
+]
 
 _LINE_BYTES = 64 << 20
 _TFRECORD_BYTES = 1 << 30
@@ -134,6 +142,70 @@ class FixedLengthRecordDataset(Dataset):
         if encoding:
             words = {"compression": compression_type, **fixed.describe()}
             self._chain = Chain(replace(blocks_of_fixed(fixed), encoding=encoding, words=words))
+
+
+class NumpyDataset(Dataset):
+    """Rows of the arrays in ``.npy`` files, one file after the other.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        As of `FixedLengthRecordDataset`.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is out of its range, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it;
+        if an array has no dimension, or rows without bytes, or if rows of two files differ in shape.
+    DtypeError
+        If an array holds Python objects or structures, or if arrays of two files differ in dtype or byte order.
+    NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
+        If a file can't be read.
+    DataLossError
+        If a file is none of ``.npy``, has a damaged header, or more bytes than its array takes.
+    TruncatedRecordError
+        If a file has fewer bytes than its array takes.
+
+    Notes
+    -----
+    An element is an array, with the dtype of the files in native byte order and the shape of the files' arrays without
+    the first dimension. Its values are those of ``numpy.load(file)[row]``; booleans are made 0 or 1. Versions 1.0 to
+    3.0 of the format are read, and headers of up to 10,000 bytes. An array of 0 rows has no elements; it is counted in
+    ``stats()["empty_files"]``.
+
+    The header of every file is read here: so dtype, shape and length are known, and what is wrong with a header is an
+    error at once. Rows are read when their turn comes, by native threads and without the GIL. A file that has another
+    header by then, or fewer bytes, is a `SourceChangedError` in its place in the order. What is appended isn't read. A
+    dataset that is pickled has the headers in it.
+
+    Nothing is mapped, and no file is loaded as a whole. Where an array is saved in Fortran's order, a row is gathered
+    out of all columns by reads of at most 16 KiB. That is quick for batches of narrow rows. It takes a read for each
+    number where rows are drawn one by one, by `permute` or by a shuffle of wide rows, and where a row has 256 KiB or
+    more. Save what is read often by ``numpy.save(file, numpy.ascontiguousarray(array))``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> import queuecore as qc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> np.save(pathlib.Path(folder.name) / "x-0.npy", np.arange(6, dtype=">f4").reshape(3, 2))
+    >>> np.save(pathlib.Path(folder.name) / "x-1.npy", np.asfortranarray(np.ones((2, 2), ">f4")))
+    >>> ds = qc.data.NumpyDataset(folder.name + "/x-*.npy")
+    >>> ds.element_spec, len(ds)
+    (ArraySpec(shape=(2,), dtype=dtype('float32')), 5)
+    >>> for batch in ds.batch(4):
+    ...     print(batch.tolist())
+    [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [1.0, 1.0]]
+    [[1.0, 1.0]]
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, filenames: Filename | Iterable[Filename], num_parallel_reads: int | None = None) -> None:
+        threads = check_threads(num_parallel_reads, "num_parallel_reads")
+        self._chain = Chain(npy_source(expand_filenames(filenames), threads))
 
 
 class TextLineDataset(Dataset):

@@ -21,6 +21,8 @@ def write(folder: pathlib.Path) -> pathlib.Path:
     """Write the numbers from 0 to COUNT as files of every kind."""
     for index, part in enumerate(np.array_split(np.arange(COUNT, dtype=np.int64), FILES)):
         (folder / f"{index}.bin").write_bytes(part.tobytes())
+        columns = np.stack([part, part + COUNT], axis=1)  # of every other file, columns lie together
+        np.save(folder / f"{index}.npy", np.asfortranarray(columns) if index % 2 else columns)
         (folder / f"{index}.txt").write_text("".join(f"{x}\n" for x in part))
         with qc.TFRecordWriter(folder / f"{index}.tfrecord") as writer:
             for x in part:
@@ -33,6 +35,10 @@ def write(folder: pathlib.Path) -> pathlib.Path:
 
 def _fixed(folder: pathlib.Path) -> Dataset:
     return qc.data.FixedLengthRecordDataset(f"{folder}/*.bin", record=np.dtype("<i8"))
+
+
+def _arrays(folder: pathlib.Path) -> Dataset:
+    return qc.data.NumpyDataset(f"{folder}/*.npy").map(lambda row: row[0])
 
 
 def _lines(folder: pathlib.Path) -> Dataset:
@@ -92,6 +98,8 @@ PIPELINES: dict[str, Make] = {
     "fixed": lambda folder: _fixed(folder).batch(7),
     "fixed, shuffled": lambda folder: _fixed(folder).shuffle(50, seed=3).repeat(2).batch(7),
     "fixed, repeated, shuffled": lambda folder: _fixed(folder).repeat(2).shuffle(50, seed=3).batch(7),
+    "arrays": lambda folder: _arrays(folder).repeat(2).batch(7),
+    "arrays, shuffled": lambda folder: _arrays(folder).shuffle(50, seed=3).repeat(2).batch(7),
     "lines": lambda folder: _lines(folder).skip(5).batch(7),
     "lines, shuffled": lambda folder: _lines(folder).shuffle(50, seed=3).repeat(2).batch(7),
     "tfrecords": lambda folder: _tfrecords(folder).repeat(2).batch(7, drop_remainder=True),

@@ -33,6 +33,8 @@ def sources() -> None:
     """A name, a path, or several of them; record sizes or dtypes."""
     data.FixedLengthRecordDataset(Path("a.bin"), 3073, 4, 4, hop_bytes=10, tail="drop", num_parallel_reads=2)
     data.FixedLengthRecordDataset(["a.bin", Path("b.bin")], record_bytes=3073)
+    assert_type(data.NumpyDataset(["a.npy", Path("b.npy")], num_parallel_reads=2), data.NumpyDataset)
+    data.NumpyDataset("a.npy", "r")  # type: ignore[arg-type]
 
 
 def iteration() -> None:

@@ -152,7 +152,7 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
         if made_of is None or made_of.steps or made_of.options != Options():
             return None
         found = made_of.source
-        if not isinstance(found, BlockSource | FixedLengthSource):
+        if not isinstance(found, BlockSource | FixedLengthSource) or not found.takes_any_files:
             return None
         if len(found.files) != 1 or found.files[0] != name:
             return None

@@ -67,6 +67,7 @@ class BlockSource(Source):
     """
 
     inputs = ()
+    takes_any_files = True
 
     name: str
     files: FileList

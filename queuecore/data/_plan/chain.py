@@ -79,6 +79,8 @@ class Source(abc.ABC):
     fed: ClassVar[bool] = False
     # Whether it uses the first pass of its first input for all of its own passes.
     keeps: ClassVar[bool] = False
+    # Whether it would read any other files by the same rules, so that the sources of many files may become one.
+    takes_any_files: ClassVar[bool] = False
     # Whether a user marked its function for a device, where it can't run.
     on_device: bool = False
 

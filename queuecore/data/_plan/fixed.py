@@ -45,6 +45,7 @@ class FixedLengthSource(Source):
 
     name = "FixedLengthRecordDataset"
     inputs = ()
+    takes_any_files = True
 
     files: FileList
     record: RecordPlan

@@ -20,7 +20,7 @@ from queuecore._core.rows cimport Part, part_free, part_new, row_of_record, rows
 from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_stop
 from queuecore._core.slab cimport slab_slot
 from queuecore._core.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, FileTable, read_full, table_discover, table_find, table_pin, table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, FileTable, head_of, read_records, table_discover, table_find, table_pin, table_unpin)
 from queuecore._core.window cimport window_less
 
 check_layout(layout_hash())
@@ -33,7 +33,7 @@ cdef void _known_place(Pipe* p, Unit* u, int64_t ordinal, Fault* fault) noexcept
     u.file_hint = table_find(p.table, ordinal, u.file_hint)
     fault.file = u.file_hint
     fault.record = ordinal - p.table.entries[u.file_hint].base
-    fault.offset = p.table.header_bytes + fault.record * p.layout.hop_bytes
+    fault.offset = head_of(p.table, u.file_hint) + fault.record * p.layout.hop_bytes
 
 
 cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
@@ -144,7 +144,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
             break
         while m > 0:
             part = most if m > most else m
-            offset = t.header_bytes + record * layout.hop_bytes
+            offset = record * layout.hop_bytes
             if layout.place == PLACE_DIRECT:
                 u.iov[0].iov_base = slot + leaf.slot_offset + (row + done) * leaf.row_bytes
                 u.iov[0].iov_len = part * leaf.row_bytes
@@ -155,7 +155,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
                 u.iov[0].iov_base = u.stage
                 u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
                 count = 1
-            status[0] = read_full(t, u.file_hint, fd, u.iov, count, offset, nowait, &got, fault)
+            status[0] = read_records(t, u.file_hint, fd, u.iov, count, offset, nowait, &got, fault)
             if status[0] != READ_OK:
                 part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
             if p.maker.run != NULL:
@@ -205,10 +205,10 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
     fd = table_pin(t, u.file_hint, run.pass_, &fault)
     if fd < 0:
         return -1
-    offset = t.header_bytes + record * layout.hop_bytes
+    offset = record * layout.hop_bytes
     u.iov[0].iov_base = u.stage
     u.iov[0].iov_len = (n - 1) * step * layout.hop_bytes + layout.record_bytes
-    well = read_full(t, u.file_hint, fd, u.iov, 1, offset, nowait, &got, &fault) == READ_OK
+    well = read_records(t, u.file_hint, fd, u.iov, 1, offset, nowait, &got, &fault) == READ_OK
     if not table_unpin(t, u.file_hint, n if well else 0, &fault) or not well:
         return -1
     if p.maker.run == NULL:
@@ -389,8 +389,7 @@ cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
                     u.iov[0].iov_base = u.stage
                     u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
                     count = 1
-                status = read_full(t, u.file_hint, fd, u.iov, count, t.header_bytes + record * layout.hop_bytes, nowait, &got,
-                                   &u.fault)
+                status = read_records(t, u.file_hint, fd, u.iov, count, record * layout.hop_bytes, nowait, &got, &u.fault)
                 if status != READ_OK:
                     part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
                 if not scatter:

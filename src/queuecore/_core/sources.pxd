@@ -1,6 +1,7 @@
 # Files as a source of records at known places: the list of names, the table of what is known about each file, and reads.
 #
-# Names: immutable, shared by every iterator of a dataset, reference-counted natively because workers outlive iterators.
+# Names: immutable, shared by every iterator of a dataset, reference-counted natively because workers outlive iterators. With them is what
+# is known beforehand of files that say themselves what they hold (Arrays): then each has its own header, and records may lie by columns.
 # FileTable: one per iterator. A file is *discovered* once, by any thread, outside any turn: open, fstat, count its records. The
 # table's turn guards the open files; it is never held across a system call.
 #   I1  Entries [0, known_files) never change after they were published, but for their open file.
@@ -14,12 +15,29 @@ from queuecore._core.platform cimport Atomic, Fault, FileEntry, FileStat, StopFl
 cdef extern from *:
     """
     namespace queuecore {
+    // A file whose records are the rows of one array.
+    struct ArrayFile {
+      const char* head;    // its bytes before the first record, as they were when its header was read
+      int64_t head_bytes;
+      int64_t rows;
+      int64_t by_columns;  // the first numbers of all rows come first, then the second ones, and so on (Fortran's order); 0: row after row
+    };
+
+    struct Arrays {
+      ArrayFile* files;
+      char* heads;         // the bytes that `head` of all files point to
+      int64_t item_bytes;  // of a number
+      int64_t ndim;        // of a row
+      int64_t sides[32];   // of a row, in the order of its shape; none is 0
+    };
+
     struct Names {
       Atomic<int64_t> refs;
       int64_t count;
       char* text;        // the names, each ended by a zero byte
       int64_t* offsets;  // where each begins
       Atomic<uint64_t> digest;
+      Arrays* arrays;    // NULL: nothing is known beforehand
     };
 
     struct FileTable {
@@ -44,12 +62,26 @@ cdef extern from *:
     };
     }  // namespace queuecore
     """
+    cppclass ArrayFile "queuecore::ArrayFile":
+        const char* head
+        int64_t head_bytes
+        int64_t rows
+        int64_t by_columns
+
+    cppclass Arrays "queuecore::Arrays":
+        ArrayFile* files
+        char* heads
+        int64_t item_bytes
+        int64_t ndim
+        int64_t* sides
+
     cppclass Names "queuecore::Names":
         Atomic[int64_t] refs
         int64_t count
         char* text
         int64_t* offsets
         Atomic[uint64_t] digest
+        Arrays* arrays
 
     cppclass FileTable "queuecore::FileTable":
         Turn turn
@@ -83,8 +115,14 @@ cdef enum:
     TAIL_SHORT = 2       # a short record: so files are made of pieces
     TAIL_STREAM = 3      # a file is one record of unknown length, and isn't kept open
 
+cdef enum:
+    MOST_SIDES = 32      # of a row of an array
+    MOST_HEAD = 10240    # bytes of the header of an array
+
 cdef class FileList:
     cdef Names* names
+
+    cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1
 
 # A descriptor of a regular file, with what is known of it, or -1 with the fault. System calls; hold no turn.
 cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil
@@ -108,6 +146,10 @@ cdef bint backoff(int32_t tries, StopFlag* stop) noexcept nogil
 cdef void names_drop(Names* names) noexcept nogil
 cdef inline const char* name_of(const Names* names, int64_t i) noexcept nogil:
     return names.text + names.offsets[i]
+
+# Where the records of file f begin, in bytes.
+cdef inline int64_t head_of(const FileTable* t, int64_t f) noexcept nogil:
+    return t.header_bytes if t.names.arrays == NULL else t.names.arrays.files[f].head_bytes
 
 # NULL: no memory. Takes a reference on the names.
 cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes, int64_t hop_bytes,
@@ -138,3 +180,7 @@ cdef void table_close_idle(FileTable* t) noexcept nogil
 # Fills the whole iovec list (which it uses up) from `offset` on. *got: bytes read, also when it fails.
 cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,
                    Fault* fault) noexcept nogil
+# The same for records of known places: `at` is counted from the first record, as if they lay one after the other. Of arrays, each part of
+# the list has room for whole rows.
+cdef int read_records(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t at, bint nowait, int64_t* got,
+                      Fault* fault) noexcept nogil

@@ -3,7 +3,7 @@ from libc.errno cimport (
     EACCES, EAGAIN, EINTR, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ESTALE, ETIMEDOUT, errno)
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 from queuecore._core.atoms cimport check_layout, syscalls
 from queuecore._core.errors cimport (
     CODE_CHECKSUM, CODE_DECOMPRESS, CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TOO_LARGE,
@@ -27,6 +27,9 @@ cdef enum:
     IOV_MAX_COUNT = 1024  # Linux's UIO_MAXIOV
     FIRST_WAIT_NS = 10000000
     LONGEST_WAIT_NS = 100000000
+    # Of arrays by columns: what is read of them at once, and the gap between two columns that costs no more to read than to leave out.
+    GATHER_BYTES = 16384
+    GATHER_GAP = 4096
 
 
 cdef class FileList:
@@ -36,9 +39,15 @@ cdef class FileList:
     ----------
     paths : sequence of bytes
         File system names. None may be empty or contain a zero byte (the caller has checked that).
+    item_bytes : int, optional
+        If each file holds an array, whose rows are its records: the bytes of a number.
+    sides : tuple of int
+        Then the shape of a row, without a 0 in it.
+    arrays : list of tuple, optional
+        Then of each file: its bytes before the first number, how many rows it has, and whether they lie by columns, in Fortran's order.
     """
 
-    def __cinit__(self, paths):
+    def __cinit__(self, paths, int64_t item_bytes=0, tuple sides=(), list arrays=None):
         cdef int64_t total = 0, i = 0
         cdef bytes path
         cdef Names* n = <Names*>alloc_lines(sizeof(Names))
@@ -60,6 +69,42 @@ cdef class FileList:
             total += len(path) + 1
             i += 1
         n.offsets[i] = total
+        if arrays is not None:
+            self._set_arrays(item_bytes, sides, arrays)
+
+    cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1:
+        cdef Names* n = self.names
+        cdef Arrays* a
+        cdef int64_t total = 0, i
+        cdef bytes head
+        cdef dict starts = {}  # nearly all are the same
+        if len(files) != n.count or len(sides) > MOST_SIDES:
+            raise ValueError("each file has one array, of no more sides than an array has")
+        a = n.arrays = <Arrays*>calloc(1, sizeof(Arrays))
+        if a == NULL:
+            raise MemoryError
+        for head, _, _ in files:
+            if len(head) > MOST_HEAD:
+                raise ValueError("a header is too long")
+            if head not in starts:
+                starts[head] = total
+                total += len(head)
+        a.files = <ArrayFile*>calloc(n.count if n.count else 1, sizeof(ArrayFile))
+        a.heads = <char*>malloc(total if total else 1)
+        if a.files == NULL or a.heads == NULL:
+            raise MemoryError
+        for head, i in starts.items():
+            memcpy(a.heads + i, <const char*>head, len(head))
+        for i, (head, rows, by_columns) in enumerate(files):
+            a.files[i].head = a.heads + <int64_t>starts[head]
+            a.files[i].head_bytes = len(head)
+            a.files[i].rows = rows
+            a.files[i].by_columns = by_columns
+        a.item_bytes = item_bytes
+        a.ndim = len(sides)
+        for i in range(a.ndim):
+            a.sides[i] = sides[i]
+        return 0
 
     def __dealloc__(self):
         names_drop(self.names)
@@ -114,6 +159,10 @@ cdef void names_drop(Names* names) noexcept nogil:
     # acq_rel (release: this holder is done; acquire: the last one sees that of all others) pairs with itself
     if names == NULL or names.refs.fetch_sub(1, kAcqRel) != 1:
         return
+    if names.arrays != NULL:
+        free(names.arrays.files)
+        free(names.arrays.heads)
+        free(names.arrays)
     free(names.text)
     free(names.offsets)
     free(names)
@@ -331,6 +380,33 @@ cdef bint is_empty(int fd, Fault* fault) noexcept nogil:
     return False
 
 
+cdef void _discover_array(FileTable* t, int64_t f, int fd) noexcept nogil:
+    # Its rows, if the file still has the header that was read before; what follows them was appended.
+    cdef const ArrayFile* a = &t.names.arrays.files[f]
+    cdef FileEntry* e = &t.entries[f]
+    cdef char head[MOST_HEAD]
+    cdef iovec iov
+    cdef Fault fault
+    cdef int64_t got = 0
+    if e.size < a.head_bytes + a.rows * t.record_bytes:
+        e.code = CODE_SOURCE_CHANGED
+        e.what = WHAT_SHORTENED
+        return
+    iov.iov_base = head
+    iov.iov_len = <size_t>a.head_bytes
+    if read_full(t, f, fd, &iov, 1, 0, False, &got, &fault) != READ_OK:
+        e.code = fault.code
+        e.what = fault.what
+        e.err = fault.err
+    elif memcmp(head, a.head, <size_t>a.head_bytes) != 0:
+        e.code = CODE_SOURCE_CHANGED
+        e.what = WHAT_REPLACED
+    else:
+        e.count = a.rows
+        if a.rows == 0:
+            t.empty_files.fetch_add(1, kRelaxed)  # relaxed: a statistic
+
+
 cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
     cdef FileEntry* last
@@ -340,7 +416,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     cdef int64_t other = 0
     cdef int fd, stale = -1
     fd = open_regular(name_of(t.names, f), &st, &fault)
-    if fd >= 0 and st.size == 0 and not is_empty(fd, &fault):
+    if fd >= 0 and st.size == 0 and t.names.arrays == NULL and not is_empty(fd, &fault):
         syscalls().close(fd)
         fd = -1
     e.fd = -1
@@ -355,7 +431,9 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
         e.dev = st.dev
         e.ino = st.ino
         body = st.size - t.header_bytes - t.footer_bytes
-        if st.size == 0:
+        if t.names.arrays != NULL:
+            _discover_array(t, f, fd)
+        elif st.size == 0:
             t.empty_files.fetch_add(1, kRelaxed)  # relaxed: a statistic
         elif t.tail == TAIL_STREAM:
             e.count = 1
@@ -425,6 +503,9 @@ cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogi
     elif e.what == WHAT_READ:
         fault.stage = STAGE_READ
         fault.offset = fault.record = 0
+    elif e.what == WHAT_SHORTENED:  # an array
+        fault.a = fault.b = head_of(t, f) + t.names.arrays.files[f].rows * t.record_bytes
+        fault.offset = e.size
     elif e.what == WHAT_HEADER:
         fault.stage = STAGE_READ
         fault.record = 0
@@ -666,7 +747,7 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
         fault.stage = STAGE_READ
         fault.file = f
         fault.offset = offset + got[0]
-        fault.record = (fault.offset - t.header_bytes) // t.hop_bytes
+        fault.record = (fault.offset - head_of(t, f)) // t.hop_bytes
         if n == 0:
             fault.code = CODE_SOURCE_CHANGED
             fault.what = WHAT_SHORTENED
@@ -678,4 +759,112 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
             fault.err = err
         return READ_FAULT
     t.bytes_read.fetch_add(got[0], kRelaxed)  # relaxed: a statistic
+    return READ_OK
+
+
+cdef int read_records(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t at, bint nowait, int64_t* got,
+                      Fault* fault) noexcept nogil:
+    if t.names.arrays != NULL and t.names.arrays.files[f].by_columns:
+        return _gather(t, f, fd, iov, count, at // t.record_bytes, nowait, got, fault)
+    return read_full(t, f, fd, iov, count, head_of(t, f) + at, nowait, got, fault)
+
+
+cdef inline void _spread(unsigned char* dst, int64_t stride, const unsigned char* src, int64_t n, int64_t item) noexcept nogil:
+    cdef int64_t i
+    if item == 1:
+        for i in range(n):
+            dst[i * stride] = src[i]
+    elif item == 2:
+        for i in range(n):
+            memcpy(dst + i * stride, src + i * 2, 2)
+    elif item == 4:
+        for i in range(n):
+            memcpy(dst + i * stride, src + i * 4, 4)
+    elif item == 8:
+        for i in range(n):
+            memcpy(dst + i * stride, src + i * 8, 8)
+    else:
+        for i in range(n):
+            memcpy(dst + i * stride, src + i * item, item)
+
+
+cdef int _gather(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t first, bint nowait, int64_t* got,
+                 Fault* fault) noexcept nogil:
+    # Rows, from number `first` on, of an array that lies by columns: as many at once as the numbers of one column fill a buffer.
+    cdef const Arrays* a = t.names.arrays
+    cdef int64_t rows = 0, m, most = max(GATHER_BYTES // a.item_bytes, 1), skip = 0
+    cdef int status = READ_OK, i
+    got[0] = 0
+    for i in range(count):
+        rows += <int64_t>iov[i].iov_len // t.record_bytes
+    while rows > 0 and status == READ_OK:
+        m = most if rows > most else rows
+        status = _gather_rows(t, f, fd, iov, skip, first, m, nowait, fault)
+        if status == READ_FAULT:
+            fault.record = first
+        elif status == READ_OK:
+            got[0] += m * t.record_bytes
+            first += m
+            rows -= m
+            skip += m
+            while rows > 0 and skip >= <int64_t>iov.iov_len // t.record_bytes:
+                skip -= <int64_t>iov.iov_len // t.record_bytes
+                iov += 1
+    return status
+
+
+cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t skip, int64_t first, int64_t m, bint nowait,
+                      Fault* fault) noexcept nogil:
+    # The same of m rows, behind `skip` ones of the list. Columns lie in the order of the row's shape with the sides turned round: the number
+    # in which the first index is one higher comes next. `place` is where a column's number lies in a row.
+    cdef const Arrays* a = t.names.arrays
+    cdef const ArrayFile* file = &a.files[f]
+    cdef const iovec* to
+    cdef int64_t item = a.item_bytes, columns = t.record_bytes // item, column = 0, place = 0, k, j, i, n, done, at, side, nbytes
+    cdef int64_t index[MOST_SIDES]
+    cdef int64_t step[MOST_SIDES]
+    cdef unsigned char buffer[GATHER_BYTES]
+    cdef iovec one
+    cdef int64_t got = 0
+    cdef int status
+    j = 1
+    for i in range(a.ndim - 1, -1, -1):
+        index[i] = 0
+        step[i] = j
+        j *= a.sides[i]
+    while column < columns:
+        k = 1
+        nbytes = m * item
+        one.iov_base = buffer
+        if nbytes > GATHER_BYTES:  # one number, which is read to where it belongs
+            one.iov_base = <unsigned char*>iov.iov_base + skip * t.record_bytes + place * item
+        elif file.rows <= 4 * m or (file.rows - m) * item <= GATHER_GAP:
+            # Several columns, with the gaps between them.
+            k = min(1 + (GATHER_BYTES // item - m) // file.rows, columns - column)
+            nbytes += (k - 1) * file.rows * item
+        one.iov_len = <size_t>nbytes
+        status = read_full(t, f, fd, &one, 1, file.head_bytes + (column * file.rows + first) * item, nowait, &got, fault)
+        if status != READ_OK:
+            return status
+        for j in range(k):
+            to = iov
+            at = skip
+            done = 0
+            while done < m and nbytes <= GATHER_BYTES:
+                n = min(<int64_t>to.iov_len // t.record_bytes - at, m - done)
+                _spread(<unsigned char*>to.iov_base + at * t.record_bytes + place * item, t.record_bytes,
+                        buffer + (j * file.rows + done) * item, n, item)
+                done += n
+                at = 0
+                to += 1
+            side = 0
+            while side < a.ndim:
+                index[side] += 1
+                place += step[side]
+                if index[side] < a.sides[side]:
+                    break
+                place -= step[side] * a.sides[side]
+                index[side] = 0
+                side += 1
+        column += k
     return READ_OK
