@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 import harness  # noqa: E402
 from gpu import Arena, Gpu, NoGpuError, checksum, total_of  # noqa: E402

@@ -1,6 +1,6 @@
 """The experiment of the queue tutorials.
 
-Every way of ``examples/feed_vs_queue.py`` in each round, with the same network and batches: on a GPU where CuPy finds
+Every way of ``feed_vs_queue.py`` in each round, with the same network and batches: on a GPU where CuPy finds
 one, else on NumPy. The result says which; there, a step is on one core and whatever makes the batches on the other.
 The tutorials' own figures (18 s fed and 11.5 s queued; 7.46 s and 4.12 s) are those of other machines: only the ratios,
 1.57 and 1.81, compare, and only with a GPU.
@@ -17,7 +17,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "examples")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
 import harness  # noqa: E402
 

@@ -1,6 +1,6 @@
 """The experiment of the queue tutorials: feed a training loop by hand, or through a queue, and compare.
 
-    python examples/feed_vs_queue.py --plot timeline.png
+    python benchmarks/e2e/feed_vs_queue.py --plot timeline.png
 
 A network of 1,024 inputs, 1,024 ReLU units and one output learns whether the sum of a row is above 0, from batches of
 128 rows of float32 out of N(0, 1), with sigmoid cross-entropy and Adam. Four ways to get the batches to it:

@@ -1,6 +1,6 @@
 """Feed a loop by hand, or through a queue: the tutorials' comparison, small enough for a moment.
 
-`examples/feed_vs_queue.py` is the whole experiment, with a network, a device, files and a plot.
+`benchmarks/e2e/feed_vs_queue.py` is the whole experiment, with a network, a device, files and a plot.
 """
 
 import time

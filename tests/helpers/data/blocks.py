@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from helpers import chains as chains_of_steps, tfrecords
-from helpers.oracle import Fault, Model
+from helpers.data import chains as chains_of_steps
+from helpers.formats import tfrecords
+from helpers.models.oracle import Fault, Model
 from hypothesis import strategies as st
 
 import queuecore as qc

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from helpers.chains import THREADS, own, threads
+from helpers.data.chains import THREADS, own, threads
 
 from queuecore.data import Dataset
 from queuecore.ragged import Ragged, Sparse

@@ -1,7 +1,7 @@
 """Datasets whose pickles and saved places were kept from a version before: ``tests/kept`` has what that one wrote.
 
-``python -m helpers.kept FILE``, in ``tests``, with the package of that version on the path, writes such a file; with
-``torch`` behind it, one of a loader of `queuecore.torch`.
+``python -m helpers.data.kept FILE``, in ``tests``, with the package of that version on the path, writes such a file;
+with ``torch`` behind it, one of a loader of `queuecore.torch`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import queuecore as qc
 from queuecore.data import Dataset
 
-KEPT = Path(__file__).resolve().parent.parent / "kept"
+KEPT = Path(__file__).resolve().parents[2] / "kept"
 AT = 3  # elements delivered before the place
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from helpers.chains import threads, write_files
-from helpers.functions import in_python
-from helpers.matrix import numbers_in
-from helpers.nodes import made
+from helpers.data.chains import threads, write_files
+from helpers.data.functions import in_python
+from helpers.data.matrix import numbers_in
+from helpers.data.nodes import made
 from helpers.process import PATIENCE
 
 from queuecore._elements.component import Component

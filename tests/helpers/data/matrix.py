@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from helpers.nodes import Through, made
+from helpers.data.nodes import Through, made
 
 import queuecore as qc
 from queuecore.data import Dataset

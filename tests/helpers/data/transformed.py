@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from helpers.chains import THREADS, dataset, threads, write_files
+from helpers.data.chains import THREADS, dataset, threads, write_files
 from helpers.process import soon, thread_count
 
 from queuecore.data import Dataset

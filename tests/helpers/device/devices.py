@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.fake_cuda import DISABLE_TIMING, LEGACY, NON_BLOCKING, Fake, check, compiled as build_shared
+from helpers.device.fake_cuda import DISABLE_TIMING, LEGACY, NON_BLOCKING, Fake, check, compiled as build_shared
 from helpers.process import PATIENCE, soon
 
 from queuecore._core.atoms import thread_count

@@ -49,7 +49,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).resolve().parents[1] / "native" / "fake_cuda"
+SOURCES = Path(__file__).resolve().parents[2] / "native" / "fake_cuda"
 # Each under which another mistake shows; a test that is passed under one proves little.
 SCHEDULES = ("equal", "slow_copy", "slow_consumer", "jitter")
 ONCE, ALWAYS, LATER = range(3)

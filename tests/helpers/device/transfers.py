@@ -1,6 +1,6 @@
 """Workloads of the transfer to a device, on the fake driver: what is wrong after each, in a process of its own.
 
-    python -P -m helpers.transfers TREE LIBRARY WORKLOAD SCHEDULE...
+    python -P -m helpers.device.transfers TREE LIBRARY WORKLOAD SCHEDULE...
 
 prints one line for each schedule: JSON of the faults that the fake counted, and of what the workload itself found.
 A mistake shows as one of these, as an error, or as a line that never comes.
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.devices import FakeArray, Plane, entered, nobody_works, plane
-from helpers.fake_cuda import ONCE, SCHEDULED, UNTIL_GO_ON, check
+from helpers.device.devices import FakeArray, Plane, entered, nobody_works, plane
+from helpers.device.fake_cuda import ONCE, SCHEDULED, UNTIL_GO_ON, check
 from helpers.process import PATIENCE, soon
 
 import queuecore

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from helpers.chains import threads
-from helpers.kinds import KINDS, SOURCES, all_of, file
-from helpers.matrix import numbers_in
+from helpers.data.chains import threads
+from helpers.data.kinds import KINDS, SOURCES, all_of, file
+from helpers.data.matrix import numbers_in
 from helpers.process import open_descriptors, soon, thread_count
 
 from queuecore.data import Dataset

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.queue_model import FIFO, PRIORITY, SHUFFLE
+from helpers.models.queue_model import FIFO, PRIORITY, SHUFFLE
 
 OK, CLOSED, END, TIMEOUT = "ok", "closed", "end", "timeout"
 PUT, PUT_MANY, GET, GET_MANY, GET_UP_TO, CLOSE, CANCEL = (

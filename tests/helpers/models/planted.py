@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.queue_model import NO_PROGRESS, Attempt, ModelError, QueueModel, Row
+from helpers.models.queue_model import NO_PROGRESS, Attempt, ModelError, QueueModel, Row
 
 
 class _Counting(QueueModel):

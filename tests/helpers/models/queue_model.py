@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from helpers.oracle import Philox
+from helpers.models.oracle import Philox
 
 FIFO, SHUFFLE, PADDING, PRIORITY = KINDS = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
 ENQUEUES = ("enqueue", "enqueue_many", "close")

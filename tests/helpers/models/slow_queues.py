@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from helpers.oracle import seed_pair
-from helpers.queue_model import FIFO, PADDING, PRIORITY, SHUFFLE, ModelError, QueueModel
+from helpers.models.oracle import seed_pair
+from helpers.models.queue_model import FIFO, PADDING, PRIORITY, SHUFFLE, ModelError, QueueModel
 
 from queuecore import errors
 from queuecore.errors import DtypeError, InvalidArgumentError

@@ -1,7 +1,7 @@
 """Concurrent histories of the library's queues: what threads do to a queue, and whether that could be one queue's.
 
 A `Workload` runs on a queue class with Python's threads, or on its hand-off alone with threads that never hold the GIL
-(`queuecore._core.testing.hand.HandHistory`). As a program, ``-m helpers.histories THREADS WORKLOAD TREE PATIENCE
+(`queuecore._core.testing.hand.HandHistory`). As a program, ``-m helpers.queues.histories THREADS WORKLOAD TREE PATIENCE
 ROUNDS``, it looks for a wrong one in the package of that tree, and prints the first thing that is wrong, as JSON, or
 null.
 """
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers import linearize
-from helpers.linearize import CANCEL, CLOSE, GET, GET_MANY, GET_UP_TO, PUT, PUT_MANY, Call
+from helpers.models import linearize
+from helpers.models.linearize import CANCEL, CLOSE, GET, GET_MANY, GET_UP_TO, PUT, PUT_MANY, Call
 from helpers.process import PATIENCE
-from helpers.queue_driver import FIFO, PRIORITY, SHUFFLE, Recorder, Step, record, verdict
+from helpers.queues.queue_driver import FIFO, PRIORITY, SHUFFLE, Recorder, Step, record, verdict
 
 import queuecore
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import linearize, slow_queues
-from helpers.linearize import Call
-from helpers.oracle import seed_pair
+from helpers.models import linearize, slow_queues
+from helpers.models.linearize import Call
+from helpers.models.oracle import seed_pair
+from helpers.models.queue_model import FIFO, KINDS, PADDING, PRIORITY, SHUFFLE, Outcome, QueueModel
 from helpers.process import PATIENCE, soon
-from helpers.queue_model import FIFO, KINDS, PADDING, PRIORITY, SHUFFLE, Outcome, QueueModel
 
 import queuecore
 from queuecore import errors
@@ -245,7 +245,7 @@ class Driver:
         )
 
 
-# ---- histories of real threads, for helpers.linearize ----------------------------------------------------------------
+# ---- histories of real threads, for helpers.models.linearize ---------------------------------------------------------
 
 RESULTS = {
     "CancelledError": linearize.CLOSED,
@@ -253,7 +253,7 @@ RESULTS = {
     "DeadlineExceededError": linearize.TIMEOUT,
 }
 
-# One operation of a thread: its name in helpers.linearize, the values to put or the number to get, and its timeout.
+# One operation of a thread: its name in helpers.models.linearize, the values to put or the number to get, its timeout.
 Step = tuple[str, Any, float | None]
 
 

@@ -1,6 +1,6 @@
 """The way of a call through the files of the package: how many there are, and how often it leads back to one.
 
-``python -m helpers.walk``, in ``tests``, shows that of ``tf.train.batch``.
+``python -m helpers.repository.walk``, in ``tests``, shows that of ``tf.train.batch``.
 """
 
 from __future__ import annotations

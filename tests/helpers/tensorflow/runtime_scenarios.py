@@ -24,7 +24,7 @@ class Ours:
     """The names that the programs use, and queues of numbers."""
 
     def __init__(self):
-        from helpers.fifo import PythonFIFO
+        from helpers.models.fifo import PythonFIFO
 
         import queuecore as qc
         from queuecore import errors

@@ -1,7 +1,7 @@
 """Expressions of TensorFlow 1 that have the same meaning here, and what TensorFlow says to them.
 
-What it says is recorded in ``corpus/tf1/NAME.json``. Where there is a Python with TensorFlow it is asked again, and
-with QUEUECORE_RECORD=1 recorded anew.
+What it says is recorded in ``corpus/tensorflow/NAME.json``. Where there is a Python with TensorFlow it is asked again,
+and with QUEUECORE_RECORD=1 recorded anew.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from helpers import tensorflow_tf1
-from helpers.peers import PYTHON
+from helpers.tensorflow import expressions as tensorflow_tf1
+from helpers.tensorflow.peers import PYTHON
 
 import queuecore.tf1 as tf1
 
-CORPUS = Path(__file__).parent.parent / "corpus" / "tf1"
+CORPUS = Path(__file__).parents[2] / "corpus" / "tensorflow"
 
 
 def asked(cases: list[tuple[str, int]]) -> list[dict[str, Any]]:

@@ -1,12 +1,14 @@
 """Programs over datasets that TensorFlow 1 and `queuecore.tf1` both run; as a program, TensorFlow's answers as JSON.
 
-Each takes the module and a directory, and returns what both must agree on.
+Each takes the module and a directory, and returns what both must agree on. What TensorFlow answered last is recorded in
+tests/corpus/tensorflow/datasets.json.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pathlib
 import struct
 import sys
 import tempfile
@@ -20,6 +22,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 import numpy as np
 
+RECORDED = pathlib.Path(__file__).parents[2] / "corpus" / "tensorflow" / "datasets.json"
 PROGRAMS: dict[str, Callable[[Any, str], Any]] = {}
 Pair = namedtuple("Pair", "left right")
 

@@ -6,7 +6,7 @@ import collections
 import threading
 
 import numpy as np
-from helpers.tf1_scenarios import Beside, got, outcome, plain, refused, run, scenario, shape
+from helpers.tensorflow.tf1_scenarios import Beside, got, outcome, plain, refused, run, scenario, shape
 
 
 @scenario

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.tf1_scenarios import (
+from helpers.tensorflow.tf1_scenarios import (
     different,
     eventually,
     finished,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from helpers.tf1_scenarios import (
+from helpers.tensorflow.tf1_scenarios import (
     Beside,
     different,
     eventually,

@@ -6,7 +6,7 @@ import threading
 import warnings
 
 import numpy as np
-from helpers.tf1_scenarios import (
+from helpers.tensorflow.tf1_scenarios import (
     Beside,
     different,
     ended,

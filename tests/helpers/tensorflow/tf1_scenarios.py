@@ -1,7 +1,7 @@
 """Programs over ``tf``, written once, and run with TensorFlow's and with ours.
 
 As a script it runs those named, or all, with TensorFlow (`import tensorflow.compat.v1 as tf`), and prints the outcomes
-as JSON. What TensorFlow said last is recorded in tests/corpus/tf1.json, which ``--record`` writes.
+as JSON. What TensorFlow said last is recorded in tests/corpus/tensorflow/scenarios.json, which ``--record`` writes.
 
 A scenario is a function of ``tf`` that returns lists, numbers, strings; each has a graph of its own. Runs have a time
 limit, and one that is over it counts as one that waits for ever.
@@ -22,7 +22,7 @@ import time
 
 import numpy as np
 
-RECORDED = pathlib.Path(__file__).parent.parent / "corpus" / "tf1.json"
+RECORDED = pathlib.Path(__file__).parents[2] / "corpus" / "tensorflow" / "scenarios.json"
 SCENARIOS = {}
 _folders = []
 
@@ -214,7 +214,7 @@ def outcomes(tf, names=None):
 
 def load():
     """Import all modules that have scenarios."""
-    from helpers import tf1_graphs, tf1_input, tf1_queues, tf1_runners, tf1_tutorials
+    from helpers.tensorflow import tf1_graphs, tf1_input, tf1_queues, tf1_runners, tf1_tutorials
 
     return tf1_graphs, tf1_input, tf1_queues, tf1_runners, tf1_tutorials
 
@@ -229,7 +229,7 @@ def main():
     tf.disable_v2_behavior()
     threading.excepthook = lambda args: None  # runners without a coordinator raise in their threads
     tf.logging.set_verbosity(tf.logging.FATAL)
-    from helpers import tf1_scenarios  # the scenarios are registered there, not in __main__
+    from helpers.tensorflow import tf1_scenarios  # the scenarios are registered there, not in __main__
 
     tf1_scenarios.load()
     names = [one for one in sys.argv[1:] if not one.startswith("--")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from helpers.tf1_scenarios import (
+from helpers.tensorflow.tf1_scenarios import (
     ended,
     finished,
     folder,

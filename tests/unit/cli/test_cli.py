@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.example_messages import example, feature
+from helpers.formats.example_messages import example, feature
 
 import queuecore as qc
 from queuecore import __version__
@@ -24,7 +24,7 @@ from queuecore.cli.main import parse_dtype
 from queuecore.cli.measure import Source, floor_pass, plain_batches
 from queuecore.cli.progress import Progress, human_count, human_seconds
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-P", "-m", "queuecore.cli"]
 IMAGE = np.dtype([("label", "u1"), ("image", "u1", (3, 32, 32))])
 DEADLINE = 50

@@ -10,8 +10,8 @@ import sys
 import zlib
 
 import pytest
+from helpers.formats.tfrecords import KNOWN, header, places, stream
 from helpers.process import PATIENCE, open_descriptors
-from helpers.tfrecords import KNOWN, header, places, stream
 
 from queuecore import errors
 from queuecore._core.inflate import library

@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from helpers import csv_model
-from helpers.csv_model import DTYPES, FLOAT32, FLOAT64, INT32, INT64, TEXT, number
+from helpers.models import csv_model
+from helpers.models.csv_model import DTYPES, FLOAT32, FLOAT64, INT32, INT64, TEXT, number
 from hypothesis import example, given, settings, strategies as st
 
 from queuecore._core.csv import CsvFormat

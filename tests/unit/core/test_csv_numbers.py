@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers import csv_model
-from helpers.csv_model import DTYPES, FLOAT32, FLOAT64, INT32, INT64, number
+from helpers.models import csv_model
+from helpers.models.csv_model import DTYPES, FLOAT32, FLOAT64, INT32, INT64, number
 from hypothesis import example, given, settings, strategies as st
 
 from queuecore._core.csv import CsvFormat

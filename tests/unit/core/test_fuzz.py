@@ -6,7 +6,7 @@ import pytest
 
 fuzz = pytest.importorskip("queuecore._core.testing.fuzz", reason="no targets (QUEUECORE_TESTING=1)")
 
-CORPUS = Path(__file__).parents[1] / "native" / "corpus"
+CORPUS = Path(__file__).parents[2] / "native" / "corpus"
 TARGETS = [name for name in fuzz.NAMES if name != "planted"]
 
 

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from helpers.blocks import plain, small
+from helpers.data.blocks import plain, small
 
 from queuecore.data import CsvDataset, Options, TextLineDataset
 from queuecore.errors import RecordTooLargeError

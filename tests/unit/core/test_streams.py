@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from helpers.compressed import ENCODINGS, LIBRARIES, compress, needs_zstd, number, text, zstd
+from helpers.formats.compressed import ENCODINGS, LIBRARIES, compress, needs_zstd, number, text, zstd
 from helpers.process import run_python
 from hypothesis import HealthCheck, given, settings, strategies as st
 

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from helpers.tfrecords import FRAME, KNOWN, KNOWN_BYTES, header, places, read, stream
+from helpers.formats.tfrecords import FRAME, KNOWN, KNOWN_BYTES, header, places, read, stream
 
 from queuecore._core.tfrecord import Scan, frame
 

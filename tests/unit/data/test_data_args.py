@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.chains import run, values, write_files
+from helpers.data.chains import run, values, write_files
 
 import queuecore as qc
 from queuecore.data import AUTOTUNE, Dataset, FixedLengthRecordDataset, Options

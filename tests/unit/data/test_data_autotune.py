@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from helpers.functions import in_python
+from helpers.data.functions import in_python
 from helpers.process import PATIENCE, soon
 
 from queuecore.data import AUTOTUNE, Dataset

@@ -7,11 +7,11 @@ import random
 
 import numpy as np
 import pytest
-from helpers.blocks import KINDS, chains, content, flat, plain, played, pull, read_lines, run, small, source
-from helpers.chains import THREADS, apply, threads, write_files
-from helpers.compressed import ENCODINGS, compress, needs_zstd, number
-from helpers.example_messages import example, feature
-from helpers.tfrecords import stream
+from helpers.data.blocks import KINDS, chains, content, flat, plain, played, pull, read_lines, run, small, source
+from helpers.data.chains import THREADS, apply, threads, write_files
+from helpers.formats.compressed import ENCODINGS, compress, needs_zstd, number
+from helpers.formats.example_messages import example, feature
+from helpers.formats.tfrecords import stream
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc

@@ -5,11 +5,11 @@ import json
 import random
 
 import pytest
-from helpers import tfrecords
-from helpers.blocks import KINDS, content, expected, flat, interleaved, pull, run, small, source
-from helpers.chains import THREADS, apply, chains, threads, write_files
-from helpers.compressed import compress
-from helpers.interleaved import TENSORFLOW, interleave, of_lists
+from helpers.data.blocks import KINDS, content, expected, flat, interleaved, pull, run, small, source
+from helpers.data.chains import THREADS, apply, chains, threads, write_files
+from helpers.formats import tfrecords
+from helpers.formats.compressed import compress
+from helpers.models.interleaved import TENSORFLOW, interleave, of_lists
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc

@@ -5,12 +5,12 @@ import random
 
 import numpy as np
 import pytest
-from helpers import tfrecords
-from helpers.blocks import KINDS, content, expected, flat, interleaved, plain, pull, run, small, source
-from helpers.chains import THREADS, apply, chains, threads, values, write_files
-from helpers.compressed import compress
-from helpers.interleaved import of_lists
-from helpers.oracle import Philox, seed_pair
+from helpers.data.blocks import KINDS, content, expected, flat, interleaved, plain, pull, run, small, source
+from helpers.data.chains import THREADS, apply, chains, threads, values, write_files
+from helpers.formats import tfrecords
+from helpers.formats.compressed import compress
+from helpers.models.interleaved import of_lists
+from helpers.models.oracle import Philox, seed_pair
 from helpers.process import run_python
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -175,7 +175,7 @@ def test_files_that_changed_behind_the_saved_place(tmp_path):
 SCRIPT = """
     import json, sys
     import queuecore as qc
-    from helpers.blocks import plain, pull, small
+    from helpers.data.blocks import plain, pull, small
     folder, number, state = sys.argv[1:]
     ds = small(qc.data.TFRecordDataset(folder + "/*.bin"), 100).shuffle(40).repeat(2).batch(6)
     it = iter(ds.with_options(qc.data.Options(num_threads=int(number))))

@@ -6,10 +6,10 @@ import random
 
 import numpy as np
 import pytest
-from helpers.chains import own, write_files
-from helpers.padding import given
+from helpers.data.chains import own, write_files
+from helpers.data.padding import given
+from helpers.formats.tfrecords import stream
 from helpers.process import PATIENCE, soon
-from helpers.tfrecords import stream
 
 import queuecore as qc
 from queuecore._elements.component import Component

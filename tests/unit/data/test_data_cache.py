@@ -12,10 +12,10 @@ import weakref
 
 import numpy as np
 import pytest
-from helpers.blocks import content, flat, plain, played as played_after, pull, run, source
-from helpers.chains import THREADS, apply, dataset, threads, values, write_files
-from helpers.nodes import Each, made, numbers
-from helpers.oracle import Model
+from helpers.data.blocks import content, flat, plain, played as played_after, pull, run, source
+from helpers.data.chains import THREADS, apply, dataset, threads, values, write_files
+from helpers.data.nodes import Each, made, numbers
+from helpers.models.oracle import Model
 from helpers.process import PATIENCE, run_python, soon, thread_count
 from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as of_numpy

@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.blocks import small
-from helpers.oracle import Shuffle
-from helpers.transformed import bytes_of_files, check, places, plain, pulled, run, stops_at_once, values
+from helpers.data.blocks import small
+from helpers.data.transformed import bytes_of_files, check, places, plain, pulled, run, stops_at_once, values
+from helpers.models.oracle import Shuffle
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.functions import plain
+from helpers.data.functions import plain
 
 import queuecore as qc
 from queuecore.data import Dataset, Options

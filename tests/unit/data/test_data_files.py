@@ -5,8 +5,8 @@ import pathlib
 
 import numpy as np
 import pytest
-from helpers.chains import apply, chains, dataset, run, threads, values, write_files
-from helpers.oracle import Fault, Model
+from helpers.data.chains import apply, chains, dataset, run, threads, values, write_files
+from helpers.models.oracle import Fault, Model
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import queuecore as qc

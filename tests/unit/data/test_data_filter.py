@@ -6,11 +6,11 @@ import struct
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, dataset, threads, write_files
-from helpers.functions import check_resume, in_python, plain, pulled
-from helpers.nodes import KINDS, Handed, made, numbers, value
+from helpers.data.chains import THREADS, dataset, threads, write_files
+from helpers.data.functions import check_resume, in_python, plain, pulled
+from helpers.data.nodes import KINDS, Handed, made, numbers, value
+from helpers.formats.tfrecords import stream
 from helpers.process import PATIENCE, soon, thread_count
-from helpers.tfrecords import stream
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc

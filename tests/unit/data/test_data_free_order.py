@@ -7,7 +7,7 @@ import random
 import threading
 
 import pytest
-from helpers.functions import plain
+from helpers.data.functions import plain
 
 import queuecore as qc
 from queuecore.data import Dataset, Options

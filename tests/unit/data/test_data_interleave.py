@@ -9,10 +9,10 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.blocks import small
-from helpers.chains import threads
+from helpers.data.blocks import small
+from helpers.data.chains import threads
+from helpers.data.transformed import bytes_of_files, check, places, pulled, run, stops_at_once, values
 from helpers.process import soon, thread_count
-from helpers.transformed import bytes_of_files, check, places, pulled, run, stops_at_once, values
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc

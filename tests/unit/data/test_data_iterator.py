@@ -11,8 +11,8 @@ import weakref
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, dataset, own, run, threads, values, write_files
-from helpers.oracle import assert_same
+from helpers.data.chains import THREADS, dataset, own, run, threads, values, write_files
+from helpers.models.oracle import assert_same
 from helpers.process import AT_ONCE, PATIENCE, open_descriptors, soon, thread_count
 
 import queuecore as qc

@@ -9,10 +9,10 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.chains import own, threads, write_files
-from helpers.example_messages import example, feature
+from helpers.data.chains import own, threads, write_files
+from helpers.formats.example_messages import example, feature
+from helpers.formats.tfrecords import stream
 from helpers.process import AT_ONCE, PATIENCE, open_descriptors, soon, thread_count
-from helpers.tfrecords import stream
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc

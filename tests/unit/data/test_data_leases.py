@@ -6,8 +6,8 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, dataset, threads, write_files
-from helpers.oracle import Model, assert_same
+from helpers.data.chains import THREADS, dataset, threads, write_files
+from helpers.models.oracle import Model, assert_same
 
 import queuecore as qc
 from queuecore.data import Options

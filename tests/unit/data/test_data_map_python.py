@@ -8,9 +8,9 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, dataset, threads, write_files
-from helpers.functions import check_resume, in_python, plain, pulled
-from helpers.nodes import Handed, made, numbers
+from helpers.data.chains import THREADS, dataset, threads, write_files
+from helpers.data.functions import check_resume, in_python, plain, pulled
+from helpers.data.nodes import Handed, made, numbers
 from helpers.process import run_python, soon, thread_count
 from hypothesis import given, settings, strategies as st
 
@@ -245,7 +245,7 @@ def test_many_iterators_dropped_in_the_middle():
 def test_exit_without_close(end):
     done = run_python(f"""
         import gc, os, time
-        from helpers.nodes import numbers
+        from helpers.data.nodes import numbers
         it = iter(numbers(10**6).map(lambda x: int(x), 4).map(lambda x: (time.sleep(0.001), int(x))[1], 3).repeat())
         for _ in range(100):
             next(it)

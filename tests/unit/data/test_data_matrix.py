@@ -4,8 +4,8 @@ import itertools
 import json
 
 import pytest
-from helpers.chains import THREADS, threads
-from helpers.matrix import PIPELINES, numbers_in, write
+from helpers.data.chains import THREADS, threads
+from helpers.data.matrix import PIPELINES, numbers_in, write
 
 
 @pytest.fixture(scope="module")

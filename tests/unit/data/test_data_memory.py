@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.transformed import check, run, stops_at_once, values
+from helpers.data.transformed import check, run, stops_at_once, values
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as npst
 

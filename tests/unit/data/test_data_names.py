@@ -6,11 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from helpers import tfrecords
-from helpers.blocks import small
-from helpers.chains import THREADS, threads, write_files
-from helpers.interleaved import of_lists
-from helpers.transformed import check, pulled, run, stops_at_once, values
+from helpers.data.blocks import small
+from helpers.data.chains import THREADS, threads, write_files
+from helpers.data.transformed import check, pulled, run, stops_at_once, values
+from helpers.formats import tfrecords
+from helpers.models.interleaved import of_lists
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset

@@ -7,8 +7,8 @@ import weakref
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, dataset, own, threads, write_files
-from helpers.nodes import KINDS, Chosen, Each, Handed, Through, made, numbers, value
+from helpers.data.chains import THREADS, dataset, own, threads, write_files
+from helpers.data.nodes import KINDS, Chosen, Each, Handed, Through, made, numbers, value
 from helpers.process import AT_ONCE, PATIENCE, run_python, soon, thread_count
 from hypothesis import given, settings, strategies as st
 
@@ -211,7 +211,7 @@ def test_many_iterators_dropped_in_the_middle():
 def test_exit_without_close(end):
     done = run_python(f"""
         import gc, os
-        from helpers.nodes import Each, Through, made, numbers
+        from helpers.data.nodes import Each, Through, made, numbers
         it = iter(made(Each((made(Through((numbers(1000),))).repeat(),), lambda x: x)).repeat())
         for _ in range(100):
             next(it)
@@ -226,7 +226,7 @@ def test_exit_without_close(end):
 def test_a_forked_child_is_told():
     done = run_python("""
         import os
-        from helpers.nodes import Each, made, numbers
+        from helpers.data.nodes import Each, made, numbers
         import queuecore as qc
         ds = made(Each((numbers(1000),), lambda x: int(x))).repeat()
         it = iter(ds)

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, dataset, threads, write_files
-from helpers.transformed import check, pulled, run, stops_at_once, values
+from helpers.data.chains import THREADS, dataset, threads, write_files
+from helpers.data.transformed import check, pulled, run, stops_at_once, values
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc

@@ -8,10 +8,10 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, threads, write_files
-from helpers.example_messages import example, feature
-from helpers.padding import cases, given, grouped, padded
-from helpers.tfrecords import stream
+from helpers.data.chains import THREADS, threads, write_files
+from helpers.data.padding import cases, given, grouped, padded
+from helpers.formats.example_messages import example, feature
+from helpers.formats.tfrecords import stream
 from hypothesis import given as drawn, settings, strategies as st
 
 import queuecore as qc

@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, apply, dataset, own, pull, run, threads, values, write_files
-from helpers.nodes import made
-from helpers.oracle import Model, assert_same, philox_block, seed_pair
-from helpers.transformed import check, run as elements_of, stops_at_once, values as plain
+from helpers.data.chains import THREADS, apply, dataset, own, pull, run, threads, values, write_files
+from helpers.data.nodes import made
+from helpers.data.transformed import check, run as elements_of, stops_at_once, values as plain
+from helpers.models.oracle import Model, assert_same, philox_block, seed_pair
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc

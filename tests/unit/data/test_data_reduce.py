@@ -4,8 +4,8 @@ import functools
 
 import numpy as np
 import pytest
-from helpers.chains import run, write_files
-from helpers.oracle import assert_same
+from helpers.data.chains import run, write_files
+from helpers.models.oracle import assert_same
 from helpers.process import open_descriptors, soon, thread_count
 from hypothesis import HealthCheck, given, settings, strategies as st
 

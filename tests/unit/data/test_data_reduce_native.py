@@ -5,10 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, threads, write_files
-from helpers.example_messages import example, feature
+from helpers.data.chains import THREADS, threads, write_files
+from helpers.formats.example_messages import example, feature
+from helpers.formats.tfrecords import stream
 from helpers.process import open_descriptors, soon, thread_count
-from helpers.tfrecords import stream
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc

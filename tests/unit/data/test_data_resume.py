@@ -10,8 +10,8 @@ import signal
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, apply, chains, dataset, own, pull, run, threads, values, write_files
-from helpers.oracle import assert_same
+from helpers.data.chains import THREADS, apply, chains, dataset, own, pull, run, threads, values, write_files
+from helpers.models.oracle import assert_same
 from helpers.process import run_python
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -201,7 +201,7 @@ def test_prefetch_and_options_may_differ(paths):
 SCRIPT = """
     import json, sys
     import queuecore as qc
-    from helpers.chains import pull, values
+    from helpers.data.chains import pull, values
     folder, number, state = sys.argv[1:]
     ds = qc.data.FixedLengthRecordDataset(folder + "/*.bin", 1).shuffle(40).repeat(2).batch(6)
     it = iter(ds.with_options(qc.data.Options(num_threads=int(number))))
@@ -227,7 +227,7 @@ def test_in_another_process(paths):
 KILLED = """
     import json, os, signal, sys
     import queuecore as qc
-    from helpers.chains import values
+    from helpers.data.chains import values
     folder, limit = sys.argv[1], int(sys.argv[2])
     ds = qc.data.FixedLengthRecordDataset(folder + "/*.bin", 1).shuffle(40, seed=3).batch(6)
     it = iter(ds)

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from helpers.chains import threads
+from helpers.data.chains import threads
 
 import queuecore as qc
 from queuecore.data import ArraySpec, Dataset, Options

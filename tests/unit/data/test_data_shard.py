@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 import pytest
-from helpers import blocks
-from helpers.chains import THREADS, apply, chains, dataset, own, pull, run, threads, values, write_files
-from helpers.oracle import Fault, Model, assert_same
+from helpers.data import blocks
+from helpers.data.chains import THREADS, apply, chains, dataset, own, pull, run, threads, values, write_files
+from helpers.models.oracle import Fault, Model, assert_same
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
@@ -323,7 +323,7 @@ def test_what_comes_before_a_missing_file(tmp_path_factory, ops, bad, data):
 
 
 def _damaged(path, records, bad):
-    from helpers.tfrecords import stream
+    from helpers.formats.tfrecords import stream
 
     text = bytearray(stream(records))
     at = 0

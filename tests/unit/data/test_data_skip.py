@@ -7,9 +7,9 @@ import os
 
 import numpy as np
 import pytest
-from helpers import tfrecords
-from helpers.blocks import flat, plain, pull, run, small
-from helpers.chains import THREADS, threads, write_files
+from helpers.data.blocks import flat, plain, pull, run, small
+from helpers.data.chains import THREADS, threads, write_files
+from helpers.formats import tfrecords
 
 import queuecore as qc
 from queuecore.data import CsvDataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from helpers import tfrecords
-from helpers.chains import write_files
-from helpers.functions import in_python
-from helpers.transformed import places, run, values
+from helpers.data.chains import write_files
+from helpers.data.functions import in_python
+from helpers.data.transformed import places, run, values
+from helpers.formats import tfrecords
 
 import queuecore as qc
 from queuecore.data import Dataset, Options, TFRecordDataset

@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, dataset, threads, write_files
-from helpers.nodes import Each, made, numbers
+from helpers.data.chains import THREADS, dataset, threads, write_files
+from helpers.data.nodes import Each, made, numbers
+from helpers.data.transformed import pulled, run, stops_at_once, values
 from helpers.process import run_python, soon
-from helpers.transformed import pulled, run, stops_at_once, values
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc

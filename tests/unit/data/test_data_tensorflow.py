@@ -8,8 +8,8 @@ import random
 import subprocess
 
 import pytest
-from helpers import tensorflow_data
-from helpers.peers import ASKS_TENSORFLOW, PYTHON
+from helpers.tensorflow import data as tensorflow_data
+from helpers.tensorflow.peers import ASKS_TENSORFLOW, PYTHON
 
 import queuecore as qc
 from queuecore.data import Dataset

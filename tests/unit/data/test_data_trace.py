@@ -7,10 +7,10 @@ import re
 
 import numpy as np
 import pytest
-from helpers.blocks import run
-from helpers.chains import THREADS, threads
-from helpers.example_messages import example, feature
-from helpers.tfrecords import stream
+from helpers.data.blocks import run
+from helpers.data.chains import THREADS, threads
+from helpers.formats.example_messages import example, feature
+from helpers.formats.tfrecords import stream
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers.kept import AT, CASES, KEPT, plain, write_files
+from helpers.data.kept import AT, CASES, KEPT, plain, write_files
 
 import queuecore as qc
 

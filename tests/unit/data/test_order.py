@@ -9,8 +9,8 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, apply, chains, dataset, run, threads, values, write_files
-from helpers.oracle import Model, Philox, assert_same, philox_block, seed_pair
+from helpers.data.chains import THREADS, apply, chains, dataset, run, threads, values, write_files
+from helpers.models.oracle import Model, Philox, assert_same, philox_block, seed_pair
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import queuecore as qc

@@ -15,8 +15,9 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.devices import Plane, entered, nobody_works, plane
-from helpers.fake_cuda import (
+from helpers.data.functions import in_python
+from helpers.device.devices import Plane, entered, nobody_works, plane
+from helpers.device.fake_cuda import (
     ALWAYS,
     LATER,
     LEGACY,
@@ -28,7 +29,6 @@ from helpers.fake_cuda import (
     build,
     check,
 )
-from helpers.functions import in_python
 from helpers.process import PATIENCE, soon
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.functions import in_python
+from helpers.data.functions import in_python
 
 import queuecore as qc
 from queuecore.data import Dataset

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers.functions import in_python
+from helpers.data.functions import in_python
 
 import queuecore as qc
 from queuecore._device import arrays

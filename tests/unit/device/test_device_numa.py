@@ -6,9 +6,9 @@ import platform
 
 import numpy as np
 import pytest
-from helpers.devices import Plane, plane
-from helpers.fake_cuda import build
-from helpers.functions import in_python
+from helpers.data.functions import in_python
+from helpers.device.devices import Plane, plane
+from helpers.device.fake_cuda import build
 
 from queuecore._core.device import driver, memory
 from queuecore.data import Dataset

@@ -6,7 +6,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers.kernels import Host, area_of, columns_of, compiled
+from helpers.device.kernels import Host, area_of, columns_of, compiled
 from hypothesis import Phase, given, settings, strategies as st
 
 import queuecore as qc
@@ -21,7 +21,7 @@ from queuecore.ops import Component
 BRAIN = np.dtype(ml_dtypes.bfloat16)
 CODES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
 SPECIAL = [0, -0.0, 1, -1, 0.5, 2, np.inf, -np.inf, np.nan, 1e-40, 65504, 65520, 3e38, 1e300, 255, -129]
-HEADER = Path(__file__).parents[2] / "src/queuecore/include/queuecore/kernels/device.hpp"
+HEADER = Path(__file__).parents[3] / "src/queuecore/include/queuecore/kernels/device.hpp"
 
 
 def values(dtype, count, seed=0):

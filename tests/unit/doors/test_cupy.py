@@ -85,7 +85,7 @@ def test_the_demo_computes_with_numpy():
 
 
 def test_the_example_computes_with_numpy_and_says_why(monkeypatch):
-    path = Path(__file__).resolve().parents[2] / "examples" / "feed_vs_queue.py"
+    path = Path(__file__).resolve().parents[3] / "benchmarks" / "e2e" / "feed_vs_queue.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     example = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, path.stem, example)

@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import documents
+from helpers.repository import documents
 
 import queuecore as qc
 from queuecore.data import Dataset

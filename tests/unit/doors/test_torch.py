@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import documents
-from helpers.devices import FakeArray, plane
+from helpers.device.devices import FakeArray, plane
+from helpers.repository import documents
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.doors
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make doors")
 
-from helpers import torch_samples as samples, torch_workers as beside  # noqa: E402
+from helpers.doors import torch_samples as samples, torch_workers as beside  # noqa: E402
 
 from queuecore.errors import (  # noqa: E402
     DtypeError,

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, dataset, run, threads, write_files
-from helpers.oracle import Model, assert_same
+from helpers.data.chains import THREADS, dataset, run, threads, write_files
+from helpers.models.oracle import Model, assert_same
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc

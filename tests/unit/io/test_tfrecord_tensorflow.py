@@ -9,7 +9,7 @@ import random
 import subprocess
 
 import pytest
-from helpers.peers import ASKS_TENSORFLOW, PYTHON
+from helpers.tensorflow.peers import ASKS_TENSORFLOW, PYTHON
 
 from queuecore._core.tfrecord import FileBytes, Scan
 from queuecore.writers import TFRecordWriter

@@ -12,8 +12,8 @@ import zlib
 
 import numpy as np
 import pytest
+from helpers.formats.tfrecords import KNOWN, KNOWN_BYTES, places, read, stream
 from helpers.process import open_descriptors, run_python
-from helpers.tfrecords import KNOWN, KNOWN_BYTES, places, read, stream
 
 from queuecore import errors
 from queuecore.data import FixedLengthRecordDataset

@@ -12,8 +12,8 @@ import subprocess
 
 import numpy as np
 import pytest
-from helpers import tensorflow_csv
-from helpers.peers import ASKS_TENSORFLOW, PYTHON
+from helpers.tensorflow import csv as tensorflow_csv
+from helpers.tensorflow.peers import ASKS_TENSORFLOW, PYTHON
 
 from queuecore.errors import CsvError, InvalidArgumentError
 from queuecore.ops import decode_csv
@@ -175,7 +175,7 @@ def test_every_answer_is_tensorflows():
         text=True,
         timeout=570,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(pathlib.Path(tensorflow_csv.__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(tensorflow_csv.__file__).parents[2])},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from helpers.compressed import ENCODINGS, compress, needs_zstd, number, text, zstd
+from helpers.formats.compressed import ENCODINGS, compress, needs_zstd, number, text, zstd
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc

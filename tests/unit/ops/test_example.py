@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from helpers import example_messages as wire
-from helpers.example_messages import example, feature, sequence
-from helpers.example_wire import bytes_list, entry, float_list, group, int_list, tagged
+from helpers.formats import example_messages as wire
+from helpers.formats.example_messages import example, feature, sequence
+from helpers.formats.example_wire import bytes_list, entry, float_list, group, int_list, tagged
 
 import queuecore as qc
 from queuecore import ops

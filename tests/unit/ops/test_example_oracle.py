@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from helpers import example_messages as wire
-from helpers.example_messages import Refused, expected, plain
-from helpers.example_wire import KINDS, Maker
+from helpers.formats import example_messages as wire
+from helpers.formats.example_messages import Refused, expected, plain
+from helpers.formats.example_wire import KINDS, Maker
 
 from queuecore import ops
 from queuecore.errors import InvalidArgumentError, ProtoError

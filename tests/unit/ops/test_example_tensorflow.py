@@ -12,10 +12,11 @@ import subprocess
 
 import numpy as np
 import pytest
-from helpers import example_messages as wire, tensorflow_examples
-from helpers.example_messages import example, feature, plain, sequence
-from helpers.example_wire import Maker
-from helpers.peers import ASKS_TENSORFLOW, PYTHON
+from helpers.formats import example_messages as wire
+from helpers.formats.example_messages import example, feature, plain, sequence
+from helpers.formats.example_wire import Maker
+from helpers.tensorflow import examples as tensorflow_examples
+from helpers.tensorflow.peers import ASKS_TENSORFLOW, PYTHON
 
 from queuecore import ops
 from queuecore.errors import InvalidArgumentError

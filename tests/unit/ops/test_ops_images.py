@@ -6,8 +6,21 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.example_messages import example, feature
-from helpers.pictures import BMP, CODECS, GIF, JPEG, PNG, colours, forget, png_kinds, samples, saved, top_down, use
+from helpers.formats.example_messages import example, feature
+from helpers.formats.pictures import (
+    BMP,
+    CODECS,
+    GIF,
+    JPEG,
+    PNG,
+    colours,
+    forget,
+    png_kinds,
+    samples,
+    saved,
+    top_down,
+    use,
+)
 from PIL import Image
 
 import queuecore as qc

@@ -9,12 +9,12 @@ import subprocess
 
 import numpy as np
 import pytest
-from helpers.peers import ASKS_TENSORFLOW, PYTHON
-from helpers.pictures import samples, top_down
+from helpers.formats.pictures import samples, top_down
+from helpers.tensorflow.peers import ASKS_TENSORFLOW, PYTHON
 
 import queuecore as qc
 
-PLAYER = pathlib.Path(__file__).parents[1] / "helpers" / "tensorflow_images.py"
+PLAYER = pathlib.Path(__file__).parents[2] / "helpers" / "tensorflow" / "images.py"
 
 pytestmark = [
     *ASKS_TENSORFLOW,

@@ -11,11 +11,11 @@ import subprocess
 
 import numpy as np
 import pytest
-from helpers.peers import ASKS_TENSORFLOW, PYTHON
+from helpers.tensorflow.peers import ASKS_TENSORFLOW, PYTHON
 
 import queuecore as qc
 
-PLAYER = pathlib.Path(__file__).parents[1] / "helpers" / "tensorflow_pictures.py"
+PLAYER = pathlib.Path(__file__).parents[2] / "helpers" / "tensorflow" / "pictures.py"
 
 pytestmark = [
     *ASKS_TENSORFLOW,

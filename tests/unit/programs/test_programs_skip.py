@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from helpers import tfrecords
+from helpers.formats import tfrecords
 from helpers.process import PATIENCE, soon, thread_count
 from hypothesis import given, settings, strategies as st
 

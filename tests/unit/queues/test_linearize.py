@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers.linearize import (
+from helpers.models.linearize import (
     CANCEL,
     CLOSE,
     CLOSED,
@@ -23,10 +23,10 @@ from helpers.linearize import (
     explained,
     necessary,
 )
-from helpers.planted import BUGS
-from helpers.queue_driver import record
-from helpers.queue_model import FIFO, PRIORITY, SHUFFLE, QueueModel
-from helpers.slow_queues import FIFOQueue, variant
+from helpers.models.planted import BUGS
+from helpers.models.queue_model import FIFO, PRIORITY, SHUFFLE, QueueModel
+from helpers.models.slow_queues import FIFOQueue, variant
+from helpers.queues.queue_driver import record
 
 # ---- by hand: (name, values, invoked, returned, result, wanted) ------------------------------------------------------
 

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 from helpers.process import PATIENCE, soon
-from helpers.queue_driver import FIFO, KINDS, PADDING, PRIORITY, SHUFFLE, implementations
+from helpers.queues.queue_driver import FIFO, KINDS, PADDING, PRIORITY, SHUFFLE, implementations
 
 import queuecore as qc
 from queuecore.errors import (

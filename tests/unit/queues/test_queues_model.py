@@ -10,9 +10,11 @@ import types
 
 import numpy as np
 import pytest
-from helpers.oracle import seed_pair
-from helpers.planted import BUGS, HIDDEN
-from helpers.queue_driver import (
+from helpers.models.oracle import seed_pair
+from helpers.models.planted import BUGS, HIDDEN
+from helpers.models.queue_model import ModelError, QueueModel
+from helpers.models.slow_queues import variant
+from helpers.queues.queue_driver import (
     FIFO,
     PADDING,
     PRIORITY,
@@ -26,8 +28,6 @@ from helpers.queue_driver import (
     implementations,
     result_of,
 )
-from helpers.queue_model import ModelError, QueueModel
-from helpers.slow_queues import variant
 from hypothesis import HealthCheck, event, given, settings, strategies as st
 
 # ---- the model -------------------------------------------------------------------------------------------------------

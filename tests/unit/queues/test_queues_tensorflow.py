@@ -11,10 +11,10 @@ import subprocess
 
 import numpy as np
 import pytest
-from helpers import tensorflow_queues
-from helpers.peers import ASKS_TENSORFLOW, PYTHON
-from helpers.queue_driver import PADDING, SHUFFLE, Setup, assert_outcome, history
-from helpers.queue_model import DEQUEUES, KINDS, Outcome
+from helpers.models.queue_model import DEQUEUES, KINDS, Outcome
+from helpers.queues.queue_driver import PADDING, SHUFFLE, Setup, assert_outcome, history
+from helpers.tensorflow import queues as tensorflow_queues
+from helpers.tensorflow.peers import ASKS_TENSORFLOW, PYTHON
 
 pytestmark = [
     *ASKS_TENSORFLOW,
@@ -84,7 +84,7 @@ def play(histories):
         text=True,
         timeout=570,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(pathlib.Path(tensorflow_queues.__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(tensorflow_queues.__file__).parents[2])},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.devices import plane
-from helpers.kernels import compiled, cxx
+from helpers.device.devices import plane
+from helpers.device.kernels import compiled, cxx
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 if not FOLDER.exists():
     pytest.skip("the benchmarks are in no sdist", allow_module_level=True)
 
@@ -26,7 +26,7 @@ def load(name):
     """Import one of them, and leave no trace on the path where modules are looked for."""
     path = list(sys.path)
     try:
-        spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(name, FOLDER / "e2e" / f"{name}.py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module  # where dataclasses look up the module of their annotations
         spec.loader.exec_module(module)

@@ -17,7 +17,7 @@ import pytest
 
 import queuecore
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 in_source_tree = pytest.mark.skipif(
     Path(queuecore.__file__).resolve().parent != ROOT / "queuecore", reason="the package under test is not built here"
@@ -311,7 +311,7 @@ def test_other_systems_are_told_that_linux_is_needed(platform):
 @in_source_tree
 def test_run_on_an_installed_package_refuses_the_source_tree(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", str(ROOT / "tests/unit/test_package.py")],
+        [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", Path(__file__).with_name("test_package.py")],
         cwd=tmp_path,
         env=clean_environment(QUEUECORE_TEST_INSTALLED="1"),
         capture_output=True,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 QUESTION = re.compile(r"(What|Whether|Where|How|When|Why|Which|That|Of)\b")
 NATIVE = re.compile(r'^\s*r?"""(\w+)', re.MULTILINE)
 

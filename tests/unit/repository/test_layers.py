@@ -1,7 +1,7 @@
 """Imports point down: no circle of files or of folders, and nobody takes a name that is another module's own."""
 
-from helpers.layers import circles, files, graph, imports, is_private, rooms
-from helpers.walk import walk_of_batch
+from helpers.repository.layers import circles, files, graph, imports, is_private, rooms
+from helpers.repository.walk import walk_of_batch
 
 MODULES = files()
 IMPORTS = imports(MODULES)

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from helpers.process import PATIENCE
 
-FOLDER = Path(__file__).parents[2] / "examples" / "tutorials"
+FOLDER = Path(__file__).parents[3] / "examples" / "tutorials"
 PROGRAMS = sorted(FOLDER.glob("*.py"))
 
 # Which runners are native, by a part of their queue's name.
-LOWERED = {"g_csv_files": "batch", "j_cifar10": "shuffle_batch"}
+LOWERED = {"csv_files": "batch", "cifar10": "shuffle_batch"}
 
 
 def test_all_of_them_are_there():
-    assert [one.name[0] for one in PROGRAMS] == list("abcdefghijklm")
+    assert len(PROGRAMS) == 13
 
 
 @pytest.mark.sampled(3)
@@ -28,7 +28,7 @@ def test_program(program):
     command = [sys.executable, "-W", "error", str(program)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
-    if program.stem not in ("a_blocking_queue",):  # tf.Print writes there
+    if program.stem not in ("blocking_queue",):  # tf.Print writes there
         assert done.stderr == ""
     part = LOWERED.get(program.stem)
     if part is not None:

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from helpers.fifo import PythonFIFO
+from helpers.models.fifo import PythonFIFO
 from helpers.process import PATIENCE, soon, thread_count
 
 import queuecore as qc

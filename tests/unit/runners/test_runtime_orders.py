@@ -4,7 +4,7 @@ import contextlib
 import threading
 
 import hypothesis.strategies as st
-from helpers.fifo import PythonFIFO
+from helpers.models.fifo import PythonFIFO
 from helpers.process import PATIENCE, soon, thread_count
 from hypothesis import given, settings
 

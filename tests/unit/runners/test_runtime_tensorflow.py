@@ -5,9 +5,9 @@ import os
 import subprocess
 
 import pytest
-from helpers import runtime_scenarios
-from helpers.peers import PYTHON, asks_tensorflow
-from helpers.runtime_scenarios import DIFFERENT, SCENARIOS, Ours
+from helpers.tensorflow import runtime_scenarios
+from helpers.tensorflow.peers import PYTHON, asks_tensorflow
+from helpers.tensorflow.runtime_scenarios import DIFFERENT, SCENARIOS, Ours
 
 
 @pytest.fixture(scope="module")

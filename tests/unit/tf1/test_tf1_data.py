@@ -2,7 +2,6 @@
 
 import gc
 import json
-import pathlib
 import subprocess
 import threading
 import weakref
@@ -10,14 +9,14 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 import pytest
-from helpers import tf1_data
-from helpers.peers import PYTHON, asks_tensorflow
+from helpers.tensorflow import tf1_data
+from helpers.tensorflow.peers import PYTHON, asks_tensorflow
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 import queuecore.tf1 as tf
 
-RECORDED = json.loads(pathlib.Path(tf1_data.__file__).with_suffix(".json").read_text())
+RECORDED = json.loads(tf1_data.RECORDED.read_text())
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +34,7 @@ def test_a_program_answers_as_tensorflow_does(name):
 @pytest.mark.watchdog(600)
 def test_the_answers_are_tensorflows():
     told = subprocess.run(
-        [PYTHON, tf1_data.__file__], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=500
+        [PYTHON, "-P", tf1_data.__file__], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=500
     )
     assert json.loads(told.stdout) == RECORDED
 

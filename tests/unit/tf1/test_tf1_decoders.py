@@ -7,11 +7,11 @@ import zlib
 
 import numpy as np
 import pytest
-from helpers import tf1_cases
-from helpers.example_messages import example, feature, sequence
-from helpers.peers import asks_tensorflow
-from helpers.pictures import samples
-from helpers.tf1_cases import asked, differences, recorded
+from helpers.formats.example_messages import example, feature, sequence
+from helpers.formats.pictures import samples
+from helpers.tensorflow import tf1_cases
+from helpers.tensorflow.peers import asks_tensorflow
+from helpers.tensorflow.tf1_cases import asked, differences, recorded
 
 import queuecore.tf1 as tf
 from queuecore import errors, ops

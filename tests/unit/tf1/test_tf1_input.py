@@ -1,4 +1,4 @@
-"""Input functions: producers and batches. What TensorFlow does as well is in helpers/tf1_input.py."""
+"""Input functions: producers and batches. What TensorFlow does as well is in helpers/tensorflow/tf1_input.py."""
 
 import inspect
 import itertools

@@ -9,8 +9,8 @@ import subprocess
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
-from helpers.example_messages import CLASSES
-from helpers.peers import PYTHON, asks_tensorflow
+from helpers.formats.example_messages import CLASSES
+from helpers.tensorflow.peers import PYTHON, asks_tensorflow
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc

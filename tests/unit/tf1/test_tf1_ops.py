@@ -9,9 +9,9 @@ import threading
 
 import numpy as np
 import pytest
-from helpers import tf1_cases
-from helpers.peers import asks_tensorflow
-from helpers.tf1_cases import asked, differences, recorded
+from helpers.tensorflow import tf1_cases
+from helpers.tensorflow.peers import asks_tensorflow
+from helpers.tensorflow.tf1_cases import asked, differences, recorded
 from hypothesis import given, settings, strategies as st
 
 import queuecore.tf1 as tf

@@ -1,4 +1,4 @@
-"""Queues of a graph: what a session's runs do with them. What TensorFlow does as well is in helpers/tf1_queues.py."""
+"""Queues of a graph: what runs do with them. What TensorFlow does as well is in helpers/tensorflow/tf1_queues.py."""
 
 import _thread
 import contextlib

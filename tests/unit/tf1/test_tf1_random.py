@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from helpers.peers import asks_tensorflow
-from helpers.tf1_cases import asked, differences, recorded
+from helpers.tensorflow.peers import asks_tensorflow
+from helpers.tensorflow.tf1_cases import asked, differences, recorded
 
 import queuecore.tf1 as tf
 from queuecore._core import draws

@@ -1,4 +1,4 @@
-"""Coordinators and runners with sessions. What TensorFlow does as well is in helpers/tf1_runners.py."""
+"""Coordinators and runners with sessions. What TensorFlow does as well is in helpers/tensorflow/tf1_runners.py."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""Sessions of queuecore.tf1, beyond what TensorFlow does as well (helpers/tf1_graphs.py)."""
+"""Sessions of queuecore.tf1, beyond what TensorFlow does as well (helpers/tensorflow/tf1_graphs.py)."""
 
 import gc
 import logging

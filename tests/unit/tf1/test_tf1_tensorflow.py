@@ -10,10 +10,10 @@ import pathlib
 import subprocess
 
 import pytest
-from helpers import tf1_scenarios
-from helpers.peers import PYTHON, asks_tensorflow
 from helpers.process import PATIENCE, soon, thread_count
-from helpers.tf1_scenarios import DIFFERENT, RECORDED, SCENARIOS, outcomes
+from helpers.tensorflow import tf1_scenarios
+from helpers.tensorflow.peers import PYTHON, asks_tensorflow
+from helpers.tensorflow.tf1_scenarios import DIFFERENT, RECORDED, SCENARIOS, outcomes
 
 import queuecore.tf1 as tf
 
@@ -52,7 +52,7 @@ def test_the_record_is_tensorflows():
         text=True,
         timeout=570,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(pathlib.Path(tf1_scenarios.__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(tf1_scenarios.__file__).parents[2])},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout) == THEIRS
