@@ -93,7 +93,7 @@ build: $(STAMP)-build
 # Plain pytest, never `python -m pytest`: that puts this directory on sys.path. Each test runs in one of these jobs: what
 # they leave to another one isn't looked at, rather than skipped.
 PYTEST = .ci/as_user $(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal
-OF_DOORS := $(wildcard tests/unit/test_torch.py tests/unit/test_jax.py tests/unit/test_cupy.py)
+OF_DOORS := $(wildcard tests/unit/doors)
 
 test: build
 	$(PYTEST) $(OF_DOORS:%=--ignore=%) -m 'not (thorough or doors or peers or gpu)' $(PYTEST_ARGS)
@@ -106,7 +106,7 @@ thorough: build
 # The modules are those of the in-place build, because the environment has the same Python. PyTorch's tests are apart, for
 # they fork, and JAX wants to be in no process that does.
 doors: build $(STAMP)-doors
-	$(IN_DOORS) tests/unit/test_torch.py
+	$(IN_DOORS) tests/unit/doors/test_torch.py
 	$(IN_DOORS) $$(grep -rl mark.doors tests/unit tests/faults | grep -v test_torch.py)
 IN_DOORS = $(subst $(BIN)/,$(DOORS)/bin/,$(PYTEST)) -m 'doors and not gpu' $(PYTEST_ARGS)
 

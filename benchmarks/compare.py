@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE / "support")]
 
 import harness  # noqa: E402
 from hot_paths import PATHS, RUNS  # noqa: E402

@@ -15,21 +15,19 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE / "support"))
 
 import harness  # noqa: E402
 
 BENCHMARKS = (
     "bench_handoff.py",
     "bench_tfrecord.py",
+    "bench_csv.py",
     "bench_rings.py",
     "bench_stdqueue.py",
     "bench_queues.py",
     "bench_compressed.py",
     "bench_images.py",
-    "bench_feed.py",
-    "bench_host_plane.py",
-    "bench_device.py",
     "e2e/bench_fixed.py",
     "e2e/bench_records.py",
     "e2e/bench_data.py",
@@ -40,6 +38,9 @@ BENCHMARKS = (
     "e2e/bench_epoch_gap.py",
     "e2e/bench_busy_consumer.py",
     "e2e/bench_memory.py",
+    "e2e/bench_feed.py",
+    "e2e/bench_host_plane.py",
+    "e2e/bench_device.py",
 )
 
 

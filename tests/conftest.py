@@ -116,8 +116,8 @@ def fake_cuda_folder(run_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def fake_cuda_library(fake_cuda_folder: Path) -> Path:
-    """The path of the fake CUDA driver (helpers.fake_cuda)."""
-    from helpers.fake_cuda import build
+    """The path of the fake CUDA driver (helpers.device.fake_cuda)."""
+    from helpers.device.fake_cuda import build
 
     return build(fake_cuda_folder)
 
@@ -125,7 +125,7 @@ def fake_cuda_library(fake_cuda_folder: Path) -> Path:
 @pytest.fixture
 def fake_cuda(fake_cuda_library: Path):
     """The fake CUDA driver in this process, as just loaded."""
-    from helpers.fake_cuda import Fake
+    from helpers.device.fake_cuda import Fake
 
     fake = Fake(fake_cuda_library)
     fake.reset()

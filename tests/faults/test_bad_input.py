@@ -6,8 +6,8 @@ import os
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, apply, chains, dataset, pull, run, threads, values, write_files
-from helpers.oracle import Fault, Model, assert_same
+from helpers.data.chains import THREADS, apply, chains, dataset, pull, run, threads, values, write_files
+from helpers.models.oracle import Fault, Model, assert_same
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import bare
+from helpers.faults import bare
 from helpers.process import _environment
 
 

@@ -5,9 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.functions import in_python, pulled
-from helpers.kinds import KINDS, SOURCES, all_of, objects, rows
-from helpers.matrix import numbers_in
+from helpers.data.functions import in_python, pulled
+from helpers.data.kinds import KINDS, SOURCES, all_of, objects, rows
+from helpers.data.matrix import numbers_in
 
 from queuecore.data import Dataset, Iterator, Options
 from queuecore.errors import (

@@ -6,10 +6,10 @@ import resource
 
 import numpy as np
 import pytest
-from helpers import tfrecords
-from helpers.blocks import KINDS, content, flat, plain, pull, run, small, source
-from helpers.chains import THREADS, threads, write_files
-from helpers.compressed import compress
+from helpers.data.blocks import KINDS, content, flat, plain, pull, run, small, source
+from helpers.data.chains import THREADS, threads, write_files
+from helpers.formats import tfrecords
+from helpers.formats.compressed import compress
 from helpers.process import open_descriptors, soon, thread_count
 
 import queuecore as qc

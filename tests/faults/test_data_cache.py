@@ -9,8 +9,8 @@ import subprocess
 import numpy as np
 import pytest
 from helpers import process
-from helpers.blocks import content, run, source
-from helpers.chains import dataset, threads, values, write_files
+from helpers.data.blocks import content, run, source
+from helpers.data.chains import dataset, threads, values, write_files
 from helpers.process import open_descriptors, run_python, soon, thread_count
 
 from queuecore.data._nodes import cache, cache_files

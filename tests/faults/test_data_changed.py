@@ -8,10 +8,10 @@ import shutil
 
 import numpy as np
 import pytest
-from helpers import tfrecords
-from helpers.blocks import flat, plain, pull, run
-from helpers.chains import THREADS, dataset, own, pull as pull_arrays, threads, write_files
-from helpers.compressed import compress
+from helpers.data.blocks import flat, plain, pull, run
+from helpers.data.chains import THREADS, dataset, own, pull as pull_arrays, threads, write_files
+from helpers.formats import tfrecords
+from helpers.formats.compressed import compress
 from helpers.process import open_descriptors, soon, thread_count
 
 import queuecore as qc

@@ -8,9 +8,9 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, dataset, threads, write_files
-from helpers.functions import in_python, plain, pulled
-from helpers.nodes import numbers
+from helpers.data.chains import THREADS, dataset, threads, write_files
+from helpers.data.functions import in_python, plain, pulled
+from helpers.data.nodes import numbers
 from helpers.process import run_python
 
 import queuecore as qc
@@ -239,8 +239,8 @@ def test_pipelines_in_functions(calls):
 def test_a_dataset_whose_function_iterates_over_it_is_told_to_stop():
     done = run_python("""
         import queuecore as qc
-        from helpers.functions import in_python
-        from helpers.nodes import numbers
+        from helpers.data.functions import in_python
+        from helpers.data.nodes import numbers
         box = []
         box.append(numbers(3).map(in_python(lambda x: sum(int(y) for y in box[0])), 2))
         try:

@@ -9,9 +9,9 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.chains import write_files
-from helpers.functions import in_python
-from helpers.matrix import numbers_in
+from helpers.data.chains import write_files
+from helpers.data.functions import in_python
+from helpers.data.matrix import numbers_in
 from helpers.process import run_python
 
 import queuecore as qc
@@ -84,7 +84,7 @@ def _lines(folder):
 
 
 def _examples(folder):
-    from helpers.example_messages import example, feature
+    from helpers.formats.example_messages import example, feature
 
     with qc.TFRecordWriter(folder / "examples") as writer:
         for x in range(COUNT):

@@ -1,7 +1,7 @@
 """Iterators of all kinds in forked children, and at the end of the process."""
 
 import pytest
-from helpers.chains import write_files
+from helpers.data.chains import write_files
 from helpers.process import run_python
 
 SETUP = """

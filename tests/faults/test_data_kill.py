@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from helpers.matrix import PIPELINES, numbers_in, write
+from helpers.data.matrix import PIPELINES, numbers_in, write
 from helpers.process import PATIENCE
 
 import queuecore
@@ -20,7 +20,7 @@ KILLS = 100
 # Writes each element with the state behind it, as one line: whatever is killed in between leaves half a line at most.
 CHILD = """
 import json, pathlib, sys, time
-from helpers.matrix import PIPELINES, numbers_in
+from helpers.data.matrix import PIPELINES, numbers_in
 from queuecore.data import Options
 folder, name, log, threads = sys.argv[1:]
 lines = pathlib.Path(log).read_bytes().split(b"\\n")[:-1] if pathlib.Path(log).exists() else []

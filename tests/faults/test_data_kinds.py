@@ -8,9 +8,9 @@ import time
 import warnings
 
 import pytest
-from helpers.chains import THREADS, threads
-from helpers.kinds import KINDS, SOURCES, Gate, all_of, halting
-from helpers.matrix import numbers_in
+from helpers.data.chains import THREADS, threads
+from helpers.data.kinds import KINDS, SOURCES, Gate, all_of, halting
+from helpers.data.matrix import numbers_in
 from helpers.process import AT_ONCE, PATIENCE, soon, thread_count
 
 from queuecore.data import Options

@@ -5,9 +5,9 @@ import logging
 import textwrap
 
 import pytest
-from helpers.functions import in_python
-from helpers.kinds import COUNT, KINDS, SOURCES, all_of
-from helpers.matrix import numbers_in
+from helpers.data.functions import in_python
+from helpers.data.kinds import COUNT, KINDS, SOURCES, all_of
+from helpers.data.matrix import numbers_in
 from helpers.process import run_python
 
 from queuecore.errors import InvalidArgumentError
@@ -17,9 +17,9 @@ from queuecore.errors import InvalidArgumentError
 INTERRUPTED = """
     import itertools, os, signal, sys, threading, time, warnings
     import queuecore as qc
-    from helpers.functions import in_python
-    from helpers.kinds import COUNT, KINDS, SOURCES, Gate, all_of, halting
-    from helpers.matrix import numbers_in
+    from helpers.data.functions import in_python
+    from helpers.data.kinds import COUNT, KINDS, SOURCES, Gate, all_of, halting
+    from helpers.data.matrix import numbers_in
     from helpers.process import soon, thread_count
     from queuecore.data import Dataset
 
@@ -145,7 +145,7 @@ def test_ctrl_c_while_native_threads_are_stuck(tmp_path):
     pytest.importorskip("queuecore._core.testing.syscalls")
     code = """
     import pathlib
-    from helpers.matrix import PIPELINES, write
+    from helpers.data.matrix import PIPELINES, write
     from queuecore._core.testing import syscalls
     from queuecore.data import Options
     folder = write(pathlib.Path(sys.argv[1]))
@@ -193,7 +193,7 @@ def test_ctrl_c_while_native_threads_are_stuck(tmp_path):
 ENDS = """
 import itertools, os, signal, statistics, sys, threading, time
 import queuecore
-from helpers.kinds import KINDS, SOURCES
+from helpers.data.kinds import KINDS, SOURCES
 os.chdir(sys.argv[1])
 ends = {"return": 0, "sys.exit": 3, "error": 1, "os._exit": 4, "SIGTERM": -15, "SIGINT": -2, "handler": 5}
 left = list(ends) * len(KINDS)
@@ -265,7 +265,7 @@ def test_the_end_of_the_process(tmp_path):
 FORKED = """
 import itertools, os, time, warnings
 import queuecore as qc
-from helpers.kinds import KINDS, SOURCES, all_of
+from helpers.data.kinds import KINDS, SOURCES, all_of
 warnings.simplefilter("ignore")  # from Python 3.12 on, os.fork() warns where there are threads
 for name, kind in zip(KINDS, itertools.cycle(SOURCES)):
     it = iter(KINDS[name](SOURCES[kind]().repeat()))
@@ -353,8 +353,8 @@ def test_closed_streams(tmp_path, how):
     code = f"""
     import os, sys
     import queuecore as qc
-    from helpers.functions import in_python
-    from helpers.kinds import COUNT, rows
+    from helpers.data.functions import in_python
+    from helpers.data.kinds import COUNT, rows
     from queuecore.data import Dataset, Options
     {how}
     held = list(rows().batch(1).with_options(Options(max_leases=1)))  # a warning

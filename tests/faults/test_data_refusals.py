@@ -1,6 +1,7 @@
 """Rows 47 and 48: threads and memory that pipelines of every kind don't get; and row 46: how much they take.
 
-The sweeps are samples; `python tests/helpers/refusals.py`, with the library preloaded, goes through all if one likes.
+The sweeps are samples; `python tests/helpers/faults/refusals.py`, with the library preloaded, goes through all if one
+likes.
 """
 
 import os
@@ -9,8 +10,8 @@ import subprocess
 import sys
 
 import pytest
-from helpers import refusals
-from helpers.kinds import KINDS
+from helpers.data.kinds import KINDS
+from helpers.faults import refusals
 from helpers.process import run_python
 
 import queuecore
@@ -28,7 +29,7 @@ def preloaded(tmp_path_factory):
 @pytest.mark.parametrize(("what", "stride"), [(refusals.THREADS, 2), (refusals.MEMORY, 37)])
 def test_any_request_may_be_refused(tmp_path, preloaded, what, stride):
     names = sorted(KINDS.keys() - MANY)
-    folders = f"{pathlib.Path(queuecore.__file__).parent.parent}:{pathlib.Path(refusals.__file__).parent.parent}"
+    folders = f"{pathlib.Path(queuecore.__file__).parent.parent}:{pathlib.Path(refusals.__file__).parents[2]}"
     done = subprocess.run(
         [
             *(sys.executable, "-P", "-X", "faulthandler", refusals.__file__),
@@ -51,7 +52,7 @@ ENDLESS = """
 import itertools, resource, sys, time
 import numpy as np
 import queuecore as qc
-from helpers.functions import in_python
+from helpers.data.functions import in_python
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options
 path, budget = sys.argv[1], 8 << 20
 def resident():

@@ -7,9 +7,9 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.chains import write_files
-from helpers.kinds import KINDS, SOURCES, Gate, all_of, halting
-from helpers.matrix import PIPELINES, numbers_in, write
+from helpers.data.chains import write_files
+from helpers.data.kinds import KINDS, SOURCES, Gate, all_of, halting
+from helpers.data.matrix import PIPELINES, numbers_in, write
 from helpers.process import AT_ONCE, PATIENCE
 
 from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset

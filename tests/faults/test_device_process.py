@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from helpers.fake_cuda import SCHEDULES
+from helpers.device.fake_cuda import SCHEDULES
 from helpers.process import run_python
 
 HEAD = """
@@ -11,9 +11,9 @@ HEAD = """
     from pathlib import Path
     import numpy as np
     import queuecore as qc
-    from helpers.devices import Plane
-    from helpers.fake_cuda import Fake
-    from helpers.functions import in_python
+    from helpers.device.devices import Plane
+    from helpers.device.fake_cuda import Fake
+    from helpers.data.functions import in_python
     from queuecore._core.device import driver, memory, pinned
     from queuecore._core.device.staged import Staged
     from queuecore.data import Dataset

@@ -7,7 +7,7 @@ import resource
 
 import numpy as np
 import pytest
-from helpers.example_wire import (
+from helpers.formats.example_wire import (
     Maker,
     alone,
     bytes_list,

@@ -12,7 +12,7 @@ import zlib
 
 import numpy as np
 import pytest
-from helpers.pictures import CODECS, JPEG, PNG, chunk, colours, forget, jpeg_header, png, samples, saved, use
+from helpers.formats.pictures import CODECS, JPEG, PNG, chunk, colours, forget, jpeg_header, png, samples, saved, use
 
 import queuecore as qc
 from queuecore._core import images
@@ -177,7 +177,7 @@ def test_nothing_is_allocated_above_the_limit(tmp_path):
         import pathlib, resource, sys
         import queuecore as qc
         from PIL import GifImagePlugin
-        from helpers.pictures import samples
+        from helpers.formats.pictures import samples
         for data in samples().values():
             qc.ops.decode_image(data)
         room = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + (64 << 20)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import counts
+from helpers.faults import counts
 from helpers.process import _environment
 
 MIB = 1 << 20

@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from helpers.chains import THREADS, write_files
+from helpers.data.chains import THREADS, write_files
 from helpers.process import run_python
 
 # A dataset over the files of a folder, far from its end when the script does what it is about.

@@ -14,8 +14,8 @@ import zlib
 
 import numpy as np
 import pytest
+from helpers.formats.tfrecords import header, stream
 from helpers.process import AT_ONCE, PATIENCE, open_descriptors, run_python, soon
-from helpers.tfrecords import header, stream
 
 import queuecore as qc
 from queuecore.errors import (

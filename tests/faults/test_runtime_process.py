@@ -8,7 +8,7 @@ from helpers.process import run_python
 SETUP = """
     import os, signal, sys, threading, time, warnings
     import queuecore as qc
-    from helpers.fifo import PythonFIFO
+    from helpers.models.fifo import PythonFIFO
     coord = qc.Coordinator()
     queue = PythonFIFO(1, "numbers")
 

@@ -1,7 +1,7 @@
 """Numbers that no size can be, wherever a number can be given: a named error, or what was asked for; never a crash.
 
-The cases are in `helpers.sizes`. They run in a process of their own, whose address space is limited: what would take
-the memory of the machine fails there.
+The cases are in `helpers.faults.sizes`. They run in a process of their own, whose address space is limited: what would
+take the memory of the machine fails there.
 """
 
 import json
@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import sizes
+from helpers.faults import sizes
 from helpers.process import _environment
 
 FILE = pathlib.Path(sizes.__file__)

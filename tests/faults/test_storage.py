@@ -5,8 +5,8 @@ import os
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, apply, dataset, own, pull, run, threads, write_files
-from helpers.oracle import Model, assert_same
+from helpers.data.chains import THREADS, apply, dataset, own, pull, run, threads, write_files
+from helpers.models.oracle import Model, assert_same
 from helpers.process import open_descriptors, soon, thread_count
 
 import queuecore as qc

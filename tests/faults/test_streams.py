@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from helpers.compressed import ENCODINGS, LIBRARIES, before_the_cut, compress, needs_zstd, number, text
+from helpers.formats.compressed import ENCODINGS, LIBRARIES, before_the_cut, compress, needs_zstd, number, text
 from helpers.process import AT_ONCE, PATIENCE, open_descriptors
 
 import queuecore as qc

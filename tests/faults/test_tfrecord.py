@@ -4,7 +4,7 @@ import random
 import tracemalloc
 
 import pytest
-from helpers.tfrecords import FRAME, HEADER, KNOWN, checksum, header, places, read, stream
+from helpers.formats.tfrecords import FRAME, HEADER, KNOWN, checksum, header, places, read, stream
 
 from queuecore import errors
 from queuecore._core.tfrecord import Scan

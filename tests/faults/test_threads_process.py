@@ -218,8 +218,8 @@ def beside(call):
     threading.Thread(target=work).start()
     soon(lambda: names.stats()["waiting_dequeues"])
 def cuda():
-    from helpers.devices import Plane
-    from helpers.fake_cuda import Fake
+    from helpers.device.devices import Plane
+    from helpers.device.fake_cuda import Fake
     from queuecore._core.device import driver
     driver.open_driver(sys.argv[1])
     return Plane(Fake(pathlib.Path(sys.argv[1])))

@@ -130,7 +130,7 @@ def stops() -> dict[str, object]:
 def example() -> dict[str, object]:
     """Damaged Examples, in blocks of memory that end where they do."""
     sys.path.append(str(Path(__file__).parents[1]))
-    from helpers.example_wire import fuzz
+    from helpers.formats.example_wire import fuzz
 
     counts = {"parsed": 0, "refused": 0}
     for seed in range(rounds(4000)):
@@ -241,7 +241,7 @@ def pictures() -> dict[str, object]:
     import numpy as np
 
     sys.path.append(str(Path(__file__).parents[1]))
-    from helpers.pictures import samples
+    from helpers.formats.pictures import samples
 
     from queuecore import errors, ops
 
@@ -568,9 +568,9 @@ def device() -> dict[str, object]:
     import numpy as np
 
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from helpers.devices import plane
-    from helpers.fake_cuda import SCHEDULES
-    from helpers.functions import in_python
+    from helpers.data.functions import in_python
+    from helpers.device.devices import plane
+    from helpers.device.fake_cuda import SCHEDULES
 
     import queuecore as qc
     from queuecore.data import Dataset

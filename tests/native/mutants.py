@@ -50,7 +50,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Mutant(Mistake):
-    """A mistake of the queues, and what shows it: whose threads, and which workload of helpers.histories."""
+    """A mistake of the queues, and what shows it: whose threads, and which workload of helpers.queues.histories."""
 
     threads: str
     workload: str

@@ -1,8 +1,8 @@
 """Mistakes in the transfer to a device: the fake driver must find every one of them, on one schedule or another.
 
 As test_mutants.py: one copy of the package, of which only the folder `device` is compiled anew, and each mistake in a
-process of its own (helpers.transfers). Under most schedules most mistakes do no harm, so each says where it must show.
-The same copy without a mistake passes all workloads on all schedules.
+process of its own (helpers.device.transfers). Under most schedules most mistakes do no harm, so each says where it must
+show. The same copy without a mistake passes all workloads on all schedules.
 
 What can't be shown here is the order of memory between threads: that is the thread sanitizer's (test_sanitizers.py).
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from helpers.fake_cuda import SCHEDULES
+from helpers.device.fake_cuda import SCHEDULES
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mutants import ROOT, VARIABLE, Edit, Mistake, build, sources  # noqa: E402
@@ -350,7 +350,7 @@ def found(tree: Path, library: Path, number: int, workload: str, schedules: tupl
     while len(lines) < len(schedules):
         arguments = [str(tree), str(library), workload, *schedules[len(lines) :]]
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "helpers.transfers", *arguments],
+            [sys.executable, "-P", "-m", "helpers.device.transfers", *arguments],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.fake_cuda import (
+from helpers.device.fake_cuda import (
     ALREADY_REGISTERED,
     ALWAYS,
     CONTEXT_IS_DESTROYED,
@@ -990,7 +990,7 @@ import ctypes, os, sys
 import numpy as np
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from helpers.fake_cuda import Fake, check
+from helpers.device.fake_cuda import Fake, check
 fake = Fake(Path({library!r}))
 driver = fake.driver
 check(driver.cuInit(0))

@@ -44,7 +44,7 @@ def searched(tree: Path, number: int, threads: str, workload: str, patience: flo
     arguments = [threads, workload, str(tree), str(patience), str(rounds)]
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "helpers.histories", *arguments],
+            [sys.executable, "-P", "-m", "helpers.queues.histories", *arguments],
             env=environment,
             capture_output=True,
             text=True,

@@ -29,6 +29,13 @@ PYTHON = {
     for name in ("autotune", "cache", "combine", "interleave", "iterators", "matrix", "patterns", "reduce", "trace")
 }
 
+# Tests of what native code does with memory.
+UNIT = (
+    *("core/test_crc32c", "core/test_fuzz", "core/test_lines", "core/test_tfrecord", "data/test_order"),
+    *("device/test_device", "elements/test_record", "ops/test_decode_compressed", "ops/test_example"),
+    *("ops/test_ops_images", "ops/test_ops_raw", "programs/test_programs", "readers/test_readers", "trace/test_trace"),
+)
+
 # Without a sanitizer this is a quick look; under one it is the job.
 SCALE = 10.0 if TREE else 0.5
 
@@ -160,7 +167,7 @@ def test_stage_programs():
 
 def test_batches_to_a_device(fake_cuda_folder):
     """The fake finds what comes too early or too late; under the thread sanitizer, also where no byte was wrong."""
-    from helpers.fake_cuda import build
+    from helpers.device.fake_cuda import build
 
     driver = build(fake_cuda_folder, *(["-fsanitize=thread"] if "thread" in KINDS else []))
     assert set(found("device", QUEUECORE_LIBCUDA=str(driver))["missing"]) == {0}
@@ -196,13 +203,9 @@ def test_bad_input_and_every_order(tmp_path):
         *("-m", "not (thorough or doors or peers or gpu)"),
         # A hundred processes, killed before a sanitizer says anything.
         *("--ignore", "tests/faults/test_data_kill.py"),
-        *(str(tests / name) for name in ("faults", "unit/test_order.py", "unit/test_record.py")),
-        *(str(tests / "unit" / f"test_{name}.py") for name in ("decode_compressed", "crc32c", "tfrecord", "example")),
-        *(
-            str(tests / "unit" / f"test_{name}.py")
-            for name in ("fuzz", "ops_raw", "ops_images", "programs", "readers", "lines", "trace", "device")
-        ),
-        *sorted(str(one) for one in tests.glob("unit/test_data*.py") if one.stem not in PYTHON),
+        str(tests / "faults"),
+        *(str(tests / "unit" / f"{name}.py") for name in UNIT),
+        *sorted(str(one) for one in tests.glob("unit/data/test_data*.py") if one.stem not in PYTHON),
     )
 
 
@@ -210,7 +213,7 @@ def test_bad_input_and_every_order(tmp_path):
 @pytest.mark.watchdog(1800)
 def test_csv(tmp_path):
     # Whatever the text is: nothing is read but its bytes.
-    assert_tests_pass(tmp_path, *sorted(str(one) for one in DRIVER.parents[1].glob("unit/test_csv*.py")))
+    assert_tests_pass(tmp_path, *sorted(str(one) for one in DRIVER.parents[1].glob("unit/*/test_csv*.py")))
 
 
 @pytest.mark.parametrize(

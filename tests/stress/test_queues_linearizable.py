@@ -1,4 +1,4 @@
-"""Histories of real threads on one queue, judged by `helpers.linearize`."""
+"""Histories of real threads on one queue, judged by `helpers.models.linearize`."""
 
 import importlib.util
 import itertools
@@ -9,10 +9,20 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.histories import NATIVE, PYTHON, WORKLOADS, Prioritised, Program, search
-from helpers.linearize import CANCEL, CLOSE, END, GET, GET_MANY, GET_UP_TO, OK, PUT, PUT_MANY
+from helpers.models.linearize import CANCEL, CLOSE, END, GET, GET_MANY, GET_UP_TO, OK, PUT, PUT_MANY
 from helpers.process import PATIENCE
-from helpers.queue_driver import FIFO, PADDING, PRIORITY, SHUFFLE, Recorder, implementations, record, result_of, verdict
+from helpers.queues.histories import NATIVE, PYTHON, WORKLOADS, Prioritised, Program, search
+from helpers.queues.queue_driver import (
+    FIFO,
+    PADDING,
+    PRIORITY,
+    SHUFFLE,
+    Recorder,
+    implementations,
+    record,
+    result_of,
+    verdict,
+)
 
 from queuecore.errors import OutOfRangeError
 

@@ -1,5 +1,5 @@
 // A CUDA driver for tests, without a device: the functions of libcuda that queuecore calls, and what tests steer and
-// read them by. It is built by tests/helpers/fake_cuda.py, which has the same interface for Python.
+// read them by. It is built by tests/helpers/device/fake_cuda.py, which has the same interface for Python.
 //
 // What it is
 // ----------

@@ -1,0 +1,110 @@
+"""Requests for memory and for threads that are refused, one after the other, in a process of their own."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from helpers.data.chains import threads
+from helpers.data.kinds import KINDS, SOURCES, all_of, file
+from helpers.data.matrix import numbers_in
+from helpers.process import open_descriptors, soon, thread_count
+
+from queuecore.data import Dataset
+from queuecore.errors import FailedPreconditionError, PipelineError, UnavailableError
+
+NOTHING, MEMORY, THREADS = range(3)
+
+
+def library(folder: pathlib.Path) -> pathlib.Path:
+    """Compile what refuses, or skip."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    if os.environ.get("LD_PRELOAD"):
+        pytest.skip("something else is preloaded, a sanitizer most likely, which has its own malloc")
+    made = folder / "refusals.so"
+    source = pathlib.Path(__file__).with_suffix(".c")
+    subprocess.run([compiler, "-O1", "-fPIC", "-shared", "-o", made, source, "-ldl"], check=True)
+    return made
+
+
+def sweep(what: int, number: int, offset: int, stride: int, folder: str, names: list[str]) -> int:
+    """Refuse one request after the other, each in a run of its own. Returns how many runs there were.
+
+    `number`: of threads. `offset`, `stride`: which requests.
+    """
+    calls = ctypes.CDLL(None)
+    calls.requests.restype = ctypes.c_long
+    calls.refuse.argtypes = [ctypes.c_int, ctypes.c_long, ctypes.c_int]
+    sources: dict[str, Callable[[], Dataset]] = {**SOURCES, "file": lambda: file(pathlib.Path(folder))}
+    runs = 0
+    for index, name in enumerate(names):
+        # A sample is one of the sources too.
+        chosen = [list(sources)[index % len(sources)]] if stride > 1 else list(sources)
+        for where in chosen:
+            source = sources[where]
+            nth = 1 + (offset + runs) % stride
+            expected = all_of(KINDS[name](source()))
+            before, files = thread_count(), open_descriptors()
+            met = True
+            while met:
+                met = _refused(calls, threads(KINDS[name](source()), number), what, nth, expected, f"{name}, {where}")
+                assert soon(lambda before=before: gone(before)), (name, where, nth)
+                assert soon(lambda files=files: open_descriptors() <= files), (name, where, nth)
+                nth += stride
+                runs += 1
+    return runs
+
+
+def gone(before: int) -> bool:
+    """Whether there are no more threads than before; what cycles hold is given back."""
+    return thread_count() <= before or bool(gc.collect() and thread_count() <= before)
+
+
+def _refused(calls: ctypes.CDLL, ds: Dataset, what: int, nth: int, expected: list[list[int]], place: str) -> bool:
+    """Run a pipeline once with a refusal, and once without. Returns whether it met that."""
+    got = []
+    met = it = None
+    sticky = nth % 2
+    calls.refuse(what, nth, sticky)
+    try:
+        it = iter(ds)
+        for x in it:
+            got.append(list(numbers_in(x)))
+    except BaseException as error:
+        met = error
+    seen = calls.requests()
+    calls.refuse(NOTHING, 0, 0)
+    # An error cuts a batch short, of buckets each one's; and shuffles give what they have.
+    cut = 0 if met is None else len(got) if "shuffle" in place else 3 if "bucket" in place else 1
+    good = got[: max(len(got) - cut, 0)]
+    assert good == expected[: len(good)], (place, nth)
+    if met is not None:
+        cause = met.__cause__ if isinstance(met, PipelineError) else met
+        kinds = (MemoryError, UnavailableError) if what == MEMORY else UnavailableError
+        if not isinstance(cause, kinds):
+            raise AssertionError(f"{place}: refusal {nth} ends in {met!r}") from met
+        if it is not None:
+            try:
+                got += [list(numbers_in(x)) for x in it]
+                assert got == expected, (place, nth)
+            except FailedPreconditionError as error:
+                assert error.__cause__ is met, (place, nth)  # noqa: PT017
+        it = met = None
+    else:
+        assert got == expected, (place, nth)
+    assert all_of(ds) == expected, (place, nth)
+    return seen >= nth
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    print(sweep(*map(int, given[:4]), given[4], given[5:] or list(KINDS)))

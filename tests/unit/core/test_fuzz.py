@@ -1,0 +1,27 @@
+"""Inputs that the fuzzer found worth keeping: the parsers keep their promises on each. `make fuzz` looks for more."""
+
+from pathlib import Path
+
+import pytest
+
+fuzz = pytest.importorskip("queuecore._core.testing.fuzz", reason="no targets (QUEUECORE_TESTING=1)")
+
+CORPUS = Path(__file__).parents[2] / "native" / "corpus"
+TARGETS = [name for name in fuzz.NAMES if name != "planted"]
+
+
+def test_there_are_inputs_for_every_target():
+    assert sorted(one.name for one in CORPUS.iterdir()) == sorted(TARGETS)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_inputs(target):
+    inputs = sorted((CORPUS / target).iterdir())
+    assert inputs
+    for path in inputs:
+        data = path.read_bytes()
+        for cut in (len(data), len(data) // 2):
+            try:
+                fuzz.run(target, data[:cut])
+            except AssertionError as error:
+                raise AssertionError(f"{path.relative_to(CORPUS)}, {cut} bytes of it: {error}") from None

@@ -1,0 +1,43 @@
+"""Imports point down: no circle of files or of folders, and nobody takes a name that is another module's own."""
+
+from helpers.repository.layers import circles, files, graph, imports, is_private, rooms
+from helpers.repository.walk import walk_of_batch
+
+MODULES = files()
+IMPORTS = imports(MODULES)
+WHOLE = graph(IMPORTS)
+
+
+def test_all_is_seen():
+    # Of each kind one that is known: in a function, for types, of a native module, a cimport, a module's attribute.
+    assert len(MODULES) > 150 and len(IMPORTS) > 3000
+    assert "queuecore/_core/stream" in WHOLE["queuecore/data/iterator.py"]
+    assert "queuecore/_core/ring" in WHOLE["queuecore/_core/handoff"]
+
+
+def test_files_form_no_circle():
+    assert not circles(WHOLE)
+
+
+def test_folders_form_no_circle():
+    for inside in rooms(WHOLE).values():
+        assert not circles(inside)
+
+
+def test_private_names_stay_in_their_module():
+    found = {f"{one.file} takes {one.name} of {one.of}" for one in IMPORTS if one.name and is_private(one.name)}
+    assert not found
+
+
+def test_circles_are_found():
+    whole = {"a": {"b"}, "b": {"c", "d"}, "c": {"b"}, "d": {"e"}, "e": set()}
+    assert circles(whole) == [["b", "c"]]
+    assert circles({"x/a": {"y/b"}, "y/b": set(), "x/c": set(), "y/d": {"x/c"}}) == []
+    folded = rooms({"x/a": {"y/b"}, "y/b": set(), "x/c": set(), "y/d": {"x/c"}})
+    assert circles(folded[""]) == [["x", "y"]]
+
+
+def test_a_tensor_that_is_batched_passes_few_files():
+    found = walk_of_batch()
+    assert found.files <= 5 and found.returns <= 6, found.stretches
+    assert len(found.steps) > 40 and found.steps[0][1] == "batch"

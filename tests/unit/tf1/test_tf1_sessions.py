@@ -1,0 +1,122 @@
+"""Sessions of queuecore.tf1, beyond what TensorFlow does as well (helpers/tensorflow/tf1_graphs.py)."""
+
+import gc
+import logging
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from helpers.process import PATIENCE, soon, thread_count
+
+import queuecore.tf1 as tf
+from queuecore.errors import CancelledError, DeadlineExceededError, InvalidArgumentError, OutOfRangeError
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    before = thread_count()
+    with tf.Graph().as_default() as made:
+        yield made
+    assert soon(lambda: thread_count() <= before, PATIENCE)
+
+
+def test_a_time_limit_of_the_session():
+    queue = tf.FIFOQueue(3, tf.int32, [()])
+    with tf.Session(config=tf.ConfigProto(operation_timeout_in_ms=50)) as sess:
+        with pytest.raises(DeadlineExceededError):
+            sess.run(queue.dequeue())
+        sess.run(queue.enqueue(1))
+        assert sess.run(queue.dequeue()) == 1
+
+
+def test_nothing_is_lost_by_a_time_limit():
+    queue = tf.FIFOQueue(9, tf.int32, [()])
+    with tf.Session() as sess:
+        sess.run(queue.enqueue_many([[1, 2, 3]]))
+        with pytest.raises(DeadlineExceededError):
+            sess.run(queue.dequeue_many(5), options=tf.RunOptions(timeout_in_ms=50))
+        assert sess.run(queue.dequeue_many(3)).tolist() == [1, 2, 3]
+
+
+def test_a_time_limit_of_a_read_that_waits_for_a_name(tmp_path):
+    (tmp_path / "a").write_text("one\ntwo\n")
+    names = tf.FIFOQueue(3, tf.string, [()], name="names")
+    _, line = tf.TextLineReader().read(names)
+    with tf.Session() as sess:
+        with pytest.raises(DeadlineExceededError, match="names"):
+            sess.run(line, options=tf.RunOptions(timeout_in_ms=50))
+        sess.run(names.enqueue(str(tmp_path / "a")))
+        assert [sess.run(line), sess.run(line)] == [b"one", b"two"]
+
+
+def test_errors_name_their_operation():
+    queue = tf.FIFOQueue(3, tf.int32, [()], name="numbers")
+    taken = queue.dequeue(name="taken")
+    with tf.Session() as sess:
+        sess.run(queue.close())
+        with pytest.raises(OutOfRangeError, match="numbers") as caught:
+            sess.run(taken + 1)
+    assert any("'taken' (QueueDequeueV2)" in note for note in caught.value.__notes__)
+
+
+def test_what_numpy_refuses_is_an_argument_error():
+    x, y = tf.placeholder(tf.float32), tf.placeholder(tf.float32)
+    with tf.Session() as sess, pytest.raises(InvalidArgumentError, match=r"shapes \(2,\) \(3,\).*Add 'sum'"):
+        sess.run(tf.add(x, y, name="sum"), {x: np.ones(2), y: np.ones(3)})
+
+
+def test_another_machines_session_is_refused():
+    with pytest.raises(InvalidArgumentError, match="in this process"):
+        tf.Session("grpc://somewhere:2222")
+
+
+def test_a_callable_wants_its_values():
+    x = tf.placeholder(tf.float32)
+    with tf.Session() as sess, pytest.raises(ValueError, match="1 values are to be fed, and 2"):
+        sess.make_callable(x, feed_list=[x])(1, 2)
+
+
+def test_one_of_several_waits_fails_and_the_others_end():
+    never, closed = tf.FIFOQueue(1, tf.int32, [()]), tf.FIFOQueue(1, tf.int32, [()], name="closed")
+    with tf.Session() as sess:
+        sess.run(closed.close())
+        with pytest.raises(OutOfRangeError, match="closed"):
+            sess.run([never.dequeue(), closed.dequeue()])
+        assert not any(one.name == "qc-run" for one in threading.enumerate())
+
+
+def test_a_closed_session_ends_waits_and_is_not_kept():
+    queue = tf.FIFOQueue(2, tf.int32, [()])
+    sess = tf.Session()
+    gone = weakref.ref(sess)
+    taken = []
+    waiting = threading.Thread(target=lambda s=sess: taken.append(outcome(s.run, queue.dequeue())))
+    waiting.start()
+    sess.close()
+    waiting.join(PATIENCE)
+    assert taken == [CancelledError]
+    del sess, waiting
+    gc.collect()
+    assert gone() is None
+
+
+def outcome(call, *arguments):
+    try:
+        return call(*arguments)
+    except Exception as error:
+        return type(error)
+
+
+def test_the_log_is_pythons(caplog):
+    before = tf.logging.get_verbosity()
+    try:
+        tf.logging.set_verbosity(tf.logging.INFO)
+        tf.logging.debug("unheard")
+        tf.logging.info("%d batches", 3)
+        assert tf.logging.get_verbosity() == tf.logging.INFO
+    finally:
+        tf.logging.set_verbosity(before)
+    assert [(one.name, one.levelno, one.message) for one in caplog.records] == [
+        ("queuecore.tf1", logging.INFO, "3 batches")
+    ]
