@@ -12,7 +12,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.chains import THREADS, apply, chains, dataset, pull, run, threads, write_files
+from helpers.data.chains import THREADS, apply, chains, dataset, pull, run, threads, write_files
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
