@@ -8,6 +8,13 @@ from queuecore._core.scope import Scope
 from queuecore._core.sources import FileList
 from queuecore._core.stages import Step
 
+FIXED: int
+STRING: int
+STRINGS: int
+RAGGED: int
+DENSE: int
+OBJECT: int
+
 @final
 class Records:
     @property

@@ -23,6 +23,10 @@ class FlipStep(Step):
     def __init__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], seed: int) -> None: ...
 
 @final
+class Amount:
+    def __init__(self, low: float, high: float, seed: int | None) -> None: ...
+
+@final
 class AdjustStep(Step):
     def __init__(
         self,
@@ -32,7 +36,5 @@ class AdjustStep(Step):
         kind: int,
         number: int,
         bounds: tuple[float, float] | None,
-        low: float,
-        high: float,
-        seed: int | None,
+        amount: Amount,
     ) -> None: ...

@@ -4,31 +4,18 @@ from typing import Any, Self, final
 
 import numpy as np
 
+from queuecore._core.slots import QueueDescription, Slots
+
+FIFO: int
+RANDOM: int
+PRIORITY: int
+
 def watch(look: Callable[[str], None] | None) -> Callable[[str], None] | None: ...
 
 @final
-class NativeQueue:
+class NativeQueue(Slots):
     described: Any
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def names(self) -> tuple[str, ...] | None: ...
-    def __new__(
-        cls,
-        kind: str,
-        name: str,
-        capacity: int,
-        min_after_dequeue: int,
-        parts: list[tuple[np.dtype[Any], tuple[int, ...] | None, str]],
-        names: tuple[str, ...] | None,
-        convert: Callable[[int, Any, bool], Any],
-        *,
-        pad: bool = False,
-        seeds: tuple[int, int] = (0, 0),
-        start: int = 0,
-    ) -> Self: ...
+    def __new__(cls, description: QueueDescription) -> Self: ...
     def components_of(self, values: Any) -> list[Any]: ...
     def shaped(self, parts: list[Any]) -> Any: ...
     def enqueue(self, values: Any, timeout: float | None = None) -> None: ...

@@ -3,15 +3,33 @@ from typing import final
 
 import numpy as np
 
+WHOLE: int
+IDENTITY: int
+LINES: int
+FIXED: int
+TFRECORD: int
+
+@final
+class Framing:
+    @property
+    def kind(self) -> int: ...
+    @property
+    def record_bytes(self) -> int: ...
+    @property
+    def header_bytes(self) -> int: ...
+    @property
+    def footer_bytes(self) -> int: ...
+    @property
+    def hop_bytes(self) -> int: ...
+    def __init__(
+        self, kind: int, record_bytes: int = 0, header_bytes: int = 0, footer_bytes: int = 0, hop_bytes: int = 0
+    ) -> None: ...
+
 @final
 class NativeReader:
     def __init__(
         self,
-        framing: str,
-        record_bytes: int = 0,
-        header_bytes: int = 0,
-        footer_bytes: int = 0,
-        hop_bytes: int = 0,
+        framing: Framing,
         encoding: int = 0,
         resync: bool = False,
         max_record_bytes: int = ...,

@@ -3,13 +3,13 @@ from typing import Any, Self, final
 
 from typing_extensions import disjoint_base
 
-from queuecore._core.course import Course
 from queuecore._core.describe import Description
 from queuecore._core.marks import Saved, ShuffleCounter
+from queuecore._core.running import Running
 from queuecore._elements.optional import Optional
 
 @disjoint_base
-class Stream(Course):
+class Stream(Running):
     def __init__(self, description: Description) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...

@@ -35,10 +35,6 @@ class Converter:
         self.shape = shape
         self.pads = shape is not None and None in shape
 
-    def native(self) -> tuple[np.dtype[Any], tuple[int, ...] | None, str]:
-        shape = None if self.shape is None else tuple(-1 if side is None else side for side in self.shape)
-        return self.dtype, shape, {"S": "bytes", "U": "str"}.get(self.dtype.kind, "object") if self.reference else ""
-
     def convert(self, value: Any, many: bool) -> Any:
         """Return the value as a C-contiguous array of the dtype, or a reference (many: a list of them)."""
         if self.reference:

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from queuecore._checks.checks import whole, wholes
-from queuecore._core.image_ops import AdjustStep, CropStep, FlipStep, ResizeStep
+from queuecore._core.image_ops import AdjustStep, Amount, CropStep, FlipStep, ResizeStep
 from queuecore._core.stages import Step
 from queuecore._elements.component import Component, shape_text
 from queuecore._ops.chain import FLOAT, check_array_size, lone_array, number_of, run_eagerly
@@ -265,7 +265,8 @@ def _adjust(label: str, kind: int, low: float, high: float, seed: int | None, te
             limits = np.iinfo(given.dtype)
             bounds = (limits.min, limits.max)
         made = Component(given.dtype, given.shape, name=given.name)
-        return AdjustStep((given,), (made,), label, kind, number_of(label, given.dtype), bounds, low, high, seed)
+        amount = Amount(low, high, seed)
+        return AdjustStep((given,), (made,), label, kind, number_of(label, given.dtype), bounds, amount)
 
     return Stage(text, bind)
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 import numpy as np
 
 from queuecore._checks.checks import check_index
-from queuecore._core.queues import NativeQueue
+from queuecore._core.queues import FIFO, NativeQueue
+from queuecore._core.slots import ARRAY, BYTES, OBJECT, STR, QueueDescription, SlotComponent
 from queuecore._device.dequeued import Dequeued, device_queue
 from queuecore._elements.component import shape_text
 from queuecore._elements.convert import Converter, Shape
@@ -27,6 +28,10 @@ _made: dict[str, int] = {}
 _shared: weakref.WeakValueDictionary[str, NativeQueue] = weakref.WeakValueDictionary()
 
 
+# What a component of no fixed size holds, by the kind of its dtype.
+_HOLDS = {"S": BYTES, "U": STR}
+
+
 class Settled(str):
     """A name that needs no number: whoever gives it knows that it is the only one."""
 
@@ -35,6 +40,11 @@ class Settled(str):
 
 def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _native_component(one: Converter) -> SlotComponent:
+    shape = None if one.shape is None else tuple(-1 if side is None else side for side in one.shape)
+    return SlotComponent(one.dtype, shape, _HOLDS.get(one.dtype.kind, OBJECT) if one.reference else ARRAY)
 
 
 class QueueBase:
@@ -106,22 +116,25 @@ class QueueBase:
                     shown = shown if count == 0 else f"{shown}_{count}"
             else:
                 shown = shared_name
-            self._native = NativeQueue(
+            description = QueueDescription(
                 kind,
                 shown,
+                type(self)._store,
                 size,
-                min_after_dequeue,
-                [one.native() for one in components],
-                labels,
+                [_native_component(one) for one in components],
                 lambda index, value, many: components[index].convert(value, many),
-                pad=pad,
-                seeds=seed,
             )
+            description.min_after_dequeue = min_after_dequeue
+            description.names = labels
+            description.pad = pad
+            description.seeds = seed
+            self._native = NativeQueue(description)
             self._native.described = described
             if shared_name is not None:
                 _shared[shared_name] = self._native
 
     _kind = "QueueBase"
+    _store = FIFO
 
     @staticmethod
     def _check_names(names: Any, count: int) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from queuecore._checks import seeds
 from queuecore._checks.checks import check_index
+from queuecore._core.queues import PRIORITY, RANDOM
 from queuecore._elements.convert import Converter, all_fixed, converters
 from queuecore._queues.base import QueueBase
 from queuecore.errors import InvalidArgumentError
@@ -109,6 +110,7 @@ class RandomShuffleQueue(QueueBase):
 
     __slots__ = ()
     _kind = "RandomShuffleQueue"
+    _store = RANDOM
 
     def __init__(
         self,
@@ -231,6 +233,7 @@ class PriorityQueue(QueueBase):
 
     __slots__ = ()
     _kind = "PriorityQueue"
+    _store = PRIORITY
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
-from queuecore._core.readers import NativeReader
+from queuecore._core.readers import FIXED, IDENTITY, LINES, TFRECORD, WHOLE, Framing, NativeReader
 from queuecore._core.tfrecord import MAX_RECORD_BYTES
 from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.lmdb import LmdbRecords
@@ -117,7 +117,7 @@ class FixedLengthRecordReader(ReaderBase):
         self._value_bytes = length
         tries, special = _tries(retries), bool(allow_special)
         super().__init__(
-            NativeReader("fixed", length, header, footer, hop, number, retries=tries, allow_special=special),
+            NativeReader(Framing(FIXED, length, header, footer, hop), number, retries=tries, allow_special=special),
             _text(
                 "FixedLengthRecordReader",
                 str(length),
@@ -174,7 +174,9 @@ class TextLineReader(ReaderBase):
         skip, limit = check_count(skip_header_lines, "skip_header_lines"), _limit(max_record_bytes)
         tries, special = _tries(retries), bool(allow_special)
         super().__init__(
-            NativeReader("lines", 0, skip, max_record_bytes=limit, retries=tries, allow_special=special),
+            NativeReader(
+                Framing(LINES, header_bytes=skip), max_record_bytes=limit, retries=tries, allow_special=special
+            ),
             _text(
                 "TextLineReader",
                 skip_header_lines=(skip, 0),
@@ -250,7 +252,7 @@ class TFRecordReader(ReaderBase):
         search, tries, special = bool(resync), _tries(retries), bool(allow_special)
         super().__init__(
             NativeReader(
-                "tfrecord",
+                Framing(TFRECORD),
                 encoding=number,
                 resync=search,
                 max_record_bytes=limit,
@@ -305,7 +307,7 @@ class WholeFileReader(ReaderBase):
         del name
         limit, tries, special = _limit(max_record_bytes), _tries(retries), bool(allow_special)
         super().__init__(
-            NativeReader("whole", max_record_bytes=limit, retries=tries, allow_special=special),
+            NativeReader(Framing(WHOLE), max_record_bytes=limit, retries=tries, allow_special=special),
             _text(
                 "WholeFileReader",
                 max_record_bytes=(limit, _limit(None)),
@@ -328,7 +330,7 @@ class IdentityReader(ReaderBase):
 
     def __init__(self, *, name: str | None = None) -> None:
         del name
-        super().__init__(NativeReader("identity"), "IdentityReader()")
+        super().__init__(NativeReader(Framing(IDENTITY)), "IdentityReader()")
 
 
 class LMDBReader(ReaderBase):

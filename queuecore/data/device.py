@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, SupportsIndex
 
 from queuecore._checks.lazy import lazy
+from queuecore._core.describe import FIXED
 from queuecore._device.arrays import Arrays
 from queuecore._device.staging import KINDS, Staging
 from queuecore._device.target import Asked, Target, Widening, target_of
@@ -219,7 +220,7 @@ def goes_as_it_lies(chain: Chain) -> bool:
         return False
     if given.components is None:
         return bool(given.leaves) and all(leaf[0].kind in KINDS for leaf in given.leaves)
-    return all(kind == "fixed" and dtype.kind in KINDS for kind, dtype, _ in given.components)
+    return all(kind == FIXED and dtype.kind in KINDS for kind, dtype, _ in given.components)
 
 
 class StagedIterator(Staging, IteratorBase):

@@ -12,7 +12,8 @@ import pytest
 from helpers.process import run_python, soon
 
 import queuecore as qc
-from queuecore._core.queues import NativeQueue
+from queuecore._core.queues import FIFO, PRIORITY, RANDOM, NativeQueue
+from queuecore._core.slots import ARRAY, QueueDescription, SlotComponent
 from queuecore.errors import CancelledError, DeadlineExceededError, FailedPreconditionError, OutOfRangeError
 
 SETUP = """
@@ -127,7 +128,10 @@ def native(capacity, start, kind="FIFOQueue"):
     def convert(_index, value, _many):
         return np.ascontiguousarray(value, np.int64)
 
-    return NativeQueue(kind, "q", capacity, 0, [(np.dtype(np.int64), (), "")], None, convert, start=start)
+    store = {"FIFOQueue": FIFO, "RandomShuffleQueue": RANDOM, "PriorityQueue": PRIORITY}[kind]
+    description = QueueDescription(kind, "q", store, capacity, [SlotComponent(np.dtype(np.int64), (), ARRAY)], convert)
+    description.start = start
+    return NativeQueue(description)
 
 
 @pytest.mark.parametrize("kind", ["FIFOQueue", "RandomShuffleQueue", "PriorityQueue"])
@@ -245,6 +249,29 @@ def test_a_lease_outlives_its_queue():
     gc.collect()
     assert gone() is None
     assert rows.tolist() == np.arange(32).reshape(8, 4).tolist()
+
+
+def test_a_reservation_goes_with_its_queue():
+    # Its slots lie apart, so no array has them: the collector may take the queue from them before they are given back.
+    child = script("""
+        import gc, weakref
+        gone = []
+        for _ in range(50):
+            q = qc.FIFOQueue(8, ["i4"], [(4,)])
+            rooms = [q.reserve(1) for _ in range(5)]
+            for i in (0, 1, 3):
+                rooms[i].cancel()
+            error = ValueError()
+            error.room = q.reserve(3)
+            rooms[2].cancel()
+            rooms[4].cancel()
+            q._native.fail(error)
+            gone.append(weakref.ref(q._native))
+            del q, error, rooms
+            gc.collect()
+        print(sum(one() is None for one in gone))
+    """)
+    assert (child.stdout, child.stderr) == ("50\n", "")
 
 
 def test_what_is_leased_is_not_written_over():

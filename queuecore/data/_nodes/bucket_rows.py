@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from queuecore._core.describe import DENSE, FIXED, RAGGED, STRING, STRINGS
 from queuecore._elements.nests import structure_of
 from queuecore.data._nodes.padded import Array, Joiner, Pad, Stack, fill_value
 from queuecore.data._plan.made import NativeComponent
@@ -25,7 +26,7 @@ _SHORT = 256
 
 def rows_can_be_stacked(components: Sequence[NativeComponent]) -> bool:
     """Return whether rows of these can be sorted here."""
-    return all(kind != "strings" and (kind != "ragged" or math.prod(shape)) for kind, _, shape in components)
+    return all(kind != STRINGS and (kind != RAGGED or math.prod(shape)) for kind, _, shape in components)
 
 
 class ShelfPart(NamedTuple):
@@ -62,10 +63,10 @@ class ShelfPart(NamedTuple):
 def dims_of(column: Column, component: NativeComponent) -> Array | None:
     """Return the dimensions of each row of a column, where these may differ."""
     kind, dtype, shape = component
-    if kind not in ("ragged", "dense"):
+    if kind not in (RAGGED, DENSE):
         return None
     _, ends, noted = column
-    if kind == "dense" or noted is not None:
+    if kind == DENSE or noted is not None:
         return np.asarray(noted)
     dims = np.empty((len(ends) - 1, 1 + len(shape)), np.int64)
     dims[:, 0] = np.diff(ends) // dtype.itemsize
@@ -75,10 +76,10 @@ def dims_of(column: Column, component: NativeComponent) -> Array | None:
 
 def _picked(column: Column, component: NativeComponent, rows: Array) -> ShelfPart:
     kind, dtype, shape = component
-    if kind == "fixed":
+    if kind == FIXED:
         return ShelfPart(typed(column, dtype, shape)[rows])
     values, ends, _ = column
-    base = _CHAR if kind == "string" else dtype.base
+    base = _CHAR if kind == STRING else dtype.base
     starts = ends[rows] // base.itemsize
     lengths = ends[rows + 1] // base.itemsize - starts
     made = np.zeros(len(rows) + 1, np.int64)

@@ -13,6 +13,7 @@ import numpy as np
 
 from queuecore._checks.checks import check_bool, check_int
 from queuecore._checks.usercode import called_at, name_of
+from queuecore._core.describe import FIXED
 from queuecore._ops.stage import Stage
 from queuecore._trace.symbol import Untraced
 from queuecore._trace.trace import trace
@@ -106,7 +107,7 @@ class Sorted:
         if template is None or not rows_can_be_stacked(made.components):
             return None
         kind, _, shape = made.components[0]
-        if function is len and template == 0 and (kind != "fixed" or shape):
+        if function is len and template == 0 and (kind != FIXED or shape):
             return cls(made.components, template, None, None, True, "")
         found = trace(function, made.given, template)
         if isinstance(found, Untraced):
@@ -131,7 +132,7 @@ class Sorted:
             return lengths.astype(np.int64)
         if not self.builtin:
             return None
-        if kind == "fixed":
+        if kind == FIXED:
             return np.full(n, shape[0])
         dims = dims_of(columns[0], self.components[0])
         return np.diff(columns[0][1]) if dims is None else dims[:, 0]

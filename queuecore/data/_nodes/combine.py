@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from queuecore._core.describe import DENSE, FIXED, RAGGED, STRINGS
 from queuecore._elements.component import Component
 from queuecore._elements.nests import structure_of
 from queuecore._elements.record import ArraySpec, DatasetSpec
@@ -452,35 +453,35 @@ def _spec_of_rows(spec: Any) -> Any:
 def _lengths(component: Component, columns: list[Column], n: int) -> np.ndarray[Any, Any]:
     """Return how many rows each of `n` elements has."""
     kind, dtype, shape = native_of(component, 0)
-    if kind == "fixed":
+    if kind == FIXED:
         return np.full(n, shape[0])
-    if kind == "strings":
+    if kind == STRINGS:
         _, ends, dims = columns[1]
         lengths: np.ndarray[Any, Any] = np.diff(ends) // 8
         return lengths
     _, ends, dims = columns[0]
-    made: np.ndarray[Any, Any] = np.diff(ends) // dtype.itemsize if kind == "ragged" else dims[:, 0]
+    made: np.ndarray[Any, Any] = np.diff(ends) // dtype.itemsize if kind == RAGGED else dims[:, 0]
     return made
 
 
 def _rows_in(component: Component, columns: list[Column], lengths: np.ndarray[Any, Any]) -> list[Column]:
     """Return the rows in elements as columns of rows: no copy of values."""
     kind, dtype, shape = native_of(component, 0)
-    if kind == "fixed":
+    if kind == FIXED:
         column: Any = columns[0]
         row_bytes = dtype.itemsize * math.prod(shape[1:])
         return [column.reshape(-1).view(np.uint8).reshape(len(column) * shape[0], row_bytes)]
     data, ends, dims = columns[0]
-    if kind == "strings":
+    if kind == STRINGS:
         numbers, places, _ = columns[1]
         made = np.full(1 + int(lengths.sum()), ends[0])
         np.cumsum(numbers[places[0] : places[-1]].view(np.int64), out=made[1:])
         made[1:] += ends[0]
         return [(data, made, None)]
     values = data[ends[0] : ends[-1]]
-    rest = shape[1:] if kind == "dense" else shape
+    rest = shape[1:] if kind == DENSE else shape
     if None not in rest:
-        row_bytes = dtype.itemsize * (1 if kind == "ragged" else math.prod(rest))
+        row_bytes = dtype.itemsize * (1 if kind == RAGGED else math.prod(rest))
         return [values.reshape(int(lengths.sum()), row_bytes)]
     sides = np.repeat(dims[:, 1:], lengths, axis=0)
     made = np.zeros(len(sides) + 1, np.int64)

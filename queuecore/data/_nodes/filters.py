@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from queuecore._checks.usercode import arguments_of, called_at, name_of
+from queuecore._core.describe import FIXED, RAGGED, STRING, STRINGS
 from queuecore._core.feed import Feed
 from queuecore._core.link import choose
 from queuecore._core.stages import KeepStep, PythonStep, Step
@@ -229,21 +230,21 @@ def elements_of(
     for kind, dtype, shape in components:
         column: Any = columns[at]
         at += 1
-        if kind == "fixed":
+        if kind == FIXED:
             parts.append(_locked(column.reshape(-1).view(dtype).reshape(n, *shape)))
             continue
         values, ends, dims = column
         values = _locked(values.view())
-        if kind == "string":
+        if kind == STRING:
             parts.append(Ragged._of(values.view("S1"), ends))
-        elif kind == "strings":
+        elif kind == STRINGS:
             lengths, of_lengths, _ = columns[at]
             at += 1
             splits = np.zeros(lengths.size // 8 + 1, np.int64)
             np.cumsum(lengths.view(np.int64), out=splits[1:])
             parts.append(Ragged._of(Ragged._of(values.view("S1"), splits), of_lengths // 8))
         else:
-            parts.append(_Varied(values, ends, dims, dtype.base, shape if kind == "ragged" else None))
+            parts.append(_Varied(values, ends, dims, dtype.base, shape if kind == RAGGED else None))
     if assemble is not None:
         return lambda row: assemble([part[row] for part in parts], False)
     return lambda row: structure_of(template, [part[row] for part in parts])

@@ -18,6 +18,7 @@ import numpy as np
 
 from queuecore._checks.lazy import lazy
 from queuecore._checks.usercode import arguments_of, called_at, name_of
+from queuecore._core.describe import FIXED, STRING
 from queuecore._elements.nests import structure_of
 from queuecore._io.bad_data import Quarantine, is_bad_data
 from queuecore.data._nodes.arrays import Items, Numbers, Slices
@@ -301,7 +302,7 @@ def _at_hand(chain: Chain, run: Run, start: int, rows: bool) -> Generator[Chunk]
     if len(steps) != 1 or not isinstance(steps[0], Batch):
         return None
     kinds = [native_of(one, 0) for one in source.given.components or ()]
-    if source.given.structure is not None or not all(kind in ("fixed", "string") for kind, _, _ in kinds):
+    if source.given.structure is not None or not all(kind in (FIXED, STRING) for kind, _, _ in kinds):
         return None
     return _batches(source, steps[0], kinds, start)
 

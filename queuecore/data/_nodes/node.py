@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.lazy import lazy, once, without_kept
-from queuecore._core.describe import Description, Frames
+from queuecore._core.describe import OBJECT, Description, Frames
 from queuecore._core.feed import Feed
 from queuecore._core.marks import ShuffleCounter
 from queuecore._core.scope import Scope
@@ -27,7 +27,7 @@ from queuecore._ops.stage import Stage
 from queuecore._runners.threads import start_thread
 from queuecore.data._nodes.run import Drawn, Pairs, Run
 from queuecore.data._plan.chain import Chain, Source
-from queuecore.data._plan.made import Layout, Made, made_by, row_bytes_of
+from queuecore.data._plan.made import Layout, Made, NativeComponent, made_by, row_bytes_of
 from queuecore.data._rows.chunks import Chunk, Failed, Piece
 from queuecore.data._rows.values import spec_of
 from queuecore.data.options import Options
@@ -140,7 +140,9 @@ class Node(Source):
         """Return what stages make of an element."""
         layout = self.layout()
         if layout.components is None:
-            return Made(None, [("object", np.dtype(np.int64), ())], 0, None, lambda dims: self.spec(), (), None)
+            return Made(
+                None, [NativeComponent(OBJECT, np.dtype(np.int64), ())], 0, None, lambda dims: self.spec(), (), None
+            )
         return made_by(layout.components, layout.template, stages, layout.structure)
 
     def limited(self, max_record_bytes: int | None) -> Node:

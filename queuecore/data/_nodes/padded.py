@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.lazy import lazy
+from queuecore._core.describe import DENSE, OBJECT, RAGGED, STRINGS
 from queuecore._core.own import own
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.nests import structure_of
@@ -19,7 +20,7 @@ from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import Run, leave_out
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.fixed import FixedLengthSource
-from queuecore.data._plan.made import Layout, Made
+from queuecore.data._plan.made import Layout, Made, NativeComponent
 from queuecore.data._plan.steps import Batch, Count, ShapedBatch
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.elements import flattened
@@ -234,7 +235,7 @@ def padded(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tup
     """Return a padded batch, and the node that must come before it, if there is one."""
     if not any(isinstance(step, Batch) for step in chain.steps):
         made = chain.made
-        template = None if made.components[0][0] == "object" else plain_template(made)
+        template = None if made.components[0][0] == OBJECT else plain_template(made)
         if template is not None:
             step = _native(made, template, size, drop, shapes, values)
             if step is not None:
@@ -269,7 +270,7 @@ def _native(made: Made, template: Any, size: int, drop: bool, shapes: Any, value
         fills[index] = fill_value(leaf.dtype, value, index)
         if sides[index] == leaf.shape:
             continue
-        if made.components[index][0] == "strings":
+        if made.components[index][0] == STRINGS:
             if fills[index]:
                 return None
             pads[index] = sides[index], np.int64(0).tobytes()
@@ -593,17 +594,17 @@ def dense_to_ragged(chain: Chain, size: int, drop: bool) -> tuple[Node | None, S
     if any(isinstance(step, Batch) for step in chain.steps):
         return _ragged_of_objects(chain, size, drop)
     made = chain.made
-    if made.components[0][0] == "object":
+    if made.components[0][0] == OBJECT:
         return _ragged_of_objects(chain, size, drop)
     components = list(made.components)
     for index, (kind, dtype, shape) in enumerate(components):
-        if kind != "dense":
+        if kind != DENSE:
             continue
         if None in shape[1:]:
             raise InvalidArgumentError(
                 f"dense_to_ragged_batch: component {index} has the shape {shape}, and only the first dimension of rows "
                 "may differ. Use padded_batch"
             )
-        components[index] = "ragged", np.dtype((dtype, shape[1:])), shape[1:]
+        components[index] = NativeComponent(RAGGED, np.dtype((dtype, shape[1:])), shape[1:])
     changes = {} if components == made.components else {"components": components}
     return None, ShapedBatch(size, drop, ["dense_to_ragged_batch"], changes, made.spec)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.usercode import arguments_of
+from queuecore._core.describe import FIXED
 from queuecore._elements.component import Component
 from queuecore._elements.nests import mapped, structure_of
 from queuecore._elements.record import DatasetSpec
@@ -306,7 +307,7 @@ def stacked(chain: Chain, function: Callable[..., Any]) -> Stacked | None:
     if made is None:
         return None
     chosen = [layout.components[index] for index in flattened(made, lambda leaf, where: leaf)[1]]
-    if not all(native_of(one, 0)[0] == "fixed" for one in chosen):
+    if not all(native_of(one, 0)[0] == FIXED for one in chosen):
         return None
     return Stacked(window.inputs, window.size, window.shift, window.stride, window.drop_remainder, made)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from queuecore._core.describe import Elements
+from queuecore._core.describe import DENSE, FIXED, RAGGED, STRING, STRINGS, Elements
 from queuecore._core.stages import PythonStep, SequenceStep, Step
 from queuecore._elements.component import BYTES, Component, Structure
 from queuecore._elements.nests import structure_of
@@ -23,8 +23,22 @@ __all__ = ["Layout", "Made", "made_by", "row_bytes_of", "template_of"]
 Dims = tuple[int | None, ...]
 Spec = Callable[[Dims], Any]
 
-# What kind of a component it is, its dtype, and the shape of an element (of "ragged": of a row's values).
-NativeComponent = tuple[str, np.dtype[Any], tuple[Any, ...]]
+
+class NativeComponent(NamedTuple):
+    """A component of an element, as native code describes it.
+
+    Attributes
+    ----------
+    kind : int
+        `FIXED`, `STRING`, `STRINGS`, `RAGGED`, `DENSE` or `OBJECT` of `queuecore._core.describe`.
+    dtype : numpy.dtype
+    shape : tuple of int or None
+        Of a row; of `RAGGED`, of a row's values.
+    """
+
+    kind: int
+    dtype: np.dtype[Any]
+    shape: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -35,7 +49,7 @@ class Made:
     ----------
     step : Step or None
         The native steps, as one; `None`: the record itself is the element.
-    components : list of tuple
+    components : list of NativeComponent
         What comes out, for the native core.
     template : object
         Their structure over the indices of the components.
@@ -114,13 +128,13 @@ def native_of(component: Component, index: int) -> NativeComponent:
     if dtype == BYTES:
         if len(shape) > 1:
             raise InvalidArgumentError(f"{where} has strings in {len(shape)} dimensions: reshape it to one in the map")
-        return ("strings" if shape else "string"), dtype, ()
+        return NativeComponent(STRINGS if shape else STRING, dtype, ())
     if component.ragged:
         row = np.dtype((dtype, tuple(side or 0 for side in shape[1:])))
-        return "ragged", row, shape[1:]
+        return NativeComponent(RAGGED, row, shape[1:])
     if None not in shape:
-        return "fixed", dtype, shape
-    return "dense", dtype, shape
+        return NativeComponent(FIXED, dtype, shape)
+    return NativeComponent(DENSE, dtype, shape)
 
 
 class Layout(NamedTuple):
@@ -141,7 +155,7 @@ class Layout(NamedTuple):
     structure: Structure | None = None
 
 
-def row_bytes_of(component: tuple[str, np.dtype[Any], tuple[Any, ...]]) -> int:
+def row_bytes_of(component: NativeComponent) -> int:
     """Return the bytes of a row of a native component, about."""
     kind, dtype, shape = component
-    return dtype.itemsize * math.prod(shape) if kind == "fixed" else 64
+    return dtype.itemsize * math.prod(shape) if kind == FIXED else 64

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from queuecore._core.describe import DENSE, FIXED, STRING, STRINGS
 from queuecore._elements.component import BYTES
 from queuecore._elements.nests import mapped, structure_of
 from queuecore._elements.record import ArraySpec, DatasetSpec
@@ -193,13 +194,13 @@ def class_of(spec: ArraySpec) -> type[Any]:
 def _nothing(component: NativeComponent) -> np.ndarray[Any, Any] | Ragged:
     """Return a batch of one row of a component."""
     kind, dtype, shape = component
-    if kind in ("fixed", "dense"):
+    if kind in (FIXED, DENSE):
         return np.zeros((1, *_least(shape)), dtype)
     splits = np.zeros(2, np.int64)
     strings = np.empty(0, _CHAR)
-    if kind == "string":
+    if kind == STRING:
         return Ragged(strings, splits)
-    if kind == "strings":
+    if kind == STRINGS:
         return Ragged(Ragged(strings, splits[:1]), splits)
     return Ragged(np.empty(0, dtype), splits)
 

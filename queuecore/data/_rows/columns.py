@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from queuecore._core.describe import FIXED, RAGGED, STRINGS
 from queuecore._elements.component import BYTES, Component, Structure
 from queuecore._elements.nests import structure_of
 from queuecore.data._plan.made import Layout, native_of
@@ -24,7 +25,7 @@ Converter = Callable[[list[Column], int], list[Column]]
 
 def span(component: Component) -> int:
     """Return how many columns a component has."""
-    return 2 if native_of(component, 0)[0] == "strings" else 1
+    return 2 if native_of(component, 0)[0] == STRINGS else 1
 
 
 def sliced(columns: Sequence[Column], start: int, stop: int) -> list[Column]:
@@ -215,18 +216,18 @@ def converted(components: Sequence[Component], to: Sequence[Component]) -> Conve
         made: list[Column] = []
         for (kind, dtype, shape), (wanted, _, _) in kinds:
             if kind == wanted:
-                width = 2 if kind == "strings" else 1
+                width = 2 if kind == STRINGS else 1
                 made += columns[len(made) : len(made) + width]
                 continue
             column = columns[len(made)]
-            if kind == "fixed":
+            if kind == FIXED:
                 data = np.ascontiguousarray(column).view(np.uint8).reshape(-1)
                 ends = np.arange(n + 1, dtype=np.int64) * (dtype.itemsize * math.prod(shape))
                 dims: Any = np.empty((n, len(shape)), np.int64)
                 dims[:] = shape
             else:
                 data, ends, dims = column
-            if wanted == "ragged":
+            if wanted == RAGGED:
                 dims = None
             made.append((data, ends, dims))
         return made

@@ -26,8 +26,8 @@ cdef class Component:
     cdef int32_t output       # the first one of it
     cdef int32_t pad          # its number among those that are padded; -1: it isn't
 
-# A component of the words that Python has for it: its kind, its dtype and its shape.
-cdef Component component_of(kind, dtype, shape)
+# A component of what Python says of it: its kind, its dtype and its shape.
+cdef Component component_of(int kind, dtype, shape)
 # How it lies in batches, or in columns: in one output from `at` on, or two. Returns the number behind.
 cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component one, int32_t* vars) except -1
 # How components lie in columns: fills `columns`, two for each at most, and CELL_DIMS of `shapes` for each of these; both are zero before.

@@ -17,8 +17,8 @@ from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
-cdef dict _KINDS = {"fixed": KIND_FIXED, "string": KIND_STRING, "strings": KIND_STRINGS, "ragged": KIND_RAGGED, "dense": KIND_DENSE,
-                    "object": KIND_OBJECT}
+# What rows of a component are, for Python.
+FIXED, STRING, STRINGS, RAGGED, DENSE, OBJECT = KIND_FIXED, KIND_STRING, KIND_STRINGS, KIND_RAGGED, KIND_DENSE, KIND_OBJECT
 
 
 @cython.final
@@ -26,9 +26,9 @@ cdef class Component:
     pass
 
 
-cdef Component component_of(kind, dtype, shape):
+cdef Component component_of(int kind, dtype, shape):
     cdef Component one = Component.__new__(Component)
-    one.kind = _KINDS[kind]
+    one.kind = kind
     one.dtype = dtype
     one.shape = tuple(shape)
     one.pad = -1
@@ -152,8 +152,8 @@ cdef class Elements:
     ----------
     template : nested
         Of an element, over its components.
-    components : list of tuple, optional
-        What is made: its kind ("fixed", "string", "strings", "ragged", "dense", "object"), its dtype, and the shape of a row. Default: a
+    components : list of NativeComponent, optional
+        What is made: its kind (`FIXED`, `STRING`, `STRINGS`, `RAGGED`, `DENSE` or `OBJECT`), its dtype, and the shape of a row. Default: a
         record is cut into `leaves`.
     leaves : list of tuple
         As of `RecordPlan`.
@@ -305,7 +305,7 @@ cdef class Description:
     scope : Scope, optional
         Of the functions that run for it.
     target : Target, optional
-        Where its batches go, of components that are all "fixed".
+        Where its batches go, of components that are all `FIXED`.
     drawn : object, optional
         What belongs to a place besides: `Stream.position` returns it, and `Stream.go_to` sets it.
     """

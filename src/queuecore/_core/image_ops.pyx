@@ -404,6 +404,28 @@ cdef struct AdjustParams:
 
 
 @cython.final
+cdef class Amount:
+    """The amount that an `AdjustStep` adds, or multiplies with.
+
+    Parameters
+    ----------
+    low, high : float
+        `low`; or drawn between the two, if there is a seed.
+    seed : int or None
+        Below 2**64.
+    """
+    cdef float low, high
+    cdef bint draws
+    cdef uint64_t seed
+
+    def __init__(self, float low, float high, seed):
+        self.low = low
+        self.high = high
+        self.draws = seed is not None
+        self.seed = 0 if seed is None else seed
+
+
+@cython.final
 cdef class AdjustStep(Step):
     """Pictures with another brightness, contrast, saturation or hue.
 
@@ -419,15 +441,12 @@ cdef class AdjustStep(Step):
         Of the dtype.
     bounds : tuple of float or None
         Of an integer dtype: the lowest and the highest.
-    low, high : float
-        What to add or multiply with: `low`; or drawn between the two, if there is a seed.
-    seed : int or None
-        Below 2**64.
+    amount : Amount
     """
     cdef AdjustParams adjust
     cdef str label
 
-    def __init__(self, tuple inputs, tuple outputs, str label, int kind, int number, tuple bounds, float low, float high, seed):
+    def __init__(self, tuple inputs, tuple outputs, str label, int kind, int number, tuple bounds, Amount amount not None):
         self.label = label
         self.adjust.kind = kind
         self.adjust.item = inputs[0].dtype.itemsize
@@ -438,10 +457,10 @@ cdef class AdjustStep(Step):
             self.adjust.least, self.adjust.highest = bounds
             self.adjust.unit = <float>(1.0 / <double>self.adjust.highest)
             self.adjust.most = <float>(<double>self.adjust.highest + 0.5)
-        self.adjust.low = low
-        self.adjust.high = high
-        self.adjust.draws = seed is not None
-        self.adjust.seed = 0 if seed is None else seed
+        self.adjust.low = amount.low
+        self.adjust.high = amount.high
+        self.adjust.draws = amount.draws
+        self.adjust.seed = amount.seed
         self.adjust.made_bytes = made_bytes_of(outputs[0])
         self.inputs = inputs
         self.outputs = outputs

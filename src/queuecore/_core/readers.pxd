@@ -143,6 +143,11 @@ cdef inline int64_t record_key_room(const Record* record) noexcept nogil:
 cdef int64_t record_key(const Record* record, unsigned char* into) noexcept nogil
 
 
+cdef class Framing:
+    cdef readonly int kind    # FRAME_WHOLE, …
+    cdef readonly int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
+
+
 cdef class NativeReader:
     cdef Reader* r
     cdef Stream stream

@@ -467,22 +467,43 @@ cdef object _ends_of(const Growing* g):
     return array
 
 
+# The framings of readers, for Python.
+WHOLE, IDENTITY, LINES, FIXED, TFRECORD = FRAME_WHOLE, FRAME_IDENTITY, FRAME_LINES, FRAME_FIXED, FRAME_TFRECORD
+
+
+@cython.final
+cdef class Framing:
+    """The rule by which a reader finds records in a file's bytes.
+
+    Parameters
+    ----------
+    kind : int
+        `WHOLE`, `IDENTITY` (the names themselves; no file is opened), `LINES`, `FIXED` or `TFRECORD`.
+    record_bytes, header_bytes, footer_bytes, hop_bytes : int
+        Of `FIXED`; of `LINES`, `header_bytes` is the number of lines to leave out at the top of each file.
+    """
+
+    def __init__(self, int kind, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0):
+        self.kind = kind
+        self.record_bytes = record_bytes
+        self.header_bytes = header_bytes
+        self.footer_bytes = footer_bytes
+        self.hop_bytes = hop_bytes
+
+
 @cython.final
 cdef class NativeReader:
     """Records of one file after the other. What the classes of :mod:`queuecore.readers` are made of.
 
     Parameters
     ----------
-    framing : str
-        "whole", "identity", "lines", "fixed" or "tfrecord".
-    record_bytes, header_bytes, footer_bytes, hop_bytes : int
-        Of "fixed"; of "lines", `header_bytes` is the number of lines to leave out at the top of each file.
+    framing : Framing
     encoding : int
         Of the files, a number of `queuecore._io.compression`.
     resync : bool
-        Of "tfrecord": whether to look for the next record after a damaged length.
+        Of `TFRECORD`: whether to look for the next record after a damaged length.
     max_record_bytes : int
-        The longest record of "whole", "lines" and "tfrecord".
+        The longest record of `WHOLE`, `LINES` and `TFRECORD`.
     retries : int
         How often a read that fails with EIO is tried again.
     allow_special : bool
@@ -498,17 +519,15 @@ cdef class NativeReader:
         self.stream.fd = -1
         self.r.stream = &self.stream
 
-    def __init__(self, str framing, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0,
-                 int encoding=0, bint resync=False, int64_t max_record_bytes=<int64_t>1 << 62, int32_t retries=0,
-                 bint allow_special=False):
+    def __init__(self, Framing framing not None, int encoding=0, bint resync=False, int64_t max_record_bytes=<int64_t>1 << 62,
+                 int32_t retries=0, bint allow_special=False):
         self.r.encoding = encoding
         self.r.resync = resync
-        self.r.framing = {"whole": FRAME_WHOLE, "identity": FRAME_IDENTITY, "lines": FRAME_LINES, "fixed": FRAME_FIXED,
-                          "tfrecord": FRAME_TFRECORD}[framing]
-        self.r.record_bytes = record_bytes
-        self.r.header_bytes = header_bytes
-        self.r.footer_bytes = footer_bytes
-        self.r.hop_bytes = hop_bytes
+        self.r.framing = framing.kind
+        self.r.record_bytes = framing.record_bytes
+        self.r.header_bytes = framing.header_bytes
+        self.r.footer_bytes = framing.footer_bytes
+        self.r.hop_bytes = framing.hop_bytes
         self.r.max_record_bytes = max_record_bytes
         self.r.retries = retries
         self.r.special = allow_special

@@ -1,47 +1,27 @@
 # Streams: one iteration over a plan.
 from libc.stdint cimport int64_t, uint64_t
-from queuecore._core.course cimport Course
-from queuecore._core.describe cimport Keeper
-from queuecore._core.feed cimport Feed
 from queuecore._core.pipe cimport Lease, Pipe
 from queuecore._core.platform cimport Batch
+from queuecore._core.running cimport Running
 from queuecore._core.scope cimport Scope
-from queuecore._core.to_device cimport ToDevice
-from queuecore._core.views cimport Views
 from queuecore._core.waiting cimport Stall
 
 
-cdef class Stream(Course):
-    cdef Views views
-    cdef ToDevice there       # where batches go, or None
+cdef class Stream(Running):
     cdef bint on_hold_raise
     cdef public bint _warned  # that batches are held
     cdef Stall stall
     cdef int64_t spin_ns
-    cdef int64_t copied, records, helped_before
-    cdef Keeper keeper
-    cdef object feeder        # gets the Feed of a run, and sees to it that rows come
-    cdef Feed feed
+    cdef int64_t copied, records
     cdef Scope scope          # of the feeder
     cdef bint raw             # batches are given as columns
     cdef bint behind          # the last call raised the error of an element, and the next one goes on behind that
-    cdef Lease lease          # on the next batch, since a first call began to deliver it: it is delivered once, and its slot freed once
 
     cdef object _next(self, object make)
     cdef int await_batch(self) except -1
     cdef bint _until_ready(self) except -1
     cdef int _look(self, Pipe* p, uint64_t k) except -1
-    cdef int _start(self) except -1
-    cdef int _begin_run(self) except -1
-    cdef int _discard_pipe(self) except -1
-    cdef int _recover(self, uint64_t k) except -1
-    cdef bint _leave_out(self) except -1
     cdef int _raise_break(self, Pipe* p, uint64_t k) except -1
-    cdef int _log_files(self, Pipe* p, bint all_) except -1
-    cdef int _fail(self, object error) except -1
-    cdef int _close_kept(self, const Pipe* p) noexcept
-    cdef int _stopped(self, Pipe* p) except -1
-    cdef int _end(self, Pipe* p) except -1
     cdef object _deliver(self, Pipe* p, uint64_t k, object make)
     cdef Lease _leased(self, Pipe* p, uint64_t k)
     cdef int _say_held(self, int64_t most) except -1

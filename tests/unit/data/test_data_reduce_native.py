@@ -12,6 +12,7 @@ from helpers.process import open_descriptors, soon, thread_count
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
+from queuecore._core.describe import FIXED
 from queuecore._core.fold import Fold
 from queuecore._elements.component import Component
 from queuecore._trace.trace import trace
@@ -429,7 +430,7 @@ def _step(function, *components):
 def test_folds_that_do_not_fit():
     number, row = Component(np.dtype("i8"), ()), Component(np.dtype("i8"), (2,))
     step = _step(lambda s, x: s + x, number, number)
-    columns = [("fixed", np.dtype("i8"), ())]
+    columns = [(FIXED, np.dtype("i8"), ())]
     for state, of in (
         ([np.int64(0)], columns * 2),
         ([], columns),
@@ -446,7 +447,7 @@ def test_folds_that_do_not_fit():
     values = np.arange(5)
     fold.run([values], 1, 4)
     assert [one.tolist() for one in fold.state] == [6]
-    growing = Fold(_step(lambda s, x: s + x, number, row), [np.zeros((), "i8")], [("fixed", np.dtype("i8"), (2,))])
+    growing = Fold(_step(lambda s, x: s + x, number, row), [np.zeros((), "i8")], [(FIXED, np.dtype("i8"), (2,))])
     with pytest.raises(ValueError):
         growing.run([values[:4].reshape(2, 2)], 0, 2)
     growing.run([values[:4].reshape(2, 2)], 1, 2)

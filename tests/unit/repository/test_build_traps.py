@@ -100,7 +100,7 @@ def test_the_fuzzers_build_counts_what_is_reached(monkeypatch):
 def test_only_modules_that_cimport_numpy_see_its_headers(monkeypatch):
     extensions = build_settings(monkeypatch)["extensions"]()
     with_numpy = {one.name for one in extensions if any("numpy" in folder for folder in one.include_dirs)}
-    names = ("arrow", "device.staged", "example", "feed", "fold", "own", "queues", "stages", "views")
+    names = ("arrow", "device.staged", "example", "feed", "fold", "own", "slots", "stages", "views")
     assert with_numpy <= {f"queuecore._core.{name}" for name in names}
 
 

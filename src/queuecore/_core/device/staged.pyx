@@ -20,9 +20,10 @@ from queuecore._core.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
 from queuecore._core.platform cimport (
     Atomic, EventCount, SlotStack, alloc_lines, kAcquire, kRelaxed, kRelease, layout_hash, map_pages, monotonic_ns, size_product, unmap_pages)
-from queuecore._core.queues cimport MAX_DIMS, NativeQueue
+from queuecore._core.queues cimport NativeQueue
 from queuecore._core.runtime cimport StopEvent, exiting, main_over, runner_join, still_waiting, wait_out_exit, waited
 from queuecore._core.slab cimport slots_pop, slots_push
+from queuecore._core.slots cimport MAX_DIMS
 
 cimport numpy as cnp
 

@@ -14,7 +14,8 @@ from queuecore._core.inflate cimport (
     ENCODING_ZSTD, INFLATE_ROOM, INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
 from queuecore._core.platform cimport Fault, alloc_lines, layout_hash
 from queuecore._core.readers cimport (
-    READER_FAULT, READER_RECORD, NativeReader, Reader, Record, reader_next, reader_open, record_check, record_drop)
+    READER_FAULT, READER_RECORD, Framing, NativeReader, Reader, Record, reader_next, reader_open, record_check,
+    record_drop)
 from queuecore._core.stages cimport Step
 from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
 from queuecore._core.tfrecord cimport (
@@ -606,16 +607,16 @@ def _open_files():
     _long_name = long_name
 
 
-cdef int _open_reader(int index, str framing) except -1:
-    cdef NativeReader reader = NativeReader(framing)
+cdef int _open_reader(int index, int framing) except -1:
+    cdef NativeReader reader = NativeReader(Framing(framing))
     _kept.append(reader)
     _readers[index] = reader.r
     return 0
 
 
 _open_files()
-for _index, _word in enumerate(("lines", "fixed", "tfrecord", "whole")):
-    _open_reader(_index, _word)
+for _index, _framing in enumerate((FRAME_LINES, FRAME_FIXED, FRAME_TFRECORD, FRAME_WHOLE)):
+    _open_reader(_index, _framing)
 
 
 # ---- who calls them --------------------------------------------------------------------------------------------------
