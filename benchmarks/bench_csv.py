@@ -49,7 +49,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     absent: dict[str, str] = {}
     findings, raw = [], {}
     try:
-        from queuecore._core.csv import CsvFormat
+        from queuecore._core.io.csv import CsvFormat
         from queuecore._core.testing import parsers
     except ImportError as error:
         raise SystemExit(f"this build has no test hooks: {error}") from error

@@ -44,7 +44,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     import numpy as np
 
     from queuecore import ops
-    from queuecore._core.images import library
+    from queuecore._core.steps.images import library
     from queuecore._core.testing import steps
 
     if library(1) is None:

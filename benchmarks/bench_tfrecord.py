@@ -40,8 +40,8 @@ def run(options: harness.Options) -> dict[str, Any]:
         google_crc32c = None
         absent["google-crc32c"] = str(error)
     try:
+        from queuecore._core.io.tfrecord import frame
         from queuecore._core.testing.parsers import bench_tfrecord
-        from queuecore._core.tfrecord import frame
     except ImportError as error:
         absent["framing"] = f"the test hooks don't have it: {error}"
         return harness.report("tfrecord", "framing in memory", findings, raw, parameters={}, absent=absent)

@@ -9,10 +9,10 @@ from typing import Any, Literal, SupportsIndex
 import numpy as np
 
 from queuecore import ops
-from queuecore._core.programs import NativeProgram
-from queuecore._core.readers import NativeReader
-from queuecore._core.runtime import StopEvent
-from queuecore._core.stages import PythonStep, Step
+from queuecore._core.atoms.runtime import StopEvent
+from queuecore._core.handoff.programs import NativeProgram
+from queuecore._core.io.readers import NativeReader
+from queuecore._core.steps.stages import PythonStep, Step
 from queuecore._elements.component import shape_text
 from queuecore._elements.convert import Converter
 from queuecore._io.bad_data import check_on_error

@@ -8,8 +8,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from queuecore._core.arrow import export
-from queuecore._core.own import own, register_rows
+from queuecore._core.atoms.own import own, register_rows
+from queuecore._core.stream.arrow import export
 from queuecore.errors import DtypeError, InvalidArgumentError, ResourceExhaustedError
 
 __all__ = ["Ragged", "Sparse"]
@@ -107,7 +107,7 @@ class Ragged:
         return made
 
     def _owned(self, fixed: bool) -> Ragged:
-        # See `queuecore._core.own`. Splits that aren't in the memory of a batch are nobody else's.
+        # See `queuecore._core.atoms.own`. Splits that aren't in the memory of a batch are nobody else's.
         splits = self._row_splits
         return Ragged._of(own(self._values, fixed=fixed), splits if splits.flags.owndata else own(splits, fixed=fixed))
 
@@ -342,7 +342,7 @@ class Sparse:
             )
 
     def _owned(self, fixed: bool) -> Sparse:
-        # See `queuecore._core.own`.
+        # See `queuecore._core.atoms.own`.
         return Sparse(*(own(part, fixed=fixed) for part in (self._indices, self._values, self._dense_shape)))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -25,8 +25,8 @@ import queue
 from queue import Empty, Full
 from typing import TypeVar
 
-from queuecore._core import objects as _native
-from queuecore._core.objects import ShutDown, SimpleQueue
+from queuecore._core.handoff import objects as _native
+from queuecore._core.handoff.objects import ShutDown, SimpleQueue
 
 __all__ = ["Empty", "Full", "LifoQueue", "PriorityQueue", "Queue", "ShutDown", "SimpleQueue"]
 

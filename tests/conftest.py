@@ -32,7 +32,7 @@ def package_file() -> Path:
 def compiled_file() -> Path | None:
     """Return the compiled module that stands for all, or None if there is none."""
     folder = str(package_file().parent / "_core")
-    spec = importlib.machinery.PathFinder.find_spec("queuecore._core.atoms", [folder])
+    spec = importlib.machinery.PathFinder.find_spec("process", [f"{folder}/atoms"])
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 

@@ -2,9 +2,9 @@
 # them in ring_ours.hpp. Here the compiler finds both in one translation unit, and can inline them.
 from libc.stdint cimport uint32_t, uint64_t
 from libcpp cimport bool as cbool
-from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait
-from queuecore._core.platform cimport EventCount, FastRing, FifoRing, SpscRing
-from queuecore._core.ring cimport (
+from queuecore._core.atoms.parking cimport event_cancel, event_notify, event_prepare, event_wait
+from queuecore._core.atoms.platform cimport EventCount, FastRing, FifoRing, SpscRing
+from queuecore._core.atoms.ring cimport (
     RING_OK, fast_free, fast_init, fast_pop, fast_pop_many, fast_push, fast_push_many, fifo_free, fifo_init, fifo_pop,
     fifo_pop_many, fifo_push, ring_backoff, spsc_free, spsc_init, spsc_pop, spsc_pop_many, spsc_push, spsc_push_many)
 

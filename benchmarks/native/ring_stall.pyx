@@ -6,7 +6,7 @@ The first producer sleeps a millisecond in every push, right before the step tha
 The rings name each of their steps where they ask for its memory order, so that is where it can be made to sleep.
 """
 
-from queuecore._core.ring cimport R5, V2
+from queuecore._core.atoms.ring cimport R5, V2
 # For all of its functions: the loops call them by their names in C++.
 cimport ring_ours  # no-cython-lint
 

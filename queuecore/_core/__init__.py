@@ -5,7 +5,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 __all__ = ["require_compiled"]
 
 # Every other compiled module needs this one, so its absence speaks for all.
-_PROBE = "atoms"
+_PROBE = "atoms.process"
 
 
 def require_compiled() -> None:
@@ -17,7 +17,8 @@ def require_compiled() -> None:
         If no compiled module for this interpreter lies beside this file.
     """
     # find_spec, not an import: an extension that is there but fails to load must say so itself.
-    spec = PathFinder.find_spec(f"{__name__}.{_PROBE}", __path__)
+    folder, _, module = _PROBE.partition(".")
+    spec = PathFinder.find_spec(module, [f"{path}/{folder}" for path in __path__])
     if spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES)):
         return
     raise ImportError(

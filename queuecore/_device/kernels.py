@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from queuecore._core.stages import PythonStep
+from queuecore._core.steps.stages import PythonStep
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.dtypes import is_bfloat16
 from queuecore._elements.record import RecordLeaf

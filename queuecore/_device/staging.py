@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from queuecore._core.atoms.own import own
+from queuecore._core.atoms.runtime import StopEvent, slice_over, wait_over
 from queuecore._core.device.lease import DeviceLease
 from queuecore._core.device.staged import Staged
-from queuecore._core.own import own
-from queuecore._core.runtime import StopEvent, slice_over, wait_over
 from queuecore._device.target import Target
 from queuecore._elements.nests import mapped
 from queuecore._runners.threads import start_thread

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from queuecore._core.inflate import library
+from queuecore._core.io.inflate import library
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 
 __all__ = ["Codec", "codec_of", "compression_of", "encoding_number"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.errors import os_reason
+from queuecore._core.atoms.errors import os_reason
 from queuecore.errors import (
     DataLossError,
     FailedPreconditionError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from queuecore._core.tfrecord import frame
+from queuecore._core.io.tfrecord import frame
 from queuecore._elements.record import compile_record
 from queuecore._io.compression import codec_of, compression_of
 from queuecore._io.names import Filename

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from queuecore._checks.checks import LARGEST, MAX_DIMS, whole
-from queuecore._core.elementwise import MAX_LINKS, ChainStep
-from queuecore._core.stages import SequenceStep, Step, joined
+from queuecore._core.steps.elementwise import MAX_LINKS, ChainStep
+from queuecore._core.steps.stages import SequenceStep, Step, joined
 from queuecore._elements.component import Component, shape_text
 from queuecore._elements.dtypes import is_bfloat16, kind_of
 from queuecore._ops.stage import Stage

@@ -9,8 +9,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from queuecore._core.csv import CsvFormat, CsvStep
-from queuecore._core.stages import Step
+from queuecore._core.io.csv import CsvFormat, CsvStep
+from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component
 from queuecore._ops.raw import component_of
 from queuecore._ops.stage import Stage, traceable

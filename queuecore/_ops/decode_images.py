@@ -9,8 +9,8 @@ from typing import Any, overload
 import numpy as np
 
 from queuecore._checks.checks import MAX_DIMS, whole
-from queuecore._core.images import PictureStep, library, missing
-from queuecore._core.stages import Step
+from queuecore._core.steps.images import PictureStep, library, missing
+from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component
 from queuecore._ops.stage import Stage, traceable
 from queuecore._ops.strings import lone_strings, strings_of

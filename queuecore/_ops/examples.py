@@ -7,8 +7,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from queuecore._core.example import ExampleStep
-from queuecore._core.stages import Step
+from queuecore._core.steps.example import ExampleStep
+from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component, Structure
 from queuecore._ops.features import (
     ExamplePlan,

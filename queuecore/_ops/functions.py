@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from queuecore._checks.checks import MAX_DIMS
-from queuecore._core.calls import MOST_ARGUMENTS, CallStep
-from queuecore._core.stages import Step
+from queuecore._core.steps.calls import MOST_ARGUMENTS, CallStep
+from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component
 from queuecore._ops.stage import Components, Stage, python_step
 from queuecore.errors import DtypeError, InvalidArgumentError

@@ -9,8 +9,8 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from queuecore._checks.checks import whole, wholes
-from queuecore._core.image_ops import AdjustStep, Amount, CropStep, FlipStep, ResizeStep
-from queuecore._core.stages import Step
+from queuecore._core.steps.image_ops import AdjustStep, Amount, CropStep, FlipStep, ResizeStep
+from queuecore._core.steps.stages import Step
 from queuecore._elements.component import Component, shape_text
 from queuecore._ops.chain import FLOAT, check_array_size, lone_array, number_of, run_eagerly
 from queuecore._ops.stage import Stage, traceable

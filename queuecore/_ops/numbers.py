@@ -9,8 +9,8 @@ from typing import Any, overload
 import numpy as np
 
 from queuecore._checks.checks import LARGEST, MAX_DIMS, whole, wholes
-from queuecore._core.elementwise import PAD_MODES, OneHotStep, PadStep, SliceStep
-from queuecore._core.stages import PartStep, PythonStep, Step
+from queuecore._core.steps.elementwise import PAD_MODES, OneHotStep, PadStep, SliceStep
+from queuecore._core.steps.stages import PartStep, PythonStep, Step
 from queuecore._elements.component import Component, shape_text
 from queuecore._elements.dtypes import as_dtype, kind_of
 from queuecore._ops.chain import (

@@ -8,9 +8,9 @@ from typing import Any, overload
 import numpy as np
 
 from queuecore._checks.checks import MAX_DIMS
-from queuecore._core.decode import RawStep
-from queuecore._core.inflate import InflateStep
-from queuecore._core.stages import Step
+from queuecore._core.io.inflate import InflateStep
+from queuecore._core.steps.decode import RawStep
+from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component, Structure
 from queuecore._elements.dtypes import as_dtype, kind_of
 from queuecore._elements.nests import structure_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.stages import PythonStep, Step
+from queuecore._core.steps.stages import PythonStep, Step
 from queuecore._elements.component import Component, Structure
 from queuecore._elements.convert import Converter
 from queuecore.errors import InvalidArgumentError, PipelineError, QueueCoreError, UnimplementedError

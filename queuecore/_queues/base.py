@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 import numpy as np
 
 from queuecore._checks.checks import check_index
-from queuecore._core.queues import FIFO, NativeQueue
-from queuecore._core.slots import ARRAY, BYTES, OBJECT, STR, QueueDescription, SlotComponent
+from queuecore._core.handoff.queues import FIFO, NativeQueue
+from queuecore._core.handoff.slots import ARRAY, BYTES, OBJECT, STR, QueueDescription, SlotComponent
 from queuecore._device.dequeued import Dequeued, device_queue
 from queuecore._elements.component import shape_text
 from queuecore._elements.convert import Converter, Shape
 from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError
 
 if TYPE_CHECKING:
-    from queuecore._core.queues import Lease, Reservation
+    from queuecore._core.handoff.queues import Lease, Reservation
 
 __all__ = ["QueueBase", "Settled"]
 

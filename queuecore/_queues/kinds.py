@@ -8,7 +8,7 @@ import numpy as np
 
 from queuecore._checks import seeds
 from queuecore._checks.checks import check_index
-from queuecore._core.queues import PRIORITY, RANDOM
+from queuecore._core.handoff.queues import PRIORITY, RANDOM
 from queuecore._elements.convert import Converter, all_fixed, converters
 from queuecore._queues.base import QueueBase
 from queuecore.errors import InvalidArgumentError

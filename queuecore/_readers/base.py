@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, SupportsIndex
 
 from queuecore._checks.checks import check_index
-from queuecore._core.readers import NativeReader
+from queuecore._core.io.readers import NativeReader
 from queuecore._elements.component import BYTES, Component
 from queuecore._io.lmdb import LmdbRecords
 from queuecore._queues.base import QueueBase

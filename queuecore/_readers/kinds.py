@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
-from queuecore._core.readers import FIXED, IDENTITY, LINES, TFRECORD, WHOLE, Framing, NativeReader
-from queuecore._core.tfrecord import MAX_RECORD_BYTES
+from queuecore._core.io.readers import FIXED, IDENTITY, LINES, TFRECORD, WHOLE, Framing, NativeReader
+from queuecore._core.io.tfrecord import MAX_RECORD_BYTES
 from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.lmdb import LmdbRecords
 from queuecore._readers.base import ReaderBase, check_count

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol
 
-from queuecore._core.runtime import StopEvent, slice_over, wait_over
+from queuecore._core.atoms.runtime import StopEvent, slice_over, wait_over
 from queuecore.errors import CancelledError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 
 __all__ = ["FAILURE", "Coordinator", "Round", "check_seconds", "check_types", "failure_behind"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
-from queuecore._core.runtime import StopEvent
+from queuecore._core.atoms.runtime import StopEvent
 from queuecore._runners.coordinator import FAILURE, Coordinator, Round, check_types, failure_behind
 from queuecore._runners.threads import Thread
 from queuecore.errors import CancelledError, InvalidArgumentError, OutOfRangeError, QueueCoreError

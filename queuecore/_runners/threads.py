@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from queuecore._core.runtime import Start
+from queuecore._core.atoms.runtime import Start
 from queuecore.errors import ResourceExhaustedError, UnavailableError
 
 __all__ = ["Thread", "start_thread"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from queuecore._core.device.lease import lease_at
-from queuecore._core.stream import Above, Refused
+from queuecore._core.stream.stream import Above, Refused
 from queuecore._torch.package import torch
 from queuecore.errors import DtypeError
 from queuecore.ragged import Ragged, Sparse

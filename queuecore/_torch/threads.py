@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from queuecore._core.scope import Scope
+from queuecore._core.stream.scope import Scope
 from queuecore._runners.threads import start_thread
 from queuecore._torch.batches import Call, Result, Stream
 from queuecore._torch.workers import Worker, answer_in_threads

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.checks import MAX_DIMS
-from queuecore._core.stages import Step
+from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component
 from queuecore._ops.chain import Links, Reshape
 from queuecore._ops.stage import Stage

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.expressions import MOST_REGISTERS, MOST_STEPS, ExprStep, GraphStep
-from queuecore._core.stages import Step
+from queuecore._core.steps.expressions import MOST_REGISTERS, MOST_STEPS, ExprStep, GraphStep
+from queuecore._core.steps.stages import Step
 from queuecore._elements.component import Component
 from queuecore._ops.chain import NUMBERS, code_of
 from queuecore._trace.graph import LONGEST_PERIOD, Graph, TraceNode, Unknown, Value, reachable

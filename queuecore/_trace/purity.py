@@ -66,8 +66,9 @@ _DRAWING = (random.Random, np.random.Generator, np.random.RandomState, np.random
 # Modules of ours whose objects wait, move, or write; all others only describe and compute.
 _OUR_IMPURE_NAMES = """
     queues stdqueue runtime readers writers programs device torch jax cli data.iterator data.iterators data.device
-    _core.queues _core.objects _core.runtime _core.readers _core.feed _core.link _core.marks _core.scope _core.stream
-    _core.device _core.streams tf1._graph.session tf1._graph.plans
+    _core.handoff.queues _core.handoff.objects _core.atoms.runtime _core.io.readers _core.io.streams _core.stream.feed
+    _core.stream.link _core.stream.marks _core.stream.scope _core.stream.stream _core.device
+    tf1._graph.session tf1._graph.plans
 """
 _OUR_IMPURE = tuple(f"queuecore.{name}" for name in _OUR_IMPURE_NAMES.split())
 _SEEN: tuple[type, ...] = (FunctionType, functools.partial, BuiltinFunctionType, MethodDescriptorType)

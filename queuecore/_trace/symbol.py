@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from queuecore._checks.checks import MAX_DIMS
-from queuecore._core.stages import PythonStep, Step
+from queuecore._core.steps.stages import PythonStep, Step
 from queuecore._elements.dtypes import as_dtype
 from queuecore._ops.chain import Cast, Links, Reshape, Scale, Transpose, merged
 from queuecore._ops.stage import Stage

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from queuecore._core.stages import Step
+from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component, Structure
 from queuecore._elements.dtypes import is_bfloat16
 from queuecore._elements.nests import structure_of

@@ -275,7 +275,7 @@ def _run_stream(args: argparse.Namespace) -> int:
 
 
 def _run_verify(args: argparse.Namespace) -> int:
-    from queuecore._core.tfrecord import MAX_RECORD_BYTES
+    from queuecore._core.io.tfrecord import MAX_RECORD_BYTES
     from queuecore._io.compression import encoding_number
     from queuecore.cli.progress import counted
     from queuecore.cli.verify import FixedLengthCheck, TFRecordCheck

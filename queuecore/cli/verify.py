@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from queuecore._core.sources import FileList
-from queuecore._core.tfrecord import MAX_RECORD_BYTES, FileBytes, Scan
+from queuecore._core.io.sources import FileList
+from queuecore._core.io.tfrecord import MAX_RECORD_BYTES, FileBytes, Scan
 from queuecore._elements.record import compile_bytes
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.errors import QueueCoreError, TruncatedRecordError, os_error_class

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, SupportsIndex
 
 from queuecore._checks.lazy import lazy
-from queuecore._core.describe import FIXED
+from queuecore._core.stream.describe import FIXED
 from queuecore._device.arrays import Arrays
 from queuecore._device.staging import KINDS, Staging
 from queuecore._device.target import Asked, Target, Widening, target_of

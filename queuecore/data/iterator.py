@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from queuecore._core.stream import Held
+from queuecore._core.stream.stream import Held
 from queuecore.data._nodes.stream import ChainStream
 from queuecore.data._plan.chain import Chain
 from queuecore.data.iterators import IteratorBase

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from queuecore._checks.usercode import called
-from queuecore._core.stream import Above, Gets, Refused
+from queuecore._core.stream.stream import Above, Gets, Refused
 from queuecore._elements.nests import mapped
 from queuecore._elements.optional import Optional
 from queuecore.data._plan.chain import Chained

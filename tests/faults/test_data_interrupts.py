@@ -328,8 +328,8 @@ def test_a_place_is_taken_over_whole_or_not_at_all(tmp_path, every):
 def test_types_without_their_init():
     code = """
     import inspect
-    from queuecore._core import course, describe, feed, left_out, link, marks
-    from queuecore._core import pipe, running, scope, stream, to_device, turns, views
+    from queuecore._core.stream import course, describe, feed, left_out, link, marks
+    from queuecore._core.stream import pipe, running, scope, stream, to_device, turns, views
     from queuecore.data import Iterator
     rooms = (course, describe, feed, left_out, link, marks, pipe, running, scope, stream, to_device, turns, views)
     found = [one for room in rooms for one in vars(room).values()]

@@ -15,7 +15,7 @@ import pytest
 from helpers.formats.pictures import CODECS, JPEG, PNG, chunk, colours, forget, jpeg_header, png, samples, saved, use
 
 import queuecore as qc
-from queuecore._core import images
+from queuecore._core.steps import images
 from queuecore.ops import decode_gif, decode_image, decode_jpeg, decode_png
 
 SAMPLES = samples()

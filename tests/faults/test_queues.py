@@ -12,8 +12,8 @@ import pytest
 from helpers.process import run_python, soon
 
 import queuecore as qc
-from queuecore._core.queues import FIFO, PRIORITY, RANDOM, NativeQueue
-from queuecore._core.slots import ARRAY, QueueDescription, SlotComponent
+from queuecore._core.handoff.queues import FIFO, PRIORITY, RANDOM, NativeQueue
+from queuecore._core.handoff.slots import ARRAY, QueueDescription, SlotComponent
 from queuecore.errors import CancelledError, DeadlineExceededError, FailedPreconditionError, OutOfRangeError
 
 SETUP = """

@@ -7,7 +7,7 @@ import pytest
 from helpers.formats.tfrecords import FRAME, HEADER, KNOWN, checksum, header, places, read, stream
 
 from queuecore import errors
-from queuecore._core.tfrecord import Scan
+from queuecore._core.io.tfrecord import Scan
 
 parsers = pytest.importorskip("queuecore._core.testing.parsers")
 

@@ -109,7 +109,7 @@ def stops() -> dict[str, object]:
     """Python threads wait, without the GIL, for stops of their own and of a common parent, all requested at once."""
     import threading
 
-    from queuecore._core.runtime import StopEvent
+    from queuecore._core.atoms.runtime import StopEvent
 
     deaf = []
     for turn in range(rounds(100)):
@@ -145,7 +145,7 @@ def compressed() -> dict[str, object]:
     import zlib
 
     from queuecore import errors, ops
-    from queuecore._core.inflate import library
+    from queuecore._core.io.inflate import library
     from queuecore._core.testing import parsers
 
     most = 1 << 20
@@ -434,7 +434,7 @@ def handed() -> dict[str, object]:
     import numpy as np
 
     from queuecore import data
-    from queuecore._core.link import choose
+    from queuecore._core.stream.link import choose
     from queuecore.data._nodes.node import Node
     from queuecore.data._plan.chain import Chain, Chained, chain_of
     from queuecore.data._plan.made import Layout

@@ -62,28 +62,30 @@ def row(name: str, seen: str, *edits: tuple[str, ...]) -> Mutant:
 
 MUTANTS = [
     # ---- who goes first
-    row("a put goes past the line", "native balanced", ("ring.pxd _fifo_put", "p & 1 and not owner", "False")),
-    row("a get goes past the turn", "native balanced", ("ring.pxd fifo_pop_many", "h & 1 and not owner", "False")),
+    row("a put goes past the line", "native balanced", ("atoms/ring.pxd _fifo_put", "p & 1 and not owner", "False")),
+    row(
+        "a get goes past the turn", "native balanced", ("atoms/ring.pxd fifo_pop_many", "h & 1 and not owner", "False")
+    ),
     row(
         "rows are put between those of a put of many",
         "native rush",
-        ("handoff.pxd put_try", "_store_push(h, token, key, False)", "_store_push(h, token, key, True)"),
+        ("handoff/handoff.pxd put_try", "_store_push(h, token, key, False)", "_store_push(h, token, key, True)"),
     ),
     row(
         "a long put leaves the line between its pieces",
         "native pieces",
-        ("handoff.pxd _run_line", "rc == HAND_DONE and op.more", "False"),
+        ("handoff/handoff.pxd _run_line", "rc == HAND_DONE and op.more", "False"),
     ),
     row(
         "the turn is given back with rows at the front",
         "native gathers",
-        ("handoff.pxd hand_leave", "which == SIDE_GET and h.front != NULL", "False"),
+        ("handoff/handoff.pxd hand_leave", "which == SIDE_GET and h.front != NULL", "False"),
     ),
     row(
         "rows at the front come out the last first",
         "native hurried",
         (
-            "handoff.pxd _run_get",
+            "handoff/handoff.pxd _run_get",
             "op.tokens[op.done] = run.tokens[run.at]",
             "op.tokens[op.done] = run.tokens[run.n - 1 - run.at]",
         ),
@@ -92,90 +94,104 @@ MUTANTS = [
     row(
         "there is a place too many",
         "native short",
-        ("handoff.pxd hand_init", "<uint32_t>h.ring_rows", "<uint32_t>(h.ring_rows + 1)"),
+        ("handoff/handoff.pxd hand_init", "<uint32_t>h.ring_rows", "<uint32_t>(h.ring_rows + 1)"),
     ),
     row(
         "a put believes that nothing has been taken since it last looked",
         "native one_by_one",
-        ("ring.pxd _fifo_put", "<int64_t>((p & ~<uint64_t>1) - h) >= room", "True"),
+        ("atoms/ring.pxd _fifo_put", "<int64_t>((p & ~<uint64_t>1) - h) >= room", "True"),
     ),
     row(
         "rows that are given back don't count",
         "native hurried",
-        ("handoff.pxd _give_back", "_front_count(h, op.done)"),
+        ("handoff/handoff.pxd _give_back", "_front_count(h, op.done)"),
     ),
     row(
         "rows that are given back count for ever",
         "native hurried",
-        ("handoff.pxd _run_get", "_front_count(h, -1)"),
+        ("handoff/handoff.pxd _run_get", "_front_count(h, -1)"),
     ),
     # ---- what ends early
-    row("a timeout takes rows along", "native hurried", ("handoff.pxd hand_leave", "_give_back(h, op)")),
-    row("a gather at the end takes rows along", "native short", ("handoff.pxd _run_line", "_give_back(h, op)")),
+    row("a timeout takes rows along", "native hurried", ("handoff/handoff.pxd hand_leave", "_give_back(h, op)")),
+    row("a gather at the end takes rows along", "native short", ("handoff/handoff.pxd _run_line", "_give_back(h, op)")),
     row(
         "a gather of up to n ends with nothing",
         "native short",
-        ("handoff.pxd _run_get", "op.up_to and op.done > 0", "op.up_to"),
+        ("handoff/handoff.pxd _run_get", "op.up_to and op.done > 0", "op.up_to"),
     ),
     row(
         "nobody acts for those behind one whose time ran out",
         "native behind",
-        ("handoff.pxd hand_leave", "_flush(h, which, random)"),
-        ("handoff.pxd hand_leave", "hand_settle(h, random)"),
+        ("handoff/handoff.pxd hand_leave", "_flush(h, which, random)"),
+        ("handoff/handoff.pxd hand_leave", "hand_settle(h, random)"),
     ),
     # ---- closing
-    row("a close seals nothing", "native short", ("handoff.pxd _mark_closed", "_store_seal(h)")),
+    row("a close seals nothing", "native short", ("handoff/handoff.pxd _mark_closed", "_store_seal(h)")),
     row(
         "a close that cancels doesn't reach the lines",
         "native crowd",
-        ("handoff.pxd hand_cancel", "hand_settle(h, random)"),
+        ("handoff/handoff.pxd hand_cancel", "hand_settle(h, random)"),
     ),
     row(
         "a row goes in after the seal",
         "native closing",
-        ("ring.pxd _fifo_put", "ahead == 0 and <uint32_t>(x & TOKEN_MASK) == SEAL", "False"),
+        ("atoms/ring.pxd _fifo_put", "ahead == 0 and <uint32_t>(x & TOKEN_MASK) == SEAL", "False"),
     ),
-    row("a close doesn't seal a bag", "native shuffled", ("handoff.pxd _store_seal", "h.sealed = 1")),
+    row("a close doesn't seal a bag", "native shuffled", ("handoff/handoff.pxd _store_seal", "h.sealed = 1")),
     row(
         "a put that found the seal says that it is done",
         "native closing",
-        ("handoff.pxd put_try", "HAND_CLOSED if rc == RING_SEALED else HAND_BUSY", "HAND_DONE"),
+        ("handoff/handoff.pxd put_try", "HAND_CLOSED if rc == RING_SEALED else HAND_BUSY", "HAND_DONE"),
     ),
     row(
         "a ring that is grown out of isn't sealed",
         "native growing",
-        ("handoff.pxd _store_grow", "fifo_seal(<FifoRing*>old)"),
+        ("handoff/handoff.pxd _store_grow", "fifo_seal(<FifoRing*>old)"),
     ),
     # ---- telling each other
-    row("who joins a line doesn't look", "native balanced", ("handoff.pxd hand_wait", "hand_settle(h, random)")),
-    row("word that is left is not looked for again", "native balanced", ("handoff.pxd _flush", "True", "not moved")),
+    row(
+        "who joins a line doesn't look", "native balanced", ("handoff/handoff.pxd hand_wait", "hand_settle(h, random)")
+    ),
+    row(
+        "word that is left is not looked for again",
+        "native balanced",
+        ("handoff/handoff.pxd _flush", "True", "not moved"),
+    ),
     row(
         "what one side let in is not told the other",
         "native balanced",
-        ("handoff.pxd hand_settle", "moved = _flush(h, SIDE_PUT, random) or moved", "_flush(h, SIDE_PUT, random)"),
+        (
+            "handoff/handoff.pxd hand_settle",
+            "moved = _flush(h, SIDE_PUT, random) or moved",
+            "_flush(h, SIDE_PUT, random)",
+        ),
     ),
-    row("nobody is woken", "native one_by_one", ("handoff.pxd _flush", "futex_wake(wakes[i], 1)")),
+    row("nobody is woken", "native one_by_one", ("handoff/handoff.pxd _flush", "futex_wake(wakes[i], 1)")),
     # ---- bags
-    row("a shuffle keeps nothing back", "native shuffled", ("handoff.pxd _bag_pop", "0 if h.sealed else h.least", "0")),
-    row("rows are not given back to a bag", "native shuffled", ("handoff.pxd _bag_return", "_bag_put(h, ...")),
+    row(
+        "a shuffle keeps nothing back",
+        "native shuffled",
+        ("handoff/handoff.pxd _bag_pop", "0 if h.sealed else h.least", "0"),
+    ),
+    row("rows are not given back to a bag", "native shuffled", ("handoff/handoff.pxd _bag_return", "_bag_put(h, ...")),
     row(
         "of equal priorities the last comes first",
         "native prioritised",
-        ("handoff.pxd _before", "a.number < b.number", "a.number > b.number"),
+        ("handoff/handoff.pxd _before", "a.number < b.number", "a.number > b.number"),
     ),
     row(
         "rows are put between those of a priority queue's gather",
         "native sorted_gathers",
-        ("handoff.pxd _run_get", "h.store == STORE_PRIORITY and count >= op.n", "False"),
+        ("handoff/handoff.pxd _run_get", "h.store == STORE_PRIORITY and count >= op.n", "False"),
     ),
     # ---- slots
     row(
         "the stack of free slots counts no changes",
         "native churn",
-        ("pool.pxd pool_push", "((head >> 32) + 1)", "head >> 32"),
+        ("atoms/pool.pxd pool_push", "((head >> 32) + 1)", "head >> 32"),
         # It shows when others take and give back while a thread sleeps here.
         (
-            "pool.pxd pool_pop",
+            "atoms/pool.pxd pool_pop",
             "below = ...",
             "below = head >> 32 << 32 | pool_next(p, top - 1).load(kRelaxed); qc_nap()",
         ),
@@ -183,14 +199,14 @@ MUTANTS = [
     row(
         "a slot is free before it is copied",
         "python wide",
-        ("queues.pyx dequeue_many", "got = op.done", "got = op.done; self._release(op.tokens, got)"),
-        ("queues.pyx dequeue_many", "self._release(op.tokens, got)"),
+        ("handoff/queues.pyx dequeue_many", "got = op.done", "got = op.done; self._release(op.tokens, got)"),
+        ("handoff/queues.pyx dequeue_many", "self._release(op.tokens, got)"),
     ),
     row(
         "a put of many that times out frees the slots that are in",
         "python short",
         (
-            "queues.pyx enqueue_many",
+            "handoff/queues.pyx enqueue_many",
             "self._release(op.tokens + op.done, filled - op.done)",
             "self._release(op.tokens, filled)",
         ),
@@ -198,14 +214,14 @@ MUTANTS = [
     row(
         "a put that times out frees no slot, one that waited frees its own",
         "python short",
-        ("queues.pyx _put", "self._release(tokens + op.done, n - op.done)", "self._release(tokens, op.done)"),
+        ("handoff/queues.pyx _put", "self._release(tokens + op.done, n - op.done)", "self._release(tokens, op.done)"),
     ),
     # ---- the classes
     row(
         "what came in the last moment is a timeout all the same",
         "python hurried",
         (
-            "queues.pyx _wait",
+            "handoff/queues.pyx _wait",
             "rc = hand_leave(self.hand, which, self.random, op)",
             "hand_leave(self.hand, which, self.random, op)",
         ),
@@ -213,12 +229,12 @@ MUTANTS = [
     row(
         "a put tells nobody",
         "python one_by_one",
-        ("queues.pyx enqueue", "rc == HAND_DONE and hand_unsettled(self.hand)", "False"),
+        ("handoff/queues.pyx enqueue", "rc == HAND_DONE and hand_unsettled(self.hand)", "False"),
     ),
     row(
         "a get tells nobody",
         "python filled",
-        ("queues.pyx dequeue", "rc == HAND_DONE and hand_unsettled(self.hand)", "False"),
+        ("handoff/queues.pyx dequeue", "rc == HAND_DONE and hand_unsettled(self.hand)", "False"),
     ),
 ]
 

@@ -2,10 +2,10 @@ from typing import Any, Self, final
 
 import numpy as np
 
+from queuecore._core.atoms.runtime import StopEvent
 from queuecore._core.device.driver import Device
 from queuecore._core.device.lease import DeviceLease
-from queuecore._core.queues import NativeQueue
-from queuecore._core.runtime import StopEvent
+from queuecore._core.handoff.queues import NativeQueue
 
 @final
 class Staged:

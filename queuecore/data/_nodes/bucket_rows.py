@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from queuecore._core.describe import DENSE, FIXED, RAGGED, STRING, STRINGS
+from queuecore._core.stream.describe import DENSE, FIXED, RAGGED, STRING, STRINGS
 from queuecore._elements.nests import structure_of
 from queuecore.data._nodes.padded import Array, Joiner, Pad, Stack, fill_value
 from queuecore.data._plan.made import NativeComponent

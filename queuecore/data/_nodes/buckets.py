@@ -13,7 +13,7 @@ import numpy as np
 
 from queuecore._checks.checks import check_bool, check_int
 from queuecore._checks.usercode import called_at, name_of
-from queuecore._core.describe import FIXED
+from queuecore._core.stream.describe import FIXED
 from queuecore._ops.stage import Stage
 from queuecore._trace.symbol import Untraced
 from queuecore._trace.trace import trace

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from queuecore._core.own import own
+from queuecore._core.atoms.own import own
 from queuecore.data._nodes.cache_files import Files, FileWriter, Lock, Paths
 from queuecore.data._nodes.cache_store import (
     MOST_OBJECTS,

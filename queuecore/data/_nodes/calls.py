@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from queuecore._checks.usercode import element_error, name_of, placed
-from queuecore._core.own import own_result
+from queuecore._core.atoms.own import own_result
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.nests import structure_of
 from queuecore._ops.stage import Stage

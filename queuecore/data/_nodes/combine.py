@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.describe import DENSE, FIXED, RAGGED, STRINGS
+from queuecore._core.stream.describe import DENSE, FIXED, RAGGED, STRINGS
 from queuecore._elements.component import Component
 from queuecore._elements.nests import structure_of
 from queuecore._elements.record import ArraySpec, DatasetSpec

@@ -15,11 +15,11 @@ from typing import Any, cast
 import numpy as np
 
 from queuecore._checks.usercode import arguments_of, called_at, name_of
-from queuecore._core.describe import FIXED, RAGGED, STRING, STRINGS
-from queuecore._core.feed import Feed
-from queuecore._core.link import choose
-from queuecore._core.stages import KeepStep, PythonStep, Step
-from queuecore._core.stream import Stream
+from queuecore._core.steps.stages import KeepStep, PythonStep, Step
+from queuecore._core.stream.describe import FIXED, RAGGED, STRING, STRINGS
+from queuecore._core.stream.feed import Feed
+from queuecore._core.stream.link import choose
+from queuecore._core.stream.stream import Stream
 from queuecore._elements.component import Component
 from queuecore._elements.nests import structure_of
 from queuecore._ops.stage import Stage

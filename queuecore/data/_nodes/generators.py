@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.usercode import element_error, name_of, placed
-from queuecore._core.own import own, own_next
+from queuecore._core.atoms.own import own, own_next
 from queuecore._elements.component import BYTES
 from queuecore._elements.dtypes import as_dtype
 from queuecore._elements.record import ArraySpec

@@ -18,7 +18,7 @@ import numpy as np
 
 from queuecore._checks.lazy import lazy
 from queuecore._checks.usercode import arguments_of, called_at, name_of
-from queuecore._core.describe import FIXED, STRING
+from queuecore._core.stream.describe import FIXED, STRING
 from queuecore._elements.nests import structure_of
 from queuecore._io.bad_data import Quarantine, is_bad_data
 from queuecore.data._nodes.arrays import Items, Numbers, Slices

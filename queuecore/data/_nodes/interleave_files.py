@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.sources import FileList
+from queuecore._core.io.sources import FileList
 from queuecore._elements.component import BYTES
 from queuecore.data._nodes.arrays import Slices
 from queuecore.data._nodes.node import Node

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.lazy import lazy, once, without_kept
-from queuecore._core.describe import OBJECT, Description, Frames
-from queuecore._core.feed import Feed
-from queuecore._core.marks import ShuffleCounter
-from queuecore._core.scope import Scope
-from queuecore._core.sources import FileList
+from queuecore._core.io.sources import FileList
+from queuecore._core.stream.describe import OBJECT, Description, Frames
+from queuecore._core.stream.feed import Feed
+from queuecore._core.stream.marks import ShuffleCounter
+from queuecore._core.stream.scope import Scope
 from queuecore._ops.stage import Stage
 from queuecore._runners.threads import start_thread
 from queuecore.data._nodes.run import Drawn, Pairs, Run

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from queuecore._core.feed import Feed
+from queuecore._core.stream.feed import Feed
 
 __all__ = ["Mark", "Orders", "Tape", "Turns"]
 

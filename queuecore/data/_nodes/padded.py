@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.lazy import lazy
-from queuecore._core.describe import DENSE, OBJECT, RAGGED, STRINGS
-from queuecore._core.own import own
+from queuecore._core.atoms.own import own
+from queuecore._core.stream.describe import DENSE, OBJECT, RAGGED, STRINGS
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.nests import structure_of
 from queuecore._elements.record import ArraySpec, DatasetSpec

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.draws import permute
+from queuecore._core.atoms.draws import permute
 from queuecore.data._nodes.choose import Seeds
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.python_map import PythonMap

@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
-from queuecore._core.scope import Scope
+from queuecore._core.stream.scope import Scope
 from queuecore._runners.threads import start_thread
 from queuecore.data._nodes.calls import Call, StageCall
 from queuecore.data._nodes.orders import Mark

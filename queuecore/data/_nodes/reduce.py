@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.usercode import called, raised
-from queuecore._core.fold import Fold
-from queuecore._core.own import own_result
-from queuecore._core.stages import Step
+from queuecore._core.atoms.own import own_result
+from queuecore._core.steps.stages import Step
+from queuecore._core.stream.fold import Fold
 from queuecore._elements.component import Component
 from queuecore._elements.nests import structure_of
 from queuecore._trace.symbol import Untraced
@@ -130,15 +130,3 @@ def _folded(chain: Chain, initial: Any, steps: list[Step], label: str) -> Any:
             except QueueCoreError as error:
                 raise raised(label, error) from error
     return structure_of(template, [part[()] for part in fold.state])
-
-
-
-
-
-
-
-
-
-
-
-

@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
-from queuecore._core.feed import Feed
-from queuecore._core.scope import Scope
+from queuecore._core.stream.feed import Feed
+from queuecore._core.stream.scope import Scope
 from queuecore._io.bad_data import Quarantine, is_bad_data
 from queuecore.data._nodes.orders import Mark, Orders
 from queuecore.data._plan.chain import Chain, Source

@@ -13,7 +13,7 @@ import numpy as np
 
 from queuecore._checks.lazy import lazy
 from queuecore._checks.usercode import element_error, name_of, placed
-from queuecore._core.own import own_result
+from queuecore._core.atoms.own import own_result
 from queuecore.data._nodes.node import ObjectNode
 from queuecore.data._nodes.run import Run, leave_out
 from queuecore.data._plan.chain import Chain

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from queuecore._core.marks import ShuffleCounter
-from queuecore._core.stream import Stream
+from queuecore._core.stream.marks import ShuffleCounter
+from queuecore._core.stream.stream import Stream
 from queuecore._io.bad_data import check_on_error
 from queuecore._machine import memory_bytes
 from queuecore.data._nodes.orders import Orders

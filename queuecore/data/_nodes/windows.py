@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.usercode import arguments_of
-from queuecore._core.describe import FIXED
+from queuecore._core.stream.describe import FIXED
 from queuecore._elements.component import Component
 from queuecore._elements.nests import mapped, structure_of
 from queuecore._elements.record import DatasetSpec

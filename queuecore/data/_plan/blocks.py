@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from queuecore._core.csv import CsvFormat
-from queuecore._core.describe import Description, Frames, Records
-from queuecore._core.sources import FileList
+from queuecore._core.io.csv import CsvFormat
+from queuecore._core.io.sources import FileList
+from queuecore._core.stream.describe import Description, Frames, Records
 from queuecore._elements.component import BYTES, Component
 from queuecore._io.compression import encoding_number
 from queuecore._io.names import Filename, expand_filenames

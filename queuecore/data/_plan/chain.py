@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from queuecore import _machine
-from queuecore._core.describe import Description, Ops
-from queuecore._core.marks import ShuffleCounter
-from queuecore._core.sources import FileList
+from queuecore._core.io.sources import FileList
+from queuecore._core.stream.describe import Description, Ops
+from queuecore._core.stream.marks import ShuffleCounter
 from queuecore._elements.nests import mapped
 from queuecore._elements.record import DatasetSpec
 from queuecore._ops.stage import Stage

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from queuecore import errors
-from queuecore._core.describe import Description, Elements, Records
-from queuecore._core.sources import FileList
+from queuecore._core.io.sources import FileList
+from queuecore._core.stream.describe import Description, Elements, Records
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import RecordPlan, compile_bytes
 from queuecore._ops.raw import record_stage

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from queuecore._core.stream import Stream
+from queuecore._core.stream.stream import Stream
 from queuecore.data._plan.chain import Chain
 from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error_class
 

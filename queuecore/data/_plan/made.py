@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from queuecore._core.describe import DENSE, FIXED, RAGGED, STRING, STRINGS, Elements
-from queuecore._core.stages import PythonStep, SequenceStep, Step
+from queuecore._core.steps.stages import PythonStep, SequenceStep, Step
+from queuecore._core.stream.describe import DENSE, FIXED, RAGGED, STRING, STRINGS, Elements
 from queuecore._elements.component import BYTES, Component, Structure
 from queuecore._elements.nests import structure_of
 from queuecore._elements.record import ArraySpec
@@ -30,7 +30,7 @@ class NativeComponent(NamedTuple):
     Attributes
     ----------
     kind : int
-        `FIXED`, `STRING`, `STRINGS`, `RAGGED`, `DENSE` or `OBJECT` of `queuecore._core.describe`.
+        `FIXED`, `STRING`, `STRINGS`, `RAGGED`, `DENSE` or `OBJECT` of `queuecore._core.stream.describe`.
     dtype : numpy.dtype
     shape : tuple of int or None
         Of a row; of `RAGGED`, of a row's values.

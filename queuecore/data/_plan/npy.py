@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from queuecore import errors
-from queuecore._core.sources import FileList
+from queuecore._core.io.sources import FileList
 from queuecore._elements.component import shape_text
 from queuecore._elements.record import RecordPlan, compile_record
 from queuecore.data._plan.blocks import MOST_BYTES

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.describe import DENSE, FIXED, STRING, STRINGS
+from queuecore._core.stream.describe import DENSE, FIXED, STRING, STRINGS
 from queuecore._elements.component import BYTES
 from queuecore._elements.nests import mapped, structure_of
 from queuecore._elements.record import ArraySpec, DatasetSpec

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from queuecore._core.marks import Mark, Saved
+from queuecore._core.stream.marks import Mark, Saved
 from queuecore.data._plan.identity import Stamps, ends_of
 from queuecore.errors import InvalidArgumentError, ResumeMismatchError
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks import seeds as _seeds
-from queuecore._core.describe import Ops
-from queuecore._core.marks import ShuffleCounter
+from queuecore._core.stream.describe import Ops
+from queuecore._core.stream.marks import ShuffleCounter
 from queuecore._elements.component import BYTES
 from queuecore._elements.record import ArraySpec
 from queuecore._ops.stage import Stage

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from queuecore._core.feed import Feed
+from queuecore._core.stream.feed import Feed
 
 __all__ = ["AnyChunk", "Chunk", "Column", "Failed", "Objects", "One", "Piece", "Row", "Rows"]
 
@@ -23,7 +23,7 @@ class Rows(NamedTuple):
     n : int
         How many.
     columns : list of Column
-        As `queuecore._core.feed.Feed.hand` takes them.
+        As `queuecore._core.stream.feed.Feed.hand` takes them.
     first : int
         Of the columns' rows, the first one that counts.
     rows : ndarray of int64, optional

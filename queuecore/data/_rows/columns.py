@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.describe import FIXED, RAGGED, STRINGS
+from queuecore._core.stream.describe import FIXED, RAGGED, STRINGS
 from queuecore._elements.component import BYTES, Component, Structure
 from queuecore._elements.nests import structure_of
 from queuecore.data._plan.made import Layout, native_of

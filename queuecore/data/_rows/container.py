@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.tfrecord import frame
+from queuecore._core.io.tfrecord import frame
 from queuecore._elements.dtypes import as_dtype, is_bfloat16
 from queuecore.errors import ChecksumError, DataLossError, DecompressError, InvalidArgumentError, TruncatedRecordError
 from queuecore.ragged import Ragged, Sparse

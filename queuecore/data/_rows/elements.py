@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.own import own
+from queuecore._core.atoms.own import own
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.dtypes import kind_of
 from queuecore._elements.nests import structure_of

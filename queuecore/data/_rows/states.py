@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.own import own
+from queuecore._core.atoms.own import own
 from queuecore._elements.component import BYTES
 from queuecore._elements.nests import mapped
 from queuecore.errors import DtypeError, InvalidArgumentError

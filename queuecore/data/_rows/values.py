@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.own import own
+from queuecore._core.atoms.own import own
 from queuecore._elements.component import BYTES
 from queuecore._elements.record import ArraySpec, DatasetSpec
 from queuecore._ops.strings import strings_of
@@ -43,8 +43,8 @@ def converted(value: Any) -> tuple[Any, Any]:
     """Return a value as an element, and its structure: dtypes in tuples and dicts, to be compared.
 
     Numbers become NumPy's, lists arrays, strings `bytes`, and several strings a `Ragged`. Tuples, dicts, arrays,
-    `Ragged`, `Sparse` and datasets stay: these arrays must be ours already, as `queuecore._core.own` has it. What only
-    becomes an array here is a copy.
+    `Ragged`, `Sparse` and datasets stay: these arrays must be ours already, as `queuecore._core.atoms.own` has it. What
+    only becomes an array here is a copy.
 
     Raises
     ------

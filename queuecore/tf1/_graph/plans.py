@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from queuecore._core.queues import watch
-from queuecore._core.runtime import slice_over, wait_over
+from queuecore._core.atoms.runtime import slice_over, wait_over
+from queuecore._core.handoff.queues import watch
 from queuecore._runners.threads import Thread
 from queuecore.errors import CancelledError, InvalidArgumentError, QueueCoreError, ResourceExhaustedError
 from queuecore.tf1._graph.graph import Operation, Tensor

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.warnings import warn
-from queuecore._core.own import own
-from queuecore._core.queues import watch
+from queuecore._core.atoms.own import own
+from queuecore._core.handoff.queues import watch
 from queuecore.errors import (
     CancelledError,
     DeadlineExceededError,

@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex, Union
 
 import numpy as np
 
-from queuecore._core.own import own
+from queuecore._core.atoms.own import own
 from queuecore._elements.component import BYTES
 from queuecore._elements.dtypes import as_dtype as _as_dtype
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.own import own_result
+from queuecore._core.atoms.own import own_result
 from queuecore.errors import (
     InvalidArgumentError,
     OutOfRangeError,

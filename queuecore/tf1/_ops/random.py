@@ -14,7 +14,7 @@ import numpy as np
 
 from queuecore import ops
 from queuecore._checks.seeds import Pair
-from queuecore._core import draws
+from queuecore._core.atoms import draws
 from queuecore.errors import InvalidArgumentError, ResourceExhaustedError
 from queuecore.tf1._graph.graph import Drawn, Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
 from queuecore.tf1._graph.values import TensorShape, as_dtype, name_of

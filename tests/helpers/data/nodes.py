@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.feed import Feed
-from queuecore._core.link import choose
+from queuecore._core.stream.feed import Feed
+from queuecore._core.stream.link import choose
 from queuecore._elements.component import BYTES, Component
 from queuecore.data import Dataset
 from queuecore.data._nodes.arrays import Numbers

@@ -16,7 +16,7 @@ import numpy as np
 from helpers.device.fake_cuda import DISABLE_TIMING, LEGACY, NON_BLOCKING, Fake, check, compiled as build_shared
 from helpers.process import PATIENCE, soon
 
-from queuecore._core.atoms import thread_count
+from queuecore._core.atoms.process import thread_count
 from queuecore._core.device import driver, memory
 from queuecore._device.dequeued import Dequeued
 from queuecore._device.kernels import Compiled, Kernel

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from queuecore._core import images
+from queuecore._core.steps import images
 
 JPEG, PNG, GIF, BMP = 1, 2, 3, 4
 CODECS = ["system", "wheel"]

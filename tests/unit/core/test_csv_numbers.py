@@ -11,7 +11,7 @@ from helpers.models import csv_model
 from helpers.models.csv_model import DTYPES, FLOAT32, FLOAT64, INT32, INT64, number
 from hypothesis import example, given, settings, strategies as st
 
-from queuecore._core.csv import CsvFormat
+from queuecore._core.io.csv import CsvFormat
 
 parsers = pytest.importorskip("queuecore._core.testing.parsers", reason="no test hooks (QUEUECORE_TESTING=1)")
 

@@ -127,7 +127,7 @@ def test_a_library_that_is_not_what_its_name_says(tmp_path, way):
     done = subprocess.run(
         [
             *(sys.executable, "-P", "-c"),
-            "import gzip, queuecore.ops as ops; from queuecore._core.inflate import library;"
+            "import gzip, queuecore.ops as ops; from queuecore._core.io.inflate import library;"
             "assert ops.decode_compressed(gzip.compress(b'content'), 'GZIP') == b'content'; print(library(1))",
         ],
         env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(Path(qc.__file__).parent.parent)},

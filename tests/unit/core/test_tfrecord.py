@@ -5,7 +5,7 @@ import random
 import pytest
 from helpers.formats.tfrecords import FRAME, KNOWN, KNOWN_BYTES, header, places, read, stream
 
-from queuecore._core.tfrecord import Scan, frame
+from queuecore._core.io.tfrecord import Scan, frame
 
 parsers = pytest.importorskip("queuecore._core.testing.parsers")
 

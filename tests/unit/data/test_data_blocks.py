@@ -15,7 +15,7 @@ from helpers.formats.tfrecords import stream
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._core.describe import Frames
+from queuecore._core.stream.describe import Frames
 from queuecore.data import (
     UNKNOWN_CARDINALITY,
     ArraySpec,

@@ -16,7 +16,7 @@ from helpers.models.oracle import assert_same
 from helpers.process import AT_ONCE, PATIENCE, open_descriptors, soon, thread_count
 
 import queuecore as qc
-from queuecore._core.atoms import thread_count as native_thread_count
+from queuecore._core.atoms.process import thread_count as native_thread_count
 from queuecore.data import Dataset, FixedLengthRecordDataset, Iterator
 
 

@@ -14,7 +14,7 @@ from helpers.models.oracle import Model, assert_same, philox_block, seed_pair
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._core.draws import permutation, permute
+from queuecore._core.atoms.draws import permutation, permute
 from queuecore.data import Dataset, Options
 from queuecore.data._nodes.arrays import Items
 from queuecore.errors import (

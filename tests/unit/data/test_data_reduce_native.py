@@ -12,8 +12,8 @@ from helpers.process import open_descriptors, soon, thread_count
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._core.describe import FIXED
-from queuecore._core.fold import Fold
+from queuecore._core.stream.describe import FIXED
+from queuecore._core.stream.fold import Fold
 from queuecore._elements.component import Component
 from queuecore._trace.trace import trace
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset

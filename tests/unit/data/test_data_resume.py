@@ -16,7 +16,7 @@ from helpers.process import run_python
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._core.marks import Mark, Saved
+from queuecore._core.stream.marks import Mark, Saved
 from queuecore.data._plan import state as _state
 from queuecore.data._plan.identity import Stamps
 from queuecore.errors import FailedPreconditionError, InvalidArgumentError, ResumeMismatchError

@@ -14,7 +14,7 @@ from helpers.models.oracle import Model, Philox, assert_same, philox_block, seed
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._core.draws import philox_draws
+from queuecore._core.atoms.draws import philox_draws
 
 # Random123's known answers for philox4x32 with 10 rounds: counter, key, output.
 KNOWN_ANSWERS = [

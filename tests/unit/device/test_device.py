@@ -33,7 +33,7 @@ from helpers.process import PATIENCE, soon
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._core.atoms import thread_count as native_thread_count
+from queuecore._core.atoms.process import thread_count as native_thread_count
 from queuecore._core.device.driver import device as open_device
 from queuecore._core.device.lease import DeviceLease, lease_at
 from queuecore._device import arrays, target as targets

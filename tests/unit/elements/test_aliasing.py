@@ -20,7 +20,7 @@ from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore import Ragged, Sparse
-from queuecore._core.own import COUNTS, own_next, own_result
+from queuecore._core.atoms.own import COUNTS, own_next, own_result
 from queuecore.data import Dataset
 
 N = 60

@@ -7,7 +7,7 @@ import pytest
 from helpers.process import run_python
 
 import queuecore as qc
-from queuecore._core.elementwise import ChainStep
+from queuecore._core.steps.elementwise import ChainStep
 from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
 from queuecore.ops import Component
 

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from helpers.tensorflow.peers import ASKS_TENSORFLOW, PYTHON
 
-from queuecore._core.tfrecord import FileBytes, Scan
+from queuecore._core.io.tfrecord import FileBytes, Scan
 from queuecore.writers import TFRecordWriter
 
 pytestmark = [

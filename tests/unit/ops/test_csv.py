@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
-from queuecore._core.csv import CsvStep
+from queuecore._core.io.csv import CsvStep
 from queuecore._elements.component import BYTES
 from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
 from queuecore.ops import Component, Stage, decode_csv

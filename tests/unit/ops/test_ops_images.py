@@ -24,7 +24,7 @@ from helpers.formats.pictures import (
 from PIL import Image
 
 import queuecore as qc
-from queuecore._core import images
+from queuecore._core.steps import images
 from queuecore._elements.component import BYTES
 from queuecore._ops.decode_images import PythonStage
 from queuecore.ops import Component, decode_bmp, decode_gif, decode_image, decode_jpeg, decode_png

@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import queuecore as qc
-from queuecore._core.elementwise import ChainStep
-from queuecore._core.stages import SequenceStep
+from queuecore._core.steps.elementwise import ChainStep
+from queuecore._core.steps.stages import SequenceStep
 from queuecore.errors import DtypeError, InvalidArgumentError, ResourceExhaustedError, ResumeMismatchError
 from queuecore.ops import Component, compose
 

@@ -596,7 +596,7 @@ def test_at_once_it_falls_back_too():
 
 def test_a_native_sequence_refuses_a_step_in_python(tmp_path):
     """Who doesn't know of steps in Python gets an error, and no crash."""
-    from queuecore._core.stages import SequenceStep
+    from queuecore._core.steps.stages import SequenceStep
 
     step = fallback(False, in_python).bind([Component(BYTES, ())])
     with pytest.raises(UnimplementedError, match="because no library for it is found, can't be here"):

@@ -80,12 +80,12 @@ def test_testing_hooks_are_left_out_unless_asked_for(monkeypatch):
 
 
 def test_some_modules_can_be_built_alone(monkeypatch):
-    some = build_settings(monkeypatch, QUEUECORE_ONLY="csv, errors")["extensions"]()
-    assert [one.name for one in some] == ["queuecore._core.csv", "queuecore._core.errors"]
+    some = build_settings(monkeypatch, QUEUECORE_ONLY="io.csv, atoms.errors")["extensions"]()
+    assert [one.name for one in some] == ["queuecore._core.atoms.errors", "queuecore._core.io.csv"]
 
 
 def test_a_module_that_is_not_there_cannot_be_built_alone(monkeypatch):
-    settings = build_settings(monkeypatch, QUEUECORE_ONLY="csv, cs")
+    settings = build_settings(monkeypatch, QUEUECORE_ONLY="io.csv, cs")
     with pytest.raises(SystemExit, match="called cs$"):
         settings["extensions"]()
 
@@ -100,7 +100,17 @@ def test_the_fuzzers_build_counts_what_is_reached(monkeypatch):
 def test_only_modules_that_cimport_numpy_see_its_headers(monkeypatch):
     extensions = build_settings(monkeypatch)["extensions"]()
     with_numpy = {one.name for one in extensions if any("numpy" in folder for folder in one.include_dirs)}
-    names = ("arrow", "device.staged", "example", "feed", "fold", "own", "slots", "stages", "views")
+    names = (
+        "atoms.own",
+        "device.staged",
+        "handoff.slots",
+        "steps.example",
+        "steps.stages",
+        "stream.arrow",
+        "stream.feed",
+        "stream.fold",
+        "stream.views",
+    )
     assert with_numpy <= {f"queuecore._core.{name}" for name in names}
 
 

@@ -11,8 +11,8 @@ WHOLE = graph(IMPORTS)
 def test_all_is_seen():
     # Of each kind one that is known: in a function, for types, of a native module, a cimport, a module's attribute.
     assert len(MODULES) > 150 and len(IMPORTS) > 3000
-    assert "queuecore/_core/stream" in WHOLE["queuecore/data/iterator.py"]
-    assert "queuecore/_core/ring" in WHOLE["queuecore/_core/handoff"]
+    assert "queuecore/_core/stream/stream" in WHOLE["queuecore/data/iterator.py"]
+    assert "queuecore/_core/atoms/ring" in WHOLE["queuecore/_core/handoff/handoff"]
 
 
 def test_files_form_no_circle():

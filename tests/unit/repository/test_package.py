@@ -97,16 +97,16 @@ def test_unbuilt_tree_names_the_remedy(unbuilt):
 
 
 def test_tree_built_for_another_python_counts_as_unbuilt(unbuilt):
-    (unbuilt / "queuecore/_core/atoms.cpython-27-x86_64-linux-gnu.so").touch()
-    (unbuilt / "queuecore/_core/atoms.pyi").touch()
+    (unbuilt / "queuecore/_core/atoms/process.cpython-27-x86_64-linux-gnu.so").touch()
+    (unbuilt / "queuecore/_core/atoms/process.pyi").touch()
     done = run_python("-c", "import queuecore", cwd=unbuilt)
     assert "build_ext --inplace" in done.stderr
 
 
 def test_broken_extension_speaks_for_itself(unbuilt):
     # There, but no shared object: the advice to compile would hide what is wrong with it.
-    (unbuilt / f"queuecore/_core/atoms{EXTENSION_SUFFIXES[0]}").write_bytes(b"not an ELF file")
-    done = run_python("-c", "import queuecore; import queuecore._core.atoms", cwd=unbuilt)
+    (unbuilt / f"queuecore/_core/atoms/process{EXTENSION_SUFFIXES[0]}").write_bytes(b"not an ELF file")
+    done = run_python("-c", "import queuecore; import queuecore._core.atoms.process", cwd=unbuilt)
     assert done.returncode == 1
     assert "build_ext" not in done.stderr
 

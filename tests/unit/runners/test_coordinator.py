@@ -12,7 +12,7 @@ import pytest
 from helpers.process import AT_ONCE, PATIENCE, soon, thread_count
 
 import queuecore as qc
-from queuecore._core.runtime import StopEvent
+from queuecore._core.atoms.runtime import StopEvent
 from queuecore.errors import CancelledError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 
 HEARD = 0.1  # how soon every wait hears a stop; measured with a margin for a busy machine

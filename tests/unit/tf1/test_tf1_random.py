@@ -10,7 +10,7 @@ from helpers.tensorflow.peers import asks_tensorflow
 from helpers.tensorflow.tf1_cases import asked, differences, recorded
 
 import queuecore.tf1 as tf
-from queuecore._core import draws
+from queuecore._core.atoms import draws
 from queuecore.errors import InvalidArgumentError
 
 # One expression of two: the graph's seed, and a draw.

@@ -6,8 +6,8 @@
 #   I2  A device's core is never freed, because memory and leases of it may be anywhere.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
-from queuecore._core.atoms cimport fork_generation
-from queuecore._core.platform cimport Turn
+from queuecore._core.atoms.process cimport fork_generation
+from queuecore._core.atoms.platform cimport Turn
 
 ctypedef unsigned long long CuPointer
 

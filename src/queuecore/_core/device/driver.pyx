@@ -1,8 +1,8 @@
 """The CUDA driver and its devices. See driver.pxd."""
 cimport cython
 from libc.stdlib cimport calloc
-from queuecore._core.atoms cimport check_layout, fork_generation
-from queuecore._core.platform cimport Turn, alloc_lines, layout_hash
+from queuecore._core.atoms.process cimport check_layout, fork_generation
+from queuecore._core.atoms.platform cimport Turn, alloc_lines, layout_hash
 
 import threading
 

@@ -3,14 +3,14 @@ cimport cython
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t, uintptr_t
 from libc.string cimport memset
-from queuecore._core.atoms cimport check_layout
+from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport (
     READERS_MOST, CuPointer, Device, Entered, Failure, Region, cuda, enter, kCuEventDisableTiming, kCuStreamLegacy, kCuStreamPerThread, leave,
     ours)
 from queuecore._core.device.transfer cimport DeviceSlot, Transfer, transfer_drop, transfer_hold
-from queuecore._core.parking cimport event_notify_all
-from queuecore._core.platform cimport kRelaxed, kRelease, layout_hash
-from queuecore._core.slab cimport slots_push
+from queuecore._core.atoms.parking cimport event_notify_all
+from queuecore._core.atoms.platform cimport kRelaxed, kRelease, layout_hash
+from queuecore._core.atoms.slab cimport slots_push
 
 from queuecore import errors as _errors
 

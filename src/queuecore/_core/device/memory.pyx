@@ -1,13 +1,13 @@
 """Memory on a device. See memory.pxd."""
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
-from queuecore._core.atoms cimport check_layout
+from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport (
     READERS_MOST, Device, DeviceCore, Entered, Failure, KeptRegion, Region, cuda, enter, failed, forget_driver, kCuEventDisableTiming,
     kCuOutOfMemory, leave, opened_devices, ours)
 from queuecore._core.device.pinned cimport give_idle
-from queuecore._core.parking cimport turn_give, turn_take
-from queuecore._core.platform cimport layout_hash
+from queuecore._core.atoms.parking cimport turn_give, turn_take
+from queuecore._core.atoms.platform cimport layout_hash
 
 check_layout(layout_hash())
 

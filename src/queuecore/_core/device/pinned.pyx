@@ -1,9 +1,9 @@
 """Page-locked memory of the host. See pinned.pxd."""
 from libc.stddef cimport size_t
-from queuecore._core.atoms cimport check_layout
+from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport DeviceCore, Entered, cuda, enter, kCuHostRegisterPortable, leave, ours
-from queuecore._core.parking cimport turn_give, turn_take
-from queuecore._core.platform cimport Turn, layout_hash, map_pages, unmap_pages
+from queuecore._core.atoms.parking cimport turn_give, turn_take
+from queuecore._core.atoms.platform cimport Turn, layout_hash, map_pages, unmap_pages
 
 import atexit
 

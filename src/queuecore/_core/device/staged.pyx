@@ -9,21 +9,21 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
-from queuecore._core.atoms cimport check_layout
+from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport Device, DeviceCore, Failure, ours
 from queuecore._core.device.lease cimport transfer_hand, transfer_take
 from queuecore._core.device.pinned cimport pinned_give, pinned_take
 from queuecore._core.device.transfer cimport (
     HOST_END, HOST_READY, HOST_WAIT, SLICE_NS, HostBatch, HostSource, Transfer, TransferAtomics, thread_refused, transfer_drop, transfer_new,
     transfer_ready, transfer_start, transfer_stop, transfer_wait)
-from queuecore._core.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
-from queuecore._core.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
-from queuecore._core.platform cimport (
+from queuecore._core.handoff.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
+from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
+from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, SlotStack, alloc_lines, kAcquire, kRelaxed, kRelease, layout_hash, map_pages, monotonic_ns, size_product, unmap_pages)
-from queuecore._core.queues cimport NativeQueue
-from queuecore._core.runtime cimport StopEvent, exiting, main_over, runner_join, still_waiting, wait_out_exit, waited
-from queuecore._core.slab cimport slots_pop, slots_push
-from queuecore._core.slots cimport MAX_DIMS
+from queuecore._core.handoff.queues cimport NativeQueue
+from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, runner_join, still_waiting, wait_out_exit, waited
+from queuecore._core.atoms.slab cimport slots_pop, slots_push
+from queuecore._core.handoff.slots cimport MAX_DIMS
 
 cimport numpy as cnp
 

@@ -15,7 +15,7 @@
 #       hears which call it was.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.device.driver cimport DeviceCore, Failure, Region
-from queuecore._core.platform cimport Atomic, EventCount, Runner, SlotStack
+from queuecore._core.atoms.platform cimport Atomic, EventCount, Runner, SlotStack
 
 cdef enum:
     SLICE_NS = 50000000      # Python's main thread looks for signals this often, and the transfer whether it is to end

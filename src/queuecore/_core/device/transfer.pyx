@@ -3,15 +3,15 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
-from queuecore._core.atoms cimport check_layout, registry_remove
+from queuecore._core.atoms.process cimport check_layout, registry_remove
 from queuecore._core.device.driver cimport (
     CuCopyAttributes, CuPointer, DeviceCore, Entered, Failure, Region, cuda, enter, failed, kCuEventDisableTiming, kCuNotReady,
     kCuSourceOrderStream, kCuStreamNonBlocking, leave, ours)
 from queuecore._core.device.memory cimport KEPT_BYTES, after_readers, free_done, readers_end, region_leave, region_take
-from queuecore._core.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
-from queuecore._core.platform cimport Atomic, Runner, alloc_lines, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_product
-from queuecore._core.runtime cimport STEP_DONE, note_native, runner_start, runner_stop, stop_requested, waited
-from queuecore._core.slab cimport slots_pop, slots_push
+from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
+from queuecore._core.atoms.platform cimport Atomic, Runner, alloc_lines, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_product
+from queuecore._core.atoms.runtime cimport STEP_DONE, note_native, runner_start, runner_stop, stop_requested, waited
+from queuecore._core.atoms.slab cimport slots_pop, slots_push
 
 import os
 

@@ -7,18 +7,18 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdio cimport fprintf, stderr
 from libc.stdlib cimport abort, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
-from queuecore._core.atoms cimport check_layout
-from queuecore._core.errors cimport CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, WHAT_NO_LIBRARY
-from queuecore._core.framing cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
-from queuecore._core.inflate cimport (
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.atoms.errors cimport CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, WHAT_NO_LIBRARY
+from queuecore._core.io.framing cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
+from queuecore._core.io.inflate cimport (
     ENCODING_ZSTD, INFLATE_ROOM, INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
-from queuecore._core.platform cimport Fault, alloc_lines, layout_hash
-from queuecore._core.readers cimport (
+from queuecore._core.atoms.platform cimport Fault, alloc_lines, layout_hash
+from queuecore._core.io.readers cimport (
     READER_FAULT, READER_RECORD, Framing, NativeReader, Reader, Record, reader_next, reader_open, record_check,
     record_drop)
-from queuecore._core.stages cimport Step
-from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
-from queuecore._core.tfrecord cimport (
+from queuecore._core.steps.stages cimport Step
+from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_read
+from queuecore._core.io.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FULL, WALK_MORE, TFRecordWalk, crc32c,
     tfrecord_check, tfrecord_resync, tfrecord_walk)
 from queuecore._core.testing.fuzz_inputs cimport Given, Growing, Verdict, append, choice, copy_of, least
@@ -30,8 +30,8 @@ import os
 
 import numpy as np
 
-from queuecore._core.example import ExampleStep
-from queuecore._core.inflate import InflateStep, library
+from queuecore._core.steps.example import ExampleStep
+from queuecore._core.io.inflate import InflateStep, library
 
 check_layout(layout_hash())
 

@@ -2,16 +2,16 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
-from queuecore._core.atoms cimport check_layout
-from queuecore._core.csv cimport (
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.csv cimport (
     CSV_TEXT, CsvBlock, CsvCursor, CsvFormat, CsvPlace, CsvPlan, CsvScan, CsvText, csv_cut, csv_parse)
-from queuecore._core.errors cimport CODE_CSV, CODE_TOO_LARGE
-from queuecore._core.platform cimport Fault, layout_hash
-from queuecore._core.stages cimport Arena, Step, arena_free, arena_reset
+from queuecore._core.atoms.errors cimport CODE_CSV, CODE_TOO_LARGE
+from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.steps.stages cimport Arena, Step, arena_free, arena_reset
 from queuecore._core.testing.fuzz_inputs cimport Given, Growing, Verdict, append, choice, copy_of, least, same
 from queuecore._core.testing.fuzz_steps cimport MOST_OUTPUTS, Steps, both_ways
 
-from queuecore._core.csv import CsvStep
+from queuecore._core.io.csv import CsvStep
 
 check_layout(layout_hash())
 

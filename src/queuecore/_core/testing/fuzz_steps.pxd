@@ -1,6 +1,6 @@
 # Steps under the fuzzer: what they say of their outputs is checked, and a batch gives what its elements give.
 from libc.stdint cimport int32_t, int64_t
-from queuecore._core.stages cimport StageFn
+from queuecore._core.steps.stages cimport StageFn
 from queuecore._core.testing.fuzz_inputs cimport Verdict
 
 cdef enum:

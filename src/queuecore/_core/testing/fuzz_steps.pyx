@@ -2,9 +2,9 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memset
-from queuecore._core.atoms cimport check_layout
-from queuecore._core.platform cimport Fault, layout_hash
-from queuecore._core.stages cimport Arena, Cell, arena_free
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.steps.stages cimport Arena, Cell, arena_free
 from queuecore._core.testing.fuzz_inputs cimport Verdict, copy_of
 
 check_layout(layout_hash())

@@ -6,15 +6,15 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
-from queuecore._core.atoms cimport check_layout
-from queuecore._core.handoff cimport (
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.handoff.handoff cimport (
     HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM, FrontRun, Hand,
     Op, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_settle, hand_size, hand_wait, put_try)
-from queuecore._core.platform cimport (
+from queuecore._core.atoms.platform cimport (
     Atomic, alloc_lines, kAcqRel, kAcquire, kRelaxed, kRelease, kSeqCst, layout_hash, monotonic_ns)
-from queuecore._core.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
-from queuecore._core.random cimport Philox, philox_seed
-from queuecore._core.runtime cimport STEP_DONE, runner_join, runner_start
+from queuecore._core.atoms.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
+from queuecore._core.atoms.random cimport Philox, philox_seed
+from queuecore._core.atoms.runtime cimport STEP_DONE, runner_join, runner_start
 from queuecore._core.testing.load cimport Job, job_free, job_new, no_reference
 
 check_layout(layout_hash())

@@ -1,6 +1,6 @@
 # A step of a test in several threads, and what such steps share.
 from libc.stdint cimport int64_t, uint64_t
-from queuecore._core.platform cimport Batch, EventCount, Runner, Slab, StepFn, Turn, Window
+from queuecore._core.atoms.platform cimport Batch, EventCount, Runner, Slab, StepFn, Turn, Window
 
 cdef struct Job:
     Runner* runner

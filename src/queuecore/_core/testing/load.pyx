@@ -6,15 +6,15 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
-from queuecore._core.atoms cimport (
+from queuecore._core.atoms.process cimport (
     buffer_give, buffer_take, check_layout, live_threads as native_live_threads, registry_remove)
-from queuecore._core.parking cimport (
+from queuecore._core.atoms.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
-from queuecore._core.platform cimport (
+from queuecore._core.atoms.platform cimport (
     Batch, EventCount, Runner, Slab, StepFn, Turn, Window, alloc_lines, cpu_pause, layout_hash, monotonic_ns)
-from queuecore._core.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop
-from queuecore._core.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
-from queuecore._core.window cimport (
+from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_join, runner_start, runner_stop
+from queuecore._core.atoms.slab cimport slab_free, slab_init, slab_slot, slots_pop, slots_push
+from queuecore._core.atoms.window cimport (
     window_batch, window_done, window_ended, window_finish, window_free, window_has_room, window_init, window_open,
     window_ready, window_take)
 

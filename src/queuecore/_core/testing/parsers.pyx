@@ -7,24 +7,24 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 from posix.mman cimport PROT_NONE, mprotect
-from queuecore._core.atoms cimport check_layout
-from queuecore._core.csv cimport (
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.csv cimport (
     CSV_TEXT, CsvBlock, CsvCursor, CsvFormat, CsvPlace, CsvPlan, CsvScan, CsvText, csv_cut, csv_parse)
-from queuecore._core.errors cimport CODE_CSV, CODE_TRUNCATED, fault_error
-from queuecore._core.lines cimport LinesKernels, lines_count, lines_kernels, lines_most
-from queuecore._core.platform cimport Fault, StopFlag, alloc_lines, layout_hash, map_pages, monotonic_ns, unmap_pages
-from queuecore._core.runtime cimport stop_set
-from queuecore._core.inflate cimport (
+from queuecore._core.atoms.errors cimport CODE_CSV, CODE_TRUNCATED, fault_error
+from queuecore._core.io.lines cimport LinesKernels, lines_count, lines_kernels, lines_most
+from queuecore._core.atoms.platform cimport Fault, StopFlag, alloc_lines, layout_hash, map_pages, monotonic_ns, unmap_pages
+from queuecore._core.atoms.runtime cimport stop_set
+from queuecore._core.io.inflate cimport (
     INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
-from queuecore._core.streams cimport Stream, stream_close, stream_open, stream_read
-from queuecore._core.tfrecord cimport (
+from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_read
+from queuecore._core.io.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, TFRecordWalk,
     crc32c, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
-from queuecore._core.stages cimport Arena, arena_free, arena_reset
+from queuecore._core.steps.stages cimport Arena, arena_free, arena_reset
 
 import os
 
-from queuecore._core.inflate import library
+from queuecore._core.io.inflate import library
 
 check_layout(layout_hash())
 

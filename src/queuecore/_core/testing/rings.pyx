@@ -1,16 +1,16 @@
 """Rings: one call at a time, and under load by native threads."""
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from queuecore._core.atoms cimport check_layout, light_notify, live_threads as native_live_threads, registry_remove
-from queuecore._core.parking cimport event_cancel, event_notify, event_prepare, event_wait
-from queuecore._core.platform cimport (
+from queuecore._core.atoms.process cimport check_layout, light_notify, live_threads as native_live_threads, registry_remove
+from queuecore._core.atoms.parking cimport event_cancel, event_notify, event_prepare, event_wait
+from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, FastRing, FifoRing, Runner, SpscRing, StepFn, alloc_lines, cpu_pause, kRelaxed, layout_hash)
-from queuecore._core.ring cimport (
+from queuecore._core.atoms.ring cimport (
     RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
     fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size,
     fifo_turn_give, fifo_turn_take, ring_backoff, spsc_free, spsc_init, spsc_pop, spsc_pop_many, spsc_push,
     spsc_push_many)
-from queuecore._core.runtime cimport STEP_DONE, runner_join, runner_start
+from queuecore._core.atoms.runtime cimport STEP_DONE, runner_join, runner_start
 from queuecore._core.testing.load cimport no_reference, random_next
 
 check_layout(layout_hash())

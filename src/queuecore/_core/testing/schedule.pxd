@@ -4,7 +4,7 @@
 # A scenario is a function that a few fibres run, with checks of what must never be seen. `explore` runs it under many schedules, with the
 # order of some edges weakened if asked to.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from queuecore._core.platform cimport MemoryOrder, kAcqRel, kRelaxed
+from queuecore._core.atoms.platform cimport MemoryOrder, kAcqRel, kRelaxed
 
 cdef extern from "queuecore/schedule.hpp" namespace "queuecore::schedule" nogil:
     int run_schedule "queuecore::schedule::run"(uint64_t seed, int fibres, void (*entry)(void*, int) noexcept, void* context,

@@ -2,23 +2,23 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
-from queuecore._core.handoff cimport H1, H10, H11, H4, H5, H6, H7, H8, H9, L1, L3, L4, L5, L6, L7, L8
-from queuecore._core.ending cimport NOTES, PHASES, Ending, ending_decide, ending_mark, ending_note
-from queuecore._core.parking cimport (
+from queuecore._core.handoff.handoff cimport H1, H10, H11, H4, H5, H6, H7, H8, H9, L1, L3, L4, L5, L6, L7, L8
+from queuecore._core.atoms.ending cimport NOTES, PHASES, Ending, ending_decide, ending_mark, ending_note
+from queuecore._core.atoms.parking cimport (
     N1, N2, P1, P3, T1, T2, T3, event_cancel, event_notify, event_prepare, event_wait, turn_give, turn_take)
-from queuecore._core.platform cimport (
+from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, FastRing, Fault, FifoRing, Plain, SlotStack, SpscRing, StopFlag, Turn, Window, alloc_lines,
     cpu_pause, kRelaxed)
-from queuecore._core.pool cimport Q1, Q2, Q3, Q4, Q5, Q6, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push
-from queuecore._core.ring cimport (
+from queuecore._core.atoms.pool cimport Q1, Q2, Q3, Q4, Q5, Q6, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push
+from queuecore._core.atoms.ring cimport (
     R1, R10, R11, R12, R13, R14, R15, R16, R2, R3, R4, R5, R6, R7, R8, R9, RING_EMPTY, RING_FULL, RING_OK, RING_SEALED,
     RING_TURN, V1, V2, V3, V4, W1, W2, W3, W4, fast_free, fast_init, fast_pop, fast_pop_many, fast_push, fast_push_many,
     fifo_free, fifo_init, fifo_outside, fifo_pop, fifo_pop_many, fifo_push, fifo_push_turn_give, fifo_push_turn_take,
     fifo_seal, fifo_turn_give, fifo_turn_take, spsc_free, spsc_init, spsc_pop_many, spsc_push_many)
-from queuecore._core.runtime cimport (
+from queuecore._core.atoms.runtime cimport (
     E1, E2, F1, F2, F3, F4, stop_event_at, stop_event_set, stop_fault, stop_requested, stop_set)
-from queuecore._core.slab cimport S1, S2, slots_pop, slots_push
-from queuecore._core.window cimport (
+from queuecore._core.atoms.slab cimport S1, S2, slots_pop, slots_push
+from queuecore._core.atoms.window cimport (
     B1, B2, B3, B4, B5, B6, B7, window_batch, window_done, window_ended, window_finish, window_free, window_has_room,
     window_init, window_open, window_ready, window_take)
 from queuecore._core.testing.schedule cimport (

@@ -2,14 +2,14 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
-from queuecore._core.handoff cimport (
+from queuecore._core.handoff.handoff cimport (
     HAND_BUSY, HAND_CANCELLED, HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY,
     STORE_RANDOM, BagRow, FrontRun, Hand, Op, store_pop, get_try, hand_cancel, hand_free, hand_init, hand_leave,
     hand_puts, hand_refill, hand_return, hand_settle, hand_size, hand_unsettled, hand_wait, put_try)
-from queuecore._core.platform cimport FifoRing, Plain, alloc_lines, cpu_pause, kRelaxed, monotonic_ns
-from queuecore._core.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push
-from queuecore._core.random cimport Philox, philox_seed
-from queuecore._core.ring cimport RING_OK
+from queuecore._core.atoms.platform cimport FifoRing, Plain, alloc_lines, cpu_pause, kRelaxed, monotonic_ns
+from queuecore._core.atoms.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push
+from queuecore._core.atoms.random cimport Philox, philox_seed
+from queuecore._core.atoms.ring cimport RING_OK
 from queuecore._core.testing.schedule cimport (
     MOST_ROWS, Call, arm, labels, mutate, random, resume, run_schedule, start_of, suspend, suspended, weaken, what, wrong)
 

@@ -3,10 +3,10 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
-from queuecore._core.atoms cimport check_layout
-from queuecore._core.platform cimport Atomic, Fault, kAcquire, kRelaxed, layout_hash, monotonic_ns
-from queuecore._core.images cimport images_codecs
-from queuecore._core.stages cimport Arena, Cell, Step, arena_free, arena_reset, arena_take
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.atoms.platform cimport Atomic, Fault, kAcquire, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.steps.images cimport images_codecs
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free, arena_reset, arena_take
 
 check_layout(layout_hash())
 

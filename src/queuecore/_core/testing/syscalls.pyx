@@ -4,8 +4,8 @@ All settings are relaxed: a test makes them while nothing runs, and the start of
 """
 from libc.errno cimport EAGAIN, EINTR
 from libc.stdint cimport int64_t
-from queuecore._core.atoms cimport check_layout, live_threads as native_live_threads, syscalls
-from queuecore._core.platform cimport Atomic, FileStat, Syscalls, iovec, kRelaxed, layout_hash
+from queuecore._core.atoms.process cimport check_layout, live_threads as native_live_threads, syscalls
+from queuecore._core.atoms.platform cimport Atomic, FileStat, Syscalls, iovec, kRelaxed, layout_hash
 
 check_layout(layout_hash())
 

@@ -1,0 +1,1 @@
+"""From file bytes to records: reading, decompression, framings and their parsers."""

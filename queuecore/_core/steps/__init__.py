@@ -1,0 +1,1 @@
+"""Work on one record: decoding, elementwise operations, pictures, Examples, compiled functions."""

@@ -1,0 +1,40 @@
+from typing import Any, final
+
+from queuecore._core.steps.stages import Step
+
+@final
+class ResizeStep(Step):
+    def __init__(
+        self,
+        inputs: tuple[Any, ...],
+        outputs: tuple[Any, ...],
+        number: int,
+        height: int,
+        width: int,
+        nearest: bool,
+    ) -> None: ...
+
+@final
+class CropStep(Step):
+    def __init__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], size: tuple[int, ...], seed: int) -> None: ...
+
+@final
+class FlipStep(Step):
+    def __init__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], seed: int) -> None: ...
+
+@final
+class Amount:
+    def __init__(self, low: float, high: float, seed: int | None) -> None: ...
+
+@final
+class AdjustStep(Step):
+    def __init__(
+        self,
+        inputs: tuple[Any, ...],
+        outputs: tuple[Any, ...],
+        label: str,
+        kind: int,
+        number: int,
+        bounds: tuple[float, float] | None,
+        amount: Amount,
+    ) -> None: ...

@@ -1,0 +1,13 @@
+from typing import Any
+
+from typing_extensions import disjoint_base
+
+from queuecore._core.stream.marks import Saved
+from queuecore._core.stream.turns import Turns
+
+@disjoint_base
+class Course(Turns):
+    def position(self) -> tuple[Saved, Any]: ...
+    def _digests(self, upto: list[int]) -> list[int]: ...
+    def _sizes(self, known: int) -> list[tuple[int, int]]: ...
+    def _oldest(self) -> tuple[int, int]: ...

@@ -1,0 +1,142 @@
+# The end of a program whose threads all wait: which threads wait, and whether anything can come any more.
+#
+# A participant is each of Python's threads, and each native one. ending_note: a participant, after it has looked for what it waits for and has
+# not found it (Python's in slices of time, native ones when they are woken and find nothing to do). ending_mark: when it begins to wait, and at
+# any time between a look that found something, or anything else it does, and its next note. ending_decide: any thread, while no participant can
+# begin or end unseen (with Python's GIL), with all of Python's threads.
+#   I1  Between two notes of a participant without a mark lies one whole look that failed, and nothing that others wait for was changed by it.
+#   I2  A phase begins at a moment at which every participant has noted and not marked, and is over when each has noted NOTES more, none has
+#       marked, none has come and none has gone. A mark by who has noted ends it, a note by who has not done so too.
+#   I3  At the end of a phase nothing that was done before its beginning was missed, and nothing was done since. Else take the first look since
+#       then that found something: who found it has noted before it found it, and not since (he would have marked). If all his NOTES were before,
+#       one of his looks lay between the phase's beginning and that find, and failed; so what he found was made in between, by one who works and
+#       has noted: by one whose find is earlier still, and not marked either, though he has noted NOTES times since the beginning.
+#   I4  A native participant's look that finds nothing to do may have changed what others see; the next one, of the same state, does not. So there
+#       are two phases: what the first one's looks changed, those of the second one see.
+# No time is part of this: who is late only makes it later.
+# Progress: all are blocking, for a few loads under a turn (ending_decide: for each thread, the table once).
+# Sources: the two collects of Afek and others, "Atomic Snapshots of Shared Memory" (1993), and the waves of Mattern, "Algorithms for Distributed
+# Termination Detection" (1987).
+from libc.stdint cimport int32_t, uint64_t
+from queuecore._core.atoms.parking cimport turn_give, turn_take
+from queuecore._core.atoms.platform cimport Turn
+
+cdef enum:
+    MOST_WAITERS = 1024  # one for which there is no place works, to the others
+    NOTES = 2
+    PHASES = 2
+
+cdef struct Waiter:
+    uint64_t thread
+    int32_t notes    # since the phase began
+    bint native
+    bint over        # it waits for what will never come
+
+cdef struct Ending:
+    Turn turn        # all below is used under it
+    Waiter[MOST_WAITERS] waiters
+    int32_t count, natives
+    int32_t phase    # 0: none
+    int32_t threads  # of Python's, when it began
+
+
+cdef inline int32_t _ending_at(Ending* e, uint64_t thread) noexcept nogil:
+    cdef int32_t i
+    for i in range(e.count):
+        if e.waiters[i].thread == thread:
+            return i
+    return -1
+
+
+cdef inline void _ending_remove(Ending* e, int32_t i) noexcept nogil:
+    if e.waiters[i].native:
+        e.natives -= 1
+    e.count -= 1
+    e.waiters[i] = e.waiters[e.count]
+
+
+cdef inline void _ending_anew(Ending* e) noexcept nogil:
+    cdef int32_t i
+    for i in range(e.count):
+        e.waiters[i].notes = 0
+
+
+cdef inline void ending_mark(Ending* e, uint64_t thread) noexcept nogil:
+    cdef int32_t i
+    turn_take(&e.turn)
+    i = _ending_at(e, thread)
+    if i >= 0:
+        _ending_remove(e, i)
+        e.phase = 0
+    turn_give(&e.turn)
+
+
+cdef inline bint ending_note(Ending* e, uint64_t thread, bint native) noexcept nogil:
+    # True: nothing will come, and the wait is to end.
+    cdef int32_t i
+    cdef bint over = False
+    turn_take(&e.turn)
+    i = _ending_at(e, thread)
+    if i >= 0:
+        e.waiters[i].notes += 1
+        over = e.waiters[i].over
+    else:
+        e.phase = 0
+        if e.count < MOST_WAITERS:
+            i = e.count
+            e.count += 1
+            e.natives += native
+            e.waiters[i].thread = thread
+            e.waiters[i].notes = 0
+            e.waiters[i].native = native
+            e.waiters[i].over = False
+    turn_give(&e.turn)
+    return over
+
+
+cdef inline bint ending_has(Ending* e, uint64_t thread) noexcept nogil:
+    cdef bint found
+    turn_take(&e.turn)
+    found = _ending_at(e, thread) >= 0
+    turn_give(&e.turn)
+    return found
+
+
+cdef inline bint ending_decide(Ending* e, const uint64_t* threads, int32_t count, int32_t natives, int32_t notes, int32_t phases) noexcept nogil:
+    # `threads`: Python's; instead of one that waits for another's end, that one. True: just now it became clear that none of these waits will
+    # end; ending_note tells each. Who isn't among them is gone.
+    cdef int32_t i, n
+    cdef bint here = True, noted = True, decided = False
+    turn_take(&e.turn)
+    for n in range(count):
+        if _ending_at(e, threads[n]) < 0:
+            here = False
+            break
+    i = 0
+    while here and i < e.count:
+        if not e.waiters[i].native:
+            n = 0
+            while n < count and threads[n] != e.waiters[i].thread:
+                n += 1
+            if n == count:
+                _ending_remove(e, i)
+                continue
+        if e.waiters[i].notes < notes:
+            noted = False
+        i += 1
+    if not here or e.natives != natives:
+        e.phase = 0
+    elif e.phase == 0 or e.threads != count:
+        e.phase = 1
+        e.threads = count
+        _ending_anew(e)
+    elif noted and e.phase < phases:
+        e.phase += 1
+        _ending_anew(e)
+    elif noted:
+        decided = True
+        e.phase = 0
+        for i in range(e.count):
+            e.waiters[i].over = not e.waiters[i].native
+    turn_give(&e.turn)
+    return decided

@@ -1,0 +1,88 @@
+# Numbers by which native code says what went wrong, and the only place where they become exceptions.
+from libc.stdint cimport int64_t
+from queuecore._core.atoms.platform cimport Fault
+
+cdef enum:
+    OK = 0
+    # codes: which class (errors.pyx keeps the table)
+    CODE_INVALID_ARGUMENT = 1
+    CODE_NOT_FOUND = 2
+    CODE_PERMISSION = 3
+    CODE_UNAVAILABLE = 4
+    CODE_NOT_A_FILE = 5
+    CODE_TRUNCATED = 6
+    CODE_SOURCE_CHANGED = 7
+    CODE_EXHAUSTED = 8
+    CODE_INTERNAL = 9
+    CODE_RESUME = 10
+    CODE_TOO_LARGE = 11
+    CODE_DATA_LOSS = 12
+    CODE_DECOMPRESS = 40
+    CODE_UNIMPLEMENTED = 41
+    CODE_CHECKSUM = 45
+    CODE_CSV = 50
+    CODE_STEP = 60            # what and where in it says the step
+    CODE_HANDED = 61          # the exception that was handed in
+    CODE_AGAIN = 220         # of no class: not yet, and nothing is wrong
+
+cdef enum:
+    # sentences
+    WHAT_OPEN = 1
+    WHAT_STAT = 2
+    WHAT_READ = 3
+    WHAT_DIRECTORY = 4
+    WHAT_SPECIAL = 5
+    WHAT_TAIL = 6
+    WHAT_HEADER = 7
+    WHAT_SHORTENED = 8
+    WHAT_REPLACED = 9
+    WHAT_UNEQUAL = 10
+    WHAT_MEMORY = 11
+    WHAT_THREAD = 12
+    WHAT_THROWN = 13
+    WHAT_RESUME_FILES = 14
+    WHAT_HEADER_CUT = 15
+    WHAT_LINE = 16
+    WHAT_NAME = 17
+    WHAT_UNEVEN = 18
+    WHAT_PADDED = 19          # a: a side of an element; b: what it is to be padded to, with component and dimension in the high bits
+    WHAT_BUDGET = 20          # a: bytes needed; b: those allowed
+    WHAT_REWRITTEN = 21
+    WHAT_UNSIZED = 22
+    # of compressed data: a is the encoding, b the place among the decompressed bytes
+    WHAT_CUT = 100
+    WHAT_NO_HEADER = 101
+    WHAT_DAMAGED = 102
+    WHAT_CHECK = 103
+    WHAT_TRAILING = 104
+    WHAT_DICTIONARY = 105
+    WHAT_WINDOW = 106
+    WHAT_INFLATE_MEMORY = 107
+    WHAT_NO_LIBRARY = 108
+    WHAT_TFRECORD_LENGTH = 120
+    WHAT_TFRECORD_DATA = 121
+    WHAT_TFRECORD_CUT_HEADER = 122
+    WHAT_TFRECORD_CUT = 123
+    WHAT_TFRECORD_TOO_LARGE = 124
+    # CSV. a: the line; b: number of a field, with the kind of its column in the high half where it isn't valid
+    WHAT_CSV_FIELDS = 140     # b: fields of the row, with those expected in the high half
+    WHAT_CSV_MISSING = 141
+    WHAT_CSV_NUMBER = 142
+    WHAT_CSV_BARE = 143
+    WHAT_CSV_QUOTE = 144
+    WHAT_CSV_OPEN = 145
+    WHAT_CSV_LONG = 146       # b: the limit
+    WHAT_SPECIAL_READER = 220
+    WHAT_WHOLE = 221          # a: the limit; b: the size, or -1
+
+cdef enum:
+    STAGE_NONE = 0
+    STAGE_OPEN = 1
+    STAGE_READ = 2
+    STAGE_ORDER = 3
+    STAGE_RUNNER = 4
+    STAGE_MAP = 5
+
+# What is wrong with compressed data, in words that follow its name and a colon; place: where in it.
+cdef str inflate_sentence(int what, int encoding, int64_t place)
+cdef object fault_error(const Fault* fault, object path)

@@ -1,0 +1,193 @@
+"""Status numbers of the native core to exceptions of :mod:`queuecore.errors`; nothing else in the core raises those."""
+import errno as _errno
+import os
+import resource
+
+from libc.stdint cimport int64_t, uint64_t
+from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.atoms.process cimport check_layout
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+_CLASSES = {
+    CODE_INVALID_ARGUMENT: _errors.InvalidArgumentError,
+    CODE_NOT_FOUND: _errors.NotFoundError,
+    CODE_PERMISSION: _errors.PermissionDeniedError,
+    CODE_UNAVAILABLE: _errors.UnavailableError,
+    CODE_NOT_A_FILE: _errors.NotAFileError,
+    CODE_TRUNCATED: _errors.TruncatedRecordError,
+    CODE_SOURCE_CHANGED: _errors.SourceChangedError,
+    CODE_EXHAUSTED: _errors.ResourceExhaustedError,
+    CODE_INTERNAL: _errors.InternalError,
+    CODE_RESUME: _errors.ResumeMismatchError,
+    CODE_TOO_LARGE: _errors.RecordTooLargeError,
+    CODE_DATA_LOSS: _errors.DataLossError,
+    CODE_DECOMPRESS: _errors.DecompressError,
+    CODE_UNIMPLEMENTED: _errors.UnimplementedError,
+    CODE_CHECKSUM: _errors.ChecksumError,
+    CODE_CSV: _errors.CsvError,
+}
+
+# By the numbers of inflate.pxd.
+_ENCODINGS = ("plain", "GZIP", "ZLIB", "ZSTD")
+
+_STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_RUNNER: "runner", STAGE_MAP: "map"}
+
+
+def os_reason(int err):
+    """The meaning of an errno; of those about open files, also the limit."""
+    reason = os.strerror(err)
+    if err in (_errno.EMFILE, _errno.ENFILE):
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        reason += f" (this process may open {soft} files; raise the limit with `ulimit -n`)"
+    return reason
+
+
+cdef str _record(const Fault* f):
+    return "" if f.record < 0 else f" (record {f.record})"
+
+
+cdef str _tfrecord_sentence(const Fault* f, str name):
+    if f.what == WHAT_TFRECORD_LENGTH:
+        hint = ". Is this an uncompressed TFRecord file?" if f.offset == 0 else ""
+        return (f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length doesn't "
+                f"match{hint}")
+    if f.what == WHAT_TFRECORD_DATA:
+        return (f"{name} is damaged in the record at byte {f.offset} (record {f.record}): the checksum of its data "
+                "doesn't match")
+    if f.what == WHAT_TFRECORD_CUT_HEADER:
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of the {f.b} bytes that "
+                "tell its length are there")
+    if f.what == WHAT_TFRECORD_CUT:
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are "
+                "there")
+    return (f"{name} has a record of {<uint64_t>f.a} bytes at byte {f.offset} (record {f.record}): the limit is "
+            f"{f.b}. Raise max_record_bytes if records are as long as that, or else the file is damaged")
+
+
+cdef str _sentence(const Fault* f, str name):
+    if f.what == WHAT_OPEN:
+        return f"cannot open {name}: {os_reason(f.err)}"
+    if f.what == WHAT_STAT:
+        return f"cannot get the size of {name}: {os_reason(f.err)}"
+    if f.what == WHAT_READ:
+        return f"cannot read {name} at byte {f.offset}{_record(f)}: {os_reason(f.err)}"
+    if f.what == WHAT_DIRECTORY:
+        return f"{name} is a directory, not a file of records"
+    if f.what == WHAT_SPECIAL:
+        return f"{name} is not a regular file (a pipe, socket or device), so its records have no fixed place"
+    if f.what == WHAT_SPECIAL_READER:
+        return f"{name} is not a regular file but a pipe, socket or device. Pass allow_special=True to read a pipe or device to its end"
+    if f.what == WHAT_WHOLE:
+        size = "" if f.b < 0 else f"{f.b} bytes, "
+        return f"{name} has {size}more than the limit of {f.a}. Raise max_record_bytes if files are as long as that"
+    if f.what == WHAT_TAIL:
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are there. "
+                "Complete the file, or pass tail='drop' to leave such a rest out")
+    if f.what == WHAT_HEADER:
+        return (f"{name} has {f.a} bytes, but its header and footer alone take {f.b}. "
+                "Check header_bytes and footer_bytes, or the file")
+    if f.what == WHAT_SHORTENED:
+        return (f"{name} was shortened while it was being read: it had {f.a} bytes when it was opened, and ends before "
+                f"byte {f.b} now{_record(f)}")
+    if f.what == WHAT_REPLACED:
+        return (f"{name} is not the file it was when this iterator first opened it (size, modification time or inode differ). "
+                "Don't write to input files while they are read, or start a new iterator")
+    if f.what == WHAT_REWRITTEN:
+        return (f"{name} was written to while it was being read: its modification time is another one than when it was opened, so that "
+                "bytes from before and after may be mixed. Put new files in the place of old ones by renaming them, and read this one again")
+    if f.what == WHAT_UNSIZED:
+        return (f"{name} says that it has no bytes, and yet can be read (as files in /proc): nobody knows where its records lie. "
+                "Copy it to an ordinary file, or read it with one of queuecore's readers")
+    if f.what == WHAT_UNEQUAL:
+        return (f"cannot batch elements of unequal shapes: one has {f.a} rows and the next has {f.b}. "
+                "Use drop_remainder=True in the inner batch")
+    if f.what == WHAT_UNEVEN:
+        return f"{f.a} elements can't be shared evenly among {f.b} shards: use uneven='drop' or uneven='pad', or another number of shards"
+    if f.what == WHAT_MEMORY:
+        return f"no memory for {f.a} bytes of buffers. Use smaller batches, a smaller shuffle buffer or less prefetch"
+    if f.what == WHAT_BUDGET:
+        return (f"memory_budget leaves {f.b} bytes to this stream, and with one batch in the making it needs {f.a}. "
+                "Use smaller batches, a smaller shuffle buffer, or a larger budget")
+    if f.what == WHAT_THREAD:
+        return f"cannot start native thread number {f.a}: {os.strerror(f.err)}. Use fewer threads (num_threads)"
+    if f.what == WHAT_RESUME_FILES:
+        return (f"the first {f.a} files are not those of the saved state: a size or modification time differs")
+    if f.what == WHAT_HEADER_CUT:
+        return f"{name} ends after {f.a} bytes, inside its header of {f.b} bytes. Check header_bytes, or the file"
+    if f.what == WHAT_LINE:
+        return (f"{name} has no end of line in the {f.a} bytes after byte {f.offset} (line {f.record + 1}): it is no file of lines, "
+                "or max_record_bytes is to be raised")
+    if f.what == WHAT_NAME:
+        return f"{name} can't be the name of a file: it is empty, or has a zero byte in it"
+    if f.what == WHAT_PADDED:
+        where = f"record {f.record} of {name}" if name else f"element {f.record}"
+        return (f"padded_batch: component {f.b >> 54 & 1023} of {where} is {f.a} long in dimension {f.b >> 48 & 63}, more than the "
+                f"{f.b & 0xFFFFFFFFFFFF} that padded_shapes has for it")
+    if f.what == WHAT_INFLATE_MEMORY or f.what == WHAT_NO_LIBRARY:
+        return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
+    if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:
+        return f"{name}: {inflate_sentence(f.what, <int>f.a, f.offset)}; {f.b} bytes were decompressed before it"
+    if WHAT_TFRECORD_LENGTH <= f.what <= WHAT_TFRECORD_TOO_LARGE:
+        return _tfrecord_sentence(f, name)
+    if WHAT_CSV_FIELDS <= f.what <= WHAT_CSV_LONG:
+        return f"{name}, line {f.a}" + _csv_sentence(f)
+    return "a native thread ended by a C++ exception"
+
+
+cdef str inflate_sentence(int what, int encoding, int64_t place):
+    word = _ENCODINGS[encoding]
+    if what == WHAT_CUT:
+        return f"cut {word} data: it ends at byte {place}, before it is complete"
+    if what == WHAT_NO_HEADER:
+        return f"no {word} data: none begins at byte {place}"
+    if what == WHAT_DAMAGED:
+        return f"damaged {word} data at about byte {place}"
+    if what == WHAT_CHECK:
+        return f"damaged {word} data: the checksum or the length before byte {place} isn't that of what was decompressed"
+    if what == WHAT_TRAILING:
+        return f"from byte {place} on there is something else than {word} data"
+    if what == WHAT_DICTIONARY:
+        return f"{word} data at byte {place} that needs a dictionary, which can't be given here"
+    if what == WHAT_WINDOW:
+        return f"{word} data at byte {place} that needs a window of more than 128 MiB to decompress"
+    if what == WHAT_INFLATE_MEMORY:
+        return f"no memory to read {word} data"
+    return f"no library that decompresses {word} data is loaded"
+
+
+cdef str _csv_sentence(const Fault* f):
+    column = f.b & 0xFFFFFFFF
+    if f.what == WHAT_CSV_FIELDS:
+        return f": expected {f.b >> 32} fields, got {column}"
+    if f.what == WHAT_CSV_MISSING:
+        return f", column {column + 1}: a value is required here"
+    if f.what == WHAT_CSV_NUMBER:
+        return f", column {column + 1}: not a valid {('float32', 'float64', 'int32', 'int64')[f.b >> 32]}"
+    if f.what == WHAT_CSV_BARE:
+        return f", column {column + 1}: a quote inside a field that is not quoted"
+    if f.what == WHAT_CSV_QUOTE:
+        return f", column {column + 1}: a quote inside a quoted field that is not doubled, or text after the closing one"
+    if f.what == WHAT_CSV_OPEN:
+        return f", column {column + 1}: the quote that opens here is never closed"
+    return f": a row of more than {f.b} bytes. Is a quote not closed? Otherwise raise max_record_bytes"
+
+
+cdef object fault_error(const Fault* fault, object path):
+    # path: bytes or None. The exception that says what `fault` recorded; the caller raises it.
+    name = None if path is None else os.fsdecode(path)
+    shown = "" if name is None else repr(name)
+    error = _CLASSES[<int>fault.code](
+        _sentence(fault, shown),
+        errno=fault.err or None,
+        path=name,
+        offset=fault.offset if fault.offset >= 0 else None,
+        record=fault.record if fault.record >= 0 else None,
+        stage=_STAGES.get(<int>fault.stage),
+    )
+    if WHAT_CSV_FIELDS <= fault.what <= WHAT_CSV_OPEN:
+        error.line = fault.a
+        error.field = fault.b & 0xFFFFFFFF if fault.what != WHAT_CSV_FIELDS else None
+    return error

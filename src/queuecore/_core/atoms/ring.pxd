@@ -1,0 +1,461 @@
+# Rings of tokens: bounded queues of small numbers that name slots. None of them ever waits; who has to, parks
+# (parking.pxd).
+#
+# FifoRing, tokens of 24 bits. Any thread may call anything but what a comment reserves to the holder of a turn. It admits by itself: a push
+# claims no index, it is made by one CAS or not at all.
+#   I1  The cell of index i (cell i mod size) holds lap(i) from the moment when push i is made until index i + size is
+#       pushed. Laps only grow, so a cell says by itself what it holds, and consumers never write one.
+#   I2  head <= number of pushes <= head + capacity, and capacity < size. So no cell is written before the last token in
+#       it was popped, and one cell is always left for the seal.
+#   I3  tail <= number of pushes <= tail + 1: who pushes index i has seen tail at i, and only who has seen cell i filled
+#       with a token moves tail from i to i + 1. Hence head may pass tail by one, and indices are compared as signed
+#       distances.
+#   I4  SEAL is pushed like a token, but tail never moves past it and it is never popped. No push gets beyond tail, so
+#       none succeeds after the seal; pops take what lies before it, then find it.
+#   I5  The poppers' turn is a bit of head's own word: a pop by anybody but its holder expects it clear, and so can't land
+#       once it was taken.
+#   I6  head_seen holds a value that head once had: too small at worst, and then head itself is asked.
+#   I7  The pushers' turn is a bit of tail's own word. Once it was taken, who pushes without it has seen tail before that,
+#       and so can fill no cell but the next one: one such push may still land, and none after the first one of the
+#       holder's, a seal included. So what the holder pushes follows each other.
+#   I8  outside: rows that are in no cell, and count against the capacity all the same.
+# Progress: every operation is lock-free; fifo_turn_take and fifo_turn_give are one atomic operation each, and so are
+# those of the pushers' turn. Any number of threads that stop anywhere in them hold back nobody (a holder of a turn holds
+# back the pops or pushes of all others: that is what it is for).
+# Linearizable: seq_cst operations, marked below, decide on OK, FULL, EMPTY and SEALED, so that the answers of several
+# rings agree on one order too. TURN may come late, by the time that giving it takes to be seen. And OK counts the rows outside as they
+# were at R13: of more that come before R4, the push knows nothing.
+# Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring
+# (hours, for two cells, at full speed) could then be taken for another one. Indices are 63 bits wide, and may wrap if
+# there are less than 2^24 cells; but nobody counts that far.
+# Source: the idea of lap and value in one word, published by CAS, with a tail that is helped along, is Nikolaev's (NCQ,
+# in "A Scalable, Portable, and Memory-Efficient Lock-Free FIFO Queue", DISC 2019); seal and turn are our own.
+#
+# FastRing, values of 64 bits. Any thread. NOT lock-free: a thread that stops between taking an index and publishing its
+# cell holds up everybody at that cell. Only for the inside of a stage, which such a thread would hold up anyway.
+#   I9  sequence == i: the cell is free for push i. == i + 1: it holds push i. == i + size: pop i is done with it.
+#   I10 Only who moved tail (head) from i writes the value and sequence of a push (pop) of i.
+# A refusal may come from a call of somebody else that is half done: the wake-up that comes when the value behind it is
+# published is then spent on nothing. So who parks on a FastRing passes a wake-up on to its own side after each success.
+# Source: Vyukov's bounded MPMC queue (2010).
+#
+# SpscRing, values of 64 bits. One thread pushes, one pops; wait-free.
+#   I11 tail is written by the pusher alone, head by the popper alone; head_seen and tail_seen belong to the pusher and
+#       the popper.
+# Source: Lamport's ring (1977), with each side's copy of the other's index.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
+from queuecore._core.atoms.platform cimport (
+    Atomic, FastCell, FastRing, FifoRing, Plain, SpscRing, alloc_lines, cpu_pause, kAcquire, kRelaxed, kRelease,
+    kSeqCst, order, size_product)
+
+cdef enum:
+    RING_OK = 1       # so that it is also the number of tokens that went through
+    RING_EMPTY = 0
+    RING_FULL = -1
+    RING_SEALED = -2  # for a push: nothing more is taken; for a pop: nothing more will come
+    RING_TURN = -3    # somebody else holds the turn
+
+cdef enum:
+    TOKEN_BITS = 24
+    TOKEN_MASK = (1 << TOKEN_BITS) - 1
+    SEAL = TOKEN_MASK  # a token that users may not push
+    RING_MOST = TOKEN_MASK
+    BACKOFF_PAUSES = 16
+
+# Labels of edges: the seeded scheduler's build weakens them one by one (tests/native/test_orders.py). Unique in the
+# whole core.
+cdef enum:
+    R1 = 1
+    R2 = 2
+    R3 = 3
+    R4 = 4
+    R5 = 5
+    R6 = 6
+    R7 = 7
+    R8 = 8
+    R9 = 9
+    R10 = 10
+    R11 = 11
+    R12 = 12
+    V1 = 13
+    V2 = 14
+    V3 = 15
+    V4 = 16
+    W1 = 17
+    W2 = 18
+    W3 = 19
+    W4 = 20
+    R13 = 67
+    R14 = 68
+    R15 = 69
+    R16 = 70
+
+
+cdef inline void ring_backoff() noexcept nogil:
+    # After a try that failed, before the next: hammering the other side's lines slows that side down. 16 pauses doubled
+    # the throughput of each ring here, with one thread on each side.
+    cdef int _i
+    for _i in range(BACKOFF_PAUSES):
+        cpu_pause()
+
+
+cdef inline uint64_t _size_for(uint64_t least) noexcept nogil:
+    cdef uint64_t size = 2
+    while size < least:
+        size *= 2
+    return size
+
+
+# ---- FifoRing
+
+cdef inline bint fifo_init(FifoRing* r, uint32_t capacity, uint64_t start) noexcept nogil:
+    # False: no memory, or a capacity that is 0 or above RING_MOST. Indices begin at `start` (for tests of their wrap;
+    # else 0).
+    cdef uint64_t size, i
+    cdef int32_t shift = 1
+    if capacity == 0 or capacity > RING_MOST:
+        return False
+    size = _size_for(<uint64_t>capacity + 1)
+    r.cells = <Atomic[uint64_t]*>alloc_lines(size_product(size, sizeof(uint64_t)))
+    if r.cells == NULL:
+        return False
+    r.mask = size - 1
+    r.room = <uint64_t>capacity * 2
+    while size >> shift != 1:
+        shift += 1
+    r.shift.set(shift + 1)
+    for i in range(size):  # relaxed, all of these: nobody else knows of the ring yet
+        r.cells[(start + i) & r.mask].store(_fifo_lap(r, (start + i) * 2) - (<uint64_t>1 << TOKEN_BITS), kRelaxed)
+    r.tail.store(start * 2, kRelaxed)
+    r.head.store(start * 2, kRelaxed)
+    r.head_seen.store(start * 2, kRelaxed)
+    return True
+
+
+cdef inline void fifo_free(FifoRing* r) noexcept nogil:
+    free(r.cells)
+    r.cells = NULL
+
+
+cdef inline Atomic[uint64_t]* _fifo_cell(FifoRing* r, uint64_t p) noexcept nogil:
+    return &r.cells[(p >> 1) & r.mask]
+
+
+cdef inline uint64_t _fifo_lap(FifoRing* r, uint64_t p) noexcept nogil:
+    return (p >> r.shift.get()) << TOKEN_BITS
+
+
+cdef inline int64_t _fifo_ahead(FifoRing* r, uint64_t p, uint64_t x) noexcept nogil:
+    # < 0: index p is not pushed yet; 0: x is what was pushed; > 0: a later lap has been pushed over it, so p was
+    # popped.
+    return <int64_t>((x & ~<uint64_t>TOKEN_MASK) - _fifo_lap(r, p))
+
+
+cdef inline int _fifo_put(FifoRing* r, uint32_t token, bint owner) noexcept nogil:
+    cdef uint64_t p, x, h, outside, expected
+    cdef int64_t ahead, room
+    # R1 acquire: pairs with R5, R6 and R16. Who saw tail at p sees every push below p, so that its own next pop can't miss
+    # one.
+    p = r.tail.load(order(R1, kAcquire))
+    while True:
+        if p & 1 and not owner:
+            return RING_TURN  # linearizes at R1
+        # R13 seq_cst: pairs with R14, and R3 says what for. After R1: no other push comes between this load and an R4 that succeeds.
+        outside = r.outside.load(order(R13, kSeqCst))
+        # R2 seq_cst: pairs with R12; who is told SEALED sees what was written before the seal, and who was not sees no
+        # seal that was answered before this. Linearizes here: SEALED, and FULL, see R3.
+        x = _fifo_cell(r, p).load(order(R2, kSeqCst))
+        ahead = _fifo_ahead(r, p, x)
+        if ahead == 0 and <uint32_t>(x & TOKEN_MASK) == SEAL:
+            return RING_SEALED
+        if ahead == 0:
+            # Somebody pushed p and has not moved tail yet, and need not come back to do it.
+            expected = p
+            # R6 release: pairs with R1; passes on that cell p is filled. Relaxed on failure: the load below asks again.
+            r.tail.compare_exchange_strong(expected, p + 2, order(R6, kRelease), kRelaxed)
+        if ahead >= 0:
+            p = r.tail.load(order(R1, kAcquire))  # R1, as above
+            continue
+        room = <int64_t>r.room - 2 * <int64_t><uint32_t>outside
+        # Relaxed: I6. The seal needs no room: I2.
+        if token != SEAL and <int64_t>((p & ~<uint64_t>1) - r.head_seen.load(kRelaxed)) >= room:
+            # R3 seq_cst: pairs with R9; a pop that was answered before this is seen. head only grows, so if there is no
+            # room now, there was none at R2, when p was the next index and there was no seal, if `outside` is what it was
+            # around R2.
+            h = r.head.load(order(R3, kSeqCst)) & ~<uint64_t>1
+            r.head_seen.store(h, kRelaxed)  # relaxed: I6
+            if <int64_t>((p & ~<uint64_t>1) - h) >= room:
+                if r.outside.load(order(R13, kSeqCst)) == outside:  # R13, as above
+                    return RING_FULL
+                p = r.tail.load(order(R1, kAcquire))  # R1, as above
+                continue
+        # R4 (R12 for the seal) seq_cst: pairs with R8 (and R2). Publishes the slot that the token names; in one order
+        # with R8 of all rings. Relaxed on failure: another push took the cell, R2 looks again. Linearizes here: OK.
+        if _fifo_cell(r, p).compare_exchange_strong(
+                x, _fifo_lap(r, p) | token, order(R12 if token == SEAL else R4, kSeqCst), kRelaxed):
+            if token != SEAL:
+                expected = p
+                # R5 release: pairs with R1, as R6. Relaxed on failure: somebody has helped, or taken or given the turn, and then the
+                # next push helps.
+                r.tail.compare_exchange_strong(expected, p + 2, order(R5, kRelease), kRelaxed)
+            return RING_OK
+
+
+cdef inline int fifo_push(FifoRing* r, uint32_t token, bint owner) noexcept nogil:
+    # RING_OK, RING_FULL, RING_SEALED or RING_TURN. The token is below SEAL. `owner`: the caller holds the pushers' turn.
+    return _fifo_put(r, token, owner)
+
+
+cdef inline bint fifo_seal(FifoRing* r) noexcept nogil:
+    # From now on no push succeeds, whoever holds the turn. True for the one caller that sealed it.
+    return _fifo_put(r, SEAL, True) == RING_OK
+
+
+cdef inline void fifo_outside(FifoRing* r, int64_t n) noexcept nogil:
+    # n more rows count against the capacity, or fewer; there may be more of them than places. Each call makes another value of the
+    # word, for 2^32 calls.
+    # R14 seq_cst: pairs with R13. Linearizes here.
+    r.outside.fetch_add((<uint64_t>1 << 32) + <uint64_t>n, order(R14, kSeqCst))
+
+
+cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint owner) noexcept nogil:
+    # Takes up to n (at least 1) tokens that follow each other: their number, or RING_EMPTY, RING_SEALED (and drained)
+    # or RING_TURN. `owner`: the caller holds the turn. What is in `tokens` beyond the number returned is rubbish.
+    # R7 acquire: pairs with R9. Who saw head at h sees every pop below it, and the pushes that those who popped had
+    # seen.
+    cdef uint64_t h = r.head.load(order(R7, kAcquire))
+    cdef uint64_t x
+    cdef int64_t ahead = -1
+    cdef uint32_t k
+    while True:
+        if h & 1 and not owner:
+            return RING_TURN  # linearizes at R7
+        k = 0
+        while k < n:
+            # R8 seq_cst: pairs with R4; the slot that the token names. A push that was answered before this is seen.
+            # Linearizes here, for the first cell: EMPTY, SEALED.
+            x = _fifo_cell(r, h + 2 * <uint64_t>k).load(order(R8, kSeqCst))
+            ahead = _fifo_ahead(r, h + 2 * <uint64_t>k, x)
+            if ahead != 0 or <uint32_t>(x & TOKEN_MASK) == SEAL:
+                break
+            tokens[k] = <uint32_t>(x & TOKEN_MASK)
+            k += 1
+        if k == 0:
+            if ahead <= 0:
+                return RING_SEALED if ahead == 0 else RING_EMPTY
+            h = r.head.load(order(R7, kAcquire))  # R7, as above
+            continue
+        # R9 seq_cst: pairs with R7 and R3. R7 on failure. Linearizes here: OK.
+        if r.head.compare_exchange_weak(h, h + 2 * <uint64_t>k, order(R9, kSeqCst), order(R7, kAcquire)):
+            return <int>k
+
+
+cdef inline int fifo_pop(FifoRing* r, uint32_t* token, bint owner) noexcept nogil:
+    # RING_OK, RING_EMPTY, RING_SEALED (and drained) or RING_TURN.
+    return fifo_pop_many(r, token, 1, owner)
+
+
+cdef inline bint fifo_turn_take(FifoRing* r) noexcept nogil:
+    # From now on only the caller pops. False: somebody has the turn.
+    # R10 acquire: pairs with R11; what the last holder wrote. Linearizes here.
+    return (r.head.fetch_or(1, order(R10, kAcquire)) & 1) == 0
+
+
+cdef inline void fifo_turn_give(FifoRing* r) noexcept nogil:
+    # Only by who holds the turn. The bit is set, so taking one off clears it and leaves the index alone.
+    # R11 release: pairs with R10 and R7. Linearizes here.
+    r.head.fetch_sub(1, order(R11, kRelease))
+
+
+cdef inline bint fifo_push_turn_take(FifoRing* r) noexcept nogil:
+    # From now on only the caller pushes (I7). False: somebody has the turn.
+    # R15 acquire: pairs with R16; what the last holder wrote. Linearizes here.
+    return (r.tail.fetch_or(1, order(R15, kAcquire)) & 1) == 0
+
+
+cdef inline void fifo_push_turn_give(FifoRing* r) noexcept nogil:
+    # Only by who holds it. R16 release: pairs with R15 and R1. Linearizes here.
+    r.tail.fetch_sub(1, order(R16, kRelease))
+
+
+cdef inline uint32_t fifo_capacity(FifoRing* r) noexcept nogil:
+    return <uint32_t>(r.room >> 1)
+
+
+cdef inline uint64_t _fifo_pushes(FifoRing* r) noexcept nogil:
+    # The next index, also if who made the last push has not moved tail; in twos. Relaxed, both: it decides nothing.
+    cdef uint64_t p = r.tail.load(kRelaxed) & ~<uint64_t>1
+    cdef uint64_t x = _fifo_cell(r, p).load(kRelaxed)
+    return p + 2 if _fifo_ahead(r, p, x) == 0 and <uint32_t>(x & TOKEN_MASK) != SEAL else p
+
+
+cdef inline int64_t fifo_count(FifoRing* r, uint64_t start) noexcept nogil:
+    # Pushes since indices began at `start`. May be stale when it is read.
+    return <int64_t>((_fifo_pushes(r) - 2 * start) >> 1)
+
+
+cdef inline uint32_t fifo_size(FifoRing* r) noexcept nogil:
+    # Exact while nobody pushes or pops; else a number between 0 and the capacity that may never have been true.
+    cdef uint64_t h = r.head.load(kRelaxed) & ~<uint64_t>1  # relaxed: it decides nothing
+    cdef int64_t n = <int64_t>(_fifo_pushes(r) - h) // 2
+    r.head_seen.store(h, kRelaxed)  # relaxed: I6
+    if n < 0:
+        return 0
+    return fifo_capacity(r) if n > <int64_t>fifo_capacity(r) else <uint32_t>n
+
+
+cdef inline int64_t fifo_size_most(FifoRing* r) noexcept nogil:
+    # Not below the number of tokens in it once the caller's push is made, unless others have popped. Asks only for what pushers write.
+    return <int64_t>((r.tail.load(kRelaxed) & ~<uint64_t>1) - r.head_seen.load(kRelaxed)) // 2  # relaxed: a statistic
+
+
+# ---- FastRing
+
+cdef inline bint fast_init(FastRing* r, uint32_t capacity, uint64_t start) noexcept nogil:
+    # False: no memory. Holds `capacity` values, rounded up to a power of two that is at least 2.
+    cdef uint64_t size = _size_for(capacity)
+    cdef uint64_t i
+    r.cells = <FastCell*>alloc_lines(size_product(size, sizeof(FastCell)))
+    if r.cells == NULL:
+        return False
+    r.mask = size - 1
+    for i in range(size):  # relaxed, all of these: nobody else knows of the ring yet
+        r.cells[(start + i) & r.mask].sequence.store(start + i, kRelaxed)
+    r.tail.store(start, kRelaxed)
+    r.head.store(start, kRelaxed)
+    return True
+
+
+cdef inline void fast_free(FastRing* r) noexcept nogil:
+    free(r.cells)
+    r.cells = NULL
+
+
+cdef inline bint fast_push_many(FastRing* r, const uint64_t* values, uint32_t n) noexcept nogil:
+    # All n values, following each other, or none. False: no room, or a pop that is not finished. n is at most the
+    # number of cells.
+    cdef uint64_t p = r.tail.load(kRelaxed)  # relaxed: the CAS checks it, V1 orders what matters
+    cdef uint64_t q
+    cdef int64_t ahead
+    cdef uint32_t i
+    while True:
+        ahead = 0
+        i = n
+        while i > 0 and ahead == 0:  # from the far end, which is the one that is likely not to be free
+            i -= 1
+            # V1 acquire: pairs with V4; the last pop has read the value that is written below.
+            ahead = <int64_t>(r.cells[(p + i) & r.mask].sequence.load(order(V1, kAcquire)) - (p + i))
+        if ahead != 0:
+            q = r.tail.load(kRelaxed)  # relaxed: as above
+            if ahead < 0 and q == p:
+                return False
+            p = q
+            continue
+        # Relaxed: it only decides whose the cells are (I10); V1 and V2 order what is in them. Linearizes here.
+        if r.tail.compare_exchange_weak(p, p + n, kRelaxed, kRelaxed):
+            for i in range(n):
+                r.cells[(p + i) & r.mask].value.set(values[i])
+                # V2 release: pairs with V3; publishes the value.
+                r.cells[(p + i) & r.mask].sequence.store(p + i + 1, order(V2, kRelease))
+            return True
+
+
+cdef inline bint fast_pop_many(FastRing* r, uint64_t* values, uint32_t n) noexcept nogil:
+    # n values that follow each other, or none. False: not so many there, or a push that is not finished.
+    cdef uint64_t p = r.head.load(kRelaxed)  # relaxed: the CAS checks it, V3 orders what matters
+    cdef uint64_t q
+    cdef int64_t ahead
+    cdef uint32_t i
+    while True:
+        ahead = 0
+        i = n
+        while i > 0 and ahead == 0:
+            i -= 1
+            # V3 acquire: pairs with V2; the value that was pushed.
+            ahead = <int64_t>(r.cells[(p + i) & r.mask].sequence.load(order(V3, kAcquire)) - (p + i + 1))
+        if ahead != 0:
+            q = r.head.load(kRelaxed)  # relaxed: as above
+            if ahead < 0 and q == p:
+                return False
+            p = q
+            continue
+        # Relaxed: it only decides whose the values are (I10). Linearizes here.
+        if r.head.compare_exchange_weak(p, p + n, kRelaxed, kRelaxed):
+            for i in range(n):
+                values[i] = r.cells[(p + i) & r.mask].value.get()
+                # V4 release: pairs with V1; the value has been read.
+                r.cells[(p + i) & r.mask].sequence.store(p + i + r.mask + 1, order(V4, kRelease))
+            return True
+
+
+cdef inline bint fast_push(FastRing* r, uint64_t value) noexcept nogil:
+    return fast_push_many(r, &value, 1)
+
+
+cdef inline bint fast_pop(FastRing* r, uint64_t* value) noexcept nogil:
+    return fast_pop_many(r, value, 1)
+
+
+# ---- SpscRing
+
+cdef inline bint spsc_init(SpscRing* r, uint32_t capacity, uint64_t start) noexcept nogil:
+    # False: no memory.
+    cdef uint64_t size = _size_for(capacity)
+    r.cells = <Plain[uint64_t]*>alloc_lines(size_product(size, sizeof(uint64_t)))
+    if r.cells == NULL:
+        return False
+    r.mask = size - 1
+    r.capacity = capacity
+    r.tail.store(start, kRelaxed)  # relaxed, both: nobody else knows of the ring yet
+    r.head.store(start, kRelaxed)
+    r.head_seen = r.tail_seen = start
+    return True
+
+
+cdef inline void spsc_free(SpscRing* r) noexcept nogil:
+    free(r.cells)
+    r.cells = NULL
+
+
+cdef inline uint32_t spsc_push_many(SpscRing* r, const uint64_t* values, uint32_t n) noexcept nogil:
+    # The one pusher. As many as there is room for, from the first on; returns how many.
+    cdef uint64_t t = r.tail.load(kRelaxed)  # relaxed: only this thread writes it
+    cdef uint64_t most = r.capacity - (t - r.head_seen)
+    cdef uint32_t i
+    if most < n:
+        # W1 acquire: pairs with W4; the popper has read the cells that are written below.
+        r.head_seen = r.head.load(order(W1, kAcquire))
+        most = r.capacity - (t - r.head_seen)
+        if most < n:
+            n = <uint32_t>most
+    for i in range(n):
+        r.cells[(t + i) & r.mask].set(values[i])
+    if n != 0:
+        # W2 release: pairs with W3; publishes the values. Linearizes here.
+        r.tail.store(t + n, order(W2, kRelease))
+    return n
+
+
+cdef inline uint32_t spsc_pop_many(SpscRing* r, uint64_t* values, uint32_t n) noexcept nogil:
+    # The one popper. Up to n values; returns how many.
+    cdef uint64_t h = r.head.load(kRelaxed)  # relaxed: only this thread writes it
+    cdef uint32_t i
+    if r.tail_seen - h < n:
+        r.tail_seen = r.tail.load(order(W3, kAcquire))  # W3 acquire: pairs with W2; the values
+        if r.tail_seen - h < n:
+            n = <uint32_t>(r.tail_seen - h)
+    for i in range(n):
+        values[i] = r.cells[(h + i) & r.mask].get()
+    if n != 0:
+        # W4 release: pairs with W1; the values have been read. Linearizes here.
+        r.head.store(h + n, order(W4, kRelease))
+    return n
+
+
+cdef inline bint spsc_push(SpscRing* r, uint64_t value) noexcept nogil:
+    return spsc_push_many(r, &value, 1) == 1
+
+
+cdef inline bint spsc_pop(SpscRing* r, uint64_t* value) noexcept nogil:
+    return spsc_pop_many(r, value, 1) == 1

@@ -1,0 +1,121 @@
+# The runner: native threads that call a step function over and over until they are told to stop.
+#
+# runner_start: one Python thread. runner_stop, runner_join: any thread. stop_*: any thread, lock-free.
+#   I1  The step function and its context outlive every worker: a worker drops its reference last of all.
+#   I2  The first cause wins: a StopFlag is set once, and keeps the fault it was set with. Nobody sees the stop before that fault is
+#       written: who sees it can ask why.
+#   I3  A stop ends every wait of the runner: workers sleep on `work` only, and a stop notifies it.
+#
+# StopEvent: the same for Python's threads, which wait for the stop itself. set, is_set, set_at: any thread, also in a signal handler, lock-free;
+# wait: any Python thread, blocking, without the GIL.
+#   I4  Set once, never cleared: who wants to begin anew makes a new one, so no wait can miss a stop that was taken back.
+#   I5  A child is set when it is set itself or its parent is. Both park on the parent's event count, so one wait hears both.
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from queuecore._core.atoms.platform cimport Atomic, EventCount, Fault, Runner, StopFlag, kAcquire, kRelaxed, kRelease, order
+
+cdef enum:
+    STEP_WORKED = 0  # there may be more
+    STEP_IDLE = 1    # nothing to do now; call again after a notify of `work`
+    STEP_DONE = 2    # never again
+
+
+# Labels of edges, as in ring.pxd.
+cdef enum:
+    F1 = 60
+    F2 = 61
+    F3 = 62
+    F4 = 63
+    E1 = 65
+    E2 = 66
+
+cdef enum:
+    STOP_NOT = 0
+    STOP_CLAIMED = 1  # its fault is being written
+    STOP_SET = 2
+
+
+cdef inline bint stop_requested(StopFlag* s) noexcept nogil:
+    return s.state.load(order(F3, kAcquire)) == STOP_SET  # F3 acquire: pairs with F1 and F2; what came before the stop is seen after it
+
+
+cdef inline bint stop_set(StopFlag* s, const Fault* fault) noexcept nogil:
+    # True for the caller that set it; everybody else's fault comes too late, and the stop may be seen a few instructions after they return:
+    # when the first caller has written its own. fault NULL: a clean stop.
+    cdef uint32_t expected = STOP_NOT
+    if fault == NULL:
+        # F1 release: pairs with F3. Relaxed on failure: somebody else was first, nothing is read.
+        return s.state.compare_exchange_strong(expected, STOP_SET, order(F1, kRelease), kRelaxed)
+    # Relaxed: it only decides who writes `first`, which nobody reads before F2.
+    if not s.state.compare_exchange_strong(expected, STOP_CLAIMED, kRelaxed, kRelaxed):
+        return False
+    s.first = fault[0]
+    s.state.store(STOP_SET, order(F2, kRelease))  # F2 release: pairs with F3 and F4; publishes `first`
+    return True
+
+
+cdef inline const Fault* stop_fault(StopFlag* s) noexcept nogil:
+    # The fault that stopped it, or NULL: no stop is seen yet, or it is a clean one.
+    if s.state.load(order(F4, kAcquire)) != STOP_SET or s.first.code == 0:  # F4 acquire: pairs with F2
+        return NULL
+    return &s.first
+
+
+cdef inline bint stop_event_set(Atomic[int64_t]* at, int64_t now) noexcept nogil:
+    # True for the caller that set it.
+    cdef int64_t expected = 0
+    # E1 release: pairs with E2. Relaxed on failure: somebody else was first, nothing is read. Linearizes here.
+    return at.compare_exchange_strong(expected, now, order(E1, kRelease), kRelaxed)
+
+
+cdef inline int64_t stop_event_at(Atomic[int64_t]* at) noexcept nogil:
+    return at.load(order(E2, kAcquire))  # E2 acquire: pairs with E1; what came before the stop is seen after it
+
+
+# Starts up to `threads` workers named name-0, name-1, ... Returns 0, or an errno with *started workers running; the caller then
+# stops the runner. `hold` is called once for each worker before it starts (it takes a reference on the context).
+cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)(void*) noexcept nogil,
+                      int32_t* started) noexcept nogil
+# Asks for the end; never waits.
+cdef void runner_stop(Runner* r, const Fault* fault) noexcept nogil
+# Waits until no worker runs, the absolute deadline passes (< 0: none) or a signal arrives. True: none runs.
+cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil
+# Once the interpreter is exiting, a Python thread other than the main one stays here for good, without the GIL: what its program would
+# do with an error now is print a traceback into somebody's exit.
+cdef int wait_out_exit() except -1
+# Whether the interpreter is exiting: native loops on Python's threads end then.
+cdef bint exiting() noexcept nogil
+
+# The end of a program that a wait holds up. CPython joins threads that aren't daemons before any exit hook runs, so one that waits here for
+# what nobody will ever do would keep the process. Once the main thread has ended, and every other thread, daemons too, waits in queuecore
+# without a limit of time or for such a thread's end, and no native thread has work, the waits of those that are no daemons end. Who works goes
+# on, and so do those who wait for him: however slow he is, no time is part of the decision (ending.pxd). What a signal handler, a finalizer, or
+# a thread that Python doesn't know yet would have done is not counted; nor is an exception that is set from another thread.
+#   I6  A wait without a limit of time calls waited() when it begins, or before anything that ends it can have an effect. It takes slices of
+#       WAIT_SLICE_NS, before the main thread's end perhaps of LONG_SLICE_NS, looks once in each for what it waits for, whole, and then calls
+#       still_waiting(). Who does something for others in a wait calls waited(), before or after.
+#   I7  A native thread calls note_native() before it sleeps, when it has found nothing to do and nothing is on its way to it but by other
+#       threads: not when it waits for a disk, a device or a time. It calls waited() when it has done something.
+cdef enum:
+    WAIT_SLICE_NS = 50000000
+    LONG_SLICE_NS = 250000000
+
+# Whether the main thread has ended.
+cdef bint main_over() noexcept nogil
+# After a slice. With the GIL; as wait_out_exit, and raises CancelledError where the wait would never end.
+cdef int still_waiting() except -1
+# The same for a daemon's wait that does not take the GIL. Others come up to still_waiting() for each slice, once main_over().
+cdef void note_slice() noexcept nogil
+cdef void note_native() noexcept nogil
+# Wait-free before the main thread's end: one load.
+cdef void waited() noexcept nogil
+
+
+cdef class StopEvent:
+    cdef EventCount* changed  # the parent's, if there is one
+    cdef Atomic[int64_t] at   # monotonic nanosecond of the stop; 0: not stopped
+    cdef readonly StopEvent parent
+
+    # The monotonic nanosecond of the stop, its own or else the parent's; 0: not stopped.
+    cdef int64_t stopped_ns(self) noexcept nogil
+    # Until it is set, the absolute deadline passes (< 0: none) or a signal arrives. True: it is set.
+    cdef bint sleep(self, int64_t deadline_ns) noexcept nogil

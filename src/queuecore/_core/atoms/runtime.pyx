@@ -1,0 +1,535 @@
+"""The native runner, the stop that Python's threads wait for, and the guards around a process's end."""
+import atexit
+import gc
+import importlib
+import os
+import sys
+import threading
+
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport EINTR, ETIMEDOUT
+from libc.math cimport isnan
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+from queuecore._core.atoms.process cimport (
+    check_layout, live_threads, native_thread_ended, native_thread_start, registry_add, registry_visit)
+from queuecore._core.atoms.ending cimport NOTES, PHASES, Ending, ending_decide, ending_has, ending_mark, ending_note
+from queuecore._core.atoms.errors cimport CODE_INTERNAL, STAGE_RUNNER, WHAT_THROWN
+from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
+from queuecore._core.atoms.platform cimport (
+    Atomic, EventCount, Fault, ReleaseFn, Runner, alloc_lines, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease, layout_hash,
+    monotonic_ns, size_product, usable_cpus)
+
+from queuecore import _machine, errors as _errors
+
+check_layout(layout_hash())
+
+cdef int _quota = _machine.quota_cpus()
+
+cdef extern from "pythread.h" nogil:
+    unsigned long PyThread_get_thread_ident()
+
+cdef extern from "unistd.h" nogil:
+    int pause()
+
+cdef extern from "time.h" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int nanosleep(const timespec*, timespec*)
+
+cdef enum:
+    START_STARTING = 0
+    START_RUNS = 1        # it runs what it is for
+    START_ENDED = 2       # and never ran that
+
+cdef enum:
+    SPIN_ROUNDS = 48      # about as long as a futex wake across cores takes: longer spinning only burns the core
+    SPIN_PAUSES = 16
+    SLICE_NS = 50000000   # Python's main thread looks for signals this often
+    LOOK_NS = 20000000
+
+cdef struct Worker:
+    Runner* runner
+    int32_t index
+
+
+cdef void _worker_main(void* arg) noexcept nogil:
+    cdef Worker* w = <Worker*>arg
+    cdef Runner* r = w.runner
+    cdef int32_t index = w.index
+    cdef int rc, i, _j
+    cdef uint32_t epoch
+    cdef Fault thrown
+    cdef ReleaseFn release = r.release
+    cdef void* context = r.context
+    free(w)
+    while not stop_requested(&r.stop):
+        rc = guarded_step(r.step, context, index)
+        i = 0
+        while rc == STEP_IDLE and i < r.spin and not stop_requested(&r.stop):  # ends with work, a stop, or after r.spin rounds
+            for _j in range(SPIN_PAUSES):
+                cpu_pause()
+            rc = guarded_step(r.step, context, index)
+            i += 1
+        if rc == STEP_IDLE:
+            epoch = event_prepare(&r.work)
+            # Looked at again after prepare: a notifier that came before it was not going to wake this thread.
+            if stop_requested(&r.stop):
+                event_cancel(&r.work, epoch)
+                break
+            rc = guarded_step(r.step, context, index)
+            if rc == STEP_IDLE:
+                note_native()
+                event_wait(&r.work, epoch, -1)
+            else:
+                event_cancel(&r.work, epoch)
+        if rc == STEP_WORKED:
+            waited()
+        if rc == STEP_DONE:
+            break
+        if rc < 0:
+            memset(&thrown, 0, sizeof(Fault))
+            thrown.code = CODE_INTERNAL
+            thrown.what = WHAT_THROWN
+            thrown.stage = STAGE_RUNNER
+            thrown.file = thrown.offset = thrown.record = -1
+            runner_stop(r, &thrown)
+            break
+    waited()
+    # W1 release: pairs with W2; the joiner sees all that this worker wrote.
+    r.live.fetch_sub(1, kRelease)
+    event_notify_all(&r.quiet)
+    release(context)  # may free the runner: nothing of it is touched after this
+    native_thread_ended()
+
+
+cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)(void*) noexcept nogil,
+                      int32_t* started) noexcept nogil:
+    cdef int32_t i
+    cdef int rc
+    cdef Worker* w
+    cdef char full[16]
+    started[0] = 0
+    # No spinning when the threads alone, with their consumer, outnumber the cores: the core is then somebody else's.
+    r.spin = SPIN_ROUNDS if live_threads() + threads + 1 <= min(usable_cpus(), _quota) else 0
+    registry_add(r)
+    for i in range(threads):
+        w = <Worker*>malloc(sizeof(Worker))
+        if w == NULL:
+            return 12  # ENOMEM
+        w.runner = r
+        w.index = i
+        snprintf(full, 16, "%s-%d", name, <int>i)
+        hold(r.context)
+        r.live.fetch_add(1, kRelaxed)  # relaxed: ordered by the start of the thread
+        rc = native_thread_start(_worker_main, w, full)
+        if rc != 0:
+            r.live.fetch_sub(1, kRelaxed)
+            r.release(r.context)
+            free(w)
+            return rc
+        started[0] += 1
+    return 0
+
+
+cdef void runner_stop(Runner* r, const Fault* fault) noexcept nogil:
+    stop_set(&r.stop, fault)
+    event_notify_all(&r.work)
+
+
+cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil:
+    cdef uint32_t epoch
+    cdef int rc
+    while r.live.load(kAcquire) != 0:  # W2 acquire: pairs with W1
+        epoch = event_prepare(&r.quiet)
+        if r.live.load(kAcquire) == 0:
+            event_cancel(&r.quiet, epoch)
+            return True
+        rc = event_wait(&r.quiet, epoch, deadline_ns)
+        if rc != 0 and rc != 11:  # EAGAIN: the epoch moved, look again
+            return r.live.load(kAcquire) == 0
+    return True
+
+
+@cython.final
+@cython.no_gc  # it refers to its parent only, which is older: no cycle
+cdef class StopEvent:
+    """A stop that is requested once, by any thread, and heard by all: `StopEvent(parent)` is also set when its parent is."""
+
+    def __cinit__(self, StopEvent parent=None):
+        self.at.store(0, kRelaxed)  # relaxed: nobody else knows this object yet
+        self.parent = parent
+        self.changed = parent.changed if parent is not None else <EventCount*>alloc_lines(sizeof(EventCount))
+        if self.changed == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        # Who waits holds a reference, so nobody does.
+        if self.parent is None:
+            free(self.changed)
+
+    cdef int64_t stopped_ns(self) noexcept nogil:
+        cdef int64_t at = stop_event_at(&self.at)
+        if at == 0 and self.parent is not None:
+            return self.parent.stopped_ns()
+        return at
+
+    cdef bint sleep(self, int64_t deadline_ns) noexcept nogil:
+        cdef uint32_t epoch
+        cdef int rc
+        while self.stopped_ns() == 0:
+            epoch = event_prepare(self.changed)
+            if self.stopped_ns() != 0:
+                event_cancel(self.changed, epoch)
+                return True
+            rc = event_wait(self.changed, epoch, deadline_ns)
+            if rc == ETIMEDOUT or rc == EINTR:
+                return self.stopped_ns() != 0
+        return True
+
+    def set(self):
+        """Request the stop. Returns whether this call is the one that did."""
+        if not stop_event_set(&self.at, monotonic_ns()):
+            return False
+        event_notify_all(self.changed)  # children included: who is not concerned looks, and sleeps on
+        return True
+
+    def is_set(self):
+        """True if a stop was requested, of this one or of its parent."""
+        return self.stopped_ns() != 0
+
+    def set_at(self):
+        """The time of the request, by `time.monotonic_ns`, or None."""
+        return self.stopped_ns() or None
+
+    def wait(self, timeout=None):
+        """Wait for the stop, at most so many seconds. Returns whether it is set."""
+        cdef int64_t deadline = -1, until
+        cdef double seconds
+        cdef bint stopped, main
+        if timeout is not None:
+            seconds = timeout
+            if isnan(seconds):
+                raise _errors.InvalidArgumentError("timeout must be a number of seconds or None, not nan")
+            if seconds <= 0:
+                return self.stopped_ns() != 0
+            if seconds < 4e9:  # more than a century otherwise: that is without a limit
+                deadline = monotonic_ns() + <int64_t>(seconds * 1e9)
+        if deadline < 0:
+            waited()
+        # Signals belong to Python's main thread; the others needn't be woken for them, only for the end of the program.
+        main = threading.get_ident() == threading.main_thread().ident
+        while True:
+            until = deadline
+            if (main or deadline < 0) and self.stopped_ns() == 0:
+                until = monotonic_ns() + (SLICE_NS if main or main_over() else LONG_SLICE_NS)
+                if deadline >= 0 and until > deadline:
+                    until = deadline
+            with nogil:
+                stopped = self.sleep(until)
+            if stopped or deadline >= 0:
+                waited()
+                wait_out_exit()
+            else:
+                still_waiting()
+            if main:
+                PyErr_CheckSignals()
+            if stopped or (deadline >= 0 and monotonic_ns() >= deadline):
+                return self.stopped_ns() != 0
+
+
+@cython.final
+cdef class Start:
+    """A start of one of Python's threads that can't hang: what it runs first, and the event that its starter waits for.
+
+    Where memory ends in a new thread before it says that it runs, `threading.Thread.start` waits for ever. This one is told, whatever
+    happens, and nothing on that way needs memory. It takes the place of the thread's `_started`, `_bootstrap` and `run`.
+
+    Parameters
+    ----------
+    bootstrap, run : callable
+        What the thread would have run.
+    """
+    cdef EventCount* changed
+    cdef Atomic[int32_t] state
+    cdef bint told
+    cdef object bootstrap, first
+    cdef readonly object error
+
+    def __cinit__(self, bootstrap, run):
+        self.bootstrap = bootstrap
+        self.first = run
+        self.changed = <EventCount*>alloc_lines(sizeof(EventCount))
+        if self.changed == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.changed)
+
+    cdef void _now(self, int32_t state) noexcept nogil:
+        cdef int32_t expected = START_STARTING
+        # Y1 release: pairs with Y2; what the thread did before. Relaxed on failure: nothing is read.
+        if self.state.compare_exchange_strong(expected, state, kRelease, kRelaxed):
+            event_notify_all(self.changed)
+
+    def boot(self):
+        """Run in the new thread what it would have run."""
+        bootstrap, self.bootstrap = self.bootstrap, None
+        try:
+            bootstrap()
+        except BaseException as error:
+            if self.state.load(kRelaxed) != START_STARTING:  # relaxed: this thread's own
+                raise
+            self.error = error
+        finally:
+            self.first = None
+            self._now(START_ENDED)
+
+    def run(self):
+        """Say that the thread runs, and run it."""
+        first, self.first = self.first, None
+        self._now(START_RUNS)
+        first()
+
+    def set(self):
+        """As an event's: the thread is about to run."""
+        self.told = True
+
+    def is_set(self):
+        """True if the thread has been started."""
+        return self.told and not self.has_failed()
+
+    def has_failed(self):
+        """True if the thread ended before it ran."""
+        return self.state.load(kAcquire) == START_ENDED  # Y2 acquire: pairs with Y1
+
+    def wait(self, timeout=None):
+        """Wait until the thread runs, or has ended."""
+        cdef uint32_t epoch
+        cdef int64_t until
+        while self.state.load(kAcquire) == START_STARTING:  # Y2 acquire: pairs with Y1
+            with nogil:
+                epoch = event_prepare(self.changed)
+                if self.state.load(kAcquire) != START_STARTING:  # Y2, as above
+                    event_cancel(self.changed, epoch)
+                else:
+                    until = monotonic_ns() + SLICE_NS
+                    event_wait(self.changed, epoch, until)
+            PyErr_CheckSignals()
+        return True
+
+    def _at_fork_reinit(self):
+        """Nothing holds a lock here."""
+
+
+cdef void _stop_one(Runner* r) noexcept nogil:
+    runner_stop(r, NULL)
+
+
+cdef Atomic[uint32_t] _exiting
+
+
+cdef bint exiting() noexcept nogil:
+    return _exiting.load(kRelaxed) != 0  # relaxed: the bit alone matters
+
+
+cdef int wait_out_exit() except -1:
+    if not exiting() or threading.current_thread() is threading.main_thread():
+        return 0
+    with nogil:
+        while True:  # ends with the process
+            pause()
+
+
+# The end of the program
+
+cdef extern from "Python.h":
+    ctypedef struct Interpreter "PyInterpreterState":
+        pass
+    ctypedef struct ThreadState "PyThreadState":
+        unsigned long thread_id
+    Interpreter* PyInterpreterState_Get()
+    ThreadState* PyInterpreterState_ThreadHead(Interpreter*)
+    ThreadState* PyThreadState_Next(ThreadState*)
+
+cdef Ending _ending
+cdef Atomic[uint32_t] _main_over
+cdef int64_t _looked_ns = 0  # with the GIL
+
+
+cdef bint main_over() noexcept nogil:
+    return _main_over.load(kRelaxed) != 0  # relaxed: the bit alone matters, and who has seen it once sees it ever after
+
+
+cdef void note_slice() noexcept nogil:
+    if main_over():
+        ending_note(&_ending, PyThread_get_thread_ident(), False)
+
+
+cdef void note_native() noexcept nogil:
+    if main_over():
+        ending_note(&_ending, PyThread_get_thread_ident(), True)
+
+
+cdef void waited() noexcept nogil:
+    if main_over():
+        ending_mark(&_ending, PyThread_get_thread_ident())
+
+
+cdef void _look_again(Runner* r) noexcept nogil:
+    event_notify_all(&r.work)
+
+
+cdef object _joined(object frame):
+    # Which thread's end one waits for without a limit that is in this frame, or None. Runs no code of Python's.
+    if frame.f_code.co_filename == threading.__file__ and frame.f_code.co_name in ("join", "_wait_for_tstate_lock"):
+        known = frame.f_locals
+        timeout = known.get("timeout")
+        if (timeout is None or timeout == -1) and isinstance(known.get("self"), threading.Thread):
+            return known["self"].__dict__.get("_ident")
+    return None
+
+
+cdef object _waiting(object main, bint ended):
+    # For each of Python's threads the one that waits in queuecore: itself, or the one whose end it waits for. None: one works, for all that
+    # can be seen. Nothing here lets another thread run.
+    cdef ThreadState* state = PyInterpreterState_ThreadHead(PyInterpreterState_Get())
+    cdef dict frames = sys._current_frames()
+    cdef list found = []
+    cdef int steps
+    while state != NULL:
+        ident = state.thread_id  # 0: it is about to begin
+        steps = 0
+        while not ending_has(&_ending, ident):
+            frame = frames.get(ident)
+            steps += 1
+            if frame is None or steps > len(frames):
+                return None
+            if ident == main and ended and frame.f_code.co_filename == threading.__file__ and frame.f_code.co_name == "_shutdown":
+                ident = None  # it waits for the threads that are no daemons
+                break
+            ident = _joined(frame)
+            if ident is None or ident == main:
+                return None
+        if ident is not None:
+            found.append(ident)
+        state = PyThreadState_Next(state)
+    return found
+
+
+cdef int _decide() except -1:
+    # Whether all wait is looked at by one thread at a time, and not by each of them at each slice's end.
+    global _looked_ns
+    cdef int64_t now = monotonic_ns()
+    cdef uint64_t* threads
+    cdef int32_t count = 0
+    cdef bint collects
+    if now - _looked_ns < LOOK_NS:
+        return 0
+    _looked_ns = now
+    main = threading.main_thread()
+    ident, ended = main.ident, not main.is_alive()
+    # A finalizer would let another thread run, and the threads' states would be of different moments.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        found = _waiting(ident, ended)
+        if found is None:
+            return 0
+        threads = <uint64_t*>malloc(size_product(len(found) + 1, sizeof(uint64_t)))
+        if threads == NULL:
+            raise MemoryError
+        for one in found:
+            threads[count] = one
+            count += 1
+        ending_decide(&_ending, threads, count, live_threads(), NOTES, PHASES)
+        free(threads)
+    finally:
+        if collects:
+            gc.enable()
+    with nogil:
+        registry_visit(_look_again)  # native threads sleep without a limit
+    return 0
+
+
+cdef int still_waiting() except -1:
+    cdef bint over
+    wait_out_exit()
+    if not main_over():
+        return 0
+    over = ending_note(&_ending, PyThread_get_thread_ident(), False)
+    if over and not threading.current_thread().daemon:
+        waited()
+        raise _errors.CancelledError(
+            "the main thread has ended, and every thread that is left waits: what this one waited for would never have come")
+    _decide()
+    return 0
+
+
+def slice_over():
+    """Say, after a slice of a wait without end, that nothing has come.
+
+    Returns
+    -------
+    float
+        How long the next slice may be, in seconds.
+
+    Raises
+    ------
+    CancelledError
+        If nothing can come any more: the main thread has ended, and every thread that is left waits.
+    """
+    still_waiting()
+    return (WAIT_SLICE_NS if main_over() else LONG_SLICE_NS) / 1e9
+
+
+def wait_over():
+    """Say that a wait that calls `slice_over` begins, or is over."""
+    waited()
+
+
+def _main_ends():
+    _main_over.store(1, kRelaxed)  # relaxed: as above
+
+
+def _in_child():
+    # Its main thread is the one that forked; whoever had the turn, or waited, isn't here.
+    _main_over.store(0, kRelaxed)  # relaxed, both: one thread
+    _ending.turn.word.store(0, kRelaxed)
+    _ending.count = _ending.natives = _ending.phase = 0
+
+
+try:
+    # Called when the main thread has come to its end, before threads that are no daemons are joined. The hook of executors, which waits
+    # for their threads, is registered when their module is imported, and the last one is called first: so that comes before.
+    importlib.import_module("concurrent.futures.thread")
+    threading._register_atexit(_main_ends)
+except (AttributeError, RuntimeError):  # a Python without it; or one that ends already
+    pass
+os.register_at_fork(after_in_child=_in_child)
+
+
+def _shutdown():
+    # At interpreter exit: ends every wait, then gives the threads a second. One that is stuck in a system call is left behind;
+    # it holds native memory only, and the process's end takes it.
+    cdef int64_t deadline = monotonic_ns() + 1000000000
+    _exiting.store(1, kRelaxed)  # relaxed: as above
+    with nogil:
+        registry_visit(_stop_one)
+        while live_threads() > 0 and monotonic_ns() < deadline:
+            _nap()
+            registry_visit(_stop_one)  # Python's threads still run, and may have started others meanwhile
+
+
+cdef void _nap() noexcept nogil:
+    cdef timespec t
+    t.tv_sec = 0
+    t.tv_nsec = 200000
+    nanosleep(&t, NULL)
+
+
+atexit.register(_shutdown)

@@ -1,0 +1,855 @@
+# The hand-off in arrival order: what every queue is made of. It moves tokens (slot numbers); it knows nothing of elements.
+#
+# Each side has a *line*: operations that could not run at once, in the order of their arrival. Only the head of a line acts
+# (TensorFlow's rule: strict order of arrival, and whoever waits for much holds up those behind). While a line is not empty it owns the
+# side's *turn*; while nobody does, single operations go past it without any lock. Whoever changes something lets those in line act, for
+# them (hand_settle): a thread is woken when its operation is over, and not to find out whether it may begin.
+#
+# put_try, get_try: any thread, never wait; hand_settle follows, or, after HAND_BUSY, hand_wait. hand_wait: any thread, a slice of time; the caller comes again with the
+# same operation until it is over, or leaves by hand_leave. hand_cancel: any thread, never waits.
+#   I1  The store admits: a row is in it by one step, or not at all, and nobody holds a place in it that has no row. What counts against the
+#       capacity are its rows and those at the front.
+#   I2  A side's turn is taken exactly while its line is not empty or rows stand at its front. Operations in line, front rows and what
+#       is under the turn are touched only with the side's lock held.
+#   I3  A side's turn lies in the store: in the word of the ring's head or tail, or under the bag's lock. Nobody gets past a turn that was
+#       taken before. One put at most that has begun before that may still land, before the first row of who has the turn (ring.pxd, I7).
+#   I4  The seal is the last entry of the store. What was pushed before it is delivered; nothing is pushed after it.
+#   I5  Whoever makes a change that an operation in line may wait for looks for lines afterwards; whoever joins a line looks for
+#       changes afterwards (a Dekker pair of fences, L1). Whoever finds a side's lock taken leaves word (`dirty`), and its holder
+#       looks again after giving it back (L3).
+# Progress: put_try and get_try of a FIFO store are lock-free while no line exists on their side, however many threads stop anywhere in
+# them; of a bag they hold its lock for a few instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
+# Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Shavit and
+# others, SPAA 2010); ring.pxd and parking.pxd name theirs.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from queuecore._core.atoms.parking cimport turn_give, turn_take, turn_try
+from queuecore._core.atoms.platform cimport (
+    Atomic, Turn, alloc_lines, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst,
+    monotonic_ns, order, size_product)
+from queuecore._core.atoms.random cimport Philox, philox_next
+from queuecore._core.atoms.ring cimport (
+    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_count, fifo_free, fifo_init, fifo_outside, fifo_pop, fifo_push,
+    fifo_push_turn_give, fifo_push_turn_take, fifo_seal, fifo_size, fifo_size_most, fifo_turn_give, fifo_turn_take)
+
+cdef enum:
+    STORE_FIFO = 0
+    STORE_RANDOM = 1
+    STORE_PRIORITY = 2
+
+# What an operation says.
+cdef enum:
+    HAND_DONE = 0
+    HAND_BUSY = 1       # not now: full, empty, or others are in line
+    HAND_CLOSED = 2     # put: the queue is closed. get: closed, and too few rows are left
+    HAND_CANCELLED = 3  # put: closed with cancel_pending_enqueues while it waited
+    HAND_SLICE = 4      # nothing yet, and the slice of time is over
+    HAND_NO_MEMORY = 5
+
+cdef enum:
+    SIDE_PUT = 0
+    SIDE_GET = 1
+    SPINS = 64          # pauses before parking: a little more than a hand-over between two running threads takes
+    WAKES = 32          # threads woken after one hold of a lock
+
+# Labels of edges, as in ring.pxd.
+cdef enum:
+    H1 = 64
+    H4 = 42
+    H5 = 43
+    H6 = 44
+    H7 = 45
+    H8 = 46
+    H9 = 47
+    H10 = 48
+    H11 = 49
+    L1 = 53
+    L3 = 54
+    L4 = 55
+    L5 = 56
+    L6 = 57
+    L7 = 58
+    L8 = 59
+
+ctypedef void* RingPtr
+
+cdef extern from *:
+    """
+    namespace queuecore {
+    // Rows at the front of a store, given back by an operation that gathered them.
+    struct FrontRun {
+      FrontRun* next;
+      int64_t at, n;
+      uint32_t tokens[1];
+    };
+
+    // One operation, on the stack of its thread.
+    struct Op {
+      Op* next = nullptr;
+      Op* prev = nullptr;
+      Atomic<uint32_t> over{0};  // 1: `result` is there, and a thread in line need not wait on
+      bool lined = false;        // under the side's lock
+      bool joined = false;
+      bool parked = false;       // counted among those that wait
+      bool early = false;        // it came while the queue was open
+      bool up_to = false;
+      bool closes = false;
+      bool more = false;         // rows come in several pieces, and this isn't the last
+      int result = 0;
+      uint32_t* tokens = nullptr;
+      FrontRun* run = nullptr;   // of which `tokens` are part
+      const int64_t* keys = nullptr;
+      int64_t n = 0;
+      int64_t done = 0;
+    };
+
+    struct alignas(kLine) Side {
+      Turn lock;
+      Op* first;
+      Op* last;
+      bool turn;                         // the line has the side's turn
+      Atomic<uint32_t> dirty;            // somebody found the lock taken
+      alignas(kLine) Atomic<int32_t> waiting;  // operations in line
+      Atomic<int32_t> parked;            // threads that wait; a statistic
+      Atomic<int64_t> blocked_ns;
+    };
+
+    struct BagRow {
+      int64_t key;
+      uint64_t number;  // of arrival: equal keys keep their order
+      uint32_t token;
+    };
+
+    struct Hand {
+      alignas(kLine) Atomic<uint32_t> closed;
+      Atomic<uint32_t> cancelled;
+      int64_t capacity;  // < 0: unbounded
+      int32_t store;
+      Side side[2];
+      alignas(kLine) Atomic<int64_t> high_water;
+      FrontRun* front;     // under the getting side's lock
+      Atomic<int64_t> front_rows;
+      uint64_t start;      // where the indices of the first ring begin
+      // FIFO: pushes go to the last ring, pops come from an earlier one until that is drained.
+      alignas(kLine) Atomic<void*> head_ring;
+      alignas(kLine) Atomic<void*> tail_ring;
+      void* rings[24];
+      int32_t ring_count;  // under the putting side's lock
+      int32_t head_index;  // under the getting side's lock
+      int64_t ring_rows;   // of the last one
+      // Bags, under their lock
+      Turn lock;
+      BagRow* bag;
+      Atomic<int64_t> count;
+      int64_t room, least;    // least: rows that stay in while it is open
+      uint64_t arrivals;
+      Atomic<int64_t> puts;   // without those that came back
+      int32_t sealed, put_turn, get_turn;
+    };
+    }  // namespace queuecore
+    """
+    cppclass FrontRun "queuecore::FrontRun":
+        FrontRun* next
+        int64_t at
+        int64_t n
+        uint32_t tokens[1]
+
+    cppclass Op "queuecore::Op":
+        Op* next
+        Op* prev
+        Atomic[uint32_t] over
+        bint lined
+        bint joined
+        bint parked
+        bint early
+        bint up_to
+        bint closes
+        bint more
+        int result
+        uint32_t* tokens
+        FrontRun* run
+        const int64_t* keys
+        int64_t n
+        int64_t done
+
+    cppclass Side "queuecore::Side":
+        Turn lock
+        Op* first
+        Op* last
+        bint turn
+        Atomic[uint32_t] dirty
+        Atomic[int32_t] waiting
+        Atomic[int32_t] parked
+        Atomic[int64_t] blocked_ns
+
+    cppclass BagRow "queuecore::BagRow":
+        int64_t key
+        uint64_t number
+        uint32_t token
+
+    cppclass Hand "queuecore::Hand":
+        Atomic[uint32_t] closed
+        Atomic[uint32_t] cancelled
+        int64_t capacity
+        int32_t store
+        Side side[2]
+        Atomic[int64_t] high_water
+        FrontRun* front
+        Atomic[int64_t] front_rows
+        uint64_t start
+        Atomic[RingPtr] head_ring
+        Atomic[RingPtr] tail_ring
+        void* rings[24]
+        int32_t ring_count
+        int32_t head_index
+        int64_t ring_rows
+        Turn lock
+        BagRow* bag
+        Atomic[int64_t] count
+        int64_t room
+        int64_t least
+        uint64_t arrivals
+        Atomic[int64_t] puts
+        int32_t sealed
+        int32_t put_turn
+        int32_t get_turn
+
+
+# The stores
+
+cdef inline bint _before(const BagRow* a, const BagRow* b) noexcept nogil:
+    return a.key < b.key or (a.key == b.key and a.number < b.number)
+
+
+cdef inline void _heap_up(BagRow* bag, int64_t i) noexcept nogil:
+    cdef BagRow row = bag[i]
+    cdef int64_t above
+    while i > 0:
+        above = (i - 1) // 2
+        if not _before(&row, &bag[above]):
+            break
+        bag[i] = bag[above]
+        i = above
+    bag[i] = row
+
+
+cdef inline void _heap_down(BagRow* bag, int64_t n) noexcept nogil:
+    cdef BagRow row = bag[0]
+    cdef int64_t i = 0, below
+    while True:
+        below = 2 * i + 1
+        if below >= n:
+            break
+        if below + 1 < n and _before(&bag[below + 1], &bag[below]):
+            below += 1
+        if not _before(&bag[below], &row):
+            break
+        bag[i] = bag[below]
+        i = below
+    bag[i] = row
+
+
+cdef inline int64_t _bag_count(Hand* h) noexcept nogil:
+    return h.count.load(kRelaxed)  # relaxed: written under the bag's lock; who has no lock gets a number that may be stale
+
+
+cdef inline void _bag_put(Hand* h, uint32_t token, int64_t key) noexcept nogil:
+    # With the bag's lock, and room in it.
+    cdef int64_t count = _bag_count(h)
+    h.bag[count].token = token
+    h.bag[count].key = key
+    h.bag[count].number = h.arrivals
+    h.arrivals += 1
+    h.count.store(count + 1, kRelaxed)  # relaxed: as above
+    if h.store == STORE_PRIORITY:
+        _heap_up(h.bag, count)
+
+
+cdef inline int _bag_push(Hand* h, uint32_t token, int64_t key, bint owner) noexcept nogil:
+    cdef int64_t count
+    cdef int rc = RING_OK
+    turn_take(&h.lock)
+    count = _bag_count(h)
+    if h.put_turn and not owner:
+        rc = RING_TURN
+    elif h.sealed:
+        rc = RING_SEALED
+    elif count >= (h.room if h.capacity < 0 else h.capacity):
+        rc = RING_FULL
+    else:
+        _bag_put(h, token, key)
+        h.puts.store(h.puts.load(kRelaxed) + 1, kRelaxed)  # relaxed: a statistic, written under the lock
+    turn_give(&h.lock)
+    return rc
+
+
+cdef inline uint32_t _bag_take(Hand* h, Philox* random) noexcept nogil:
+    # With the bag's lock, and a row in it.
+    cdef int64_t i = 0, count = _bag_count(h)
+    cdef uint32_t token
+    if h.store == STORE_RANDOM:  # TensorFlow's draw: the last one takes the place of the one that leaves
+        i = philox_next(random) % <uint32_t>count
+    token = h.bag[i].token
+    count -= 1
+    h.bag[i] = h.bag[count]
+    h.count.store(count, kRelaxed)  # relaxed: as in _bag_count
+    if h.store == STORE_PRIORITY and count > 1:
+        _heap_down(h.bag, count)
+    return token
+
+
+cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
+    cdef int rc = RING_OK
+    turn_take(&h.lock)
+    if h.get_turn and not owner:
+        rc = RING_TURN
+    elif _bag_count(h) <= (0 if h.sealed else h.least):
+        rc = RING_SEALED if h.sealed else RING_EMPTY
+    else:
+        token[0] = _bag_take(h, random)
+    turn_give(&h.lock)
+    return rc
+
+
+cdef inline int _store_push(Hand* h, uint32_t token, int64_t key, bint owner) noexcept nogil:
+    cdef void* ring
+    cdef int rc
+    if h.store != STORE_FIFO:
+        return _bag_push(h, token, key, owner)
+    while True:
+        ring = h.tail_ring.load(order(H1, kAcquire))  # H1 acquire: pairs with H6
+        rc = fifo_push(<FifoRing*>ring, token, owner)
+        # What a grower has sealed, or keeps the turn of, is not the last ring any more. Relaxed: of a seal R2 has shown it; who is told
+        # of a turn that is over waits in line, where it is seen.
+        if (rc != RING_SEALED and rc != RING_TURN) or h.tail_ring.load(kRelaxed) == ring:
+            return rc
+
+
+cdef inline int store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
+    cdef FifoRing* ring
+    cdef void* after
+    cdef int rc
+    if h.store != STORE_FIFO:
+        return _bag_pop(h, random, token, owner)
+    while True:
+        ring = <FifoRing*>h.head_ring.load(order(H8, kAcquire))  # H8 acquire: pairs with H9
+        rc = fifo_pop(ring, token, owner)
+        # H7 acquire: pairs with H6; what a grower has sealed is not the last ring any more. Where a close came between the two, the
+        # seal is not the grower's, and only this shows the next ring.
+        if rc != RING_SEALED or <void*>ring == h.tail_ring.load(order(H7, kAcquire)):
+            return rc
+        if not owner:
+            return RING_TURN
+        # The next ring's turn is taken before anybody can find it there. That of the drained one stays taken.
+        h.head_index += 1
+        after = h.rings[h.head_index]
+        fifo_turn_take(<FifoRing*>after)
+        h.head_ring.store(after, order(H9, kRelease))  # H9 release: pairs with H8
+
+
+cdef inline void _store_seal(Hand* h) noexcept nogil:
+    cdef void* ring
+    if h.store != STORE_FIFO:
+        turn_take(&h.lock)
+        h.sealed = 1
+        turn_give(&h.lock)
+        return
+    # A grower seals the same ring, after it has put the next one in place and before it looks at `closed`. Who comes second finds the
+    # seal, and sees what the first did before it (R12, R2): the grower `closed`, or this thread the next ring.
+    while True:
+        ring = h.tail_ring.load(order(H11, kAcquire))  # H11 acquire: pairs with H6
+        fifo_seal(<FifoRing*>ring)
+        if h.tail_ring.load(order(H11, kAcquire)) == ring:  # H11, as above
+            return
+
+
+cdef inline bint _bag_room(Hand* h, int64_t room) noexcept nogil:
+    # With the bag's lock, also around the allocation: both sides make room, rarely, and neither may do so from an old number.
+    cdef BagRow* bag = <BagRow*>realloc(h.bag, size_product(room, sizeof(BagRow)))
+    if bag == NULL:
+        return False
+    h.bag = bag
+    h.room = room
+    return True
+
+
+cdef inline bint _store_grow(Hand* h) noexcept nogil:
+    # With the putting side's lock and turn; rare, so that it may ask for memory there. False: none is left.
+    cdef FifoRing* ring
+    cdef void* old
+    cdef bint grown
+    if h.store != STORE_FIFO:
+        turn_take(&h.lock)
+        grown = _bag_room(h, 2 * h.room)
+        turn_give(&h.lock)
+        return grown
+    ring = <FifoRing*>alloc_lines(sizeof(FifoRing))
+    if ring == NULL or h.ring_count == 24 or not fifo_init(ring, <uint32_t>(2 * h.ring_rows), 0):
+        free(ring)
+        return False
+    # As in store_pop. A put that is on its way lands in the old ring, or finds its seal.
+    fifo_push_turn_take(ring)
+    old = h.rings[h.ring_count - 1]
+    h.rings[h.ring_count] = ring
+    h.ring_count += 1
+    h.ring_rows *= 2
+    h.tail_ring.store(ring, order(H6, kRelease))  # H6 release: pairs with H1, H7 and H11
+    fifo_seal(<FifoRing*>old)
+    if h.closed.load(order(H10, kAcquire)):  # H10 acquire: pairs with H4; _store_seal says why it comes after the seal
+        fifo_seal(ring)
+    return True
+
+
+cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
+    # Rows that were taken go back, as if they came new. More than the capacity may be in it then. False: no memory for that.
+    cdef int64_t i, count
+    turn_take(&h.lock)
+    count = _bag_count(h)
+    if count + op.done > h.room and not _bag_room(h, count + op.done):
+        turn_give(&h.lock)
+        return False
+    for i in range(op.done - 1, -1, -1):  # TensorFlow's order: the last taken first
+        _bag_put(h, op.tokens[i], 0 if op.keys == NULL else op.keys[i])
+    turn_give(&h.lock)
+    return True
+
+
+# Counting
+
+cdef inline int64_t hand_size(Hand* h) noexcept nogil:
+    # Rows in the queue; may be stale when it is read.
+    cdef void* first
+    cdef void* last
+    cdef int64_t size
+    cdef bint counts = False
+    cdef int i
+    if h.store != STORE_FIFO:
+        return _bag_count(h)
+    first = h.head_ring.load(order(H8, kAcquire))  # H8, as in store_pop; first, so that it is none behind the last one
+    last = h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
+    size = h.front_rows.load(kRelaxed)  # relaxed: as stale as the rest
+    for i in range(24):
+        counts = counts or h.rings[i] == first
+        if counts:
+            size += fifo_size(<FifoRing*>h.rings[i])
+        if h.rings[i] == last:
+            break
+    return size
+
+
+cdef inline int64_t hand_puts(Hand* h) noexcept nogil:
+    # Rows that were put; may be stale when it is read.
+    cdef void* last
+    cdef int64_t count = 0
+    cdef int i
+    if h.store != STORE_FIFO:
+        return h.puts.load(kRelaxed)  # relaxed: a statistic
+    last = h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
+    for i in range(24):
+        count += fifo_count(<FifoRing*>h.rings[i], h.start if i == 0 else 0)
+        if h.rings[i] == last:
+            break
+    return count
+
+
+cdef inline void _note_depth(Hand* h) noexcept nogil:
+    # After a put. Relaxed, nearly all of it: a statistic.
+    cdef int64_t most = h.high_water.load(kRelaxed), depth
+    cdef FifoRing* ring
+    if h.store == STORE_FIFO:
+        ring = <FifoRing*>h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
+        if h.head_ring.load(kRelaxed) == <void*>ring and fifo_size_most(ring) <= most and h.front_rows.load(kRelaxed) == 0:
+            return
+    depth = hand_size(h)
+    if 0 <= h.capacity < depth:  # rows came back
+        depth = h.capacity
+    while depth > most:
+        if h.high_water.compare_exchange_weak(most, depth, kRelaxed, kRelaxed):
+            return
+
+
+# One row
+
+cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
+    cdef int rc
+    if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
+        return HAND_CLOSED
+    rc = _store_push(h, token, key, False)
+    if rc == RING_OK:
+        _note_depth(h)
+        return HAND_DONE
+    return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY  # full: an unbounded queue must grow, under the turn
+
+
+cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil:
+    cdef int rc = store_pop(h, random, token, False)
+    if rc == RING_OK:
+        return HAND_DONE
+    return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY
+
+
+# Operations in line, with their side's lock and turn
+
+cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
+    if h.store == STORE_FIFO:
+        # Relaxed, both: written under the side's lock.
+        return (fifo_push_turn_take(<FifoRing*>h.tail_ring.load(kRelaxed)) if which == SIDE_PUT
+                else fifo_turn_take(<FifoRing*>h.head_ring.load(kRelaxed)))
+    turn_take(&h.lock)
+    if which == SIDE_PUT:
+        h.put_turn = 1
+    else:
+        h.get_turn = 1
+    turn_give(&h.lock)
+    return True
+
+
+cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
+    if h.store == STORE_FIFO:
+        # Relaxed, both: as above.
+        if which == SIDE_PUT:
+            fifo_push_turn_give(<FifoRing*>h.tail_ring.load(kRelaxed))
+        else:
+            fifo_turn_give(<FifoRing*>h.head_ring.load(kRelaxed))
+        return
+    turn_take(&h.lock)
+    if which == SIDE_PUT:
+        h.put_turn = 0
+    else:
+        h.get_turn = 0
+    turn_give(&h.lock)
+
+
+cdef inline void _mark_closed(Hand* h) noexcept nogil:
+    h.closed.store(1, order(H4, kRelease))  # H4 release: pairs with H5 and H10. Before the seal, so that most puts need not find that
+    _store_seal(h)
+
+
+cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
+    # The rows of one operation follow each other in a FIFO: nobody else pushes between them (I3).
+    cdef int rc
+    if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
+        return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
+    if op.closes:
+        _mark_closed(h)
+        moved[0] = True
+        return HAND_DONE
+    while op.done < op.n:
+        rc = _store_push(h, op.tokens[op.done], 0 if op.keys == NULL else op.keys[op.done], True)
+        if rc == RING_OK:
+            _note_depth(h)
+            op.done += 1
+            moved[0] = True
+        elif rc == RING_SEALED:
+            return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED
+        elif h.capacity >= 0:
+            return HAND_BUSY
+        elif not _store_grow(h):
+            return HAND_NO_MEMORY
+    return HAND_DONE
+
+
+cdef inline void _front_count(Hand* h, int64_t n) noexcept nogil:
+    h.front_rows.fetch_add(n, kRelaxed)  # relaxed: a statistic
+    if h.capacity >= 0:
+        fifo_outside(<FifoRing*>h.rings[0], n)  # the only one
+
+
+cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
+    # What a gather has goes to the front again, in its order; in a bag: back into it.
+    if op.done == 0:
+        return
+    if h.store == STORE_FIFO:
+        op.run.at = 0
+        op.run.n = op.done
+        op.run.next = h.front
+        h.front = op.run
+        _front_count(h, op.done)
+        op.run = NULL
+    elif not _bag_return(h, op):
+        return  # no memory: the rows stay with the operation, whose thread says so
+    op.done = 0
+
+
+cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept nogil:
+    cdef FrontRun* run
+    cdef int64_t count, gathered = op.done
+    cdef int rc
+    cdef bint sealed
+    if h.store != STORE_FIFO and op.n > 1:
+        turn_take(&h.lock)
+        count = _bag_count(h)
+        sealed = h.sealed
+        if h.store == STORE_PRIORITY and count >= op.n:  # all at once, so that no row comes between them: they are sorted
+            while op.done < op.n:
+                op.tokens[op.done] = _bag_take(h, random)
+                op.done += 1
+        turn_give(&h.lock)
+        if op.done == op.n:
+            moved[0] = True
+            return HAND_DONE
+        if count < op.n - op.done:  # nobody else takes any meanwhile, and a sealed bag gets no more
+            if sealed:
+                # TensorFlow's way, which decides a shuffle's order: what was gathered goes back, and what there is is drawn anew.
+                _give_back(h, op)
+                count += gathered
+                if op.done > 0 or not op.up_to or count == 0:
+                    return HAND_CLOSED
+                op.n = count
+            elif h.store == STORE_PRIORITY:
+                return HAND_BUSY
+    while op.done < op.n:
+        run = h.front
+        if run != NULL:
+            op.tokens[op.done] = run.tokens[run.at]
+            run.at += 1
+            _front_count(h, -1)
+            if run.at == run.n:
+                h.front = run.next
+                free(run)
+        else:
+            rc = store_pop(h, random, &op.tokens[op.done], True)
+            if rc == RING_SEALED:
+                return HAND_DONE if op.up_to and op.done > 0 else HAND_CLOSED
+            if rc != RING_OK:
+                return HAND_BUSY
+        op.done += 1
+        moved[0] = True
+    return HAND_DONE
+
+
+cdef inline void _unlink(Side* s, Op* op) noexcept nogil:
+    if op.prev != NULL:
+        op.prev.next = op.next
+    else:
+        s.first = op.next
+    if op.next != NULL:
+        op.next.prev = op.prev
+    else:
+        s.last = op.prev
+    op.lined = False
+    s.waiting.fetch_sub(1, kRelaxed)  # relaxed: too many only makes others look
+
+
+cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint* moved) noexcept nogil:
+    # Lets the heads of a line act, one after the other. Returns the number of operations that are over, whose threads may sleep.
+    cdef Side* s = &h.side[which]
+    cdef Op* op
+    cdef int rc, n = 0
+    if s.first != NULL and not s.turn:
+        s.turn = _turn_take_side(h, which)
+    while s.first != NULL and n < WAKES:
+        op = s.first
+        if op.over.load(order(L6, kAcquire)):  # L6 acquire: pairs with L7; it waits for its next piece
+            break
+        rc = _run_put(h, op, moved) if which == SIDE_PUT else _run_get(h, random, op, moved)
+        if rc == HAND_BUSY:
+            break
+        if which == SIDE_GET and rc == HAND_CLOSED:
+            _give_back(h, op)
+        op.result = rc
+        wakes[n] = &op.over
+        n += 1
+        if rc == HAND_DONE and op.more:
+            op.over.store(1, order(L5, kRelease))  # L5, as below
+            break
+        _unlink(s, op)
+        op.over.store(1, order(L5, kRelease))  # L5 release: pairs with L8; the result, and what was gathered
+        moved[0] = True
+    if s.first == NULL and s.turn and not (which == SIDE_GET and h.front != NULL):
+        _turn_give_side(h, which)
+        s.turn = False
+    elif n == WAKES:
+        s.dirty.store(1, kRelaxed)  # relaxed, for itself: _flush comes again
+    return n
+
+
+cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
+    # Whether anything moved.
+    cdef Side* s = &h.side[which]
+    cdef void* wakes[WAKES]
+    cdef bint moved = False
+    cdef int i, n
+    while True:
+        # L3 seq_cst fence: pairs with itself. It comes after `dirty` and before the try of the lock, and after giving the lock back and
+        # before the look at `dirty`. So either the lock is free, or its holder sees `dirty` after giving it back.
+        fence(order(L3, kSeqCst))
+        if not s.dirty.load(kRelaxed) or not turn_try(&s.lock):
+            return moved
+        s.dirty.store(0, kRelaxed)  # relaxed: L4 orders it
+        # L4 seq_cst fence: pairs with L1. It comes between clearing `dirty` and looking for changes: either a change is seen, or the
+        # `dirty` that tells of it comes later and stays.
+        fence(order(L4, kSeqCst))
+        n = _run_line(h, which, random, wakes, &moved)
+        turn_give(&s.lock)
+        for i in range(n):  # its thread may be gone by now: then nobody sleeps at that address
+            futex_wake(wakes[i], 1)
+        # Once more, for what came while the lock was held.
+
+
+cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
+    # After a change: those in line act, on both sides, until nothing moves any more.
+    cdef bint moved = True
+    while moved:
+        moved = False
+        # L1 seq_cst fence: pairs with itself and L4: the change, then the look for lines; or in line, then the look for changes.
+        fence(order(L1, kSeqCst))
+        if h.side[SIDE_GET].waiting.load(kRelaxed):
+            h.side[SIDE_GET].dirty.store(1, kRelaxed)  # relaxed: L3 follows
+            moved = _flush(h, SIDE_GET, random)
+        if h.side[SIDE_PUT].waiting.load(kRelaxed):
+            h.side[SIDE_PUT].dirty.store(1, kRelaxed)  # relaxed: L3 follows
+            moved = _flush(h, SIDE_PUT, random) or moved
+
+
+cdef inline bint hand_unsettled(Hand* h) noexcept nogil:
+    fence(order(L1, kSeqCst))  # L1
+    return h.side[SIDE_GET].waiting.load(kRelaxed) != 0 or h.side[SIDE_PUT].waiting.load(kRelaxed) != 0
+
+
+# Waiting
+
+cdef inline void _unpark(Side* s, Op* op) noexcept nogil:
+    if op.parked:
+        op.parked = False
+        s.parked.fetch_sub(1, kRelaxed)
+
+
+cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t until) noexcept nogil:
+    # Joins the line, and waits until the operation is over, at most up to `until`: HAND_SLICE then.
+    cdef Side* s = &h.side[which]
+    cdef int64_t since
+    cdef int _spin
+    if not op.joined:
+        op.joined = True
+        turn_take(&s.lock)
+        op.prev = s.last
+        if s.last != NULL:
+            s.last.next = op
+        else:
+            s.first = op
+        s.last = op
+        op.lined = True
+        op.early = not h.closed.load(order(H5, kAcquire))  # H5 acquire: pairs with H4
+        s.waiting.fetch_add(1, kRelaxed)  # relaxed: L1 follows, in hand_settle
+        turn_give(&s.lock)
+        hand_settle(h, random)
+    for _spin in range(SPINS):  # ends with the operation, or when parking costs less
+        if op.over.load(order(L8, kAcquire)):  # L8 acquire: pairs with L5
+            _unpark(s, op)
+            return op.result
+        cpu_pause()
+    if not op.parked:
+        op.parked = True
+        s.parked.fetch_add(1, kRelaxed)  # relaxed: a statistic
+    since = monotonic_ns()
+    while not op.over.load(order(L8, kAcquire)):  # L8
+        if futex_wait(&op.over, 0, until) != 0 and monotonic_ns() >= until:
+            break
+    s.blocked_ns.fetch_add(monotonic_ns() - since, kRelaxed)  # relaxed: a statistic
+    if not op.over.load(order(L8, kAcquire)):  # L8
+        return HAND_SLICE
+    _unpark(s, op)
+    return op.result
+
+
+cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint more) noexcept nogil:
+    # The next piece of an operation that stays at the head of the putting line.
+    op.n = n
+    op.done = 0
+    op.more = more
+    op.over.store(0, order(L7, kRelease))  # L7 release: pairs with L6
+    hand_settle(h, random)
+
+
+cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept nogil:
+    # Out of the line, whether the operation is over or not. What it had gathered and not delivered is the queue's again. Returns the
+    # result, if it was over by then, else HAND_SLICE.
+    cdef Side* s = &h.side[which]
+    cdef int rc = HAND_SLICE
+    _unpark(s, op)
+    if not op.joined:
+        return rc
+    if op.over.load(order(L8, kAcquire)) and not op.lined:  # L8; written before L5
+        return op.result
+    turn_take(&s.lock)
+    if not op.lined:
+        rc = op.result
+    else:
+        _unlink(s, op)
+        if which == SIDE_GET:
+            _give_back(h, op)
+    if s.first == NULL and s.turn and not (which == SIDE_GET and h.front != NULL):
+        _turn_give_side(h, which)
+        s.turn = False
+    turn_give(&s.lock)
+    h.side[which].dirty.store(1, kRelaxed)  # relaxed: L3 follows. For who found the lock taken, and for those behind
+    _flush(h, which, random)
+    hand_settle(h, random)
+    return rc
+
+
+cdef inline void hand_return(Hand* h, Philox* random, Op* op) noexcept nogil:
+    # Rows go back that were taken by an operation that is over.
+    cdef Side* s = &h.side[SIDE_GET]
+    turn_take(&s.lock)
+    if not s.turn:
+        s.turn = _turn_take_side(h, SIDE_GET)
+    _give_back(h, op)
+    if s.first == NULL and h.front == NULL:
+        _turn_give_side(h, SIDE_GET)
+        s.turn = False
+    turn_give(&s.lock)
+    s.dirty.store(1, kRelaxed)  # relaxed: L3 follows
+    _flush(h, SIDE_GET, random)
+    hand_settle(h, random)
+
+
+cdef inline void hand_cancel(Hand* h, Philox* random) noexcept nogil:
+    # Closes at once; puts in line are over.
+    h.cancelled.store(1, kRelaxed)  # relaxed: published by H4
+    _mark_closed(h)
+    hand_settle(h, random)
+
+
+# Making and ending it
+
+cdef enum:
+    FIRST_ROWS = 1024  # of an unbounded store
+
+
+cdef inline bint hand_init(Hand* h, int store, int64_t capacity, int64_t least, uint64_t start) noexcept nogil:
+    # The hand must be zeroed before. Counters begin at `start`. False: no memory; hand_free follows in any case.
+    cdef FifoRing* ring
+    h.store = store
+    h.capacity = capacity
+    h.least = least
+    h.start = start
+    if store != STORE_FIFO:
+        h.room = capacity if capacity > 0 else FIRST_ROWS
+        h.bag = <BagRow*>malloc(size_product(h.room, sizeof(BagRow)))
+        return h.bag != NULL
+    h.ring_rows = capacity if capacity > 0 else FIRST_ROWS
+    ring = <FifoRing*>alloc_lines(sizeof(FifoRing))
+    if ring == NULL:
+        return False
+    h.rings[0] = ring
+    h.ring_count = 1
+    if not fifo_init(ring, <uint32_t>h.ring_rows, start):
+        return False
+    h.head_ring.store(ring, kRelaxed)  # relaxed, both: nobody else knows of it yet
+    h.tail_ring.store(ring, kRelaxed)
+    return True
+
+
+cdef inline void hand_free(Hand* h) noexcept nogil:
+    cdef FrontRun* run
+    cdef int32_t i
+    for i in range(h.ring_count):
+        fifo_free(<FifoRing*>h.rings[i])
+        free(h.rings[i])
+    free(h.bag)
+    while h.front != NULL:
+        run = h.front
+        h.front = run.next
+        free(run)

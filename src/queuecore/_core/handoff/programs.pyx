@@ -1,0 +1,510 @@
+"""Stage programs: a reader's records through steps into a queue: native ones without the GIL, Python's with it."""
+cimport cython
+from cpython.pythread cimport PyThread_get_thread_ident
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.handoff.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
+from queuecore._core.atoms.platform cimport Atomic, Fault, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.handoff.queues cimport NativeQueue
+from queuecore._core.io.readers cimport (
+    READER_AGAIN, READER_DAMAGED, READER_DRY, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave,
+    reader_next, reader_open, record_check, record_drop, record_key, record_key_room)
+from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, still_waiting, wait_out_exit, waited
+from queuecore._core.steps.stages cimport (
+    Arena, Cell, PythonStep, StageFn, Step, arena_free, arena_reset, arena_take, cell_from, cell_value, values_of)
+
+import os
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+cdef enum:
+    SLICE_NS = 50000000  # a stop is heard so soon
+    HELD_MOST = 16       # elements that are put at once, as far as records for them are there: a consumer that waits is told once
+
+# Why the loop of a thread ended.
+cdef enum:
+    RUN_ON = 0
+    RUN_STOPPED = 1   # or a slice of a wait is over, and the main thread has ended: `stop` says which. It goes on from where it is
+    RUN_NAME = 2      # the next work unit must be asked for in Python; the thread has the reader's role
+    RUN_NAMES = 3     # the queue of names gives none: `rc`
+    RUN_NO_NAME = 4   # its element is no string
+    RUN_OPEN = 5
+    RUN_READ = 6
+    RUN_CHECK = 7     # a record is damaged, and the file goes on
+    RUN_STEP = 8      # step `at`
+    RUN_MISFIT = 9
+    RUN_PUT = 10      # the queue takes none: `rc`
+    RUN_MEMORY = 11
+    RUN_PYTHON = 12   # step `at` is next, and Python's
+
+cdef struct Bound:
+    StageFn run          # NULL: a step in Python
+    const void* params
+    int32_t made
+
+# One thread's run.
+cdef struct Run:
+    Reader* reader
+    const Bound* steps
+    int32_t step_count
+    const int32_t* order     # which output goes to each component of the queue
+    const int32_t* placed    # per output: the component in whose place it may be made; -1: none
+    int32_t parts
+    bint asks                # names come from Python
+    Cell* cells              # of the value; then of the key; then those that the steps make, twice
+    int32_t most             # outputs of one step
+    Arena arena
+    Record record
+    Fault fault
+    bint entered
+    bint waits               # for the reader's role
+    bint inside              # the record is on its way through the steps
+    bint loose               # nobody knows what the last step makes; Python fills the slot with it
+    bint filled              # has done so
+    bint has_slot
+    uint32_t slot
+    uint32_t[HELD_MOST] held   # filled, and not put yet
+    int held_count, held_most
+    Cell* given              # of step `at`
+    int32_t at, rc
+    int ended, ended_rc      # why the loop ended, if elements before that are to be put still
+    Atomic[int64_t]* delivered  # the thread's own
+    unsigned char* name      # in the arena
+    int64_t name_bytes
+
+
+cdef int _next_unit(Run* run, NativeQueue names, StopEvent stop) noexcept nogil:
+    cdef uint32_t slot = 0
+    cdef const unsigned char* data = NULL
+    cdef int64_t nbytes = 0
+    cdef bint opened
+    if run.asks:
+        return RUN_NAME
+    run.rc = names.slot_get(&slot, stop)
+    if run.rc != HAND_DONE:
+        return RUN_STOPPED if run.rc == HAND_SLICE else RUN_NAMES
+    if not names.slot_string(slot, &data, &nbytes):
+        names.slot_give(slot)
+        return RUN_NO_NAME
+    opened = reader_open(run.reader, data, nbytes, &run.fault)
+    if not opened:
+        _keep_name(run, data, nbytes)
+    names.slot_give(slot)
+    return RUN_ON if opened else RUN_OPEN
+
+
+cdef void _keep_name(Run* run, const unsigned char* data, int64_t nbytes) noexcept nogil:
+    # Of a unit that can't be opened; no record is on its way then.
+    arena_reset(&run.arena)
+    run.name = <unsigned char*>arena_take(&run.arena, nbytes + 1)
+    run.name_bytes = 0
+    if run.name != NULL:
+        memcpy(run.name, data, nbytes)
+        run.name_bytes = nbytes
+
+
+cdef int _begin(Run* run, NativeQueue queue) noexcept nogil:
+    # The record as the components that the first step gets.
+    cdef Cell* given = run.cells
+    cdef Record* record = &run.record
+    arena_reset(&run.arena)
+    run.arena.element = record.sequence
+    run.at = 0
+    run.filled = False
+    if not run.has_slot and not run.loose:
+        if not queue.slot_take(&run.slot):
+            return RUN_MEMORY
+        run.has_slot = True
+    memset(given, 0, 2 * sizeof(Cell))
+    given[1].data = record.data
+    given[1].nbytes = record.nbytes
+    if run.step_count == 0:
+        given[0].data = <unsigned char*>arena_take(&run.arena, record_key_room(record))
+        if given[0].data == NULL:
+            return RUN_MEMORY
+        given[0].nbytes = record_key(record, given[0].data)
+    else:
+        given += 1
+    run.given = given
+    return RUN_ON
+
+
+cdef inline Cell* _cells_of(Run* run, int32_t step) noexcept nogil:
+    # Where a step makes its components: not where it gets them.
+    return run.cells + 2 + (step & 1) * run.most
+
+
+cdef int _advance(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
+    # The record through the steps from `at` on, up to one in Python, or into the queue.
+    cdef Cell* made
+    cdef int32_t i, k
+    while run.at < run.step_count:
+        i = run.at
+        if run.steps[i].run == NULL:
+            return RUN_PYTHON
+        made = _cells_of(run, i)
+        for k in range(run.steps[i].made):
+            made[k].data = NULL
+            made[k].offsets = NULL
+            made[k].ndim = 0
+            if i == run.step_count - 1 and run.placed[k] >= 0:
+                made[k].data = queue.slot_place(run.slot, run.placed[k], &made[k].nbytes)
+        if run.steps[i].run(run.steps[i].params, run.given, made, &run.arena, &run.fault) != 0:
+            return RUN_STEP
+        run.given = made
+        run.at += 1
+    if not run.filled:
+        for i in range(run.parts):
+            if not queue.slot_fill(run.slot, i, &run.given[run.order[i]], &run.fault):
+                return RUN_MISFIT
+    run.held[run.held_count] = run.slot
+    run.held_count += 1
+    run.has_slot = False
+    return RUN_ON
+
+
+cdef int _put(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
+    cdef int done, i
+    if run.held_count == 0:
+        return RUN_ON
+    run.rc = queue.slots_put(run.held, run.held_count, stop, &done)
+    run.delivered.store(run.delivered.load(kRelaxed) + done, kRelaxed)  # relaxed: a statistic that only this thread writes
+    run.held_count -= done
+    for i in range(run.held_count):
+        run.held[i] = run.held[i + done]
+    if run.rc == HAND_DONE:
+        return RUN_ON
+    return RUN_STOPPED if run.rc == HAND_SLICE else RUN_PUT
+
+
+cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
+    # Whatever ends it comes after the elements before it. An error comes all the same if nobody takes these.
+    cdef int rc = run.ended
+    cdef int put
+    if rc == RUN_ON:
+        rc = _work(run, queue, names, stop)
+        if rc == RUN_STOPPED or rc == RUN_PUT:
+            return rc
+        run.ended = rc
+        run.ended_rc = run.rc
+    put = _put(run, queue, stop)
+    if put == RUN_STOPPED and stop.stopped_ns() == 0 and not exiting():
+        return put
+    run.ended = RUN_ON
+    if put == RUN_ON or rc in (RUN_NO_NAME, RUN_OPEN, RUN_READ, RUN_CHECK, RUN_STEP, RUN_MISFIT, RUN_MEMORY):
+        run.rc = run.ended_rc
+        return rc
+    return put
+
+
+cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
+    cdef int rc
+    while True:
+        if run.inside:
+            rc = _advance(run, queue, stop)
+            if rc != RUN_ON:
+                return rc
+            record_drop(run.reader, &run.record)
+            run.inside = False
+        if run.held_count >= run.held_most:
+            rc = _put(run, queue, stop)
+            if rc != RUN_ON:
+                return rc
+        if stop.stopped_ns() != 0 or exiting():
+            _put(run, queue, stop)  # what is made goes in, if there is room
+            return RUN_STOPPED
+        if not run.entered:
+            # Who has the role may keep it while it waits for a name: nobody else's elements wait for that.
+            run.entered = reader_enter(run.reader, monotonic_ns() + (0 if run.held_count > 0 else SLICE_NS))
+            if not run.entered:
+                rc = _put(run, queue, stop)
+                if rc != RUN_ON:
+                    return rc
+                if main_over():
+                    run.waits = True
+                    return RUN_STOPPED
+                continue
+            if run.waits:
+                run.waits = False
+                waited()
+        rc = reader_next(run.reader, &run.record, &run.fault, run.held_count > 0)
+        if rc == READER_AGAIN:
+            continue
+        if (rc == READER_DRY or rc == READER_WORK) and run.held_count > 0:  # what comes next may take long
+            reader_leave(run.reader)
+            run.entered = False
+            rc = _put(run, queue, stop)
+        elif rc == READER_WORK:
+            rc = _next_unit(run, names, stop)
+        else:
+            reader_leave(run.reader)
+            run.entered = False
+            if rc == READER_FAULT:
+                return RUN_READ
+            if rc == READER_DAMAGED or not record_check(&run.record, &run.fault):
+                return RUN_CHECK
+            rc = _begin(run, queue)
+            run.inside = True
+        if rc != RUN_ON:
+            return rc
+
+
+@cython.final
+cdef class _Counter:
+    """The number of elements that one thread has put."""
+    cdef Atomic[int64_t] count
+
+
+@cython.final
+cdef class NativeProgram:
+    """A reader and steps: what :class:`queuecore.StageProgram` is made of.
+
+    Parameters
+    ----------
+    reader : NativeReader
+        Its records' values go through the steps.
+    steps : list of Step
+        One after the other. None: elements are key and value.
+    """
+    cdef NativeReader reader
+    cdef list steps
+    cdef Bound* bound
+    cdef int32_t most
+    cdef list running         # a _Counter for each thread that runs it now
+    cdef int64_t delivered    # by those that have ended
+
+    def __init__(self, NativeReader reader not None, list steps not None):
+        cdef Step step
+        cdef int i = 0
+        if self.bound != NULL:
+            raise TypeError("a program can't be initialised twice")
+        self.reader = reader
+        self.steps = steps
+        self.running = []
+        self.most = 1
+        self.bound = <Bound*>calloc(len(steps) + 1, sizeof(Bound))
+        if self.bound == NULL:
+            raise MemoryError
+        for step in steps:
+            if not isinstance(step, PythonStep):
+                self.bound[i].run = step.run
+            self.bound[i].params = step.params
+            self.bound[i].made = 0 if step.outputs is None else len(step.outputs)
+            self.most = max(self.most, self.bound[i].made)
+            i += 1
+
+    def __dealloc__(self):
+        free(self.bound)
+
+    @property
+    def records(self):
+        """Elements that it has put, all its threads together."""
+        cdef _Counter one
+        cdef int64_t total = self.delivered
+        for one in self.running:
+            total += one.count.load(kRelaxed)  # relaxed: a statistic
+        return total
+
+    cdef int _begin(self, Run* run, NativeQueue queue, list order, list placed) except -1:
+        # What it takes is the run's at once, and freed with it.
+        cdef int32_t* made = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
+        cdef Py_ssize_t i
+        run.reader = self.reader.r
+        run.order = made
+        run.cells = <Cell*>calloc(2 + 2 * self.most, sizeof(Cell))
+        if made == NULL or run.cells == NULL:
+            raise MemoryError
+        for i in range(len(order)):
+            made[i] = order[i]
+        for i in range(len(placed)):
+            made[len(order) + i] = placed[i]
+        run.placed = made + len(order)
+        run.parts = <int32_t>len(order)
+        run.most = self.most
+        run.steps = self.bound
+        run.step_count = <int32_t>len(self.steps)
+        run.loose = run.step_count > 0 and self.steps[run.step_count - 1].outputs is None
+        # No more than a small part of the queue: readers run ahead of it by that. What Python makes comes one by one.
+        run.held_most = max(1, min(HELD_MOST, queue.hand.capacity // 16 if queue.hand.capacity >= 0 else HELD_MOST))
+        for step in self.steps:
+            if isinstance(step, PythonStep):
+                run.held_most = 1
+        return 0
+
+    def run(self, NativeQueue queue not None, StopEvent stop not None, NativeQueue names, next_name, list order, list placed,
+            skip=None):
+        """Fill the queue until `stop` is set.
+
+        Parameters
+        ----------
+        queue : NativeQueue
+            Without references, unless nobody knows what the last step makes; the caller has checked that elements fit.
+        stop : StopEvent
+            Ends every wait.
+        names : NativeQueue or None
+            Of one component of strings.
+        next_name : callable or None
+            If there is no such queue: returns the next work unit's name, as bytes, or raises.
+        order : list of int
+            For each component of the queue, which output goes there.
+        placed : list of int
+            For each output, the component in whose place it may be made, being of a fixed shape; or -1.
+        skip : callable or None
+            ``skip(error, file=..., nbytes=...)`` is told of each bad record and of each file that is given up (how many bytes of it, or
+            None), and raises the error unless it is left out. Without it, every error is raised.
+
+        Raises
+        ------
+        OutOfRangeError
+            At the end of the names.
+        """
+        cdef Run run
+        cdef int rc = RUN_ON
+        cdef Py_ssize_t i
+        cdef list kept = []
+        cdef _Counter counter = _Counter()
+        self.reader._refuse()
+        queue._refuse()
+        memset(&run, 0, sizeof(Run))
+        run.asks = names is None
+        run.delivered = &counter.count
+        self.running.append(counter)
+        try:
+            self._begin(&run, queue, order, placed)
+            while True:
+                with nogil:
+                    rc = _run(&run, queue, names, stop)
+                wait_out_exit()
+                if rc == RUN_STOPPED and stop.stopped_ns() == 0 and not exiting():
+                    still_waiting()
+                    continue
+                if rc == RUN_NAME:
+                    rc = self._ask(&run, next_name)
+                    if rc == RUN_ON:
+                        continue
+                if rc == RUN_STOPPED:
+                    return
+                if rc == RUN_PYTHON:
+                    try:
+                        self._call(&run, queue, kept)
+                        continue
+                    except _errors.QueueCoreError as failed:
+                        error = self._placed(&run, failed)
+                else:
+                    error = self._error(&run, rc, queue, names)
+                if run.entered:
+                    # What follows may wait for the GIL or for a disk: nobody else need.
+                    with nogil:
+                        reader_leave(run.reader)
+                    run.entered = False
+                if skip is None or rc in (RUN_NAMES, RUN_NO_NAME, RUN_PUT, RUN_MEMORY):
+                    raise error
+                skip(error, file=rc == RUN_OPEN or rc == RUN_READ,
+                     nbytes=None if rc == RUN_OPEN or run.record.nbytes < 0 else run.record.nbytes)
+                error = None  # with all that its traceback holds
+                record_drop(run.reader, &run.record)
+                run.inside = False
+        finally:
+            # Nothing lets go of the GIL between these two: it is never counted twice, or not at all.
+            self.running.remove(counter)
+            self.delivered += counter.count.load(kRelaxed)  # relaxed: this thread's own
+            for i in range(run.held_count):
+                if run.loose:
+                    queue._release(&run.held[i], 1)
+                else:
+                    queue.slot_give(run.held[i])
+            if run.has_slot:
+                if run.loose:
+                    queue._release(&run.slot, 1)
+                else:
+                    queue.slot_give(run.slot)
+            record_drop(run.reader, &run.record)
+            if run.entered:
+                with nogil:
+                    reader_leave(run.reader)
+            arena_free(&run.arena)
+            free(run.cells)
+            free(<void*>run.order)
+
+    cdef int _ask(self, Run* run, object next_name) except -1:
+        cdef bytes name
+        cdef const char* text
+        cdef int64_t nbytes
+        cdef bint opened
+        run.reader.owner.store(<uint64_t>PyThread_get_thread_ident(), kRelaxed)  # relaxed: as in reader_leave
+        name = next_name()
+        text = name
+        nbytes = len(name)
+        with nogil:
+            opened = reader_open(run.reader, <const unsigned char*>text, nbytes, &run.fault)
+            if not opened:
+                _keep_name(run, <const unsigned char*>text, nbytes)
+        return RUN_ON if opened else RUN_OPEN
+
+    cdef int _call(self, Run* run, NativeQueue queue, list kept) except -1:
+        # The steps in Python from `at` on. What cells point to stays in `kept`.
+        cdef PythonStep step
+        cdef Cell* made
+        cdef int64_t n = 0
+        cdef int32_t i
+        cdef object value
+        cdef list values
+        step = self.steps[run.at]
+        values = []
+        if run.at == 0:
+            values.append(cell_value(run.given, step.inputs[0].dtype))
+        else:
+            for i in range(run.steps[run.at - 1].made):
+                values.append(cell_value(&run.given[i], step.inputs[i].dtype))
+        while True:
+            value = step.call(values, run.arena.epoch, run.arena.element)
+            run.at += 1
+            if run.at == run.step_count or run.steps[run.at].run != NULL:
+                break
+            values = values_of(value)
+            step = self.steps[run.at]
+        if step.outputs is None:
+            value = queue._prepare(queue.components_of(value), False, &n)
+            if not run.has_slot:
+                run.slot = queue._slot()
+                run.has_slot = True
+            queue._fill(run.slot, value, -1)
+            run.filled = True
+            return 0
+        kept[:] = value
+        made = _cells_of(run, run.at - 1)
+        for i in range(run.steps[run.at - 1].made):
+            cell_from(&made[i], kept[i], &run.arena)
+        run.given = made
+        return 0
+
+    cdef object _placed(self, Run* run, object error):
+        # The error, with the place of the record that is at fault.
+        cdef Record* record = &run.record
+        error.path = os.fsdecode((<const char*>block_bytes(record.name))[:record.name_bytes])
+        error.offset = record.offset if record.offset >= 0 else None
+        error.record = record.index
+        error.args = (f"{error} (record {error.record} of {error.path!r})",)
+        return error
+
+    cdef object _error(self, Run* run, int rc, NativeQueue queue, NativeQueue names):
+        cdef Record* record = &run.record
+        if rc == RUN_NAMES and run.rc != HAND_NO_MEMORY:
+            return names._too_few(1)
+        if rc == RUN_NO_NAME:
+            return _errors.InvalidArgumentError(f"an element of {names.kind} {names.name!r} is not one string, and so no name of a file")
+        if rc == RUN_OPEN:
+            return self.reader._error(&run.fault, (<const char*>run.name)[:run.name_bytes])
+        if rc == RUN_PUT and run.rc != HAND_NO_MEMORY:
+            return queue._closed_for_putting(run.rc)
+        if rc == RUN_READ or rc == RUN_CHECK:
+            return self.reader._error(&run.fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
+        if rc == RUN_STEP:
+            return self._placed(run, (<Step>self.steps[run.at]).explain(run.fault.what, run.fault.a, run.fault.b))
+        if rc == RUN_MISFIT:
+            return self._placed(run, queue._misfit(&run.fault))
+        return _errors.ResourceExhaustedError("no memory for another element")

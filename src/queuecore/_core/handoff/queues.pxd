@@ -1,0 +1,38 @@
+# What native code may do with a queue: take and put elements without the GIL. Any thread; the queue must be kept alive by a reference.
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from queuecore._core.handoff.handoff cimport FrontRun, Hand, Op
+from queuecore._core.atoms.random cimport Philox
+from queuecore._core.atoms.runtime cimport StopEvent
+from queuecore._core.handoff.slots cimport Slots
+
+
+cdef class NativeQueue(Slots):
+    cdef Hand* hand
+    cdef Philox* random
+    cdef public object described  # what a shared queue of this name must agree with
+    cdef object failure
+    cdef uint64_t generation
+    cdef int64_t copied_rows, held_rows
+    cdef FrontRun* spare      # with room for one key: to give back what was taken, without memory
+    cdef object __weakref__
+
+    cdef int _refuse(self) except -1
+    cdef int64_t _key(self, uint32_t slot) noexcept
+    cdef int _put(self, uint32_t* tokens, int64_t* keys, int64_t n, object timeout) except -1
+    cdef int _wait_put(self, Op* op, int64_t deadline, int64_t before, int64_t total) except -1
+    cdef int _wait(self, int which, Op* op, int64_t deadline) except -1
+    cdef int _look_up(self, bint for_ever) except -1
+    cdef object _closed_for_putting(self, int rc)
+    cdef object _with_cause(self, object error)
+    cdef int _get(self, Op* op, object timeout, int64_t wanted) except -1
+    cdef object _too_few(self, int64_t wanted)
+    cdef FrontRun* _run(self, int64_t n) except NULL
+    cdef int _return(self, Op* op) except -1
+    cdef int _return_one(self, uint32_t slot) except -1
+    cdef int _lose(self, Op* op) except -1
+
+    # Puts filled slots, in their order, or takes one, waiting until `stop` is set at most: HAND_DONE, or HAND_SLICE (stopped), or why
+    # not. *done: how many are put; the others stay the caller's.
+    cdef int slots_put(self, const uint32_t* slots, int n, StopEvent stop, int* done) noexcept nogil
+    cdef int _slot_wait(self, uint32_t slot, int64_t key, StopEvent stop) noexcept nogil
+    cdef int slot_get(self, uint32_t* slot, StopEvent stop) noexcept nogil

@@ -1,0 +1,108 @@
+# Slots: what the elements of a queue lie in, and how values get in and out of them.
+#
+# A slot holds one element: components of a fixed size in its bytes, a Varying for others, and references in a list beside. Whoever has
+# taken a slot, or a token out of the queue, owns it until it is released or handed over (I1 in pool.pxd); that is under the GIL, but for
+# what is marked nogil, which any thread may call. The slots must be kept alive by a reference.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+from queuecore._core.atoms.platform cimport Fault
+from queuecore._core.atoms.pool cimport SlotPool
+from queuecore._core.steps.stages cimport Cell
+
+cdef enum:
+    MAX_DIMS = 32
+
+cdef enum:
+    COPY_BYTES = 64 << 10   # from here a copy lets other Python threads run
+
+cdef enum:
+    PART_FIXED = 0          # bytes of one size, in the slot
+    PART_VARYING = 1        # a Varying in the slot
+    PART_BYTES = 2          # a Varying that holds a string of bytes, or, with dimensions, several (_pack says how)
+    PART_STR = 3            # the same, of text in UTF-8
+    PART_OBJECT = 4         # a reference, in the list of objects
+
+cdef struct Varying:
+    void* data              # keeps its room from element to element
+    int64_t room
+    int64_t nbytes
+    int32_t ndim
+    Py_ssize_t dims[MAX_DIMS]
+
+cdef struct Part:
+    int32_t kind
+    int32_t ndim
+    bint any_shape
+    int64_t offset          # in the slot
+    int64_t nbytes          # of a row
+    Py_ssize_t dims[MAX_DIMS]
+
+
+cdef inline void copy_bytes(void* target, const void* source, int64_t nbytes) noexcept:
+    if nbytes < COPY_BYTES:
+        memcpy(target, source, nbytes)
+    else:
+        with nogil:
+            memcpy(target, source, nbytes)
+
+
+cdef class SlotComponent:
+    cdef readonly object dtype
+    cdef readonly tuple shape
+    cdef readonly int holds   # PART_FIXED, also for what varies in shape; PART_BYTES, PART_STR or PART_OBJECT
+
+
+cdef class QueueDescription:
+    cdef readonly str kind
+    cdef readonly str name
+    cdef readonly int store
+    cdef readonly int64_t capacity
+    cdef readonly list components
+    cdef readonly object convert
+    cdef public int64_t min_after_dequeue
+    cdef public tuple names
+    cdef public bint pad
+    cdef public tuple seeds
+    cdef public uint64_t start
+
+
+cdef class Slots:
+    cdef SlotPool* pool
+    cdef Part* parts
+    cdef int part_count
+    cdef bint has_objects, has_varying, has_buffers, pad
+    cdef list dtypes
+    cdef list objects         # by slot: the references of its element
+    cdef object convert
+    cdef readonly tuple names
+    cdef readonly str kind
+    cdef readonly str name
+
+    cdef int64_t _lay_out(self, list components) except -1
+    cdef uint32_t _slot(self) except? 0xffffffff
+    cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept
+    cdef list _components_of(self, values)
+    cdef list _prepare(self, list values, bint many, int64_t* n)
+    cdef int _fill(self, uint32_t slot, list ready, int64_t row) except -1
+    cdef int _stackable(self, str what) except -1
+    cdef object _element(self, uint32_t slot)
+    cdef list _columns(self, const uint32_t* tokens, int64_t n)
+    cdef object _copy_out(self, const uint32_t* tokens, int64_t n, list out, bint many)
+    cdef object _shaped(self, list parts)
+    cdef int _placeable(self, str what, int64_t n) except -1
+    cdef list _blank(self, int64_t n)
+    cdef void _clear(self, const uint32_t* tokens, int64_t n) noexcept
+    cdef list _views(self, const uint32_t* tokens, int64_t n, object base)
+    cdef object _misfit(self, const Fault* fault)
+
+    # Without the GIL; only of queues without references. A free slot; False: no memory.
+    cdef bint slot_take(self, uint32_t* slot) noexcept nogil
+    cdef void slot_give(self, uint32_t slot) noexcept nogil
+    # Where component i of the element in a slot goes, if it is of fixed size, and how long it is; else NULL.
+    cdef unsigned char* slot_place(self, uint32_t slot, int i, int64_t* nbytes) noexcept nogil
+    # Fills component i, unless it lies in its place already. False: it doesn't fit, or no memory (_misfit has the words).
+    cdef bint slot_fill(self, uint32_t slot, int i, const Cell* cell, Fault* fault) noexcept nogil
+    # Component i of the element in a slot: where its bytes are, how many, and its shape. Of strings: as _pack says.
+    cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim, const Py_ssize_t** dims) noexcept nogil
+    # The one string of an element whose only component is of strings. False: it holds none, or several.
+    cdef bint slot_string(self, uint32_t slot, const unsigned char** data, int64_t* nbytes) noexcept nogil

@@ -1,0 +1,662 @@
+"""Slots: what the elements of a queue lie in, and how values get in and out of them."""
+cimport cython
+cimport numpy as cnp
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.atoms.platform cimport Fault, alloc_lines, kRelaxed, layout_hash
+from queuecore._core.atoms.pool cimport POOL_SLOTS, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
+from queuecore._core.steps.stages cimport Cell
+
+import numpy as np
+
+from queuecore import errors as _errors
+
+cnp.import_array()
+check_layout(layout_hash())
+
+cdef extern from *:
+    """
+    // A writable C-ordered array over `data` whose first axis has its own stride; it keeps `base` alive.
+    static PyObject* qc_rows(PyObject* descr, int nd, npy_intp* dims, npy_intp* strides, void* data, PyObject* base) {
+      Py_INCREF(descr);  // taken over by NewFromDescr, also when it fails
+      PyObject* array = PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr), nd, dims, strides, data,
+                                             NPY_ARRAY_WRITEABLE, nullptr);
+      if (array == nullptr) return nullptr;
+      Py_INCREF(base);  // taken over by SetBaseObject, also when it fails
+      if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), base) != 0) Py_CLEAR(array);
+      return array;
+    }
+    // A new array; 0 dimensions: still an array.
+    static PyObject* qc_empty(PyObject* descr, int nd, npy_intp* dims) {
+      Py_INCREF(descr);
+      return PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr), nd, dims, nullptr, nullptr, 0, nullptr);
+    }
+    // Takes over the reference: an array of 0 dimensions becomes a scalar.
+    static PyObject* qc_scalar(PyObject* array) {
+      Py_INCREF(array);
+      return PyArray_Return(reinterpret_cast<PyArrayObject*>(array));
+    }
+    """
+    object qc_rows(object descr, int nd, Py_ssize_t* dims, Py_ssize_t* strides, void* data, object base)
+    object qc_empty(object descr, int nd, Py_ssize_t* dims)
+    object qc_scalar(object array)
+
+cdef enum:
+    MISFIT_DIMS = 1
+    MISFIT_SIDE = 2
+    MISFIT_MEMORY = 3
+
+cdef enum:
+    FIRST_SLOTS = 1024
+
+# What a SlotComponent's values are, for Python.
+ARRAY, BYTES, STR, OBJECT = PART_FIXED, PART_BYTES, PART_STR, PART_OBJECT
+
+
+@cython.final
+cdef class SlotComponent:
+    """A component of a queue's elements.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+    shape : tuple of int or None
+        -1: a dimension that varies; `None`: all of it does.
+    holds : int
+        What its values are: `ARRAY`, or what has no fixed size: `BYTES`, `STR`, or `OBJECT` (references).
+    """
+
+    def __init__(self, cnp.dtype dtype not None, tuple shape, int holds):
+        self.dtype = dtype
+        self.shape = shape
+        self.holds = holds
+
+
+@cython.final
+cdef class QueueDescription:
+    """The description of a queue, as Python says it.
+
+    Parameters
+    ----------
+    kind, name : str
+        The class and the queue, for messages.
+    store : int
+        In which order elements come out: `FIFO`, `RANDOM` or `PRIORITY` of the module `queues`.
+    capacity : int
+        In elements; below 0: unbounded.
+    components : list of SlotComponent
+    convert : callable
+        ``convert(i, value, many)`` returns component i as a C-contiguous array of its dtype, checked; of values of no fixed size the
+        value, or a list of them: an object, bytes or str, or an object array of these.
+
+    Attributes
+    ----------
+    min_after_dequeue : int
+        Elements that stay in while it is open.
+    names : tuple of str, optional
+        Of the components: elements are then dicts.
+    pad : bool
+        Gathers fill varying shapes up to the largest.
+    seeds : tuple of int
+        The generator's pair.
+    start : int
+        Where the counters begin (for tests).
+    """
+
+    def __init__(self, str kind not None, str name not None, int store, int64_t capacity, list components not None, convert):
+        self.kind = kind
+        self.name = name
+        self.store = store
+        self.capacity = capacity
+        self.components = components
+        self.convert = convert
+        self.seeds = (0, 0)
+
+
+cdef inline bint _varying_room(Varying* v, int64_t nbytes) noexcept nogil:
+    cdef void* data
+    if nbytes > v.room or v.data == NULL:  # never NULL, not even for nothing
+        data = realloc(v.data, nbytes + 1)
+        if data == NULL:
+            return False
+        v.data = data
+        v.room = nbytes
+    v.nbytes = nbytes
+    return True
+
+
+# Strings in a Varying. One without dimensions: its bytes. An array of n: n + 1 offsets from where the bytes begin, then the bytes.
+
+cdef inline bytes _encoded(object value, bint text):
+    # "surrogatepass": whatever a str holds comes out again.
+    return (<str>value).encode("utf-8", "surrogatepass") if text else <bytes>value
+
+
+cdef inline object _decoded(const char* data, int64_t nbytes, bint text):
+    return data[:nbytes].decode("utf-8", "surrogatepass") if text else data[:nbytes]
+
+
+cdef int _pack(Varying* v, object value, bint text) except -1:
+    cdef bytes one
+    cdef list strings
+    cdef int64_t total = 0, at = 0
+    cdef int64_t* offsets
+    cdef int j
+    cdef cnp.ndarray array
+    if not cnp.PyArray_Check(value):
+        one = _encoded(value, text)
+        if not _varying_room(v, len(one)):
+            raise MemoryError
+        v.ndim = 0
+        memcpy(v.data, <const char*>one, len(one))
+        return 0
+    array = value
+    strings = [_encoded(each, text) for each in array.flat]
+    for one in strings:
+        total += len(one)
+    if not _varying_room(v, <int64_t>((len(strings) + 1) * sizeof(int64_t)) + total):
+        raise MemoryError
+    v.ndim = cnp.PyArray_NDIM(array)
+    for j in range(v.ndim):
+        v.dims[j] = cnp.PyArray_DIM(array, j)
+    offsets = <int64_t*>v.data
+    total = 0
+    for one in strings:
+        offsets[at] = total
+        memcpy(<char*>(offsets + len(strings) + 1) + total, <const char*>one, len(one))
+        total += len(one)
+        at += 1
+    offsets[at] = total
+    return 0
+
+
+cdef object _unpack(const Varying* v, bint text):
+    cdef int64_t n = 1, i
+    cdef int j
+    cdef const int64_t* offsets = <const int64_t*>v.data
+    cdef const char* data
+    if v.ndim == 0:
+        return _decoded(<const char*>v.data, v.nbytes, text)
+    for j in range(v.ndim):
+        n *= v.dims[j]
+    data = <const char*>(offsets + n + 1)
+    array = np.empty(n, object)
+    for i in range(n):
+        array[i] = _decoded(data + offsets[i], offsets[i + 1] - offsets[i], text)
+    return array.reshape([v.dims[j] for j in range(v.ndim)])
+
+
+# Components out of slots
+
+cdef int _reference(Slots slots, int i) noexcept:
+    # Which of the element's references component i is.
+    cdef int j, n = 0
+    for j in range(i):
+        if slots.parts[j].kind == PART_OBJECT:
+            n += 1
+    return n
+
+
+cdef object _component(Slots slots, int i, uint32_t slot):
+    cdef Part* part = &slots.parts[i]
+    cdef Varying* v
+    cdef const void* source
+    cdef int64_t nbytes
+    cdef object array
+    if part.kind == PART_OBJECT:
+        return (<list>slots.objects[<Py_ssize_t>slot])[_reference(slots, i)]
+    if part.kind == PART_FIXED:
+        array = qc_empty(slots.dtypes[i], part.ndim, part.dims)
+        source = pool_row(slots.pool, slot) + part.offset
+        nbytes = part.nbytes
+    else:
+        v = <Varying*>(pool_row(slots.pool, slot) + part.offset)
+        if part.kind != PART_VARYING:
+            return _unpack(v, part.kind == PART_STR)
+        array = qc_empty(slots.dtypes[i], v.ndim, v.dims)
+        source = v.data
+        nbytes = v.nbytes
+    copy_bytes(cnp.PyArray_DATA(array), source, nbytes)
+    return qc_scalar(array) if cnp.PyArray_NDIM(array) == 0 else array
+
+
+cdef void _copy_rows(Slots slots, const Part* part, const uint32_t* tokens, int64_t n, unsigned char* target) noexcept:
+    cdef int64_t k
+    if n * part.nbytes < COPY_BYTES:
+        for k in range(n):
+            memcpy(target + k * part.nbytes, pool_row(slots.pool, tokens[k]) + part.offset, part.nbytes)
+    else:
+        with nogil:
+            for k in range(n):
+                memcpy(target + k * part.nbytes, pool_row(slots.pool, tokens[k]) + part.offset, part.nbytes)
+
+
+cdef object _stack(Slots slots, int i, const uint32_t* tokens, int64_t n):
+    cdef Part* part = &slots.parts[i]
+    cdef Py_ssize_t dims[MAX_DIMS + 1]
+    cdef int64_t k
+    cdef int j
+    cdef object array
+    dims[0] = n
+    if part.kind == PART_FIXED:
+        for j in range(part.ndim):
+            dims[j + 1] = part.dims[j]
+        array = qc_empty(slots.dtypes[i], part.ndim + 1, dims)
+        _copy_rows(slots, part, tokens, n, <unsigned char*>cnp.PyArray_DATA(array))
+        return array
+    # No fixed size, or shapes that vary: up to the largest, filled with zeros, empty strings, or None.
+    rows = [_component(slots, i, tokens[k]) for k in range(n)]
+    shape = [part.dims[j] if part.dims[j] >= 0 else max([row.shape[j] for row in rows], default=0) for j in range(part.ndim)]
+    if part.kind == PART_VARYING:
+        array = np.zeros([n, *shape], slots.dtypes[i])
+    else:
+        array = np.full([n, *shape], {"S": b"", "U": ""}.get(slots.dtypes[i].kind), dtype=object)
+    for k in range(n):
+        if part.ndim == 0:
+            array[k] = rows[k]
+        else:
+            array[k][tuple([slice(side) for side in rows[k].shape])] = rows[k]
+    return array
+
+
+cdef class Slots:
+    """The slots of a queue's elements. A queue is one of these, with the order in which they are handed over."""
+
+    def __cinit__(self, QueueDescription description not None):
+        cdef int64_t capacity = description.capacity, slot_bytes
+        self.kind = description.kind
+        self.name = description.name
+        self.names = description.names
+        self.convert = description.convert
+        self.pad = description.pad
+        self.dtypes = []
+        self.objects = []
+        self.part_count = len(description.components)
+        self.parts = <Part*>calloc(self.part_count, sizeof(Part))
+        self.pool = <SlotPool*>alloc_lines(sizeof(SlotPool))
+        if self.parts == NULL or self.pool == NULL:
+            raise MemoryError
+        slot_bytes = self._lay_out(description.components)
+        pool_init(self.pool, <uint32_t>(capacity if 0 < capacity < FIRST_SLOTS else FIRST_SLOTS), slot_bytes, self.has_buffers)
+
+    cdef int64_t _lay_out(self, list components) except -1:
+        # Where each component lies. Returns the bytes of a slot.
+        cdef SlotComponent one
+        cdef Part* part
+        cdef tuple shape
+        cdef int64_t offset = 0
+        cdef int i, j
+        for i in range(self.part_count):
+            one = <SlotComponent?>components[i]
+            shape = one.shape
+            part = &self.parts[i]
+            self.dtypes.append(one.dtype)
+            part.kind = one.holds
+            if one.holds == PART_FIXED and (shape is None or -1 in shape):
+                part.kind = PART_VARYING
+            part.any_shape = shape is None
+            part.ndim = 0 if shape is None else <int32_t>len(shape)
+            if part.ndim > MAX_DIMS:
+                raise _errors.InvalidArgumentError(f"component {i} has {part.ndim} dimensions; at most {MAX_DIMS} are possible")
+            part.offset = offset
+            part.nbytes = one.dtype.itemsize
+            for j in range(part.ndim):
+                part.dims[j] = shape[j]
+                if shape[j] > 0 and part.nbytes > (<int64_t>1 << 46) // shape[j]:
+                    raise _errors.InvalidArgumentError(f"component {i} of shape {shape} is too large")
+                part.nbytes *= shape[j]
+            if part.kind == PART_OBJECT:
+                self.has_objects = True
+            elif part.kind != PART_FIXED:
+                self.has_varying = self.has_varying or part.kind == PART_VARYING
+                self.has_buffers = True
+                offset += (sizeof(Varying) + 63) // 64 * 64
+            else:
+                offset += (part.nbytes + 63) // 64 * 64
+        return offset
+
+    def __dealloc__(self):
+        cdef uint32_t slot
+        cdef int i
+        cdef Varying* v
+        if self.pool != NULL:
+            if self.has_buffers:
+                for slot in range(self.pool.fresh.load(kRelaxed)):  # relaxed: nobody else has it; others were never used
+                    for i in range(self.part_count):
+                        if PART_FIXED < self.parts[i].kind < PART_OBJECT:
+                            v = <Varying*>(pool_row(self.pool, slot) + self.parts[i].offset)
+                            free(v.data)
+            pool_free(self.pool)
+            free(self.pool)
+        free(self.parts)
+
+    # Elements into slots
+
+    cdef uint32_t _slot(self) except? 0xffffffff:
+        cdef uint32_t slot = 0
+        cdef bint well = True
+        while not pool_pop(self.pool, &slot):
+            with nogil:
+                well = pool_grow(self.pool)
+            if not well:
+                raise _errors.ResourceExhaustedError(f"no memory for another element of {self.kind} {self.name!r}")
+        if self.has_objects and slot >= <uint32_t>len(self.objects):
+            try:
+                self.objects.extend([None] * (<Py_ssize_t>slot + 1 - len(self.objects)))
+            except BaseException:
+                pool_push(self.pool, slot)
+                raise
+        return slot
+
+    cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept:
+        # From the last to the first: then the next ones come out in the same order again, and lie side by side.
+        cdef int64_t i
+        cdef object gone
+        for i in range(n - 1, -1, -1):
+            if self.has_objects:
+                gone = self.objects[<Py_ssize_t>tokens[i]]
+                self.objects[<Py_ssize_t>tokens[i]] = None
+            pool_push(self.pool, tokens[i])
+            gone = None  # may run anything: the slot is somebody else's already
+
+    cdef list _components_of(self, values):
+        # Of an element: what stands for one alone, a list or tuple of them, or a dict by name.
+        if self.names is None:
+            if type(values) is list:
+                return values
+            if isinstance(values, (list, tuple)):
+                return list(values)
+            if isinstance(values, dict):
+                raise _errors.InvalidArgumentError(f"{self.kind} {self.name!r} has no names, so its elements can't be dicts")
+            return [values]
+        if not isinstance(values, dict):
+            raise _errors.InvalidArgumentError(
+                f"{self.kind} {self.name!r} has names: an element is a dict with the keys {list(self.names)}")
+        if len(values) != self.part_count or not values.keys() >= set(self.names):
+            raise _errors.InvalidArgumentError(
+                f"{self.kind} {self.name!r}: expected the keys {list(self.names)}, got {list(values)}")
+        return [values[label] for label in self.names]
+
+    cdef list _prepare(self, list values, bint many, int64_t* n):
+        # Components that can be copied as they are; *n: rows.
+        cdef list ready = []
+        cdef int i, j
+        cdef int64_t rows = -1, own
+        cdef Part* part
+        cdef object value
+        cdef cnp.ndarray array
+        cdef bint fits
+        if len(values) != self.part_count:
+            raise _errors.InvalidArgumentError(
+                f"{self.kind} {self.name!r} has {self.part_count} components, and {len(values)} were given")
+        for i in range(self.part_count):
+            part = &self.parts[i]
+            value = values[i]
+            fits = False
+            if part.kind == PART_FIXED and cnp.PyArray_CheckExact(value):
+                array = <cnp.ndarray>value
+                fits = (cnp.PyArray_EquivTypes(array.descr, <cnp.dtype>self.dtypes[i]) and cnp.PyArray_IS_C_CONTIGUOUS(array)
+                        and cnp.PyArray_NDIM(array) == part.ndim + many)
+                if fits:
+                    for j in range(part.ndim):
+                        if cnp.PyArray_DIM(array, j + many) != part.dims[j]:
+                            fits = False
+            if not fits:
+                value = self.convert(i, value, many)
+            ready.append(value)
+            if many:
+                own = len(value)
+                if rows < 0:
+                    rows = own
+                elif own != rows:
+                    raise _errors.InvalidArgumentError(
+                        f"component {i} of {self.kind} {self.name!r} has {own} rows where component 0 has {rows}")
+        n[0] = rows
+        return ready
+
+    cdef int _fill(self, uint32_t slot, list ready, int64_t row) except -1:
+        # row < 0: the components are those of one element.
+        cdef int i, j
+        cdef Part* part
+        cdef Varying* v
+        cdef unsigned char* place = pool_row(self.pool, slot)
+        cdef const unsigned char* source
+        cdef int64_t nbytes
+        cdef void* data
+        cdef cnp.ndarray array
+        cdef list references = None
+        cdef object value
+        for i in range(self.part_count):
+            part = &self.parts[i]
+            if part.kind >= PART_BYTES:
+                value = ready[i] if row < 0 else ready[i][row]
+                if part.kind != PART_OBJECT:
+                    _pack(<Varying*>(place + part.offset), value, part.kind == PART_STR)
+                    continue
+                if references is None:
+                    references = []
+                references.append(value)
+                continue
+            array = <cnp.ndarray>ready[i]
+            source = <const unsigned char*>cnp.PyArray_DATA(array)
+            if part.kind == PART_FIXED:
+                nbytes = part.nbytes
+                data = place + part.offset
+            else:
+                v = <Varying*>(place + part.offset)
+                nbytes = cnp.PyArray_NBYTES(array)
+                if row >= 0:
+                    nbytes = nbytes // cnp.PyArray_DIM(array, 0)
+                if not _varying_room(v, nbytes):
+                    raise MemoryError
+                v.ndim = cnp.PyArray_NDIM(array) - (row >= 0)
+                for j in range(v.ndim):
+                    v.dims[j] = cnp.PyArray_DIM(array, j + (row >= 0))
+                data = v.data
+            if row > 0:
+                source += row * nbytes
+            if nbytes < COPY_BYTES:
+                memcpy(data, source, nbytes)
+            else:
+                with nogil:
+                    memcpy(data, source, nbytes)
+        if references is not None:
+            self.objects[<Py_ssize_t>slot] = references
+        return 0
+
+    # Elements out of slots
+
+    cdef int _stackable(self, str what) except -1:
+        if self.has_varying and not self.pad:
+            raise _errors.InvalidArgumentError(
+                f"{what} of {self.kind} {self.name!r} needs elements of one shape: give the queue its shapes")
+        return 0
+
+    cdef object _element(self, uint32_t slot):
+        # Loops and not comprehensions: those would make a function each time.
+        cdef list parts
+        cdef int i
+        if self.part_count == 1 and self.names is None:
+            return _component(self, 0, slot)
+        parts = []
+        for i in range(self.part_count):
+            parts.append(_component(self, i, slot))
+        return self._shaped(parts)
+
+    cdef list _columns(self, const uint32_t* tokens, int64_t n):
+        cdef list parts = []
+        cdef int i
+        for i in range(self.part_count):
+            parts.append(_stack(self, i, tokens, n))
+        return parts
+
+    cdef object _copy_out(self, const uint32_t* tokens, int64_t n, list out, bint many):
+        # Into arrays of the caller's, which are C-contiguous, of the right dtype and shape (checked before).
+        cdef int i
+        for i in range(self.part_count):
+            if self.parts[i].kind == PART_FIXED:
+                _copy_rows(self, &self.parts[i], tokens, n, <unsigned char*>cnp.PyArray_DATA(out[i]))
+            elif many:
+                (<object>out[i])[:n] = _stack(self, i, tokens, n)
+            else:
+                (<object>out[i])[...] = _component(self, i, tokens[0])
+        return self._shaped([array[:n] for array in out] if many else out)
+
+    cdef object _shaped(self, list parts):
+        if self.names is not None:
+            return dict(zip(self.names, parts))
+        return parts[0] if self.part_count == 1 else parts
+
+    # Slots as arrays, without copies
+
+    cdef int _placeable(self, str what, int64_t n) except -1:
+        if self.has_buffers or self.has_objects:
+            raise _errors.InvalidArgumentError(
+                f"{what} of {self.kind} {self.name!r} needs components of a fixed shape and size")
+        if not 0 < n < POOL_SLOTS:
+            raise _errors.InvalidArgumentError(f"{what}: the number of elements must be from 1 to {POOL_SLOTS - 1}, not {n}")
+        return 0
+
+    cdef list _blank(self, int64_t n):
+        # Arrays of n rows that lie elsewhere, for what can't be a view of slots.
+        return [np.zeros((n, *[self.parts[i].dims[j] for j in range(self.parts[i].ndim)]), self.dtypes[i]) for i in range(self.part_count)]
+
+    cdef void _clear(self, const uint32_t* tokens, int64_t n) noexcept:
+        cdef int64_t k
+        cdef size_t nbytes = self.pool.slot_bytes
+        if n * <int64_t>nbytes < COPY_BYTES:
+            for k in range(n):
+                memset(pool_row(self.pool, tokens[k]), 0, nbytes)
+        else:
+            with nogil:
+                for k in range(n):
+                    memset(pool_row(self.pool, tokens[k]), 0, nbytes)
+
+    cdef list _views(self, const uint32_t* tokens, int64_t n, object base):
+        # None: the slots do not lie at equal distances.
+        cdef Py_ssize_t dims[MAX_DIMS + 1]
+        cdef Py_ssize_t strides[MAX_DIMS + 1]
+        cdef int64_t k, step = self.pool.slot_bytes
+        cdef int i, j
+        cdef Part* part
+        cdef list views = []
+        if n > 1:
+            step = pool_row(self.pool, tokens[1]) - pool_row(self.pool, tokens[0])
+            for k in range(2, n):
+                if pool_row(self.pool, tokens[k]) - pool_row(self.pool, tokens[k - 1]) != step:
+                    return None
+        for i in range(self.part_count):
+            part = &self.parts[i]
+            dims[0] = n
+            strides[0] = step
+            strides[part.ndim] = self.dtypes[i].itemsize if part.ndim else step
+            for j in range(part.ndim):
+                dims[j + 1] = part.dims[j]
+            for j in range(part.ndim - 1, 0, -1):
+                strides[j] = strides[j + 1] * part.dims[j]
+            views.append(qc_rows(self.dtypes[i], part.ndim + 1, dims, strides, pool_row(self.pool, tokens[0]) + part.offset, base))
+        return views
+
+    # For native threads
+
+    cdef bint slot_take(self, uint32_t* slot) noexcept nogil:
+        while not pool_pop(self.pool, slot):
+            if not pool_grow(self.pool):
+                return False
+        return True
+
+    cdef void slot_give(self, uint32_t slot) noexcept nogil:
+        pool_push(self.pool, slot)
+
+    cdef unsigned char* slot_place(self, uint32_t slot, int i, int64_t* nbytes) noexcept nogil:
+        if self.parts[i].kind != PART_FIXED:
+            return NULL
+        nbytes[0] = self.parts[i].nbytes
+        return pool_row(self.pool, slot) + self.parts[i].offset
+
+    cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim, const Py_ssize_t** dims) noexcept nogil:
+        cdef Part* part = &self.parts[i]
+        cdef unsigned char* place = pool_row(self.pool, slot) + part.offset
+        cdef Varying* v = <Varying*>place
+        if part.kind == PART_FIXED:
+            nbytes[0] = part.nbytes
+            ndim[0] = part.ndim
+            dims[0] = part.dims
+            return place
+        nbytes[0] = v.nbytes
+        ndim[0] = v.ndim
+        dims[0] = v.dims
+        return v.data
+
+    cdef bint slot_fill(self, uint32_t slot, int i, const Cell* cell, Fault* fault) noexcept nogil:
+        cdef const Part* part = &self.parts[i]
+        cdef unsigned char* place = pool_row(self.pool, slot) + part.offset
+        cdef Varying* v
+        cdef int64_t n = 1, head
+        cdef int j
+        fault.a = i
+        if not part.any_shape:
+            if cell.ndim != part.ndim:
+                fault.what = MISFIT_DIMS
+                fault.b = cell.ndim
+                return False
+            for j in range(cell.ndim):
+                if part.dims[j] >= 0 and cell.dims[j] != part.dims[j]:
+                    fault.what = MISFIT_SIDE
+                    fault.b = cell.dims[j]
+                    fault.record = j
+                    return False
+        if part.kind == PART_FIXED:
+            if cell.data != place and part.nbytes > 0:
+                memcpy(place, cell.data, part.nbytes)
+            return True
+        v = <Varying*>place
+        for j in range(cell.ndim):
+            v.dims[j] = cell.dims[j]
+            n *= cell.dims[j]
+        head = 0 if cell.offsets == NULL else (n + 1) * <int64_t>sizeof(int64_t)
+        if not _varying_room(v, head + cell.nbytes):
+            fault.what = MISFIT_MEMORY
+            fault.b = head + cell.nbytes
+            return False
+        v.ndim = cell.ndim
+        if head > 0:  # a lone string has no offsets
+            memcpy(v.data, cell.offsets, head)
+        if cell.nbytes > 0:
+            memcpy(<unsigned char*>v.data + head, cell.data, cell.nbytes)
+        return True
+
+    cdef bint slot_string(self, uint32_t slot, const unsigned char** data, int64_t* nbytes) noexcept nogil:
+        cdef const Part* part = &self.parts[0]
+        cdef const unsigned char* place = pool_row(self.pool, slot) + part.offset
+        cdef const Varying* v = <const Varying*>place
+        cdef const int64_t* offsets
+        cdef int j
+        if part.kind == PART_FIXED:
+            data[0] = place
+            nbytes[0] = part.nbytes
+            while nbytes[0] > 0 and place[nbytes[0] - 1] == 0:  # NumPy's end of a fixed-size string
+                nbytes[0] -= 1
+            return True
+        data[0] = <const unsigned char*>v.data
+        nbytes[0] = v.nbytes
+        if v.ndim == 0:
+            return True
+        for j in range(v.ndim):
+            if v.dims[j] != 1:
+                return False
+        offsets = <const int64_t*>v.data
+        data[0] += 2 * sizeof(int64_t)
+        nbytes[0] = offsets[1]
+        return True
+
+    cdef object _misfit(self, const Fault* fault):
+        cdef int i = <int>fault.a
+        if fault.what == MISFIT_MEMORY:
+            return _errors.ResourceExhaustedError(f"no memory for {fault.b} bytes of an element of {self.kind} {self.name!r}")
+        shape = [self.parts[i].dims[j] if self.parts[i].dims[j] >= 0 else None for j in range(self.parts[i].ndim)]
+        label = f"component {i}" if self.names is None else f"component {self.names[i]!r}"
+        got = f"{fault.b} dimensions" if fault.what == MISFIT_DIMS else f"{fault.b} as side {fault.record}"
+        return _errors.InvalidArgumentError(f"{label} of {self.kind} {self.name!r}: expected shape {shape}, got {got}")

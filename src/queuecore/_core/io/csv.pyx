@@ -1,0 +1,713 @@
+"""CSV: lines of fields as numbers and strings."""
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memchr, memcmp, memcpy, memset
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.atoms.errors cimport (
+    CODE_CSV, CODE_EXHAUSTED, CODE_TOO_LARGE, WHAT_CSV_BARE, WHAT_CSV_FIELDS, WHAT_CSV_LONG, WHAT_CSV_MISSING, WHAT_CSV_NUMBER,
+    WHAT_CSV_OPEN, WHAT_CSV_QUOTE, WHAT_MEMORY)
+from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
+
+from queuecore import errors as _errors
+
+cdef extern from "queuecore/kernels/csv.hpp" namespace "queuecore" nogil:
+    const CsvKernels* csv_kernels(int level) noexcept
+    bint is_missing(const unsigned char*, int64_t, const unsigned char*, int64_t) noexcept
+    bint parse_number[T](const unsigned char*, const unsigned char*, T*) noexcept
+
+check_layout(layout_hash())
+
+ctypedef const unsigned char* bytes_in
+
+cdef enum:
+    QUOTE = 34
+    FEED = 10
+    RETURN = 13
+    NOT_WHOLE = -1               # the row's end isn't in the block
+    ROOM = 8192                  # cuts: 32 KiB of them and as much text at once stay in the second cache
+    WINDOW = 32 << 10
+    WIDE_ROOM = 4                # of more columns: room for so many rows
+    WIDE_WINDOW = 32             # and so many bytes each
+    LEAST_WINDOW = 256           # of text that is indexed at once, where little of it is used
+    ROW_BYTES = 128              # few rows are longer
+
+cdef struct CsvSpan:
+    bytes_in data
+    int64_t nbytes
+    bint doubled                 # holds quotes that stand twice
+
+# A row, or where it is wrong.
+cdef struct CsvRow:
+    int64_t fields
+    int64_t lines                # newlines in its fields
+    bytes_in place               # of the last field
+    bytes_in body                # end of the row, without its newline; or what is wrong in it
+    bytes_in next
+
+
+@cython.final
+cdef class CsvFormat:
+    """The facts that are known beforehand of a CSV file or of records.
+
+    Parameters
+    ----------
+    columns : list of tuple
+        Kind (0 float32, 1 float64, 2 int32, 3 int64, 4 bytes), index of the field in its row, and the default: its bytes, or
+        `None` if a value is required. In rising order of fields.
+    selected : bool
+        Rows may have further fields.
+    delim : int
+        The byte between fields.
+    quotes : bool
+        Fields may be quoted.
+    na : bytes
+        Stands for a missing value, as an empty field does.
+    max_record_bytes : int
+        Limit of a row in a block.
+    level : int, default -1
+        Which kernels: 0 those of every processor, 1 those for AVX2; -1: the fastest.
+    """
+
+    def __init__(self, list columns, bint selected, int delim, bint quotes, bytes na, int64_t max_record_bytes, int level=-1):
+        cdef CsvPlan* plan = &self.plan
+        cdef CsvColumn* column
+        cdef CsvText text
+        cdef int32_t i
+        cdef bytes initial
+        if plan.columns != NULL:
+            raise TypeError("a format can't be initialised twice")
+        if not columns or not 0 <= delim < 256:
+            raise ValueError("a format needs columns, and a byte between them")
+        plan.columns = <CsvColumn*>calloc(max(len(columns), 1), sizeof(CsvColumn))
+        if plan.columns == NULL:
+            raise MemoryError
+        plan.count = len(columns)
+        self.kept = [na]
+        for i, (kind, field, default) in enumerate(columns):
+            column = &plan.columns[i]
+            column.kind = kind
+            column.item_bytes = (4, 8, 4, 8, sizeof(CsvText))[kind]
+            column.field = field
+            column.required = default is None
+            if default is None:
+                continue
+            initial = default
+            self.kept.append(initial)
+            if kind == CSV_TEXT:
+                text.data = <bytes_in>initial
+                text.nbytes = len(initial)
+                memcpy(column.initial, &text, sizeof(CsvText))
+            else:
+                if len(initial) != column.item_bytes:
+                    raise ValueError("a default of another size")
+                memcpy(column.initial, <bytes_in>initial, column.item_bytes)
+        plan.selected = selected
+        plan.quotes = quotes
+        plan.dialect.delim = delim
+        plan.dialect.filler = 120 if delim != 120 else 121
+        plan.dialect.quotes = <uint64_t>-1 if quotes else 0
+        plan.stop[delim] = plan.stop[FEED] = plan.stop[RETURN] = 1
+        if quotes:
+            plan.stop[QUOTE] = 1
+        plan.na = <bytes_in>na
+        plan.na_bytes = len(na)
+        plan.max_record_bytes = max_record_bytes
+        if level >= 0:
+            plan.kernels = csv_kernels(level)
+            if plan.kernels == NULL:
+                raise ValueError(f"no kernels of level {level} for this processor")
+        else:
+            plan.kernels = csv_kernels(1)
+            if plan.kernels == NULL:
+                plan.kernels = csv_kernels(0)
+
+    def __dealloc__(self):
+        free(self.plan.columns)
+
+
+cdef bint _undouble(CsvSpan* span, Arena* arena) noexcept nogil:
+    cdef unsigned char* out = <unsigned char*>arena_take(arena, span.nbytes)
+    cdef bytes_in p = span.data
+    cdef bytes_in end = p + span.nbytes
+    cdef int64_t n = 0
+    if out == NULL:
+        return False
+    while p < end:
+        out[n] = p[0]
+        n += 1
+        p += 2 if p[0] == QUOTE else 1
+    span.data = out
+    span.nbytes = n
+    span.doubled = False
+    return True
+
+
+cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places, int64_t row, Arena* arena, int32_t* at) noexcept nogil:
+    # The fields of one row into their places. Returns 0, or a WHAT_ number for column *at. The spans stay those of the text: a fault
+    # tells the place of one.
+    cdef const CsvColumn* column
+    cdef CsvSpan span
+    cdef CsvText text
+    cdef unsigned char* out
+    cdef bytes_in end
+    cdef float f = 0
+    cdef double d = 0
+    cdef int32_t i = 0, k
+    cdef int64_t q = 0
+    cdef bint valid
+    for k in range(plan.count):
+        at[0] = k
+        column = &plan.columns[k]
+        span = spans[k]
+        out = places[k].base + row * places[k].stride
+        if span.doubled and not _undouble(&span, arena):
+            return WHAT_MEMORY
+        if is_missing(span.data, span.nbytes, plan.na, plan.na_bytes):
+            if column.required:
+                return WHAT_CSV_MISSING
+            memcpy(out, column.initial, column.item_bytes)
+            continue
+        end = span.data + span.nbytes
+        if column.kind == CSV_TEXT:
+            text.data = span.data
+            text.nbytes = span.nbytes
+            memcpy(out, &text, sizeof(CsvText))
+            continue
+        if column.kind == CSV_FLOAT32:
+            valid = parse_number(span.data, end, &f)
+            memcpy(out, &f, sizeof(float))
+        elif column.kind == CSV_FLOAT64:
+            valid = parse_number(span.data, end, &d)
+            memcpy(out, &d, sizeof(double))
+        elif column.kind == CSV_INT32:
+            valid = parse_number(span.data, end, &i)
+            memcpy(out, &i, sizeof(int32_t))
+        else:
+            valid = parse_number(span.data, end, &q)
+            memcpy(out, &q, sizeof(int64_t))
+        if not valid:
+            return WHAT_CSV_NUMBER
+    return 0
+
+
+cdef int _split_record(const CsvPlan* plan, bytes_in p, bytes_in end, CsvSpan* spans, CsvRow* row) noexcept nogil:
+    # A record on its own, by the rules of decode_csv: newlines before a field's first character are passed over, all others must be
+    # quoted. Fields after the last one that is wanted aren't looked at if columns are selected. Returns 0 or a WHAT_ number; `fields`:
+    # how many there are (selected: of the wanted ones).
+    cdef unsigned char delim = plan.dialect.delim
+    cdef bytes_in start = p
+    cdef bytes_in s
+    cdef int32_t taken = 0
+    cdef CsvSpan span
+    row.fields = 0
+    while p < end:
+        if p[0] == FEED or p[0] == RETURN:
+            p += 1
+            continue
+        span.doubled = False
+        if plan.quotes and p[0] == QUOTE:
+            p += 1
+            s = p
+            while True:
+                p = <bytes_in>memchr(p, QUOTE, end - p)
+                if p == NULL:
+                    return WHAT_CSV_OPEN
+                if p + 1 == end or p[1] == delim:
+                    break
+                if p[1] != QUOTE:
+                    return WHAT_CSV_QUOTE
+                span.doubled = True
+                p += 2
+            span.nbytes = p - s
+            p += 2
+        else:
+            s = p
+            while p < end and not plan.stop[p[0]]:
+                p += 1
+            if p < end and p[0] != delim:
+                return WHAT_CSV_BARE
+            span.nbytes = p - s
+            p += 1
+        span.data = s
+        if taken < plan.count and plan.columns[taken].field == row.fields:
+            spans[taken] = span
+            taken += 1
+            if plan.selected and taken == plan.count:
+                row.fields = taken
+                return 0
+        row.fields += 1
+    if end > start and end[-1] == delim:
+        if taken < plan.count and plan.columns[taken].field == row.fields:
+            spans[taken].data = end
+            spans[taken].nbytes = 0
+            spans[taken].doubled = False
+            taken += 1
+        row.fields += 1
+    if plan.selected:
+        row.fields = taken
+    return 0
+
+
+cdef int64_t _newlines(bytes_in p, int64_t n) noexcept nogil:
+    # p[n] can be read: it is the closing quote.
+    cdef int64_t count = 0, i
+    for i in range(n):
+        count += p[i] == FEED or (p[i] == RETURN and p[i + 1] != FEED)
+    return count
+
+
+cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, CsvSpan* spans, CsvRow* row) noexcept nogil:
+    # The row of a block that begins at p. Returns 0, NOT_WHOLE or a WHAT_ number.
+    cdef unsigned char delim = plan.dialect.delim
+    cdef bytes_in s
+    cdef int32_t taken = 0
+    cdef CsvSpan span
+    row.fields = 0
+    row.lines = 0
+    while True:
+        row.place = p
+        span.doubled = False
+        if plan.quotes and p < end and p[0] == QUOTE:
+            p += 1
+            s = p
+            while True:
+                p = <bytes_in>memchr(p, QUOTE, end - p)
+                if p == NULL:
+                    return WHAT_CSV_OPEN if last else NOT_WHOLE
+                p += 1
+                if p == end and not last:
+                    return NOT_WHOLE
+                if p == end or p[0] != QUOTE:
+                    break
+                span.doubled = True
+                p += 1
+            if p < end and p[0] != delim and p[0] != FEED and p[0] != RETURN:
+                row.body = p
+                return WHAT_CSV_QUOTE
+            span.nbytes = p - 1 - s
+            row.lines += _newlines(s, span.nbytes)
+        else:
+            s = p
+            while p < end and not plan.stop[p[0]]:
+                p += 1
+            if p == end and not last:
+                return NOT_WHOLE
+            if p < end and p[0] == QUOTE and plan.quotes:
+                row.body = p
+                return WHAT_CSV_BARE
+            span.nbytes = p - s
+        span.data = s
+        if taken < plan.count and plan.columns[taken].field == row.fields:
+            spans[taken] = span
+            taken += 1
+        row.fields += 1
+        row.body = p
+        if p == end:
+            break
+        if p[0] != delim:
+            if p[0] == RETURN:
+                if p + 1 == end and not last:
+                    return NOT_WHOLE
+                if p + 1 < end and p[1] == FEED:
+                    p += 1
+            p += 1
+            break
+        p += 1
+    row.next = p
+    return 0
+
+
+cdef bytes_in _row_end(const CsvPlan* plan, bytes_in row, bytes_in end, bint last, CsvScan* scan) noexcept nogil:
+    # The first byte after a row, whatever is wrong in it; NULL: it isn't whole, and `scan` says where to go on.
+    cdef unsigned char delim = plan.dialect.delim
+    cdef bytes_in p = row + scan.seen
+    cdef bytes_in s
+    cdef bytes_in quote
+    while True:
+        if scan.within == CSV_NEW and (p < end or last):
+            scan.within = CSV_BARE
+            if plan.quotes and p < end and p[0] == QUOTE:
+                scan.within = CSV_QUOTED
+                p += 1
+        if scan.within == CSV_QUOTED:
+            s = p
+            while True:
+                quote = <bytes_in>memchr(p, QUOTE, end - p)
+                if quote == NULL:
+                    p = end - (end > s and end[-1] == RETURN)  # what follows says whether it is a newline of its own
+                    break
+                p = quote
+                if p + 1 == end and not last:
+                    break
+                if p + 1 == end or p[1] != QUOTE:
+                    scan.within = CSV_BARE
+                    break
+                p += 2
+            scan.lines += _newlines(s, p - s)
+            if scan.within == CSV_BARE:
+                p += 1
+            elif last:
+                scan.lines += p < end
+                return end
+            else:
+                break
+        while p < end and (not plan.stop[p[0]] or (p[0] == QUOTE and plan.quotes)):
+            p += 1
+        if p == end:
+            if last:
+                return end
+            break
+        if p[0] == delim:
+            scan.within = CSV_NEW
+            p += 1
+            continue
+        if p[0] == RETURN and p + 1 == end and not last:
+            break
+        return p + 2 if p[0] == RETURN and p + 1 < end and p[1] == FEED else p + 1
+    scan.seen = p - row
+    return NULL
+
+
+cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* block, bytes_in p, uint32_t* cuts, uint32_t* ends,
+                   int64_t room, int64_t window, int64_t* nbytes) noexcept nogil:
+    # Parses rows from p on, as many as are plain and right among those in the next `window` bytes. Returns how many; *nbytes: theirs.
+    cdef int64_t n = block.text + block.nbytes - p, rows, width, k, r
+    cdef int32_t i
+    cdef const CsvColumn* column
+    cdef CsvFields fields
+    cdef CsvMissing missing
+    cdef CsvText text
+    cdef unsigned char* out
+    if n > window:
+        n = window
+    rows = plan.kernels.index_plain(&plan.dialect, p, n, cuts, ends, room)
+    if rows == 0:
+        return 0
+    if rows > block.most - block.rows:
+        rows = block.most - block.rows
+    width = ends[0]
+    if width <= plan.columns[plan.count - 1].field or (not plan.selected and width != plan.count):
+        return 0
+    k = 0
+    while k < rows and ends[k] == (k + 1) * width:
+        k += 1
+    if plan.max_record_bytes < window:
+        for r in range(k):
+            if cuts[(r + 1) * width] - cuts[r * width] > plan.max_record_bytes:
+                k = r
+                break
+    fields.lowest = block.text
+    fields.base = p
+    fields.step = width
+    missing.na = plan.na
+    missing.na_bytes = plan.na_bytes
+    for i in range(plan.count):
+        column = &plan.columns[i]
+        out = places[i].base + block.rows * places[i].stride
+        fields.cuts = cuts + column.field
+        fields.last = column.field == width - 1
+        if column.kind == CSV_TEXT:
+            for r in range(k):
+                text.data = p + fields.cuts[r * width]
+                text.nbytes = p + fields.cuts[r * width + 1] - 1 - text.data
+                if fields.last and text.nbytes > 0 and text.data[text.nbytes - 1] == RETURN:
+                    text.nbytes -= 1
+                if is_missing(text.data, text.nbytes, plan.na, plan.na_bytes):
+                    if column.required:
+                        k = r
+                        break
+                    memcpy(&text, column.initial, sizeof(CsvText))
+                memcpy(out + r * places[i].stride, &text, sizeof(CsvText))
+            continue
+        missing.required = column.required
+        memcpy(&missing.bits, column.initial, 8)
+        if column.kind == CSV_FLOAT32:
+            k = plan.kernels.float32(&fields, &missing, k, out, places[i].stride)
+        elif column.kind == CSV_FLOAT64:
+            k = plan.kernels.float64(&fields, &missing, k, out, places[i].stride)
+        elif column.kind == CSV_INT32:
+            k = plan.kernels.int32(&fields, &missing, k, out, places[i].stride)
+        else:
+            k = plan.kernels.int64(&fields, &missing, k, out, places[i].stride)
+    nbytes[0] = cuts[k * width]
+    return k
+
+
+cdef int _wrong(Fault* fault, int code, int what, const CsvCursor* at, int64_t beside, int64_t a, int64_t b) noexcept nogil:
+    fault.code = code
+    fault.err = 0
+    fault.what = what
+    fault.record = at.row
+    fault.offset = at.offset + beside
+    fault.a = a
+    fault.b = b
+    return -1
+
+
+cdef int64_t _mark(const CsvBlock* block) noexcept nogil:
+    # Length of the mark of UTF-8 that the text begins with; -1: it may be one when there is more text.
+    cdef int64_t n = 3 if block.nbytes > 3 else block.nbytes
+    if memcmp(block.text, b"\xef\xbb\xbf", n) != 0:
+        return 0
+    return 3 if n == 3 else (0 if block.last else -1)
+
+
+cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* at, Arena* arena, Fault* fault) noexcept nogil:
+    cdef bytes_in p = block.text
+    cdef bytes_in end = block.text + block.nbytes
+    cdef int64_t room = WIDE_ROOM * <int64_t>plan.count, rows, nbytes = 0, skip = 0
+    cdef int64_t least = WIDE_WINDOW * <int64_t>plan.count, most, window
+    cdef uint32_t* cuts
+    cdef CsvSpan* spans
+    cdef CsvRow row
+    cdef int32_t column = 0
+    cdef int what
+    block.rows = 0
+    block.consumed = 0
+    if block.nbytes == 0:
+        return 0
+    if at.offset == 0:
+        skip = _mark(block)
+        if skip < 0:
+            return 0
+    # Room for two chunks beyond the text: the kernel stops where one more might not fit.
+    room = (ROOM if room < ROOM else room) + 128
+    if room > block.nbytes + 192:
+        room = block.nbytes + 192
+    cuts = <uint32_t*>arena_take(arena, 2 * room * sizeof(uint32_t))
+    spans = <CsvSpan*>arena_take(arena, plan.count * sizeof(CsvSpan) + 1)
+    if cuts == NULL or spans == NULL:
+        return _wrong(fault, CODE_EXHAUSTED, WHAT_MEMORY, at, 0, 2 * room * sizeof(uint32_t), 0)
+    p += skip
+    at.offset += skip
+    block.consumed = skip
+    # What is indexed beyond the rows that are taken is indexed anew for the next ones: where that is most of it, since few rows are asked
+    # for, or have the same number of fields, less is indexed at once.
+    most = WINDOW if least < WINDOW else least
+    least = LEAST_WINDOW if least < LEAST_WINDOW else least
+    window = most if block.most >= most // ROW_BYTES else block.most * ROW_BYTES
+    window = least if window < least else window
+    while p < end and block.rows < block.most:
+        rows = _fast(plan, places, block, p, cuts, cuts + room, room, window, &nbytes)
+        if rows > 0 and 4 * nbytes < window:
+            window = least
+        else:
+            window = most if 2 * window > most else 2 * window
+        if rows > 0:
+            row.lines = 0
+        else:
+            what = _split_row(plan, p, end, block.last, spans, &row)
+            # A row over the limit is one however much of it is there, and whatever comes after the limit.
+            if (end - 1 if what == NOT_WHOLE or what == WHAT_CSV_OPEN else row.body) - p > plan.max_record_bytes:
+                return _wrong(fault, CODE_TOO_LARGE, WHAT_CSV_LONG, at, 0, at.line, plan.max_record_bytes)
+            if what == NOT_WHOLE:
+                break
+            if what != 0:
+                return _wrong(fault, CODE_CSV, what, at, row.place - p, at.line + row.lines, row.fields)
+            if row.fields <= plan.columns[plan.count - 1].field or (not plan.selected and row.fields != plan.count):
+                return _wrong(fault, CODE_CSV, WHAT_CSV_FIELDS, at, 0, at.line,
+                              (plan.columns[plan.count - 1].field + 1) << 32 | row.fields)
+            what = _fill(plan, spans, places, block.rows, arena, &column)
+            if what == WHAT_MEMORY:
+                return _wrong(fault, CODE_EXHAUSTED, WHAT_MEMORY, at, 0, spans[column].nbytes, 0)
+            if what != 0:
+                return _wrong(fault, CODE_CSV, what, at, spans[column].data - p, at.line,
+                              <int64_t>plan.columns[column].kind << 32 | plan.columns[column].field)
+            rows = 1
+            nbytes = row.next - p
+        p += nbytes
+        block.rows += rows
+        block.consumed += nbytes
+        at.offset += nbytes
+        at.row += rows
+        at.line += rows + row.lines
+    return 0
+
+
+cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* scan, Fault* fault) noexcept nogil:
+    cdef bytes_in p = block.text
+    cdef bytes_in end = block.text + block.nbytes
+    cdef bytes_in next
+    cdef int64_t rows = 0, lines, nbytes, skip = 0
+    cdef CsvScan here
+    memset(&here, 0, sizeof(CsvScan))
+    if scan == NULL:
+        scan = &here
+    block.rows = 0
+    block.consumed = 0
+    if block.nbytes == 0:
+        return 0
+    if at.offset == 0:
+        skip = _mark(block)
+        if skip < 0:
+            return 0
+    p += skip
+    at.offset += skip
+    block.consumed = skip
+    while p < end and block.rows < block.most:
+        lines = rows = nbytes = 0
+        if scan.seen == 0:
+            nbytes = plan.kernels.count_plain(&plan.dialect, p, end - p, block.most - block.rows, &rows)
+        if rows == 0:
+            next = _row_end(plan, p, end, block.last, scan)
+            if next == NULL:
+                if end - 1 - p > plan.max_record_bytes:
+                    return _wrong(fault, CODE_TOO_LARGE, WHAT_CSV_LONG, at, 0, at.line, plan.max_record_bytes)
+                break
+            rows = 1
+            lines = scan.lines
+            nbytes = next - p
+            memset(scan, 0, sizeof(CsvScan))
+        p += nbytes
+        block.rows += rows
+        block.consumed += nbytes
+        at.offset += nbytes
+        at.row += rows
+        at.line += rows + lines
+    return 0
+
+
+@cython.final
+cdef class CsvStep(Step):
+    """Records of CSV as columns.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component
+        One of strings; one for each column.
+    format : CsvFormat
+    """
+    cdef readonly CsvFormat format
+
+    def __init__(self, tuple inputs, tuple outputs, CsvFormat format not None):
+        if self.params != NULL:
+            raise TypeError("a step can't be initialised twice")
+        self.inputs = inputs
+        self.outputs = outputs
+        self.format = format
+        self.params = &format.plan
+        self.run = _run_csv
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of this step."""
+        if what == WHAT_MEMORY:
+            return _errors.ResourceExhaustedError(f"decode_csv: no memory for {a} bytes")
+        field = None
+        if what == WHAT_CSV_FIELDS:
+            text = f"Expect {self.format.plan.count} fields but have {b} in record {a}"
+        elif what == WHAT_CSV_MISSING:
+            text = f"Field {b} is required but missing in record {a}!"
+            field = b
+        elif what == WHAT_CSV_NUMBER:
+            text = f"Field {b} in record {a} is not a valid {self.outputs[b].dtype}"
+            field = b
+        elif what == WHAT_CSV_BARE:
+            text = f"Record {a} has a quote or a newline inside a field that is not quoted"
+        elif what == WHAT_CSV_QUOTE:
+            text = f"Record {a} has a quote inside a quoted field that is not doubled, or text after the closing one"
+        else:
+            text = f"Record {a} has a quoted field that is not closed before the end of the record"
+        error = _errors.CsvError(text, record=a)
+        error.field = field
+        return error
+
+    def field(self, bytes record not None, int32_t column):
+        """Return the text of a column's field, or None if it is missing or the record can't be split."""
+        cdef const CsvPlan* plan = &self.format.plan
+        cdef CsvSpan* spans = <CsvSpan*>calloc(plan.count, sizeof(CsvSpan))
+        cdef CsvRow row
+        cdef bytes text = None
+        if spans == NULL:
+            raise MemoryError
+        try:
+            if _split_record(plan, <bytes_in>record, <bytes_in>record + len(record), spans, &row) == 0 and column < row.fields:
+                text = (<const char*>spans[column].data)[:spans[column].nbytes]
+                if spans[column].doubled:
+                    text = text.replace(b'""', b'"')
+                if is_missing(<bytes_in>text, len(text), plan.na, plan.na_bytes):
+                    text = None
+        finally:
+            free(spans)
+        return text
+
+
+cdef int _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:
+    fault.what = WHAT_MEMORY
+    fault.a = nbytes
+    fault.b = 0
+    return -1
+
+
+cdef int _run_csv(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const CsvPlan* plan = <const CsvPlan*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out
+    cdef CsvPlace* places = <CsvPlace*>arena_take(arena, plan.count * sizeof(CsvPlace))
+    cdef CsvSpan* spans = <CsvSpan*>arena_take(arena, plan.count * sizeof(CsvSpan))
+    cdef CsvRow row
+    cdef CsvText* texts
+    cdef int64_t* offsets
+    cdef bytes_in record = cell.data
+    cdef int64_t n = 1, nbytes = cell.nbytes, i
+    cdef int32_t j, column = 0
+    for j in range(cell.ndim):
+        n *= cell.dims[j]
+    if places == NULL or spans == NULL:
+        return _no_memory(fault, plan.count * sizeof(CsvSpan))
+    for j in range(plan.count):
+        out = &outputs[j]
+        places[j].stride = plan.columns[j].item_bytes
+        places[j].base = out.data
+        out.nbytes = n * places[j].stride
+        if plan.columns[j].kind == CSV_TEXT or out.data == NULL:
+            places[j].base = <unsigned char*>arena_take(arena, out.nbytes + 1)
+            if places[j].base == NULL:
+                return _no_memory(fault, out.nbytes)
+    for i in range(n):
+        if cell.ndim > 0:
+            record = cell.data + cell.offsets[i]
+            nbytes = cell.offsets[i + 1] - cell.offsets[i]
+        fault.a = i
+        fault.b = 0
+        fault.what = _split_record(plan, record, record + nbytes, spans, &row)
+        if fault.what != 0:
+            return -1
+        if row.fields != plan.count:
+            fault.what = WHAT_CSV_FIELDS
+            fault.b = row.fields
+            return -1
+        fault.what = _fill(plan, spans, places, i, arena, &column)
+        if fault.what == WHAT_MEMORY:
+            return _no_memory(fault, spans[column].nbytes)
+        fault.b = column
+        if fault.what != 0:
+            return -1
+    for j in range(plan.count):
+        out = &outputs[j]
+        out.ndim = cell.ndim
+        memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
+        out.offsets = NULL
+        out.data = places[j].base
+        if plan.columns[j].kind != CSV_TEXT:
+            continue
+        texts = <CsvText*>places[j].base
+        if cell.ndim == 0:
+            out.data = <unsigned char*>texts[0].data
+            out.nbytes = texts[0].nbytes
+            continue
+        offsets = <int64_t*>arena_take(arena, (n + 1) * sizeof(int64_t))
+        if offsets == NULL:
+            return _no_memory(fault, (n + 1) * sizeof(int64_t))
+        offsets[0] = 0
+        for i in range(n):
+            offsets[i + 1] = offsets[i] + texts[i].nbytes
+        out.offsets = offsets
+        out.nbytes = offsets[n]
+        out.data = <unsigned char*>arena_take(arena, out.nbytes + 1)
+        if out.data == NULL:
+            return _no_memory(fault, out.nbytes)
+        for i in range(n):
+            memcpy(out.data + offsets[i], texts[i].data, texts[i].nbytes)
+    return 0

@@ -1,0 +1,415 @@
+"""Pieces of files, outside the pipeline's turn. See pieces.pxd."""
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memchr, memcpy, memset
+from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout
+from queuecore._core.io.blocks cimport (
+    BLOCK_PIECE, CSV_STRIDE, Blocks, Lane, Moved, RecordBlock, index_room, piece_no_memory,
+    whole_too_long)
+from queuecore._core.io.csv cimport CsvBlock, CsvCursor, CsvScan, csv_cut
+from queuecore._core.atoms.errors cimport (
+    CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_HEADER, WHAT_LINE, WHAT_REPLACED, WHAT_TAIL)
+from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
+from queuecore._core.io.lines cimport lines_kernels
+from queuecore._core.atoms.platform cimport Fault, FileEntry, FileStat, iovec, kRelaxed, layout_hash
+from queuecore._core.io.sources cimport (
+    READ_FAULT, READ_NOT_CACHED, READ_OK, FileTable, name_of, read_full, table_is_same, table_pin, table_unpin)
+from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_read
+from queuecore._core.io.tfrecord cimport TFRecordWalk, tfrecord_walk
+
+check_layout(layout_hash())
+
+cdef enum:
+    LEAST_TFRECORD = 16
+    MANY = 1024              # records of which a piece has more are too short to be moved: it takes more time than it saves memory
+
+
+# Reading
+
+cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
+    # Opens the piece's file and goes to its place.
+    cdef FileEntry* e = &s.table.entries[b.place.file]
+    cdef Stream* stream = &b.lane.stream
+    cdef FileStat st
+    cdef int64_t left = b.place.offset, part, got = 0
+    stream_close(&b.lane.stream)
+    if not stream_open(&b.lane.stream, name_of(s.table.names, b.place.file), s.encoding, &b.fault):
+        return False
+    b.lane.stream.retries = s.table.retries
+    b.lane.stream.stop = s.stop
+    st.size = 0 if stream.special else stream.size
+    st.mtime_ns = stream.mtime_ns
+    st.dev = stream.dev
+    st.ino = stream.ino
+    if not table_is_same(s.table, b.place.file, b.pass_, &st):
+        memset(&b.fault, 0, sizeof(Fault))
+        b.fault.code = CODE_SOURCE_CHANGED
+        b.fault.what = WHAT_REPLACED
+        b.fault.stage = STAGE_READ
+        b.fault.offset = b.fault.record = -1
+        return False
+    if not stream.special:
+        stream.size = e.size
+    while left > 0:
+        part = s.piece_bytes if left > s.piece_bytes else left
+        if not stream_read(&b.lane.stream, b.text, part, &got, &b.fault):
+            return False
+        if got < part:  # it is shorter than it was: the piece will show it
+            break
+        left -= part
+    return True
+
+
+cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
+    cdef FileTable* t = s.table
+    cdef iovec iov
+    cdef int64_t got = 0, before
+    cdef int fd, status
+    if b.kind != BLOCK_PIECE:
+        return True
+    if b.memory == NULL:
+        b.room = s.headroom + s.piece_bytes
+        b.memory = <unsigned char*>buffer_take(b.room)
+        if b.memory == NULL:
+            piece_no_memory(b, b.room)
+            b.nbytes = 0
+            b.last = False
+            return True
+        s.memory.fetch_add(b.room, kRelaxed)
+    b.text = b.memory + s.headroom
+    if s.encoding:
+        if not b.opens or _stream_to(s, b):
+            if stream_read(&b.lane.stream, b.text, s.piece_bytes, &got, &b.fault):
+                b.last = got < s.piece_bytes
+                b.fault.code = 0
+        b.nbytes = got
+        t.bytes_read.fetch_add(got, kRelaxed)  # relaxed: a statistic
+        if b.last or b.fault.code != 0:
+            stream_close(&b.lane.stream)
+    elif b.nbytes == 0:
+        b.fault.code = 0
+    else:
+        fd = table_pin(t, b.place.file, b.pass_, &b.fault)
+        if fd < 0:
+            b.nbytes = 0
+        else:
+            iov.iov_base = b.text
+            iov.iov_len = b.nbytes
+            status = read_full(t, b.place.file, fd, &iov, 1, b.place.offset, nowait, &got, &b.fault)
+            # A run that began in the middle of a file has what is before it.
+            before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset - 1) // s.piece_bytes if b.begins else 0
+            if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else 1 + before, &b.fault):
+                status = READ_FAULT
+                got = 0
+            if status == READ_NOT_CACHED:
+                return False
+            b.nbytes = got
+            if status == READ_OK:
+                b.fault.code = 0
+    if b.fault.code != 0:
+        b.last = False  # there is more, which nobody will see: what the end cuts off is no record
+        b.fault.file = b.place.file
+        b.fault.record = -1
+    return True
+
+
+# Indexing
+
+cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
+    # Brings the start of the record that the piece before cut off in front of this piece. False: no memory.
+    cdef Lane* l = b.lane
+    cdef RecordBlock* c = l.carry
+    cdef unsigned char* rest
+    cdef unsigned char* memory
+    cdef int64_t n, room
+    l.carry = NULL
+    l.spent = c
+    if c == NULL:  # a file begins; or a record was too long, and nobody wants what is read behind it
+        memset(&l.scan, 0, sizeof(CsvScan))
+        return True
+    rest = c.text + c.used
+    n = c.nbytes - c.used
+    if n <= b.text - b.memory:
+        memcpy(b.text - n, rest, n)
+        b.text -= n
+        b.nbytes += n
+        return True
+    if c.count == 0 and c.memory + c.room - (rest + n) >= b.nbytes:
+        # The record began in memory that was made for it: go on there, and leave that one the other's.
+        memcpy(rest + n, b.text, b.nbytes)
+        c.memory, b.memory = b.memory, c.memory
+        c.room, b.room = b.room, c.room
+        b.text = rest
+        b.nbytes += n
+        return True
+    room = l.need if l.need > 2 * n else 2 * n
+    if s.encoding and room > 2 * (n + s.piece_bytes):
+        room = 2 * (n + s.piece_bytes)  # nobody knows whether so many will come
+    room += s.piece_bytes
+    memory = <unsigned char*>buffer_take(room)
+    if memory == NULL:
+        piece_no_memory(b, room)
+        return False
+    memcpy(memory, rest, n)
+    memcpy(memory + n, b.text, b.nbytes)
+    buffer_give(b.memory, b.room)
+    s.memory.fetch_add(room - b.room, kRelaxed)
+    b.memory = b.text = memory
+    b.room = room
+    b.nbytes += n
+    return True
+
+
+cdef void _index_lines(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
+    cdef uint32_t* ends = NULL
+    cdef int64_t n = 0, i, start, longest
+    # In a piece out of the middle of a long line there is nothing to find, and what came before it isn't looked at again.
+    if b.last or l.scan.seen == 0 or memchr(b.text + l.scan.seen, 10, b.nbytes - l.scan.seen) != NULL:
+        if not index_room(s, b, b.nbytes + 1, sizeof(uint32_t)):
+            return
+        ends = <uint32_t*>b.index
+        n = lines_kernels(-1).find(b.text, b.nbytes, ends, b.nbytes)
+    b.used = ends[n - 1] if n > 0 else 0
+    if b.last and b.used < b.nbytes:
+        ends[n] = <uint32_t>b.nbytes + 1  # as if its newline were there
+        b.used = b.nbytes
+        n += 1
+    longest = b.nbytes - b.used
+    if b.nbytes > s.max_record_bytes and longest <= s.max_record_bytes:
+        start = 0
+        for i in range(n):
+            if ends[i] - 1 - start > s.max_record_bytes:
+                longest = ends[i] - 1 - start
+                n = i
+                b.used = start
+                break
+            start = ends[i]
+    b.count = n
+    if longest > s.max_record_bytes:
+        memset(&b.fault, 0, sizeof(Fault))
+        b.fault.code = CODE_TOO_LARGE
+        b.fault.what = WHAT_LINE
+        b.fault.a = s.max_record_bytes
+        b.fault.offset = l.at.offset + b.used
+        b.fault.record = l.at.number + n
+    if l.at.number < s.header:
+        b.skip = s.header - l.at.number if s.header - l.at.number < n else n
+        b.count -= b.skip
+    l.at.number += n
+    l.at.offset += b.used
+    l.scan.seen = b.nbytes - b.used
+    l.need = 2 * (b.nbytes - b.used)
+
+
+cdef void _index_tfrecords(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
+    cdef TFRecordWalk walk
+    cdef int64_t most = b.nbytes // LEAST_TFRECORD + 1
+    if not index_room(s, b, most + 1, sizeof(int64_t)):
+        return
+    walk.total_bytes = -1 if s.encoding else s.table.entries[b.place.file].size
+    walk.max_record_bytes = s.max_record_bytes
+    walk.check = True
+    walk.offset = l.at.offset
+    walk.record = l.at.number
+    walk.need = 1
+    tfrecord_walk(&walk, b.text, b.nbytes, b.last, <int64_t*>b.index, most, &b.count, &b.fault)
+    b.used = (<int64_t*>b.index)[b.count] if b.count > 0 else 0
+    l.at.number = walk.record
+    l.at.offset = walk.offset
+    l.need = walk.need
+
+
+cdef void _index_csv(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
+    cdef CsvBlock block
+    cdef CsvCursor at
+    cdef int rc
+    if not index_room(s, b, b.nbytes // CSV_STRIDE + 2, sizeof(CsvCursor)):
+        return
+    at.offset = l.at.offset
+    at.row = l.at.number
+    at.line = l.at.line
+    while True:
+        block.text = b.text + b.used
+        block.nbytes = b.nbytes - b.used
+        block.last = b.last
+        block.most = CSV_STRIDE if at.row >= 0 else -at.row  # rows of the header have negative numbers
+        if at.row >= 0:
+            (<CsvCursor*>b.index)[b.count // CSV_STRIDE] = at
+        rc = csv_cut(s.csv, &block, &at, &l.scan, &b.fault)
+        b.used += block.consumed
+        if block.most == CSV_STRIDE and at.row >= 0:
+            b.count += block.rows
+        if rc != 0 or block.rows < block.most:
+            break
+    l.at.number = at.row
+    l.at.line = at.line
+    l.at.offset = at.offset
+    l.need = 2 * (b.nbytes - b.used)
+
+
+cdef void _index_whole(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
+    if b.nbytes > s.max_record_bytes:
+        whole_too_long(s, b)
+    elif b.last:
+        b.count = 1
+        b.used = b.nbytes
+    else:
+        l.need = 2 * b.nbytes if s.encoding else s.table.entries[b.place.file].size
+
+
+cdef void _index_fixed(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
+    cdef int64_t n, rest, end
+    n = l.lead if l.lead < b.nbytes else b.nbytes
+    b.text += n
+    b.nbytes -= n
+    l.lead -= n
+    l.at.offset += n
+    b.place = l.at
+    if b.nbytes >= s.record_bytes + s.footer_bytes:
+        b.count = (b.nbytes - s.record_bytes - s.footer_bytes) // s.hop_bytes + 1
+    end = b.count * s.hop_bytes
+    b.used = end if end < b.nbytes else b.nbytes
+    l.lead += end - b.used
+    l.at.number += b.count
+    l.at.offset += b.used
+    l.need = s.record_bytes + s.footer_bytes
+    if not b.last or (l.lead > 0 and l.at.number > 0) or (l.at.number == 0 and l.at.offset + b.nbytes == 0):
+        return
+    rest = b.nbytes - s.footer_bytes
+    if l.at.number == 0 and (l.lead > 0 or rest < 0):
+        memset(&b.fault, 0, sizeof(Fault))
+        b.fault.code = CODE_TRUNCATED
+        b.fault.what = WHAT_HEADER
+        b.fault.a = l.at.offset + b.nbytes
+        b.fault.b = s.header_bytes + s.footer_bytes
+        return
+    if b.count > 0:
+        rest -= (b.count - 1) * s.hop_bytes + s.record_bytes
+    if rest == 0 or (l.at.number > 0 and s.hop_bytes > s.record_bytes and rest <= s.hop_bytes - s.record_bytes):
+        return
+    if s.drop_tail:
+        return
+    memset(&b.fault, 0, sizeof(Fault))
+    b.fault.code = CODE_TRUNCATED
+    b.fault.what = WHAT_TAIL
+    b.fault.offset = l.at.offset
+    b.fault.record = l.at.number
+    b.fault.a = rest
+    b.fault.b = s.record_bytes
+
+
+cdef bint _none_here(RecordBlock* b) noexcept nogil:
+    # Of a block that was used before, all have left.
+    if b.here_room < b.count:
+        free(b.here)
+        b.here = <unsigned char*>calloc(b.count, 1)
+        b.here_room = b.count if b.here != NULL else 0
+    return b.here != NULL
+
+
+cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef Lane* l = b.lane
+    cdef Fault reading = b.fault
+    if b.kind != BLOCK_PIECE:
+        return
+    if b.ignored:
+        b.fault.code = 0
+        return
+    if b.begins:
+        l.at = b.place
+        if l.at.offset == 0:
+            l.lead = s.header_bytes
+            if s.framing == FRAME_CSV:
+                l.at.number = -s.header
+    b.fault.code = 0
+    if not _join(s, b):
+        return
+    b.place = l.at
+    if s.framing == FRAME_LINES:
+        _index_lines(s, b)
+    elif s.framing == FRAME_TFRECORD:
+        _index_tfrecords(s, b)
+    elif s.framing == FRAME_CSV:
+        _index_csv(s, b)
+    elif s.framing == FRAME_WHOLE:
+        _index_whole(s, b)
+    else:
+        _index_fixed(s, b)
+    if b.fault.code == 0 and reading.code != 0:
+        b.fault = reading
+        b.fault.record = l.at.number
+    if b.fault.code != 0:
+        b.fault.file = b.place.file
+        b.fault.stage = STAGE_READ
+    elif b.used < b.nbytes and not b.last:
+        l.carry = b
+    b.noted = s.shuffled and b.used * MANY >= b.count * s.piece_bytes and _none_here(b)
+
+
+# Moving
+
+cdef void _csv_rows(Blocks* s, const RecordBlock* b, int64_t n, CsvCursor* at, CsvBlock* block, Fault* fault) noexcept nogil:
+    # Goes on by n rows, which are there.
+    block.last = b.last
+    block.text = b.text + (at.offset - b.place.offset)
+    block.nbytes = b.text + b.nbytes - block.text
+    block.most = n
+    csv_cut(s.csv, block, at, NULL, fault)
+
+
+cdef void _moved_places(Blocks* s, const RecordBlock* b, RecordBlock* to) noexcept nogil:
+    # Where they are in the block, and will be.
+    cdef const uint32_t* ends
+    cdef const int64_t* starts
+    cdef CsvCursor at
+    cdef CsvBlock block
+    cdef Moved* m
+    cdef Fault fault
+    cdef int64_t i, nbytes, row = -1  # that `at` is at
+    to.records.at = 0
+    for i in range(to.count):
+        m = &to.records[i]
+        if s.framing == FRAME_LINES:
+            ends = <const uint32_t*>b.index + b.skip + m.first
+            m.was = 0 if b.skip + m.first == 0 else ends[-1]
+            nbytes = (ends[0] if ends[0] < b.nbytes else b.nbytes) - m.was  # with its newline, if it has one
+        elif s.framing == FRAME_TFRECORD:
+            starts = <const int64_t*>b.index + m.first
+            m.was = starts[0]
+            nbytes = starts[1] - starts[0]
+        elif s.framing == FRAME_CSV:
+            if row < 0 or row // CSV_STRIDE < m.first // CSV_STRIDE:
+                row = m.first - m.first % CSV_STRIDE
+                at = (<const CsvCursor*>b.index)[row // CSV_STRIDE]
+            if row < m.first:
+                _csv_rows(s, b, m.first - row, &at, &block, &fault)
+            m.was = at.offset - b.place.offset
+            m.line = at.line
+            _csv_rows(s, b, 1, &at, &block, &fault)
+            nbytes = block.consumed
+            row = m.first + 1
+        else:
+            m.was = m.first * s.hop_bytes
+            nbytes = s.record_bytes
+        m[1].at = m.at + nbytes
+
+
+cdef void blocks_move(Blocks* s, RecordBlock* to) noexcept nogil:
+    cdef const RecordBlock* b = to.source
+    cdef Moved* m
+    cdef int64_t i
+    _moved_places(s, b, to)
+    to.used = to.records[to.count].at
+    to.memory = to.text = <unsigned char*>malloc(to.used)
+    if to.memory == NULL:
+        return
+    to.room = to.used + (to.count + 1) * <int64_t>sizeof(Moved)
+    s.memory.fetch_add(to.room, kRelaxed)
+    for i in range(to.count):
+        m = &to.records[i]
+        memcpy(to.text + m.at, b.text + m.was, m[1].at - m.at)

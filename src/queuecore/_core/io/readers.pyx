@@ -1,0 +1,719 @@
+"""Readers: the records of one file after the other."""
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.pythread cimport PyThread_get_thread_ident
+from libc.errno cimport EINTR, ETIMEDOUT
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free
+from libc.string cimport memchr, memcpy, memmove, memset
+from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
+from queuecore._core.atoms.errors cimport (
+    CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ,
+    WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error)
+from queuecore._core.io.framing cimport (
+    FRAME_FIXED, FRAME_IDENTITY, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE, framing_lone, framing_reads)
+from queuecore._core.atoms.growing cimport Growing, grow
+from queuecore._core.atoms.parking cimport event_cancel, event_notify, event_prepare, event_wait
+from queuecore._core.atoms.platform cimport (
+    Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_sum)
+from queuecore._core.atoms.runtime cimport still_waiting, wait_out_exit, waited
+from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_open_any, stream_read
+from queuecore._core.io.tfrecord cimport (
+    TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
+
+import numpy as np
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+cdef enum:
+    BLOCK_BYTES = 256 << 10   # half of a small server's L2 cache, and long enough to hide the system call
+    SPINS = 200               # pauses before a sleep
+    SLICE_NS = 50000000       # a Python thread looks for signals this often
+
+cdef enum:
+    FRAME_OK = 0
+    FRAME_MORE = 1
+    FRAME_END = 2
+    FRAME_FAULT = 3
+
+
+# Blocks
+
+cdef Block* _block_new(int64_t room) noexcept nogil:
+    # Held once; NULL: no memory. A large one isn't written to before it is filled.
+    cdef Block* block = <Block*>(buffer_take(size_sum(64, room)) if room > BLOCK_BYTES else alloc_lines(size_sum(64, room)))
+    if block != NULL:
+        block.room = room
+        block.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it
+    return block
+
+
+cdef Block* _block_take(Reader* r, int64_t room) noexcept nogil:
+    # One for bytes of the stream, of at least so many.
+    cdef Block* block = NULL
+    cdef int i
+    if room > BLOCK_BYTES:
+        return _block_new(room)
+    for i in range(SPARE_BLOCKS):
+        block = r.spare[i].exchange(NULL, kAcquire)  # B2 acquire: pairs with B1
+        if block != NULL:
+            block.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it
+            return block
+    return _block_new(BLOCK_BYTES)
+
+
+cdef void _block_drop(Reader* r, Block* block) noexcept nogil:
+    cdef BlockPtr nothing
+    cdef int i
+    # B1 acq_rel. Release: this holder's reads of the bytes come before whoever writes there next (B2, or the reader that finds itself
+    # alone with it); acquire: the last one sees that of all others.
+    if block == NULL or block.refs.fetch_sub(1, kAcqRel) != 1:
+        return
+    if block.room == BLOCK_BYTES:
+        for i in range(SPARE_BLOCKS):
+            nothing = NULL
+            # B1 release, as above. Relaxed on failure: nothing is read.
+            if r.spare[i].compare_exchange_strong(nothing, block, kRelease, kRelaxed):
+                return
+    if block.room > BLOCK_BYTES:
+        buffer_give(block, 64 + block.room)
+    else:
+        free(block)
+
+
+cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
+    # Reads on, until `need` bytes from `at` on are there or the stream ends.
+    cdef Block* block = r.block
+    cdef int64_t keep = r.filled - r.at, got = 0
+    cdef bint well
+    if r.failed.code != 0:
+        memcpy(fault, &r.failed, sizeof(Fault))
+        r.failed.code = 0
+        return False
+    if (r.encoding or (<Stream*>r.stream).special) and need > 2 * (keep + BLOCK_BYTES):
+        need = 2 * (keep + BLOCK_BYTES)  # nobody knows whether so many will come
+    # A large one goes back as soon as it needn't be. B2 acquire: pairs with B1; nobody reads in it any more
+    if block == NULL or block.room < need or need <= BLOCK_BYTES < block.room or block.refs.load(kAcquire) != 1:
+        block = _block_take(r, need)
+        if block == NULL:
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_EXHAUSTED
+            fault.what = WHAT_MEMORY
+            fault.stage = STAGE_READ
+            fault.file = fault.offset = fault.record = -1
+            fault.a = need
+            return False
+        if r.block != NULL:
+            memcpy(block_bytes(block), block_bytes(r.block) + r.at, keep)
+            _block_drop(r, r.block)
+        r.block = block
+    else:
+        memmove(block_bytes(block), block_bytes(block) + r.at, keep)
+    r.offset += r.at
+    r.at = 0
+    r.filled = keep
+    well = stream_read(<Stream*>r.stream, block_bytes(block) + keep, block.room - keep, &got, fault)
+    r.filled += got
+    r.ended = well and got < block.room - keep
+    if not well and got > 0 and fault.code != CODE_AGAIN:
+        memcpy(&r.failed, fault, sizeof(Fault))  # what came before it goes first
+    return well or got > 0
+
+
+# Framings: the next record of what is there. FRAME_MORE: `need` bytes from `at` on would do.
+
+cdef int _frame_fixed(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
+    cdef int64_t left = r.filled - r.at, step
+    if r.skip > 0:
+        step = left if left < r.skip else r.skip
+        r.at += step
+        r.skip -= step
+        left -= step
+        if r.skip > 0 and r.ended and r.number == 0 and r.offset + r.at > 0:
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_TRUNCATED
+            fault.what = WHAT_HEADER_CUT
+            fault.a = r.offset + r.at
+            fault.b = r.header_bytes
+            fault.file = -1
+            return FRAME_FAULT
+        need[0] = 1
+        if r.skip > 0:
+            return FRAME_END if r.ended else FRAME_MORE
+    need[0] = r.record_bytes + r.footer_bytes
+    if left < need[0]:
+        if not r.ended:
+            return FRAME_MORE
+        if left > r.footer_bytes:
+            r.dropped_tails.fetch_add(1, kRelaxed)  # relaxed: a statistic
+        return FRAME_END
+    record.data = block_bytes(r.block) + r.at
+    record.nbytes = r.record_bytes
+    record.number = r.number
+    r.number += 1
+    if r.hop_bytes <= r.record_bytes:
+        r.at += r.hop_bytes
+    else:
+        r.at += r.record_bytes
+        r.skip = r.hop_bytes - r.record_bytes
+    return FRAME_OK
+
+
+cdef void _too_large(Reader* r, int what, int64_t nbytes, Fault* fault) noexcept nogil:
+    memset(fault, 0, sizeof(Fault))
+    fault.code = CODE_TOO_LARGE
+    fault.what = what
+    fault.a = r.max_record_bytes
+    fault.b = nbytes
+    fault.file = -1
+    fault.offset = r.offset + r.at
+
+
+cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
+    cdef unsigned char* begin
+    cdef unsigned char* end
+    cdef int64_t left, nbytes
+    while True:
+        left = r.filled - r.at
+        if left == 0 and r.ended:
+            return FRAME_END
+        begin = block_bytes(r.block) + r.at if r.block != NULL else <unsigned char*>NULL
+        end = <unsigned char*>memchr(begin + r.scanned, 10, left - r.scanned) if left > r.scanned else <unsigned char*>NULL
+        nbytes = left if end == NULL else end - begin
+        if end == NULL:
+            r.scanned = left
+            if not r.ended and left <= r.max_record_bytes + 1:
+                # Two more than the limit: the end of the longest line.
+                need[0] = 2 * left + 1 if left <= r.max_record_bytes // 2 else r.max_record_bytes + 2
+                return FRAME_MORE
+        if nbytes - (nbytes > 0 and begin[nbytes - 1] == 13) > r.max_record_bytes:
+            _too_large(r, WHAT_LINE, -1, fault)
+            return FRAME_FAULT
+        r.scanned = 0
+        r.at += nbytes + (end != NULL)
+        r.number += 1
+        if r.number <= r.header_bytes:
+            continue
+        if nbytes > 0 and begin[nbytes - 1] == 13:
+            nbytes -= 1
+        record.data = begin
+        record.nbytes = nbytes
+        record.number = r.number
+        record.index = r.number - 1
+        return FRAME_OK
+
+
+cdef int _frame_whole(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
+    cdef const Stream* stream = <const Stream*>r.stream
+    cdef int64_t left = r.filled - r.at, size = -1 if stream.special else stream.size
+    if left > r.max_record_bytes or size > r.max_record_bytes:
+        _too_large(r, WHAT_WHOLE, size, fault)
+        return FRAME_FAULT
+    if not r.ended:
+        # One more than there is, or may be: so the end shows.
+        need[0] = size + 1 if size > 2 * left else 2 * left + 1 if left <= r.max_record_bytes // 2 else r.max_record_bytes + 1
+        return FRAME_MORE
+    record.data = block_bytes(r.block) + r.at
+    record.nbytes = r.filled - r.at
+    record.number = -1
+    return FRAME_OK
+
+
+cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
+    cdef TFRecordWalk walk
+    cdef unsigned char* data = block_bytes(r.block) + r.at if r.block != NULL else <unsigned char*>NULL
+    cdef int64_t[2] starts
+    cdef int64_t found = 0, left = -1, step = 0
+    cdef int rc
+    cdef int64_t total = -1 if r.encoding or (<Stream*>r.stream).special else (<Stream*>r.stream).size
+    if r.searching:
+        if r.ended:
+            left = r.filled - r.at
+        elif total >= 0:
+            left = total - r.offset - r.at
+        r.searching = not tfrecord_resync(data, r.filled - r.at, left, r.max_record_bytes, &step)
+        r.at += step
+        if r.searching:
+            need[0] = TFRECORD_HEADER
+            return FRAME_END if r.ended else FRAME_MORE
+        data += step
+    walk.total_bytes = total
+    walk.max_record_bytes = r.max_record_bytes
+    walk.check = True
+    walk.offset = r.offset + r.at
+    walk.record = r.number
+    walk.need = 1
+    rc = tfrecord_walk(&walk, data, r.filled - r.at, r.ended, starts, 1, &found, fault)
+    if found == 1:
+        record.data = data + TFRECORD_HEADER
+        record.nbytes = starts[1] - starts[0] - TFRECORD_FRAME
+        record.number = r.offset + r.at
+        record.checked = False
+        r.at += starts[1]
+        r.number += 1
+        return FRAME_OK
+    need[0] = walk.need
+    return FRAME_END if rc == WALK_END else FRAME_MORE if rc == WALK_MORE else FRAME_FAULT
+
+
+cdef void _close(Reader* r) noexcept nogil:
+    # The work unit in progress is over.
+    stream_close(<Stream*>r.stream)
+    _block_drop(r, r.name)
+    r.name = NULL
+
+
+cdef void _complete(Reader* r) noexcept nogil:
+    r.completed.fetch_add(1, kRelaxed)  # relaxed: a statistic
+    if framing_lone(r.framing):
+        _block_drop(r, r.last)
+        r.last = r.name
+        r.last_bytes = r.name_bytes
+        r.name = NULL
+    _close(r)
+
+
+cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcept nogil:
+    cdef int rc
+    cdef int64_t need = 0
+    while r.name != NULL:
+        record.index = r.number
+        record.checked = True
+        if r.framing == FRAME_FIXED:
+            rc = _frame_fixed(r, record, &need, fault)
+        elif r.framing == FRAME_LINES:
+            rc = _frame_line(r, record, &need, fault)
+        elif r.framing == FRAME_TFRECORD:
+            rc = _frame_tfrecord(r, record, &need, fault)
+        elif r.framing == FRAME_WHOLE:
+            rc = _frame_whole(r, record, &need, fault)
+        else:
+            record.data = block_bytes(r.name)
+            record.nbytes = r.name_bytes
+            record.number = -1
+            rc = FRAME_OK
+        if rc == FRAME_OK:
+            record.block = r.block if framing_reads(r.framing) else r.name
+            record.block.refs.fetch_add(1, kRelaxed)  # relaxed: this thread holds one already
+            record.name = r.name
+            record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
+            record.name_bytes = r.name_bytes
+            record.offset = -1
+            if r.framing == FRAME_TFRECORD:
+                record.offset = record.number
+            elif framing_reads(r.framing):
+                record.offset = r.offset + (record.data - block_bytes(r.block))
+            # relaxed: a statistic, and exact here, where only who has the role adds
+            record.sequence = r.produced.fetch_add(1, kRelaxed)
+            if framing_lone(r.framing):
+                _complete(r)
+            return READER_RECORD
+        if rc == FRAME_MORE and held:
+            return READER_DRY
+        if rc == FRAME_END:
+            _complete(r)
+        elif rc == FRAME_FAULT or not _refill(r, need, fault):
+            if rc == FRAME_MORE and fault.code == CODE_AGAIN:
+                return READER_AGAIN
+            fault.stage = STAGE_READ
+            fault.record = r.number
+            # The name goes to who reports it.
+            record.name = r.name
+            record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
+            record.name_bytes = r.name_bytes
+            record.offset = r.offset + r.at
+            record.nbytes = -1
+            # Where the next record begins is lost with a length, but not if the file just ends too early.
+            if r.resync and rc == FRAME_FAULT and (fault.code == CODE_CHECKSUM or fault.code == CODE_TOO_LARGE):
+                r.searching = True
+                r.at += 1
+                r.number += 1
+                return READER_DAMAGED
+            if not (r.encoding or (<Stream*>r.stream).special) and (<Stream*>r.stream).size >= record.offset:
+                record.nbytes = (<Stream*>r.stream).size - record.offset
+            _close(r)
+            return READER_FAULT
+    return READER_WORK
+
+
+cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil:
+    cdef Block* block = _block_new(nbytes + 1)
+    cdef Stream* stream = <Stream*>r.stream
+    cdef bint opened
+    memset(fault, 0, sizeof(Fault))
+    fault.stage = STAGE_OPEN
+    fault.file = fault.offset = fault.record = -1
+    if block == NULL:
+        fault.code = CODE_EXHAUSTED
+        fault.what = WHAT_MEMORY
+        fault.a = nbytes + 1
+        return False
+    memcpy(block_bytes(block), name, nbytes)
+    block_bytes(block)[nbytes] = 0
+    if framing_reads(r.framing):
+        if nbytes == 0 or memchr(name, 0, nbytes) != NULL:
+            fault.code = CODE_INVALID_ARGUMENT
+            fault.what = WHAT_NAME
+            _block_drop(r, block)
+            return False
+        if r.special:
+            opened = stream_open_any(stream, <const char*>block_bytes(block), r.encoding, fault)
+        else:
+            opened = stream_open(stream, <const char*>block_bytes(block), r.encoding, fault)
+        if not opened:
+            if fault.what == WHAT_SPECIAL:
+                fault.what = WHAT_SPECIAL_READER
+            _block_drop(r, block)
+            return False
+        stream.retries = r.retries
+        stream.slices = 1
+    r.name = block
+    r.name_bytes = nbytes
+    r.at = r.filled = r.offset = r.scanned = r.number = 0
+    r.skip = r.header_bytes if r.framing == FRAME_FIXED else 0
+    r.ended = r.searching = False
+    r.failed.code = 0
+    return True
+
+
+cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil:
+    cdef uint32_t nobody, epoch
+    cdef int rc = 0, spins = 0
+    while True:
+        nobody = 0
+        # K1 acquire: pairs with K2; what the last one left. Relaxed on failure: nothing is read.
+        if r.busy.compare_exchange_strong(nobody, 1, kAcquire, kRelaxed):
+            return True
+        if rc == ETIMEDOUT or rc == EINTR:
+            return False
+        # Framing a record takes a tenth of the time that a sleep and a wake do.
+        while spins < SPINS and r.busy.load(kRelaxed) != 0:  # relaxed: a hint, the CAS decides
+            spins += 1
+            cpu_pause()
+        if spins < SPINS:
+            continue
+        epoch = event_prepare(&r.left)
+        if r.busy.load(kAcquire) == 0:  # acquire: looked at again after prepare; the CAS decides
+            event_cancel(&r.left, epoch)
+            continue
+        rc = event_wait(&r.left, epoch, until)
+
+
+cdef void reader_leave(Reader* r) noexcept nogil:
+    r.owner.store(0, kRelaxed)  # relaxed: who compares it with itself has written it itself
+    r.busy.store(0, kRelease)  # K2 release: pairs with K1
+    event_notify(&r.left, 1)
+
+
+cdef bint record_check(const Record* record, Fault* fault) noexcept nogil:
+    if record.checked or tfrecord_check(record.data, record.nbytes):
+        return True
+    tfrecord_damaged(record.number, record.index, fault)
+    return False
+
+
+cdef void record_drop(Reader* r, Record* record) noexcept nogil:
+    _block_drop(r, record.block)
+    _block_drop(r, record.name)
+    record.block = record.name = NULL
+
+
+cdef int64_t record_key(const Record* record, unsigned char* into) noexcept nogil:
+    cdef char digits[24]
+    cdef int n
+    memcpy(into, block_bytes(record.name), record.name_bytes)
+    if record.number < 0:
+        return record.name_bytes
+    n = snprintf(digits, sizeof(digits), ":%lld", <long long>record.number)
+    memcpy(into + record.name_bytes, digits, n)
+    return record.name_bytes + n
+
+
+# Keys and values, one after the other.
+
+cdef bint _append(const Record* record, Growing* keys, Growing* key_ends, Growing* values, Growing* ends) noexcept nogil:
+    if not (grow(keys, record_key_room(record)) and grow(values, record.nbytes) and grow(key_ends, 8) and grow(ends, 8)):
+        return False
+    keys.nbytes += record_key(record, keys.data + keys.nbytes)
+    if record.nbytes > 0:
+        memcpy(values.data + values.nbytes, record.data, record.nbytes)
+    values.nbytes += record.nbytes
+    memcpy(key_ends.data + key_ends.nbytes, &keys.nbytes, 8)
+    memcpy(ends.data + ends.nbytes, &values.nbytes, 8)
+    key_ends.nbytes += 8
+    ends.nbytes += 8
+    return True
+
+
+cdef object _bytes_of(const Growing* g):
+    cdef unsigned char[::1] view
+    array = np.empty(g.nbytes, np.uint8)
+    if g.nbytes:
+        view = array
+        memcpy(&view[0], g.data, g.nbytes)
+    return array
+
+
+cdef object _ends_of(const Growing* g):
+    # As splits: from 0 on.
+    cdef int64_t[::1] view
+    array = np.zeros(g.nbytes // 8 + 1, np.int64)
+    view = array
+    if g.nbytes:
+        memcpy(&view[1], g.data, g.nbytes)
+    return array
+
+
+# The framings of readers, for Python.
+WHOLE, IDENTITY, LINES, FIXED, TFRECORD = FRAME_WHOLE, FRAME_IDENTITY, FRAME_LINES, FRAME_FIXED, FRAME_TFRECORD
+
+
+@cython.final
+cdef class Framing:
+    """The rule by which a reader finds records in a file's bytes.
+
+    Parameters
+    ----------
+    kind : int
+        `WHOLE`, `IDENTITY` (the names themselves; no file is opened), `LINES`, `FIXED` or `TFRECORD`.
+    record_bytes, header_bytes, footer_bytes, hop_bytes : int
+        Of `FIXED`; of `LINES`, `header_bytes` is the number of lines to leave out at the top of each file.
+    """
+
+    def __init__(self, int kind, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0):
+        self.kind = kind
+        self.record_bytes = record_bytes
+        self.header_bytes = header_bytes
+        self.footer_bytes = footer_bytes
+        self.hop_bytes = hop_bytes
+
+
+@cython.final
+cdef class NativeReader:
+    """Records of one file after the other. What the classes of :mod:`queuecore.readers` are made of.
+
+    Parameters
+    ----------
+    framing : Framing
+    encoding : int
+        Of the files, a number of `queuecore._io.compression`.
+    resync : bool
+        Of `TFRECORD`: whether to look for the next record after a damaged length.
+    max_record_bytes : int
+        The longest record of `WHOLE`, `LINES` and `TFRECORD`.
+    retries : int
+        How often a read that fails with EIO is tried again.
+    allow_special : bool
+        Whether pipes and devices are read, too.
+    """
+
+    def __cinit__(self, *_, **__):
+        self.generation = fork_generation()
+        self.r = <Reader*>alloc_lines(sizeof(Reader))
+        if self.r == NULL:
+            raise MemoryError
+        self.r.left.light = light_notify()
+        self.stream.fd = -1
+        self.r.stream = &self.stream
+
+    def __init__(self, Framing framing not None, int encoding=0, bint resync=False, int64_t max_record_bytes=<int64_t>1 << 62,
+                 int32_t retries=0, bint allow_special=False):
+        self.r.encoding = encoding
+        self.r.resync = resync
+        self.r.framing = framing.kind
+        self.r.record_bytes = framing.record_bytes
+        self.r.header_bytes = framing.header_bytes
+        self.r.footer_bytes = framing.footer_bytes
+        self.r.hop_bytes = framing.hop_bytes
+        self.r.max_record_bytes = max_record_bytes
+        self.r.retries = retries
+        self.r.special = allow_special
+
+    def __dealloc__(self):
+        # Nobody reads: who does holds a reference.
+        cdef int i
+        if self.r == NULL:
+            return
+        _close(self.r)
+        _block_drop(self.r, self.r.last)
+        _block_drop(self.r, self.r.block)
+        for i in range(SPARE_BLOCKS):
+            free(self.r.spare[i].load(kRelaxed))  # relaxed: the last reference orders it
+        free(self.r)
+
+    cdef int _refuse(self) except -1:
+        if self.generation != fork_generation():
+            raise _errors.ForkedPipelineError("this reader was made before os.fork(): another thread may have been inside it. "
+                                              "Make one in the child")
+        return 0
+
+    cdef object _error(self, const Fault* fault, object path):
+        return fault_error(fault, path)
+
+    def _enter(self):
+        cdef bint mine = False, waits = False
+        cdef int64_t until
+        self._refuse()
+        if self.r.owner.load(kRelaxed) == <uint64_t>PyThread_get_thread_ident():  # relaxed: as in reader_leave
+            raise _errors.FailedPreconditionError("a reader's work reads from that reader itself")
+        while not mine:
+            until = monotonic_ns() + SLICE_NS
+            with nogil:
+                mine = reader_enter(self.r, until)
+            if not mine:
+                PyErr_CheckSignals()
+                if not waits:
+                    waited()
+                    waits = True
+                still_waiting()
+        self.r.owner.store(<uint64_t>PyThread_get_thread_ident(), kRelaxed)  # relaxed: as in reader_leave
+
+    cdef int _first(self, Record* record, object next_name) except -1:
+        # The next record, from the next work unit if need be. With the role.
+        cdef Fault fault
+        cdef int rc
+        cdef bint opened
+        cdef bytes name
+        cdef const char* text
+        cdef int64_t nbytes
+        if self.failure is not None:
+            error, self.failure = self.failure, None
+            raise error
+        while True:
+            with nogil:
+                rc = reader_next(self.r, record, &fault, False)
+            if rc == READER_RECORD:
+                return 0
+            if rc == READER_FAULT or rc == READER_DAMAGED:
+                raise self._error(&fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
+            if rc == READER_AGAIN:
+                PyErr_CheckSignals()
+                wait_out_exit()
+                continue
+            name = next_name()
+            text = name
+            nbytes = len(name)
+            with nogil:
+                opened = reader_open(self.r, <const unsigned char*>text, nbytes, &fault)
+            if not opened:
+                raise self._error(&fault, name)
+
+    def read(self, next_name):
+        """Return the next record, (key, value). ``next_name()`` returns the name of the next work unit, as bytes, or raises."""
+        cdef Record record
+        cdef Fault fault
+        cdef bint sound
+        cdef bytes key
+        memset(&record, 0, sizeof(Record))
+        self._enter()
+        try:
+            self._first(&record, next_name)
+        except BaseException:
+            record_drop(self.r, &record)
+            raise
+        finally:
+            with nogil:
+                reader_leave(self.r)
+        with nogil:
+            sound = record_check(&record, &fault)
+        if not sound:
+            path = (<const char*>block_bytes(record.name))[:record.name_bytes]
+            record_drop(self.r, &record)
+            raise self._error(&fault, path)
+        key = bytes(record_key_room(&record))
+        key = key[:record_key(&record, <unsigned char*><char*>key)]
+        value = (<const char*>record.data)[:record.nbytes]
+        record_drop(self.r, &record)
+        return key, value
+
+    def read_up_to(self, next_name, int64_t n):
+        """Return the next records of one work unit, at most n: the bytes of all keys, where each ends, and the same of the values."""
+        cdef Record record
+        cdef Fault fault
+        cdef Growing keys, key_ends, values, ends
+        cdef int64_t count = 0
+        cdef int rc = READER_RECORD
+        cdef bint well = True, sound = True
+        memset(&record, 0, sizeof(Record))
+        memset(&keys, 0, sizeof(Growing))
+        memset(&key_ends, 0, sizeof(Growing))
+        memset(&values, 0, sizeof(Growing))
+        memset(&ends, 0, sizeof(Growing))
+        self._enter()
+        try:
+            self._first(&record, next_name)
+            with nogil:
+                while True:
+                    sound = record_check(&record, &fault)
+                    if not sound:
+                        break
+                    well = _append(&record, &keys, &key_ends, &values, &ends)
+                    record_drop(self.r, &record)
+                    count += 1
+                    if not well or count == n:
+                        break
+                    rc = reader_next(self.r, &record, &fault, False)
+                    if rc != READER_RECORD:
+                        break
+            if not well:
+                raise MemoryError
+            if not sound or rc == READER_FAULT or rc == READER_DAMAGED:
+                error = self._error(&fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
+                if count == 0:
+                    raise error
+                self.failure = error  # for the next call: what came before it goes first
+            return _bytes_of(&keys), _ends_of(&key_ends), _bytes_of(&values), _ends_of(&ends)
+        finally:
+            record_drop(self.r, &record)
+            with nogil:
+                reader_leave(self.r)
+            free(keys.data)
+            free(key_ends.data)
+            free(values.data)
+            free(ends.data)
+
+    def state(self):
+        """Return how many units are done, how many records there were, and the name of the last unit done."""
+        self._enter()
+        last = b"" if self.r.last == NULL else (<const char*>block_bytes(self.r.last))[:self.r.last_bytes]
+        found = self.r.completed.load(kRelaxed), self.produced, last  # relaxed: as below
+        reader_leave(self.r)
+        return found
+
+    def reset(self, int64_t completed=0, int64_t produced=0, bytes last=b""):
+        """Forget the work unit in progress, and count from these numbers on."""
+        cdef Block* block = _block_new(len(last) + 1)
+        if block == NULL:
+            raise MemoryError
+        cdef int64_t nbytes = len(last)
+        memcpy(block_bytes(block), <const char*>last, nbytes)
+        self._enter()
+        self.failure = None
+        with nogil:
+            _close(self.r)
+            _block_drop(self.r, self.r.last)
+            self.r.last = block
+            self.r.last_bytes = nbytes
+            # relaxed: statistics
+            self.r.produced.store(produced, kRelaxed)
+            self.r.completed.store(completed, kRelaxed)
+            self.r.dropped_tails.store(0, kRelaxed)
+            reader_leave(self.r)
+
+    @property
+    def produced(self):
+        """Records so far."""
+        return self.r.produced.load(kRelaxed)  # relaxed: a statistic, as below
+
+    @property
+    def completed(self):
+        """Work units that are done."""
+        return self.r.completed.load(kRelaxed)
+
+    @property
+    def dropped_tails(self):
+        """Partial records at the end of files."""
+        return self.r.dropped_tails.load(kRelaxed)

@@ -1,0 +1,186 @@
+# Files as a source of records at known places: the list of names, the table of what is known about each file, and reads.
+#
+# Names: immutable, shared by every iterator of a dataset, reference-counted natively because workers outlive iterators. With them is what
+# is known beforehand of files that say themselves what they hold (Arrays): then each has its own header, and records may lie by columns.
+# FileTable: one per iterator. A file is *discovered* once, by any thread, outside any turn: open, fstat, count its records. The
+# table's turn guards the open files; it is never held across a system call.
+#   I1  Entries [0, known_files) never change after they were published, but for their open file.
+#   I2  An entry's fd is closed only by the thread that took it out of the entry under the turn, with pins == 0.
+#   I3  At most `fd_limit` files are open, plus one per thread at work.
+#   I4  Bytes of a file below its size at discovery don't change while it is read. Who reads the last of its records looks, and so does
+#       who closes it, and the end of the stream; a pass that opens it again finds it as it was, to the last byte.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from queuecore._core.atoms.platform cimport Atomic, Fault, FileEntry, FileStat, StopFlag, Turn, iovec
+
+cdef extern from *:
+    """
+    namespace queuecore {
+    // A file whose records are the rows of one array.
+    struct ArrayFile {
+      const char* head;    // its bytes before the first record, as they were when its header was read
+      int64_t head_bytes;
+      int64_t rows;
+      int64_t by_columns;  // the first numbers of all rows come first, then the second ones, and so on (Fortran's order); 0: row after row
+    };
+
+    struct Arrays {
+      ArrayFile* files;
+      char* heads;         // the bytes that `head` of all files point to
+      int64_t item_bytes;  // of a number
+      int64_t ndim;        // of a row
+      int64_t sides[32];   // of a row, in the order of its shape; none is 0
+    };
+
+    struct Names {
+      Atomic<int64_t> refs;
+      int64_t count;
+      char* text;        // the names, each ended by a zero byte
+      int64_t* offsets;  // where each begins
+      Atomic<uint64_t> digest;
+      Arrays* arrays;    // NULL: nothing is known beforehand
+    };
+
+    struct FileTable {
+      Turn turn;
+      Atomic<int64_t> refs;
+      Names* names;
+      FileEntry* entries;
+      int64_t files;
+      int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;
+      int32_t tail;
+      int32_t fd_limit;
+      int32_t retries;           // of a read that fails with EIO; set, as the next, before anybody reads
+      StopFlag* stop;            // ends the waits between those; NULL: none
+      int32_t open_files;        // guarded by the turn
+      int32_t idle_first, idle_last;  // guarded by the turn; -1: none
+      int64_t claimed;           // files handed out for discovery; guarded by the turn
+      int64_t changed;           // one more than a file that was found changed when it was closed; 0: none; guarded by the turn
+      alignas(kLine) Atomic<int64_t> known_files;
+      Atomic<int64_t> known_records;
+      Atomic<int64_t> empty_files, dropped_tails;
+      alignas(kLine) Atomic<int64_t> bytes_read;
+    };
+    }  // namespace queuecore
+    """
+    cppclass ArrayFile "queuecore::ArrayFile":
+        const char* head
+        int64_t head_bytes
+        int64_t rows
+        int64_t by_columns
+
+    cppclass Arrays "queuecore::Arrays":
+        ArrayFile* files
+        char* heads
+        int64_t item_bytes
+        int64_t ndim
+        int64_t* sides
+
+    cppclass Names "queuecore::Names":
+        Atomic[int64_t] refs
+        int64_t count
+        char* text
+        int64_t* offsets
+        Atomic[uint64_t] digest
+        Arrays* arrays
+
+    cppclass FileTable "queuecore::FileTable":
+        Turn turn
+        Atomic[int64_t] refs
+        Names* names
+        FileEntry* entries
+        int64_t files
+        int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
+        int32_t tail
+        int32_t fd_limit
+        int32_t retries
+        StopFlag* stop
+        int32_t open_files
+        int32_t idle_first, idle_last
+        int64_t claimed
+        int64_t changed
+        Atomic[int64_t] known_files
+        Atomic[int64_t] known_records
+        Atomic[int64_t] empty_files, dropped_tails
+        Atomic[int64_t] bytes_read
+
+cdef enum:
+    READ_OK = 0
+    READ_FAULT = 1
+    READ_NOT_CACHED = 2  # only with nowait: the bytes would have to come from the disk
+
+# What becomes of bytes at the end of a file that are less than a record.
+cdef enum:
+    TAIL_ERROR = 0
+    TAIL_DROP = 1        # left out, and counted
+    TAIL_SHORT = 2       # a short record: so files are made of pieces
+    TAIL_STREAM = 3      # a file is one record of unknown length, and isn't kept open
+
+cdef enum:
+    MOST_SIDES = 32      # of a row of an array
+    MOST_HEAD = 10240    # bytes of the header of an array
+
+cdef class FileList:
+    cdef Names* names
+
+    cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1
+
+# A descriptor of a regular file, with what is known of it, or -1 with the fault. System calls; hold no turn.
+cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil
+# Whether what is wrong with a file may be left to it, and the next one be read: it isn't the machine's fault.
+cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
+# The same of a pipe or device too. Its reads don't wait.
+cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil
+# Whether bytes of a file below the size that it had may be others by now. What has only become longer was appended to.
+cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noexcept nogil
+# How: of a file that has.
+cdef void changed_fault(const FileStat* now, int64_t size, Fault* fault) noexcept nogil
+# Whether there is nothing in an open file that says so: those in /proc, and on some file systems that aren't in the kernel, all do. False:
+# there is, or nobody knows, as `fault` says. A system call.
+cdef bint is_empty(int fd, Fault* fault) noexcept nogil
+# Which error an errno is.
+cdef int32_t os_code(int err) noexcept nogil
+
+# Waits before a failed read is tried again: 10 ms, 20 ms and so on, 100 ms at most. False: a stop was requested (NULL: none can be).
+cdef bint backoff(int32_t tries, StopFlag* stop) noexcept nogil
+
+cdef void names_drop(Names* names) noexcept nogil
+cdef inline const char* name_of(const Names* names, int64_t i) noexcept nogil:
+    return names.text + names.offsets[i]
+
+# Where the records of file f begin, in bytes.
+cdef inline int64_t head_of(const FileTable* t, int64_t f) noexcept nogil:
+    return t.header_bytes if t.names.arrays == NULL else t.names.arrays.files[f].head_bytes
+
+# NULL: no memory. Takes a reference on the names.
+cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes, int64_t hop_bytes,
+                          int32_t tail, int32_t fd_limit) noexcept nogil
+# Drops a reference; the last one closes every file.
+cdef void table_drop(FileTable* t) noexcept nogil
+# The next file to discover, at most `ahead` files past those that are known; -1: none now.
+cdef int64_t table_claim(FileTable* t, int64_t ahead) noexcept nogil
+# Opens and measures file f. System calls; hold no turn.
+cdef void table_discover(FileTable* t, int64_t f) noexcept nogil
+# What is wrong with file f after its whole records; only for a known file with code != 0.
+cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogil
+# The known file that holds this ordinal; `hint` is where to look first.
+cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexcept nogil
+# Whether a file that was opened again, with this status, in a pass is file f still: in a pass that has opened it before it may have
+# become longer. No system call.
+cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* st) noexcept nogil
+# An open descriptor of file f for this pass, pinned, or -1 with the fault; give it back with table_unpin.
+cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcept nogil
+# records: how many of the file's records were read. False: with them all are, and the file has changed meanwhile.
+cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil
+# Looks at the files of which a part was read. False: one has changed meanwhile, and none further may have been looked at.
+cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil
+# A file that somebody reads now, from file `after` on; -1: none.
+cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil
+# Closes the files that nobody reads now. Any thread; system calls.
+cdef void table_close_idle(FileTable* t) noexcept nogil
+# Fills the whole iovec list (which it uses up) from `offset` on. *got: bytes read, also when it fails.
+cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,
+                   Fault* fault) noexcept nogil
+# The same for records of known places: `at` is counted from the first record, as if they lay one after the other. Of arrays, each part of
+# the list has room for whole rows.
+cdef int read_records(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t at, bint nowait, int64_t* got,
+                      Fault* fault) noexcept nogil

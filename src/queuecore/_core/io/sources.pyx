@@ -1,0 +1,870 @@
+"""File source with fixed-length framing."""
+from libc.errno cimport (
+    EACCES, EAGAIN, EINTR, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ESTALE, ETIMEDOUT, errno)
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy, memset
+from queuecore._core.atoms.process cimport check_layout, syscalls
+from queuecore._core.atoms.errors cimport (
+    CODE_CHECKSUM, CODE_DECOMPRESS, CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TOO_LARGE,
+    CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ, WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN, WHAT_READ, WHAT_REPLACED, WHAT_REWRITTEN,
+    WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL, WHAT_UNSIZED)
+from queuecore._core.atoms.parking cimport turn_give, turn_take
+from queuecore._core.atoms.platform cimport (
+    Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed,
+    kRelease, layout_hash, monotonic_ns, size_product)
+from queuecore._core.atoms.runtime cimport stop_requested
+
+check_layout(layout_hash())
+
+cdef extern from "time.h" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int nanosleep(const timespec*, timespec*)
+
+cdef enum:
+    IOV_MAX_COUNT = 1024  # Linux's UIO_MAXIOV
+    FIRST_WAIT_NS = 10000000
+    LONGEST_WAIT_NS = 100000000
+    # Of arrays by columns: what is read of them at once, and the gap between two columns that costs no more to read than to leave out.
+    GATHER_BYTES = 16384
+    GATHER_GAP = 4096
+
+
+cdef class FileList:
+    """Immutable list of file names, shared by every iterator of a dataset.
+
+    Parameters
+    ----------
+    paths : sequence of bytes
+        File system names. None may be empty or contain a zero byte (the caller has checked that).
+    item_bytes : int, optional
+        If each file holds an array, whose rows are its records: the bytes of a number.
+    sides : tuple of int
+        Then the shape of a row, without a 0 in it.
+    arrays : list of tuple, optional
+        Then of each file: its bytes before the first number, how many rows it has, and whether they lie by columns, in Fortran's order.
+    """
+
+    def __cinit__(self, paths, int64_t item_bytes=0, tuple sides=(), list arrays=None):
+        cdef int64_t total = 0, i = 0
+        cdef bytes path
+        cdef Names* n = <Names*>alloc_lines(sizeof(Names))
+        if n == NULL:
+            raise MemoryError
+        self.names = n
+        n.refs.store(1, kRelaxed)
+        n.count = len(paths)
+        for path in paths:
+            total += len(path) + 1
+        n.text = <char*>malloc(total if total else 1)
+        n.offsets = <int64_t*>malloc(size_product(n.count + 1, sizeof(int64_t)))
+        if n.text == NULL or n.offsets == NULL:
+            raise MemoryError
+        total = 0
+        for path in paths:
+            n.offsets[i] = total
+            memcpy(n.text + total, <const char*>path, len(path) + 1)
+            total += len(path) + 1
+            i += 1
+        n.offsets[i] = total
+        if arrays is not None:
+            self._set_arrays(item_bytes, sides, arrays)
+
+    cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1:
+        cdef Names* n = self.names
+        cdef Arrays* a
+        cdef int64_t total = 0, i
+        cdef bytes head
+        cdef dict starts = {}  # nearly all are the same
+        if len(files) != n.count or len(sides) > MOST_SIDES:
+            raise ValueError("each file has one array, of no more sides than an array has")
+        a = n.arrays = <Arrays*>calloc(1, sizeof(Arrays))
+        if a == NULL:
+            raise MemoryError
+        for head, _, _ in files:
+            if len(head) > MOST_HEAD:
+                raise ValueError("a header is too long")
+            if head not in starts:
+                starts[head] = total
+                total += len(head)
+        a.files = <ArrayFile*>calloc(n.count if n.count else 1, sizeof(ArrayFile))
+        a.heads = <char*>malloc(total if total else 1)
+        if a.files == NULL or a.heads == NULL:
+            raise MemoryError
+        for head, i in starts.items():
+            memcpy(a.heads + i, <const char*>head, len(head))
+        for i, (head, rows, by_columns) in enumerate(files):
+            a.files[i].head = a.heads + <int64_t>starts[head]
+            a.files[i].head_bytes = len(head)
+            a.files[i].rows = rows
+            a.files[i].by_columns = by_columns
+        a.item_bytes = item_bytes
+        a.ndim = len(sides)
+        for i in range(a.ndim):
+            a.sides[i] = sides[i]
+        return 0
+
+    def __dealloc__(self):
+        names_drop(self.names)
+
+    def __len__(self):
+        return self.names.count
+
+    def __getitem__(self, int64_t i):
+        if i < 0:
+            i += self.names.count
+        if i < 0 or i >= self.names.count:
+            raise IndexError("file index out of range")
+        return <bytes>name_of(self.names, i)
+
+    @property
+    def digest(self):
+        """64-bit hash of the names, in order."""
+        cdef uint64_t h = self.names.digest.load(kRelaxed)  # relaxed: a cache of a pure function
+        if h == 0:
+            h = _hash_bytes(14695981039346656037u, self.names.text, self.names.offsets[self.names.count]) | 1
+            self.names.digest.store(h, kRelaxed)
+        return h
+
+
+cdef uint64_t _hash_bytes(uint64_t h, const char* p, int64_t n) noexcept nogil:
+    # FNV-1a: no secret to keep, only accidents to notice.
+    cdef int64_t i
+    for i in range(n):
+        h = (h ^ <unsigned char>p[i]) * 1099511628211u
+    return h
+
+
+cdef uint64_t _mix(uint64_t h, uint64_t x) noexcept nogil:
+    h = (h ^ x) * 0x9E3779B97F4A7C15u
+    return h ^ (h >> 29)
+
+
+cdef bint backoff(int32_t tries, StopFlag* stop) noexcept nogil:
+    cdef timespec t
+    cdef int64_t wait = LONGEST_WAIT_NS if tries > 3 else FIRST_WAIT_NS << tries, until = monotonic_ns() + wait
+    while wait > 0:
+        if stop != NULL and stop_requested(stop):
+            return False
+        t.tv_sec = 0
+        t.tv_nsec = wait if wait < FIRST_WAIT_NS else FIRST_WAIT_NS
+        nanosleep(&t, NULL)
+        wait = until - monotonic_ns()
+    return True
+
+
+cdef void names_drop(Names* names) noexcept nogil:
+    # acq_rel (release: this holder is done; acquire: the last one sees that of all others) pairs with itself
+    if names == NULL or names.refs.fetch_sub(1, kAcqRel) != 1:
+        return
+    if names.arrays != NULL:
+        free(names.arrays.files)
+        free(names.arrays.heads)
+        free(names.arrays)
+    free(names.text)
+    free(names.offsets)
+    free(names)
+
+
+cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes, int64_t hop_bytes,
+                          int32_t tail, int32_t fd_limit) noexcept nogil:
+    cdef FileTable* t = <FileTable*>alloc_lines(sizeof(FileTable))
+    if t == NULL:
+        return NULL
+    # calloc: the kernel's zero pages, touched only as files are discovered (a list may hold a hundred thousand).
+    t.entries = <FileEntry*>calloc(names.count if names.count else 1, sizeof(FileEntry))
+    if t.entries == NULL:
+        free(t)
+        return NULL
+    t.refs.store(1, kRelaxed)
+    names.refs.fetch_add(1, kRelaxed)  # relaxed: the caller holds a reference already
+    t.names = names
+    t.files = names.count
+    t.record_bytes = record_bytes
+    t.header_bytes = header_bytes
+    t.footer_bytes = footer_bytes
+    t.hop_bytes = hop_bytes
+    t.tail = tail
+    t.fd_limit = fd_limit
+    t.idle_first = t.idle_last = -1
+    return t
+
+
+cdef void table_drop(FileTable* t) noexcept nogil:
+    # acq_rel, as in names_drop: the last holder sees what all others did
+    if t == NULL or t.refs.fetch_sub(1, kAcqRel) != 1:
+        return
+    table_close_idle(t)  # every open file is idle: nobody uses the table
+    names_drop(t.names)
+    free(t.entries)
+    free(t)
+
+
+# The idle list: open files that nobody reads, least recently used first. Called with the turn held.
+
+cdef void _idle_remove(FileTable* t, int64_t f) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    if e.prev >= 0:
+        t.entries[e.prev].next = e.next
+    else:
+        t.idle_first = e.next
+    if e.next >= 0:
+        t.entries[e.next].prev = e.prev
+    else:
+        t.idle_last = e.prev
+
+
+cdef void _idle_append(FileTable* t, int64_t f) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    e.prev = t.idle_last
+    e.next = -1
+    if t.idle_last >= 0:
+        t.entries[t.idle_last].next = <int32_t>f
+    else:
+        t.idle_first = <int32_t>f
+    t.idle_last = <int32_t>f
+
+
+cdef int _take_idle(FileTable* t, int32_t most, int64_t* file) noexcept nogil:
+    # Takes an idle descriptor out of the table if more than so many are open, for _close outside the turn. -1: none.
+    cdef int32_t f = t.idle_first
+    cdef int fd
+    if t.open_files <= most or f < 0:
+        return -1
+    _idle_remove(t, f)
+    fd = t.entries[f].fd
+    t.entries[f].fd = -1
+    t.open_files -= 1
+    file[0] = f
+    return fd
+
+
+cdef void _close(FileTable* t, int64_t f, int fd) noexcept nogil:
+    # Of a descriptor that nobody else has any more.
+    cdef FileEntry* e = &t.entries[f]
+    cdef Fault fault
+    cdef bint read_
+    if fd < 0:
+        return
+    turn_take(&t.turn)
+    read_ = e.used > 0
+    e.used = 0
+    turn_give(&t.turn)
+    if read_ and not _unchanged(t, f, fd, &fault):
+        turn_take(&t.turn)
+        t.changed = f + 1
+        turn_give(&t.turn)
+    syscalls().close(fd)
+
+
+cdef bint _unchanged(FileTable* t, int64_t f, int fd, Fault* fault) noexcept nogil:
+    # Whether what was read of an open file is what it had when it was discovered.
+    cdef FileEntry* e = &t.entries[f]
+    cdef FileStat st
+    if syscalls().fstat(fd, &st) != 0:
+        _stage_read(fault, os_code(errno), WHAT_STAT)
+        fault.err = errno
+    elif changed_since(&st, e.size, e.mtime_ns):
+        changed_fault(&st, e.size, fault)
+        turn_take(&t.turn)
+        e.changed = 1
+        turn_give(&t.turn)
+    else:
+        return True
+    fault.file = f
+    return False
+
+
+cdef void _stage_read(Fault* fault, int32_t code, int32_t what) noexcept nogil:
+    memset(fault, 0, sizeof(Fault))
+    fault.code = code
+    fault.what = what
+    fault.stage = STAGE_READ
+    fault.file = fault.offset = fault.record = -1
+
+
+cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noexcept nogil:
+    return now.size < size or (now.size == size and now.mtime_ns != mtime_ns)
+
+
+cdef void changed_fault(const FileStat* now, int64_t size, Fault* fault) noexcept nogil:
+    _stage_read(fault, CODE_SOURCE_CHANGED, WHAT_SHORTENED if now.size < size else WHAT_REWRITTEN)
+    fault.a = size
+    fault.b = now.size + 1
+
+
+cdef int64_t table_claim(FileTable* t, int64_t ahead) noexcept nogil:
+    cdef int64_t f = -1
+    turn_take(&t.turn)
+    # relaxed: known_files is written under this turn
+    if t.claimed < t.files and t.claimed < t.known_files.load(kRelaxed) + ahead:
+        f = t.claimed
+        t.claimed += 1
+    turn_give(&t.turn)
+    return f
+
+
+cdef int32_t os_code(int err) noexcept nogil:
+    if err == ENOENT or err == ENOTDIR:
+        return CODE_NOT_FOUND
+    if err == EACCES or err == EPERM:
+        return CODE_PERMISSION
+    if err == EISDIR:
+        return CODE_NOT_A_FILE
+    return CODE_UNAVAILABLE
+
+
+cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil:
+    if code == CODE_UNAVAILABLE:
+        return what == WHAT_SPECIAL or what == WHAT_UNSIZED or err == ELOOP or err == ENAMETOOLONG or err == ENXIO
+    return (code == CODE_CHECKSUM or code == CODE_TRUNCATED or code == CODE_TOO_LARGE or code == CODE_DECOMPRESS
+            or code == CODE_SOURCE_CHANGED or code == CODE_NOT_FOUND or code == CODE_PERMISSION or code == CODE_NOT_A_FILE)
+
+
+cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil:
+    return _open(name, False, st, fault)
+
+
+cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil:
+    return _open(name, True, st, fault)
+
+
+cdef int _open(const char* name, bint special, FileStat* st, Fault* fault) noexcept nogil:
+    cdef int fd
+    st.mode = 0
+    while True:
+        fd = syscalls().open(name)
+        if fd >= 0 or errno != EINTR:
+            break
+    if fd >= 0 and syscalls().fstat(fd, st) == 0 and (is_regular(st.mode) or (special and not is_directory(st.mode))):
+        return fd
+    memset(fault, 0, sizeof(Fault))
+    fault.stage = STAGE_OPEN
+    fault.file = fault.offset = fault.record = -1
+    fault.err = errno
+    if fd < 0:
+        fault.what = WHAT_OPEN
+        fault.code = os_code(fault.err)
+        return -1
+    if st.mode == 0:
+        fault.what = WHAT_STAT
+        fault.code = os_code(fault.err)
+    elif is_directory(st.mode):
+        fault.what = WHAT_DIRECTORY
+        fault.err = EISDIR
+        fault.code = CODE_NOT_A_FILE
+    else:
+        fault.what = WHAT_SPECIAL
+        fault.err = 0
+        fault.code = CODE_UNAVAILABLE
+    syscalls().close(fd)
+    return -1
+
+
+cdef bint is_empty(int fd, Fault* fault) noexcept nogil:
+    cdef char byte
+    cdef iovec iov
+    cdef int64_t n = -1
+    iov.iov_base = &byte
+    iov.iov_len = 1
+    while True:
+        n = syscalls().preadv(fd, &iov, 1, 0, 0)
+        if n >= 0 or errno != EINTR:
+            break
+    if n == 0:
+        return True
+    _stage_read(fault, CODE_UNAVAILABLE if n > 0 else os_code(errno), WHAT_UNSIZED if n > 0 else WHAT_READ)
+    fault.err = 0 if n > 0 else errno
+    return False
+
+
+cdef void _discover_array(FileTable* t, int64_t f, int fd) noexcept nogil:
+    # Its rows, if the file still has the header that was read before; what follows them was appended.
+    cdef const ArrayFile* a = &t.names.arrays.files[f]
+    cdef FileEntry* e = &t.entries[f]
+    cdef char head[MOST_HEAD]
+    cdef iovec iov
+    cdef Fault fault
+    cdef int64_t got = 0
+    if e.size < a.head_bytes + a.rows * t.record_bytes:
+        e.code = CODE_SOURCE_CHANGED
+        e.what = WHAT_SHORTENED
+        return
+    iov.iov_base = head
+    iov.iov_len = <size_t>a.head_bytes
+    if read_full(t, f, fd, &iov, 1, 0, False, &got, &fault) != READ_OK:
+        e.code = fault.code
+        e.what = fault.what
+        e.err = fault.err
+    elif memcmp(head, a.head, <size_t>a.head_bytes) != 0:
+        e.code = CODE_SOURCE_CHANGED
+        e.what = WHAT_REPLACED
+    else:
+        e.count = a.rows
+        if a.rows == 0:
+            t.empty_files.fetch_add(1, kRelaxed)  # relaxed: a statistic
+
+
+cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* last
+    cdef FileStat st
+    cdef Fault fault
+    cdef int64_t body, left, k
+    cdef int64_t other = 0
+    cdef int fd, stale = -1
+    fd = open_regular(name_of(t.names, f), &st, &fault)
+    if fd >= 0 and st.size == 0 and t.names.arrays == NULL and not is_empty(fd, &fault):
+        syscalls().close(fd)
+        fd = -1
+    e.fd = -1
+    if fd < 0:
+        e.code = fault.code
+        e.what = fault.what
+        e.err = fault.err
+        e.size = -1
+    else:
+        e.size = st.size
+        e.mtime_ns = st.mtime_ns
+        e.dev = st.dev
+        e.ino = st.ino
+        body = st.size - t.header_bytes - t.footer_bytes
+        if t.names.arrays != NULL:
+            _discover_array(t, f, fd)
+        elif st.size == 0:
+            t.empty_files.fetch_add(1, kRelaxed)  # relaxed: a statistic
+        elif t.tail == TAIL_STREAM:
+            e.count = 1
+            syscalls().close(fd)
+            fd = -1
+        elif body < 0:
+            e.code = CODE_TRUNCATED
+            e.what = WHAT_HEADER
+        else:
+            if body >= t.record_bytes:
+                e.count = (body - t.record_bytes) // t.hop_bytes + 1
+                left = body - ((e.count - 1) * t.hop_bytes + t.record_bytes)
+            else:
+                left = body
+            # What is left after the last record may be the gap before a next one that doesn't come.
+            if left != 0 and not (e.count > 0 and t.hop_bytes > t.record_bytes and left <= t.hop_bytes - t.record_bytes):
+                if t.tail == TAIL_SHORT:
+                    e.count += 1
+                elif t.tail == TAIL_DROP:
+                    t.dropped_tails.fetch_add(1, kRelaxed)  # relaxed: a statistic
+                else:
+                    e.code = CODE_TRUNCATED
+                    e.what = WHAT_TAIL
+        if e.count == 0 and fd >= 0:
+            syscalls().close(fd)
+            fd = -1
+    turn_take(&t.turn)
+    if fd >= 0:
+        e.fd = fd
+        t.open_files += 1
+        _idle_append(t, f)
+        stale = _take_idle(t, t.fd_limit, &other)
+    e.state.store(1, kRelaxed)  # relaxed: read under the turn only
+    k = t.known_files.load(kRelaxed)  # relaxed: written under this turn
+    while k < t.files and t.entries[k].state.load(kRelaxed) == 1:
+        e = &t.entries[k]
+        if k > 0:
+            last = &t.entries[k - 1]
+            e.base = last.base + last.count
+            e.digest = _mix(last.digest, <uint64_t>e.size)
+        else:
+            e.digest = _mix(0, <uint64_t>e.size)
+        e.digest = _mix(e.digest, <uint64_t>e.mtime_ns)
+        k += 1
+        t.known_records.store(e.base + e.count, kRelaxed)  # relaxed: published by D1
+        # D1 release: pairs with D2 in order_source.pyx; entries below k are complete.
+        t.known_files.store(k, kRelease)
+    turn_give(&t.turn)
+    _close(t, other, stale)
+
+
+cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    memset(fault, 0, sizeof(Fault))
+    fault.code = e.code
+    fault.err = e.err
+    fault.what = e.what
+    fault.stage = STAGE_OPEN
+    fault.file = f
+    fault.offset = fault.record = -1
+    if e.what == WHAT_TAIL:
+        fault.stage = STAGE_READ
+        fault.record = e.count
+        fault.offset = t.header_bytes + e.count * t.hop_bytes
+        fault.a = e.size - t.footer_bytes - fault.offset
+        fault.b = t.record_bytes
+    elif e.what == WHAT_READ:
+        fault.stage = STAGE_READ
+        fault.offset = fault.record = 0
+    elif e.what == WHAT_SHORTENED:  # an array
+        fault.a = fault.b = head_of(t, f) + t.names.arrays.files[f].rows * t.record_bytes
+        fault.offset = e.size
+    elif e.what == WHAT_HEADER:
+        fault.stage = STAGE_READ
+        fault.record = 0
+        fault.offset = 0
+        fault.a = e.size
+        fault.b = t.header_bytes + t.footer_bytes
+
+
+cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexcept nogil:
+    cdef int64_t low, high, middle
+    cdef FileEntry* e = &t.entries[hint]
+    if ordinal >= e.base and ordinal < e.base + e.count:
+        return hint
+    low = 0
+    high = t.known_files.load(kAcquire) - 1  # D2 acquire: pairs with D1
+    while low < high:  # the last file whose base is not above the ordinal; files without records share a base
+        middle = (low + high + 1) // 2
+        if t.entries[middle].base <= ordinal:
+            low = middle
+        else:
+            high = middle - 1
+    while t.entries[low].count == 0:
+        low -= 1
+    return low
+
+
+cdef inline bint _is_file(const FileEntry* e, const FileStat* st) noexcept nogil:
+    return st.ino == e.ino and st.dev == e.dev
+
+
+cdef inline bint _is_as_it_was(const FileEntry* e, const FileStat* st) noexcept nogil:
+    return _is_file(e, st) and st.size == e.size and st.mtime_ns == e.mtime_ns
+
+
+cdef int _replaced(int64_t f, Fault* fault) noexcept nogil:
+    _stage_read(fault, CODE_SOURCE_CHANGED, WHAT_REPLACED)
+    fault.stage = STAGE_OPEN
+    fault.file = f
+    return -1
+
+
+cdef int _open_same(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
+    # Another descriptor of a file that was open before; -1 with the fault, if it isn't the same.
+    cdef FileStat st
+    cdef int fd = open_regular(name_of(t.names, f), &st, fault)
+    fault.file = f
+    if fd >= 0 and not _is_as_it_was(&t.entries[f], &st):
+        syscalls().close(fd)
+        return _replaced(f, fault)
+    return fd
+
+
+cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* st) noexcept nogil:
+    cdef FileEntry* e = &t.entries[f]
+    cdef bint same
+    turn_take(&t.turn)
+    if e.passes > 0 and pass_ >= e.passes:
+        same = _is_as_it_was(e, st)
+    else:
+        same = _is_file(e, st) and not changed_since(st, e.size, e.mtime_ns)
+    if same and pass_ >= e.passes:
+        e.passes = pass_ + 1
+    turn_give(&t.turn)
+    return same
+
+
+cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcept nogil:
+    # A pass that begins with a file opens it by its name, whether it is still open or not: so it depends on nobody's haste which file that
+    # is. What an earlier pass still wants is read from the descriptor that is open, if the name leads elsewhere by now.
+    cdef FileEntry* e = &t.entries[f]
+    cdef FileStat st
+    cdef int64_t other = 0
+    cdef int fd, stale = -1
+    turn_take(&t.turn)
+    if e.changed:
+        turn_give(&t.turn)
+        return _replaced(f, fault)
+    if e.fd >= 0 and (e.passes == 0 or pass_ < e.passes):
+        if e.passes == 0:
+            e.passes = pass_ + 1
+        if e.pins == 0:
+            _idle_remove(t, f)
+        e.pins += 1
+        fd = e.fd
+        turn_give(&t.turn)
+        return fd
+    turn_give(&t.turn)
+    fd = open_regular(name_of(t.names, f), &st, fault)
+    if fd < 0:
+        fault.file = f
+        return -1
+    if not table_is_same(t, f, pass_, &st):
+        syscalls().close(fd)
+        return _replaced(f, fault)
+    turn_take(&t.turn)
+    if e.fd >= 0:  # it is open already
+        stale = fd
+        other = -1
+        if e.pins == 0:
+            _idle_remove(t, f)
+        fd = e.fd
+    else:
+        e.fd = fd
+        t.open_files += 1
+        stale = _take_idle(t, t.fd_limit, &other)
+    e.pins += 1
+    turn_give(&t.turn)
+    if other >= 0:
+        _close(t, other, stale)
+    else:
+        syscalls().close(stale)
+    return fd
+
+
+cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil:
+    # The file stays open: a run that begins again in the middle of a batch reads the last of it once more.
+    cdef FileEntry* e = &t.entries[f]
+    cdef int64_t other = 0
+    cdef int stale = -1
+    cdef bint well = True
+    turn_take(&t.turn)
+    e.used += records
+    if records > 0 and e.used >= e.count:
+        e.used -= e.count
+        turn_give(&t.turn)
+        well = _unchanged(t, f, e.fd, fault)  # it is pinned
+        turn_take(&t.turn)
+    e.pins -= 1
+    if e.pins == 0:
+        _idle_append(t, f)
+        stale = _take_idle(t, t.fd_limit, &other)
+    turn_give(&t.turn)
+    _close(t, other, stale)
+    return well
+
+
+cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil:
+    cdef FileEntry* e
+    cdef int32_t f
+    cdef bint well
+    while True:
+        turn_take(&t.turn)
+        f = <int32_t>t.changed - 1
+        t.changed = 0
+        if f >= 0:
+            turn_give(&t.turn)
+            _replaced(f, fault)
+            return False
+        f = t.idle_first
+        while f >= 0 and t.entries[f].used == 0:
+            f = t.entries[f].next
+        if f < 0:
+            turn_give(&t.turn)
+            return True
+        e = &t.entries[f]
+        e.used = 0
+        e.pins += 1
+        _idle_remove(t, f)
+        turn_give(&t.turn)
+        well = _unchanged(t, f, e.fd, fault)
+        table_unpin(t, f, 0, fault)
+        if not well:
+            return False
+
+
+cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil:
+    cdef int64_t f, found = -1, known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1
+    turn_take(&t.turn)
+    for f in range(after, known):
+        if t.entries[f].pins > 0:
+            found = f
+            break
+    turn_give(&t.turn)
+    return found
+
+
+cdef void table_close_idle(FileTable* t) noexcept nogil:
+    cdef int64_t f = 0
+    cdef int fd = 0
+    while fd >= 0:
+        turn_take(&t.turn)
+        fd = _take_idle(t, -1, &f)
+        turn_give(&t.turn)
+        _close(t, f, fd)
+
+
+cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,
+                   Fault* fault) noexcept nogil:
+    cdef int64_t n
+    cdef int err, part, patience = 1000
+    cdef int32_t tries = 0
+    cdef int flags = RWF_NOWAIT if nowait else 0
+    cdef int other, status
+    cdef int64_t more = 0
+    cdef bint reopened = False
+    got[0] = 0
+    while count > 0:
+        part = count if count < IOV_MAX_COUNT else IOV_MAX_COUNT
+        n = syscalls().preadv(fd, iov, part, offset + got[0], flags)
+        if n > 0:
+            got[0] += n
+            tries = 0
+            while count > 0 and <size_t>n >= iov.iov_len:
+                n -= <int64_t>iov.iov_len
+                iov += 1
+                count -= 1
+            if n > 0:
+                iov.iov_base = <char*>iov.iov_base + n
+                iov.iov_len -= <size_t>n
+            continue
+        err = errno
+        if n < 0 and err == EINTR:
+            continue
+        if n < 0 and nowait and (err == EAGAIN or err == EOPNOTSUPP):
+            return READ_NOT_CACHED
+        if n < 0 and err == EAGAIN and patience > 0:  # a regular file that says "later": a few network file systems do
+            patience -= 1
+            continue
+        if n < 0 and (err == ESTALE or err == ETIMEDOUT) and not reopened:
+            # Network file systems lose track of an open file now and then; the same file under its name is as good.
+            if nowait:
+                return READ_NOT_CACHED
+            reopened = True
+            other = _open_same(t, f, fault)
+            if other >= 0:
+                status = read_full(t, f, other, iov, count, offset + got[0], False, &more, fault)
+                syscalls().close(other)
+                got[0] += more
+                return status
+            if fault.code == CODE_SOURCE_CHANGED:
+                return READ_FAULT
+        if n < 0 and err == EIO and t.retries > 0:
+            if nowait:
+                return READ_NOT_CACHED
+            if tries < t.retries and backoff(tries, t.stop):
+                tries += 1
+                continue
+        memset(fault, 0, sizeof(Fault))
+        fault.stage = STAGE_READ
+        fault.file = f
+        fault.offset = offset + got[0]
+        fault.record = (fault.offset - head_of(t, f)) // t.hop_bytes
+        if n == 0:
+            fault.code = CODE_SOURCE_CHANGED
+            fault.what = WHAT_SHORTENED
+            fault.a = t.entries[f].size
+            fault.b = fault.offset + <int64_t>iov.iov_len
+        else:
+            fault.code = os_code(err)
+            fault.what = WHAT_READ
+            fault.err = err
+        return READ_FAULT
+    t.bytes_read.fetch_add(got[0], kRelaxed)  # relaxed: a statistic
+    return READ_OK
+
+
+cdef int read_records(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t at, bint nowait, int64_t* got,
+                      Fault* fault) noexcept nogil:
+    if t.names.arrays != NULL and t.names.arrays.files[f].by_columns:
+        return _gather(t, f, fd, iov, count, at // t.record_bytes, nowait, got, fault)
+    return read_full(t, f, fd, iov, count, head_of(t, f) + at, nowait, got, fault)
+
+
+cdef inline void _spread(unsigned char* dst, int64_t stride, const unsigned char* src, int64_t n, int64_t item) noexcept nogil:
+    cdef int64_t i
+    if item == 1:
+        for i in range(n):
+            dst[i * stride] = src[i]
+    elif item == 2:
+        for i in range(n):
+            memcpy(dst + i * stride, src + i * 2, 2)
+    elif item == 4:
+        for i in range(n):
+            memcpy(dst + i * stride, src + i * 4, 4)
+    elif item == 8:
+        for i in range(n):
+            memcpy(dst + i * stride, src + i * 8, 8)
+    else:
+        for i in range(n):
+            memcpy(dst + i * stride, src + i * item, item)
+
+
+cdef int _gather(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t first, bint nowait, int64_t* got,
+                 Fault* fault) noexcept nogil:
+    # Rows, from number `first` on, of an array that lies by columns: as many at once as the numbers of one column fill a buffer.
+    cdef const Arrays* a = t.names.arrays
+    cdef int64_t rows = 0, m, most = max(GATHER_BYTES // a.item_bytes, 1), skip = 0
+    cdef int status = READ_OK, i
+    got[0] = 0
+    for i in range(count):
+        rows += <int64_t>iov[i].iov_len // t.record_bytes
+    while rows > 0 and status == READ_OK:
+        m = most if rows > most else rows
+        status = _gather_rows(t, f, fd, iov, skip, first, m, nowait, fault)
+        if status == READ_FAULT:
+            fault.record = first
+        elif status == READ_OK:
+            got[0] += m * t.record_bytes
+            first += m
+            rows -= m
+            skip += m
+            while rows > 0 and skip >= <int64_t>iov.iov_len // t.record_bytes:
+                skip -= <int64_t>iov.iov_len // t.record_bytes
+                iov += 1
+    return status
+
+
+cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t skip, int64_t first, int64_t m, bint nowait,
+                      Fault* fault) noexcept nogil:
+    # The same of m rows, behind `skip` ones of the list. Columns lie in the order of the row's shape with the sides turned round: the number
+    # in which the first index is one higher comes next. `place` is where a column's number lies in a row.
+    cdef const Arrays* a = t.names.arrays
+    cdef const ArrayFile* file = &a.files[f]
+    cdef const iovec* to
+    cdef int64_t item = a.item_bytes, columns = t.record_bytes // item, column = 0, place = 0, k, j, i, n, done, at, side, nbytes
+    cdef int64_t index[MOST_SIDES]
+    cdef int64_t step[MOST_SIDES]
+    cdef unsigned char buffer[GATHER_BYTES]
+    cdef iovec one
+    cdef int64_t got = 0
+    cdef int status
+    j = 1
+    for i in range(a.ndim - 1, -1, -1):
+        index[i] = 0
+        step[i] = j
+        j *= a.sides[i]
+    while column < columns:
+        k = 1
+        nbytes = m * item
+        one.iov_base = buffer
+        if nbytes > GATHER_BYTES:  # one number, which is read to where it belongs
+            one.iov_base = <unsigned char*>iov.iov_base + skip * t.record_bytes + place * item
+        elif file.rows <= 4 * m or (file.rows - m) * item <= GATHER_GAP:
+            # Several columns, with the gaps between them.
+            k = min(1 + (GATHER_BYTES // item - m) // file.rows, columns - column)
+            nbytes += (k - 1) * file.rows * item
+        one.iov_len = <size_t>nbytes
+        status = read_full(t, f, fd, &one, 1, file.head_bytes + (column * file.rows + first) * item, nowait, &got, fault)
+        if status != READ_OK:
+            return status
+        for j in range(k):
+            to = iov
+            at = skip
+            done = 0
+            while done < m and nbytes <= GATHER_BYTES:
+                n = min(<int64_t>to.iov_len // t.record_bytes - at, m - done)
+                _spread(<unsigned char*>to.iov_base + at * t.record_bytes + place * item, t.record_bytes,
+                        buffer + (j * file.rows + done) * item, n, item)
+                done += n
+                at = 0
+                to += 1
+            side = 0
+            while side < a.ndim:
+                index[side] += 1
+                place += step[side]
+                if index[side] < a.sides[side]:
+                    break
+                place -= step[side] * a.sides[side]
+                index[side] = 0
+                side += 1
+        column += k
+    return READ_OK

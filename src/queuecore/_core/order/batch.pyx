@@ -1,0 +1,207 @@
+"""Batches. See order_batch.pxd for the contract.
+
+A batch of records passes rows on as they come and closes when it is full. A batch comes whole or not at all where
+remainders are dropped, or where it is made of batches: then it is kept until it is complete.
+"""
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.atoms.errors cimport WHAT_UNEQUAL
+from queuecore._core.order.op cimport (
+    PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op, OpKind, OpSpec, Order, element_drop, element_trim,
+    op_advance, op_count, op_new, op_pull, op_refuse, run_drop)
+from queuecore._core.order.runs cimport (
+    SCRATCH_RUNS, Element, Run, RunList, element_append_all, element_clear, element_give, list_clear, list_init)
+from queuecore._core.atoms.platform cimport layout_hash
+
+check_layout(layout_hash())
+
+cdef struct Batch:
+    Op op
+    int64_t size
+    bint drop            # drop_remainder
+    bint whole
+    int32_t ended        # the status that ended the input
+    int64_t open_rows    # of the open batch
+    # of elements: whole ones in the open batch, rows of the first one, rows of the one that is open
+    int64_t subs, sub_rows, open_sub
+    # one that comes whole:
+    bint giving          # `held` is complete
+    Element held
+    RunList scratch
+
+
+cdef int _unequal(Order* order, Batch* b) noexcept nogil:
+    b.ended = PULL_FAULT
+    if order.faulted:  # the shorter one was cut short by an error, which is then what there is to say
+        return PULL_FAULT
+    return op_refuse(order, WHAT_UNEQUAL, b.sub_rows, b.open_sub)
+
+
+cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    # Passes rows on, and closes an element when it is full or the input at its end.
+    cdef Batch* b = <Batch*>op
+    cdef int64_t before = out.rows
+    cdef int status
+    if b.ended == PULL_BREAK:
+        b.ended = PULL_OK
+        order.breaking = False
+        return PULL_BREAK
+    if b.ended != PULL_OK:
+        return b.ended
+    if max_rows > op.rows - b.open_rows:
+        max_rows = op.rows - b.open_rows
+    status = op_pull(order, op.up, max_rows, out)
+    b.open_rows += out.rows - before
+    if op.up.rows == 1:
+        out.closed = b.open_rows == op.rows
+        out.subs = 0
+    else:
+        b.open_sub += out.rows - before
+        if out.closed and b.open_sub == 0:  # a cut took all of it
+            out.closed = False
+        if out.closed:
+            if b.subs > 0 and b.open_sub != b.sub_rows:
+                out.closed = False
+                return PULL_OK if order.breaking else _unequal(order, b)
+            b.sub_rows = b.open_sub
+            b.open_sub = 0
+            b.subs += 1
+            out.closed = b.subs == b.size
+            out.subs = b.subs
+    if status == PULL_END or status == PULL_FAULT:
+        b.ended = status
+        if not out.closed and b.open_rows > 0 and not b.drop:  # what stands open is given short
+            out.closed = True
+            out.subs = b.subs
+    elif status == PULL_BREAK and not b.whole and b.open_rows > 0:
+        out.closed = True
+        b.ended = PULL_BREAK
+        order.breaking = True
+    if out.closed:
+        b.open_rows = 0
+        b.subs = 0
+        return PULL_OK
+    return status
+
+
+cdef void _drop_tail(Order* order, Batch* b, int64_t rows) noexcept nogil:
+    # Takes the last rows of what is held off again.
+    cdef Element* e = &b.held
+    cdef Run* last
+    cdef Run tail
+    if rows > e.rows:  # a cut has taken some already
+        rows = e.rows
+    e.rows -= rows
+    order.dropped += rows
+    while rows > 0:
+        last = &e.runs[e.count - 1]
+        tail = last[0]
+        tail.n = last.n if last.n < rows else rows
+        last.n -= tail.n
+        rows -= tail.n
+        tail.ordinal += last.n
+        tail.first += last.n
+        run_drop(order, &b.op, &tail)
+        if last.n == 0:
+            e.count -= 1
+
+
+cdef int _hold(Order* order, Batch* b) noexcept nogil:
+    # Pulls more rows of a batch that is to come whole.
+    cdef int status
+    list_clear(&b.scratch)
+    status = _pull_rows(order, &b.op, SCRATCH_RUNS, &b.scratch)
+    if not element_append_all(&b.held, &b.scratch):
+        return PULL_NO_MEMORY
+    if b.scratch.closed:
+        b.giving = True
+        b.held.subs = b.scratch.subs
+        return PULL_OK
+    if (status == PULL_FAULT or status == PULL_BREAK) and not b.drop and b.subs > 0:
+        # Whole elements stand before the one that an error cut short, or that differs: they are given, as a short
+        # batch.
+        _drop_tail(order, b, b.open_sub)
+        b.held.subs = b.subs
+        b.giving = b.held.rows > 0
+        b.subs = 0
+        b.open_rows = 0
+        if status == PULL_BREAK:
+            b.open_sub = 0
+            b.ended = PULL_BREAK
+        return PULL_OK
+    if (status == PULL_END or status == PULL_FAULT or status == PULL_BREAK) and b.held.rows > 0:
+        order.dropped += b.held.rows
+        element_drop(order, &b.op, &b.held)
+    if status == PULL_BREAK:
+        b.subs = b.open_rows = b.open_sub = 0
+    return status
+
+
+cdef int _pull_whole(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef Batch* b = <Batch*>op
+    cdef int status
+    if not b.giving:
+        status = _hold(order, b)
+        if not b.giving:
+            return status
+    if element_give(&b.held, max_rows, out):
+        b.giving = False
+        element_clear(&b.held)
+    return PULL_OK
+
+
+cdef bint _restart(Order* order, Op* op) noexcept nogil:
+    cdef Batch* b = <Batch*>op
+    b.ended = PULL_OK
+    b.open_rows = b.subs = b.open_sub = 0
+    b.giving = False
+    element_drop(order, op, &b.held)
+    return True
+
+
+cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
+    cdef Batch* b = <Batch*>op
+    cdef int64_t most = (<int64_t>1 << 62) // b.size
+    if b.open_rows != 0 or b.giving or b.ended != PULL_OK or n > most or unit > most:
+        return 0
+    return op_advance(order, op.up, n * b.size, unit * b.size) // b.size
+
+
+cdef int64_t _count(Order* order, Op* op) noexcept nogil:
+    cdef Batch* b = <Batch*>op
+    cdef int64_t n = op_count(order, op.up)
+    if n < 0:
+        return -1
+    return n // b.size if b.drop else (n + b.size - 1) // b.size
+
+
+cdef void _purge(Order* order, Op* op, bint reached) noexcept nogil:
+    if not op.gives_ids:
+        element_trim(order, &(<Batch*>op).held)
+
+
+cdef void _free(Op* op) noexcept nogil:
+    free((<Batch*>op).held.runs)
+    free((<Batch*>op).scratch.runs)
+
+
+cdef OpKind BATCH = OpKind(
+    pull=_pull_rows, restart=_restart, advance=_advance, count=_count, places=NULL, restarts=NULL, purge=NULL,
+    free=NULL)
+cdef OpKind WHOLE_BATCH = OpKind(
+    pull=_pull_whole, restart=_restart, advance=_advance, count=_count, places=NULL, restarts=NULL, purge=_purge,
+    free=_free)
+
+
+cdef bint batch_make(Order* order, const OpSpec* spec) noexcept nogil:
+    cdef bint whole = spec.flag or order.top.rows > 1
+    cdef Batch* b = <Batch*>op_new(order, sizeof(Batch), &WHOLE_BATCH if whole else &BATCH)
+    if b == NULL:
+        return False
+    b.size = spec.size
+    b.drop = spec.flag
+    b.whole = whole
+    b.op.rows *= spec.size
+    b.op.whole_batches = b.op.whole_batches or whole
+    return not whole or list_init(&b.scratch)

@@ -1,0 +1,239 @@
+# Operators of the order program: what all of them have in common.
+#
+# The program is a chain of operators, the source at the bottom. Pulling on the top appends runs of records to a list;
+# no byte is read. Everything here is called by one thread at a time: whoever holds the pipeline's turn. Nothing waits:
+# a pull that needs a file that isn't known yet, or a row that isn't loaded yet, says so and is repeated later. Progress
+# of one pull is one step: OK may come with fewer rows than asked for, also with none.
+#   I1  What is pulled depends on counts, seeds and the operators alone, never on how the pulls were cut or timed.
+#       Records that are left out because they are bad (Missing) are not counted: the operators never see them.
+#   I2  Operators of rows == 1 give records; the others give elements of up to `rows` records and say where each one
+#       closes. An element that can't be made (a break) comes out of a pull in its place, alone: PULL_BREAK, with
+#       order.broken. The next pull goes on behind it. No operator counts it; a batch that is open closes before it, or
+#       is dropped if it must be whole.
+#   I3  Of records in blocks, the order knows which it still has inside: each one leaves it once, out of its top or
+#       dropped.
+#
+# Each kind of operator lives in a module of its own: a struct that begins with Op, a row of functions (OpKind), and a
+# function that makes one on top of the chain (op_new). order.pyx alone knows all kinds.
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from queuecore._core.io.blocks cimport Blocks, Place, blocks_leave
+from queuecore._core.order.lengths cimport Lengths
+from queuecore._core.order.runs cimport Element, KeptRecords, MissingList, Run, RunList, ids_give
+from queuecore._core.atoms.platform cimport Fault
+from queuecore._core.io.sources cimport FileTable
+
+cdef enum:
+    PULL_OK = 0
+    PULL_WAIT = 1        # a file isn't known yet, or a row of the store isn't loaded yet
+    PULL_END = 2
+    PULL_FAULT = 3       # the end, by a fault: order.fault
+    PULL_NO_MEMORY = 4
+    PULL_BREAK = 5       # an element that can't be made: order.broken. Nothing else came with it
+
+# One operator of a plan.
+cdef struct OpSpec:
+    int32_t kind         # OP_* of order.pxd
+    int64_t size         # n of take, skip, repeat (-1: no bound); batch size; buffer size; number of shards
+    bint flag            # batch: drop_remainder; shuffle: reshuffle
+    uint64_t seed_lo, seed_hi
+    int64_t iteration
+    int64_t index        # shard
+    int32_t uneven       # UNEVEN_* of order_shard.pxd
+
+# A record that can't be made, by its number in this run; or, of those that were handed in as such, how many records
+# came before.
+cdef struct Break:
+    int64_t pass_, ordinal
+    int32_t level        # it comes out above so many operators of the plan
+
+cdef struct BreakList:
+    const Break* breaks  # sorted
+    int64_t count
+
+# The last PULL_BREAK's record, and the source's place behind it.
+cdef struct Broken:
+    int64_t pass_, ordinal, good
+    int32_t level        # -1: it was handed in
+    Fault fault          # why, of what was handed in
+    Place place
+
+# The record at which reading begins; those before it are never read again. `good` counts them without the missing ones.
+cdef struct Start:
+    int64_t pass_
+    int64_t ordinal
+    int64_t good
+
+# The source's place.
+cdef struct Position:
+    int64_t pass_
+    int64_t position     # next ordinal
+    int64_t given        # records of this pass so far
+
+cdef struct Op
+cdef struct Order
+
+# The functions of a kind of operator. One may be NULL where its comment says so; then nothing is called.
+cdef struct OpKind:
+    int (*pull)(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil
+    # A new pass: drops what it keeps and begins again. True: its input is to begin again too.
+    bint (*restart)(Order* order, Op* op) noexcept nogil
+    # Leaves out up to n elements without pulling them: a multiple of `unit`, so that nothing above is left half open.
+    # Returns how many. 0 is always right: the caller then pulls and discards. NULL: always 0.
+    int64_t (*advance)(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil
+    # Elements of one pass, or -1 if that isn't plain arithmetic (yet). NULL: always -1.
+    int64_t (*count)(Order* order, Op* op) noexcept nogil
+    # Under a permutation: elements of one pass, of an input that has n, and fills op.way in. *status is what comes
+    # after the input, and becomes what comes after these. NULL: they are the input's.
+    int64_t (*places)(Order* order, Op* op, int64_t n, int* status) noexcept nogil
+    # True if it will restart its input when that is at its end. NULL: the operators above decide.
+    bint (*restarts)(const Op* op) noexcept nogil
+    # The source has been cut (order.cut_pass): drops what lies behind that from what it keeps; the order of the rest
+    # stays. `reached`: the source had been there already. NULL: it keeps nothing.
+    void (*purge)(Order* order, Op* op, bint reached) noexcept nogil
+    # Frees what it owns, also if it was never made completely. NULL: nothing but the struct.
+    void (*free)(Op* op) noexcept nogil
+
+# Iterations of a shuffle or a permutation.
+cdef struct Shuffle:
+    uint64_t seed_lo, seed_hi
+    bint reshuffle
+    bint seeded          # the generator of this iteration is set
+    bint shuffled_again  # by an operator above, which may keep the record at which the source is cut
+    int64_t iteration    # of the dataset object: where its master generator stands
+    int64_t begun        # iterations begun in this run
+    int64_t passes       # of the source, in one iteration
+    int64_t entered_pass, entered_end  # mark: after the last record that entered
+
+# Under a permutation: number k of an operator is number k * scale + shift of its input, modulo `wrap` (0: without end).
+# Each time around is so many passes of the source later.
+cdef struct Way:
+    int64_t scale, shift, wrap, passes
+
+cdef struct Op:
+    const OpKind* kind
+    Op* up               # its input; NULL: the source
+    int64_t rows         # records of a whole element
+    bint gives_ids       # its runs are rows of the store
+    bint one_run         # a pull gives one run at most
+    bint jumps           # leaving elements out costs less than pulling them
+    bint whole_batches   # it or an operator below makes batches that come whole or not at all
+    bint leaves_out      # it can leave records out that are missing
+    MissingList missing  # the topmost operator that can has them; the order of the others is what it was with them
+    Shuffle* shuffle     # of its own state; NULL: it doesn't shuffle
+    # Under a permutation, from op_places on:
+    int64_t count        # elements of a pass
+    int64_t passes       # of the source, in one of this
+    Way way
+
+cdef struct Order:
+    Op** ops             # the source first
+    int32_t count
+    Op* top
+    Op* bottom_shuffle   # or a permutation, or NULL
+    KeptRecords* stored  # rows of the store, which runs out of the bottom shuffle name; NULL: nothing is stored
+    Blocks* blocks       # or NULL: records have known places
+    Start start
+    Position at
+    int64_t cut_pass, cut_ordinal  # the source ends here, by cut_fault; pass -1: no cut
+    Fault cut_fault
+    Lengths ends         # of the passes since the start whose end was met: all records
+    int64_t next_end     # the pass after these
+    Fault fault          # why it ended early
+    bint faulted         # a fault has been met: the first one counts
+    int64_t dropped      # records of incomplete elements left out (drop_remainder)
+    int64_t skip_left    # elements still to fast-forward, and breaks
+    int64_t skip_breaks
+    RunList skipped      # pulled to be left out
+    bint has_breaks      # then counts of elements are no arithmetic
+    bint breaking        # a batch closed for a break that comes next
+    Broken broken        # of the last PULL_BREAK
+    bint needs_count     # a permutation waits for all files
+
+# Arguments of order_new. What `missing`, `handed` and `breaks` point to must stay; that of the others is copied.
+cdef struct OrderPlan:
+    FileTable* table
+    Blocks* blocks       # or NULL
+    bint skip_files      # a file with a fault just ends there
+    Start start
+    const Lengths* lengths  # of the passes before the start: good records, with those that were handed in as breaks
+    MissingList missing
+    const OpSpec* specs  # the first one is on the source
+    int32_t count
+    int64_t store_ahead  # > 0: a stored shuffle may be used, reading that many rows ahead
+    BreakList handed     # breaks that lie before the start
+    BreakList breaks     # of steps, sorted by level first
+
+
+# Puts an operator, of a struct of so many bytes that begins with Op, on top of the chain: order_free frees it from then
+# on. NULL: no memory.
+cdef Op* op_new(Order* order, size_t nbytes, const OpKind* kind) noexcept nogil
+# The iterations of an operator that shuffles, which lie in its own state.
+cdef void shuffle_init(Order* order, Op* op, Shuffle* shuffle, const OpSpec* spec) noexcept nogil
+# Begins a new pass of an operator and of those below it.
+cdef void op_restart(Order* order, Op* op) noexcept nogil
+# Makes the operators up to this one stand as if so many passes had been played. Only where op_count knows a number.
+cdef void op_jump(Order* order, Op* op, int64_t passes) noexcept nogil
+# Elements of one pass under a permutation, or -1: not known yet. *status: what comes after them. Fills in where they
+# are (op_locate).
+cdef int64_t op_places(Order* order, Op* op, int* status) noexcept nogil
+# Ends the order by a fault of its own, about two numbers.
+cdef int op_refuse(Order* order, int32_t what, int64_t a, int64_t b) noexcept nogil
+
+# Elements and lists that came out of `op` and won't be given: their records leave the order.
+cdef void element_drop(Order* order, const Op* op, Element* e) noexcept nogil
+cdef void list_drop(Order* order, const Op* op, const RunList* list_, int32_t first) noexcept nogil
+# Records behind the cut leave an element or a list that an operator keeps.
+cdef void element_trim(Order* order, Element* e) noexcept nogil
+cdef void list_trim(Order* order, RunList* list_, int32_t first) noexcept nogil
+# The source ends before this record, by this fault; what lies behind it in buffers is dropped.
+cdef void order_cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil
+
+
+cdef inline int op_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    return op.kind.pull(order, op, max_rows, out)
+
+
+cdef inline int64_t op_advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
+    return op.kind.advance(order, op, n, unit) if op.kind.advance != NULL else 0
+
+
+cdef inline int64_t op_count(Order* order, Op* op) noexcept nogil:
+    return op.kind.count(order, op) if op.kind.count != NULL else -1
+
+
+# Elements of this operator in a list that was clear before.
+cdef inline int64_t op_given(const Op* op, const RunList* list_) noexcept nogil:
+    if op.rows == 1:
+        return list_.rows
+    return 1 if list_.closed else 0
+
+
+# The record of the k-th element of an operator, and its pass, counted from where the source stands. Paid per record: no
+# call per operator.
+cdef inline void op_locate(const Op* op, int64_t k, int64_t* pass_, int64_t* ordinal) noexcept nogil:
+    cdef const Way* way
+    pass_[0] = 0
+    while op.up != NULL:
+        way = &op.way
+        k = k * way.scale + way.shift
+        if way.wrap > 0:
+            pass_[0] += k // way.wrap * way.passes
+            k %= way.wrap
+        op = op.up
+    ordinal[0] = k
+
+
+# The iteration is over: the next one is begun when somebody pulls.
+cdef inline void shuffle_next(Shuffle* shuffle) noexcept nogil:
+    shuffle.seeded = False
+    shuffle.iteration += 1
+
+
+# A run out of this operator that nobody will read leaves the order. Rows of the store that it names are free again.
+cdef inline void run_drop(Order* order, const Op* op, const Run* run) noexcept nogil:
+    cdef int64_t i
+    if op.gives_ids:
+        for i in range(run.n):
+            ids_give(&order.stored.ids, run.ordinal + i)
+    elif run.block != NULL:
+        blocks_leave(order.blocks, run.block, run.first, run.n)

@@ -1,0 +1,149 @@
+"""The order program of a run. See order.pxd for the contract."""
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.blocks cimport blocks_out
+from queuecore._core.order.batch cimport batch_make
+from queuecore._core.order.breaks cimport breaks_make
+from queuecore._core.order.op cimport (
+    PULL_BREAK, PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, BreakList, Op, OpSpec, Order, OrderPlan, list_drop,
+    op_advance, op_given, op_pull)
+from queuecore._core.order.passes cimport repeat_make, skip_make, take_make
+from queuecore._core.order.permute cimport permute_make
+from queuecore._core.order.runs cimport SCRATCH_RUNS, Run, RunList, list_clear, list_init
+from queuecore._core.order.shard cimport shard_make
+from queuecore._core.order.shuffle cimport element_shuffle_make, shuffle_make
+from queuecore._core.order.source cimport source_make
+from queuecore._core.order.store cimport store_lacks_survivors
+from queuecore._core.atoms.platform cimport layout_hash
+
+check_layout(layout_hash())
+
+
+cdef bint _make(Order* order, const OpSpec* spec, int64_t store_ahead) noexcept nogil:
+    # Puts the operator that a plan names on top.
+    if spec.kind == OP_TAKE:
+        return take_make(order, spec)
+    if spec.kind == OP_SKIP:
+        return skip_make(order, spec)
+    if spec.kind == OP_REPEAT:
+        return repeat_make(order, spec)
+    if spec.kind == OP_BATCH:
+        return batch_make(order, spec)
+    if spec.kind == OP_SHARD:
+        return shard_make(order, spec)
+    if spec.kind == OP_PERMUTE:
+        return permute_make(order, spec)
+    if order.top.rows > 1:
+        return element_shuffle_make(order, spec)
+    return shuffle_make(order, spec, store_ahead)
+
+
+cdef bint _make_all(Order* order, const OrderPlan* plan) noexcept nogil:
+    cdef int64_t store_ahead = plan.store_ahead
+    cdef int32_t i, shuffles = 0
+    cdef BreakList breaks, here
+    for i in range(plan.count):
+        shuffles += plan.specs[i].kind == OP_SHUFFLE
+    if shuffles != 1:  # a row stays in the store until it is read, so nothing above may keep rows back
+        store_ahead = 0
+    if not source_make(order, plan):
+        return False
+    breaks = plan.breaks
+    for i in range(plan.count + 1):
+        here.breaks = breaks.breaks
+        here.count = 0
+        while here.count < breaks.count and breaks.breaks[here.count].level == i:
+            here.count += 1
+        if here.count > 0 and not breaks_make(order, here):
+            return False
+        breaks.breaks += here.count
+        breaks.count -= here.count
+        if i < plan.count and not _make(order, &plan.specs[i], store_ahead):
+            return False
+    for i in range(order.count - 1, -1, -1):
+        if order.ops[i].leaves_out:
+            order.ops[i].missing = plan.missing
+            break
+    return True
+
+
+cdef Order* order_new(const OrderPlan* plan) noexcept nogil:
+    cdef Order* order = <Order*>calloc(1, sizeof(Order))
+    if order == NULL:
+        return NULL
+    order.blocks = plan.blocks
+    order.start = plan.start
+    order.next_end = plan.start.pass_
+    order.cut_pass = -1
+    order.has_breaks = plan.handed.count > 0 or plan.breaks.count > 0
+    # The source, the plan's operators, and one for the breaks above each of these.
+    order.ops = <Op**>calloc(2 * <size_t>plan.count + 2, sizeof(Op*))
+    if order.ops == NULL or not list_init(&order.skipped) or not _make_all(order, plan):
+        order_free(order)
+        return NULL
+    return order
+
+
+cdef void order_free(Order* order) noexcept nogil:
+    cdef int32_t i
+    if order == NULL:
+        return
+    for i in range(order.count):
+        if order.ops[i].kind.free != NULL:
+            order.ops[i].kind.free(order.ops[i])
+        free(order.ops[i])
+    free(order.ops)
+    free(order.ends.runs)
+    free(order.skipped.runs)
+    free(order)
+
+
+cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int32_t i = out.count - 1 if out.count > 0 else 0
+    cdef int64_t had = out.runs[i].n if out.count > 0 else 0  # the last run may grow
+    cdef Run* run
+    cdef int status
+    # Not even a restart before the survivors are loaded: it would give their rows away while they are on their way in.
+    if order.stored != NULL and store_lacks_survivors(order):
+        return PULL_WAIT
+    status = op_pull(order, order.top, max_rows, out)
+    while i < out.count:
+        run = &out.runs[i]
+        if run.block != NULL and run.n > had:
+            blocks_out(order.blocks, run.block, run.first + had, run.n - had)
+            if run.block.moved != NULL:  # never of a run that grew: nothing is moved meanwhile
+                run.block = run.block.moved
+        had = 0
+        i += 1
+    if status == PULL_END and order.cut_pass >= 0:
+        # A cut is made for a record that was given. What had gone past it by then, a shuffle's window above all,
+        # doesn't know of it.
+        order.fault = order.cut_fault
+        order.faulted = True
+        return PULL_FAULT
+    return status
+
+
+cdef int order_forward(Order* order, int64_t budget) noexcept nogil:
+    cdef RunList* skipped = &order.skipped
+    cdef Op* top = order.top
+    cdef int64_t n, spent = 0
+    cdef int status
+    while (order.skip_left > 0 or order.skip_breaks > 0) and spent < budget:
+        order.skip_left -= op_advance(order, top, order.skip_left, 1)
+        if order.skip_left == 0 and order.skip_breaks == 0:
+            break
+        list_clear(skipped)
+        n = SCRATCH_RUNS
+        if top.rows == 1 and n > order.skip_left:
+            n = order.skip_left if order.skip_left > 0 else 1
+        status = op_pull(order, top, n, skipped)
+        order.skip_left -= op_given(top, skipped)
+        spent += 1 + skipped.rows
+        list_drop(order, top, skipped, 0)
+        if status == PULL_BREAK:
+            order.skip_breaks -= order.skip_breaks > 0
+        elif status != PULL_OK:
+            return status
+    return PULL_OK

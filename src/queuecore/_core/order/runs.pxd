@@ -1,0 +1,210 @@
+# Runs of records by number: the lists in which operators of the order program hand them on, and the stores in which
+# they keep them. Plain memory of whoever has the pipeline's turn; nothing here waits or knows what an operator is.
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport malloc, realloc
+from queuecore._core.io.blocks cimport RecordBlock
+from queuecore._core.atoms.platform cimport map_pages, size_product, unmap_pages
+
+cdef enum:
+    SCRATCH_RUNS = 1024  # room of a list that an operator pulls its input into, and the most records it asks for
+
+# Records that follow each other.
+cdef struct Run:
+    int64_t ordinal      # of the first record; out of a stored shuffle: the row of the store
+    int64_t pass_        # of the source
+    int64_t n
+    RecordBlock* block   # that holds them; NULL: they are at a known place, or in the store
+    int64_t first        # of that block's records
+    int64_t good         # records of the pass that came before them
+
+# The result of a pull.
+cdef struct RunList:
+    Run* runs
+    int32_t count
+    bint closed          # the element that was open ends with the last row
+    int64_t rows
+    int64_t subs         # of the element that closed: elements it is made of; 0: records
+
+# The runs of one element, kept until they are given.
+cdef struct Element:
+    Run* runs
+    int32_t count
+    int32_t room
+    int64_t rows
+    int64_t subs         # as in RunList
+    int32_t given        # runs given so far, and records of the next one
+    int64_t offset
+
+# A record that is left out.
+cdef struct Missing:
+    int64_t pass_, ordinal
+
+cdef struct MissingList:
+    const Missing* records  # sorted
+    int64_t count
+
+# Numbers from 0 to capacity - 1 for what a shuffle keeps. Those that were given back are taken first, so that a buffer
+# larger than the data touches few pages.
+cdef struct Ids:
+    uint32_t* free_ids
+    int64_t free_count
+    int64_t fresh        # numbers never taken start here
+    int64_t capacity
+
+# A record that is kept.
+cdef struct Kept:
+    int64_t ordinal, pass_
+    RecordBlock* block   # as in Run, or NULL: played only
+    int64_t first
+
+cdef struct KeptRecords:
+    Ids ids
+    Kept* records        # by id
+
+
+# A record, compared with a place: it is that place's, or comes later.
+cdef inline bint is_behind(int64_t pass_, int64_t ordinal, int64_t place_pass, int64_t place_ordinal) noexcept nogil:
+    return pass_ > place_pass or (pass_ == place_pass and ordinal >= place_ordinal)
+
+
+cdef inline bint is_missing(const MissingList* missing, int64_t pass_, int64_t ordinal) noexcept nogil:
+    cdef int64_t low = 0, high = missing.count, middle
+    cdef const Missing* m
+    while low < high:
+        middle = (low + high) // 2
+        m = &missing.records[middle]
+        if m.pass_ == pass_ and m.ordinal == ordinal:
+            return True
+        if is_behind(pass_, ordinal, m.pass_, m.ordinal):
+            low = middle + 1
+        else:
+            high = middle
+    return False
+
+
+# Takes the first n of a run's records off.
+cdef inline void run_from(Run* run, int64_t n) noexcept nogil:
+    run.ordinal += n
+    run.first += n
+    run.good += n
+    run.n -= n
+
+
+cdef inline bint list_init(RunList* list_) noexcept nogil:
+    list_.runs = <Run*>malloc(size_product(SCRATCH_RUNS, sizeof(Run)))
+    return list_.runs != NULL
+
+
+cdef inline void list_clear(RunList* list_) noexcept nogil:
+    list_.count = 0
+    list_.rows = 0
+    list_.closed = False
+    list_.subs = 0
+
+
+cdef inline void list_append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n, RecordBlock* block, int64_t first,
+                             int64_t good) noexcept nogil:
+    cdef Run* last
+    if out.count > 0:
+        last = &out.runs[out.count - 1]
+        if last.ordinal + last.n == ordinal and last.pass_ == pass_ and last.block == block:
+            last.n += n
+            out.rows += n
+            return
+    out.runs[out.count].ordinal = ordinal
+    out.runs[out.count].pass_ = pass_
+    out.runs[out.count].n = n
+    out.runs[out.count].block = block
+    out.runs[out.count].first = first
+    out.runs[out.count].good = good
+    out.count += 1
+    out.rows += n
+
+
+# Appends the first n records of a run.
+cdef inline void list_append_of(RunList* out, const Run* run, int64_t n) noexcept nogil:
+    list_append(out, run.ordinal, run.pass_, n, run.block, run.first, run.good)
+
+
+# False: no memory.
+cdef inline bint element_append(Element* e, const Run* run) noexcept nogil:
+    cdef Run* grown
+    cdef Run* last
+    e.rows += run.n
+    if e.count > 0:
+        last = &e.runs[e.count - 1]
+        if last.ordinal + last.n == run.ordinal and last.pass_ == run.pass_ and last.block == run.block:
+            last.n += run.n
+            return True
+    if e.count == e.room:
+        grown = <Run*>realloc(e.runs, size_product(2 * e.room + 2, sizeof(Run)))
+        if grown == NULL:
+            return False
+        e.runs = grown
+        e.room = 2 * e.room + 2
+    e.runs[e.count] = run[0]
+    e.count += 1
+    return True
+
+
+cdef inline bint element_append_all(Element* e, const RunList* list_) noexcept nogil:
+    cdef int32_t i
+    for i in range(list_.count):
+        if not element_append(e, &list_.runs[i]):
+            return False
+    return True
+
+
+cdef inline void element_clear(Element* e) noexcept nogil:
+    e.count = 0
+    e.rows = 0
+    e.subs = 0
+    e.given = 0
+    e.offset = 0
+
+
+# Appends up to max_rows of its records. True: these were the last ones.
+cdef inline bint element_give(Element* e, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef Run* run
+    cdef int64_t n, given = 0
+    while given < max_rows and e.given < e.count:
+        run = &e.runs[e.given]
+        n = run.n - e.offset
+        if n > max_rows - given:
+            n = max_rows - given
+        list_append(out, run.ordinal + e.offset, run.pass_, n, run.block, run.first + e.offset, run.good + e.offset)
+        given += n
+        e.offset += n
+        if e.offset == run.n:
+            e.offset = 0
+            e.given += 1
+    out.closed = e.given == e.count
+    out.subs = e.subs
+    return out.closed
+
+
+# False: no memory.
+cdef inline bint ids_init(Ids* ids, int64_t capacity) noexcept nogil:
+    ids.capacity = capacity
+    ids.free_ids = <uint32_t*>map_pages(size_product(capacity, sizeof(uint32_t)))
+    return ids.free_ids != NULL
+
+
+cdef inline void ids_free(Ids* ids) noexcept nogil:
+    unmap_pages(ids.free_ids, size_product(ids.capacity, sizeof(uint32_t)))
+
+
+# -1: none is left.
+cdef inline int64_t ids_take(Ids* ids) noexcept nogil:
+    if ids.free_count > 0:
+        ids.free_count -= 1
+        return ids.free_ids[ids.free_count]
+    if ids.fresh < ids.capacity:
+        ids.fresh += 1
+        return ids.fresh - 1
+    return -1
+
+
+cdef inline void ids_give(Ids* ids, int64_t id) noexcept nogil:
+    ids.free_ids[ids.free_count] = <uint32_t>id
+    ids.free_count += 1

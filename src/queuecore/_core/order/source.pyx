@@ -1,0 +1,331 @@
+"""The source of the order program. See order_source.pxd for the contract."""
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.blocks cimport (
+    BLOCKS_END, BLOCKS_FAULT, RecordBlock, blocks_at, blocks_give, blocks_leave, blocks_restart)
+from queuecore._core.io.framing cimport framing_handed
+from queuecore._core.order.lengths cimport Length, Lengths, lengths_add, lengths_at
+from queuecore._core.order.op cimport (
+    PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Break, BreakList, Op, OpKind, Order,
+    OrderPlan, op_new)
+from queuecore._core.order.runs cimport Missing, RunList, is_behind, list_append
+from queuecore._core.atoms.platform cimport FileEntry, kAcquire, layout_hash, size_product
+from queuecore._core.io.sources cimport FileTable, file_skippable, table_fault
+
+check_layout(layout_hash())
+
+# Its place is order.at, since operators above ask for it too.
+cdef struct Source:
+    Op op
+    FileTable* table
+    bint skip_files      # a file with a fault just ends there
+    bint joined          # begun in its middle: what lies before has been played, on numbers alone
+    Lengths lengths      # of the passes before the start: their good records, with those that were handed in as breaks
+    int64_t pass_good    # records of each pass that were given; -1: not known yet, or not the same number in each
+    int64_t missing_at   # of op.missing: those before it lie behind the source
+    BreakList handed     # breaks that lie before the start
+    int64_t handed_at    # the next one
+    int64_t scanned      # files looked at for a fault
+    int64_t bad_file     # -1: none so far
+
+
+cdef bint _note_end(Order* order) noexcept nogil:
+    # The source has met the end of its pass. Passes before it that it left sooner have lengths that aren't known, but
+    # for files, whose passes are all alike.
+    cdef Lengths* l = &order.ends
+    cdef int64_t pass_ = order.at.pass_
+    if framing_handed(order.blocks.framing) and pass_ > order.next_end and not lengths_add(l, order.next_end, -1):
+        return False
+    if pass_ >= order.next_end:
+        order.next_end = pass_ + 1
+    return lengths_add(l, pass_, order.at.position)
+
+
+cdef bint _handed_here(Order* order, Source* s) noexcept nogil:
+    # True if a break that lies before the start comes next.
+    cdef const Break* b
+    while s.handed_at < s.handed.count:
+        b = &s.handed.breaks[s.handed_at]
+        if is_behind(b.pass_, b.ordinal, order.at.pass_, order.at.position):
+            return b.pass_ == order.at.pass_ and b.ordinal == order.at.position
+        s.handed_at += 1
+    return False
+
+
+cdef int64_t _handed_in(const Source* s, int64_t pass_) noexcept nogil:
+    # The number of breaks before the start that a pass has.
+    cdef int64_t low[2]
+    cdef int64_t a, b, middle
+    cdef int i
+    for i in range(2):
+        a = 0
+        b = s.handed.count
+        while a < b:
+            middle = (a + b) // 2
+            if s.handed.breaks[middle].pass_ < pass_ + i:
+                a = middle + 1
+            else:
+                b = middle
+        low[i] = a
+    return low[1] - low[0]
+
+
+cdef inline bint _is_broken(const Order* order, const RecordBlock* block) noexcept nogil:
+    return block != NULL and block.fault.code != 0 and framing_handed(order.blocks.framing)
+
+
+cdef void _go(Order* order, Source* s) noexcept nogil:
+    # Changes from playing to reading where the start is reached, and steps over missing records.
+    cdef const Missing* m
+    cdef RecordBlock* block
+    cdef int64_t n
+    cdef int status
+    if not s.joined and not _handed_here(order, s):
+        if not is_behind(order.at.pass_, order.at.position, order.start.pass_, order.start.good):
+            return
+        s.joined = True
+        if order.at.pass_ == order.start.pass_:
+            order.at.position = order.start.ordinal
+        elif order.blocks != NULL:
+            blocks_restart(order.blocks, order.at.pass_)
+    while s.missing_at < s.op.missing.count:
+        m = &s.op.missing.records[s.missing_at]
+        if is_behind(m.pass_, m.ordinal, order.at.pass_, order.at.position + 1):
+            return
+        if m.pass_ == order.at.pass_ and m.ordinal == order.at.position:
+            if order.blocks != NULL:
+                block = blocks_at(order.blocks, order.at.pass_, order.at.position, &n, &status)
+                if block == NULL:  # not there yet
+                    return
+                blocks_give(order.blocks, block, 1)
+                blocks_leave(order.blocks, block, block.given - 1, 1)
+            order.at.position += 1
+        s.missing_at += 1
+
+
+cdef int64_t _played_end(Order* order, Source* s, int* status) noexcept nogil:
+    # The ordinal up to which a pass that is only played goes on; *status: what comes there.
+    cdef int64_t end = order.start.good
+    cdef const Break* b
+    status[0] = PULL_WAIT
+    if order.at.pass_ < order.start.pass_:
+        end = lengths_at(&s.lengths, order.at.pass_)
+        if end < 0:  # it didn't come to its end: a take() cut it off before
+            end = <int64_t>1 << 60
+        else:
+            status[0] = PULL_END
+            end -= _handed_in(s, order.at.pass_)
+    _handed_here(order, s)
+    if s.handed_at < s.handed.count:
+        b = &s.handed.breaks[s.handed_at]
+        if not is_behind(b.pass_, b.ordinal, order.at.pass_, end + 1):
+            end = b.ordinal
+            status[0] = PULL_WAIT
+    return end
+
+
+cdef int64_t _blocks_end(Order* order, RecordBlock** block, int* status) noexcept nogil:
+    cdef int64_t n
+    block[0] = blocks_at(order.blocks, order.at.pass_, order.at.position, &n, status)
+    if block[0] != NULL:
+        status[0] = PULL_WAIT
+        return order.at.position if _is_broken(order, block[0]) else order.at.position + n
+    if status[0] == BLOCKS_END:
+        status[0] = PULL_END
+    else:
+        status[0] = PULL_FAULT if status[0] == BLOCKS_FAULT else PULL_WAIT
+    return order.at.position
+
+
+cdef int64_t _files_end(Source* s, int* status) noexcept nogil:
+    cdef FileTable* t = s.table
+    cdef int64_t known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
+    cdef FileEntry* e
+    while s.scanned < known and s.bad_file < 0:
+        e = &t.entries[s.scanned]
+        if e.code != 0 and not (s.skip_files and file_skippable(e.code, e.what, e.err)):
+            s.bad_file = s.scanned
+        s.scanned += 1
+    if s.bad_file >= 0:
+        e = &t.entries[s.bad_file]
+        status[0] = PULL_FAULT
+    elif known == 0:
+        status[0] = PULL_WAIT
+        return 0
+    else:
+        e = &t.entries[known - 1]
+        status[0] = PULL_END if known == t.files else PULL_WAIT
+    return e.base + e.count
+
+
+cdef inline int64_t _uncut_end(Order* order, Source* s, RecordBlock** block, int* status) noexcept nogil:
+    block[0] = NULL
+    if not s.joined:
+        return _played_end(order, s, status)
+    if order.blocks != NULL:
+        return _blocks_end(order, block, status)
+    return _files_end(s, status)
+
+
+cdef int64_t _end(Order* order, Source* s, RecordBlock** block, int* status) noexcept nogil:
+    # The ordinal before which records are known, and the block that has them; *status: what comes there.
+    cdef int64_t end = _uncut_end(order, s, block, status)
+    cdef const Missing* m
+    if not s.joined:
+        return end
+    if order.cut_pass >= 0 and is_behind(order.at.pass_, end, order.cut_pass, order.cut_ordinal):
+        end = order.cut_ordinal if order.at.pass_ == order.cut_pass else 0
+        status[0] = PULL_FAULT
+    if s.missing_at < s.op.missing.count:
+        m = &s.op.missing.records[s.missing_at]
+        if m.pass_ == order.at.pass_ and m.ordinal < end:
+            end = m.ordinal
+            status[0] = PULL_WAIT
+    return end
+
+
+cdef inline void _take(Order* order, RecordBlock* block, int64_t n) noexcept nogil:
+    # The next n records, which are known.
+    if block != NULL:
+        blocks_give(order.blocks, block, n)
+    order.at.position += n
+    order.at.given += n
+
+
+cdef int _break(Order* order, Source* s, RecordBlock* block) noexcept nogil:
+    # A break that was handed in; block: with it, or NULL: it is played.
+    order.has_breaks = True
+    order.broken.pass_ = order.at.pass_
+    order.broken.level = -1
+    if block == NULL:
+        s.handed_at += 1
+        return PULL_BREAK
+    order.broken.ordinal = order.at.position
+    order.broken.good = order.at.given
+    order.broken.fault = block.fault
+    order.broken.place = block.place
+    order.broken.place.base += 1  # where a run begins behind it
+    blocks_give(order.blocks, block, 1)
+    blocks_leave(order.blocks, block, block.given - 1, 1)
+    order.at.position += 1
+    return PULL_BREAK
+
+
+cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef Source* s = <Source*>op
+    cdef int status = PULL_OK
+    cdef RecordBlock* block
+    cdef int64_t n, first, given = 0
+    while given < max_rows:
+        _go(order, s)
+        n = _end(order, s, &block, &status) - order.at.position
+        if n <= 0:
+            if given == 0 and (_is_broken(order, block) or (not s.joined and _handed_here(order, s))):
+                return _break(order, s, block)
+            break
+        if n > max_rows - given:
+            n = max_rows - given
+        first = 0 if block == NULL else block.given
+        list_append(out, order.at.position, order.at.pass_, n, block, first, order.at.given)
+        _take(order, block, n)
+        given += n
+    if given > 0:
+        return PULL_OK
+    if status == PULL_END and order.blocks == NULL:
+        s.pass_good = order.at.given
+    elif status == PULL_END and s.joined and not _note_end(order):
+        return PULL_NO_MEMORY
+    if status == PULL_FAULT:
+        if order.cut_pass >= 0 and is_behind(order.at.pass_, order.at.position, order.cut_pass, order.cut_ordinal):
+            order.fault = order.cut_fault
+        elif order.blocks != NULL:
+            order.fault = order.blocks.fault
+        else:
+            source_file_fault(order)
+        order.faulted = True
+    return status
+
+
+cdef bint _restart(Order* order, Op* op) noexcept nogil:
+    order.at.position = order.at.given = 0
+    order.at.pass_ += 1
+    if order.blocks != NULL and order.at.pass_ >= order.start.pass_:
+        blocks_restart(order.blocks, order.at.pass_)
+    return False
+
+
+cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
+    cdef Source* s = <Source*>op
+    cdef int status = PULL_OK
+    cdef RecordBlock* block
+    cdef int64_t a
+    _go(order, s)
+    a = _end(order, s, &block, &status) - order.at.position
+    a = 0 if a < 0 else (a if a < n else n)
+    a -= a % unit
+    if a > 0:
+        _take(order, block, a)
+        if block != NULL:
+            blocks_leave(order.blocks, block, block.given - a, a)
+    return a
+
+
+cdef int64_t _count(Order* order, Op* op) noexcept nogil:
+    cdef Source* s = <Source*>op
+    cdef int status = PULL_OK
+    cdef RecordBlock* block
+    cdef int64_t n
+    if order.cut_pass >= 0 or order.has_breaks or (op.missing.count > 0 and s.pass_good < 0):
+        return -1
+    if s.pass_good >= 0:
+        return s.pass_good
+    if order.blocks != NULL:
+        return -1
+    n = _end(order, s, &block, &status)
+    return n if status == PULL_END else -1
+
+
+cdef int64_t _places(Order* order, Op* op, int64_t n, int* status) noexcept nogil:
+    # The end as if nothing were cut: a cut changes what is given, not how it is numbered. The permutation has what is
+    # missing.
+    cdef RecordBlock* block
+    n = _uncut_end(order, <Source*>op, &block, status)
+    return -1 if status[0] == PULL_WAIT else n
+
+
+cdef void _free(Op* op) noexcept nogil:
+    free((<Source*>op).lengths.runs)
+
+
+cdef OpKind SOURCE = OpKind(
+    pull=_pull, restart=_restart, advance=_advance, count=_count, places=_places, restarts=NULL, purge=NULL,
+    free=_free)
+
+
+cdef bint source_make(Order* order, const OrderPlan* plan) noexcept nogil:
+    cdef Source* s = <Source*>op_new(order, sizeof(Source), &SOURCE)
+    cdef const Lengths* lengths = plan.lengths
+    if s == NULL:
+        return False
+    s.op.one_run = True
+    s.op.leaves_out = True
+    s.table = plan.table
+    s.skip_files = plan.skip_files
+    s.handed = plan.handed
+    s.joined = plan.start.pass_ == 0 and plan.start.good == 0 and plan.start.ordinal == 0
+    s.bad_file = -1
+    s.pass_good = lengths.runs[0].records if lengths.count == 1 and lengths.runs[0].pass_ == 0 else -1
+    s.lengths.runs = <Length*>malloc(size_product(lengths.count + 1, sizeof(Length)))
+    if s.lengths.runs == NULL:
+        return False
+    s.lengths.count = s.lengths.room = lengths.count
+    if lengths.count > 0:
+        memcpy(s.lengths.runs, lengths.runs, lengths.count * sizeof(Length))
+    return True
+
+
+cdef void source_file_fault(Order* order) noexcept nogil:
+    cdef Source* s = <Source*>order.ops[0]
+    table_fault(s.table, s.bad_file, &order.fault)

@@ -1,4 +1,0 @@
-# Batches of records, or of batches.
-from queuecore._core.order_op cimport OpSpec, Order
-
-cdef bint batch_make(Order* order, const OpSpec* spec) noexcept nogil

@@ -1,6 +1,0 @@
-# Operators that say how much of a pass is given, and how many passes: take, skip and repeat.
-from queuecore._core.order_op cimport OpSpec, Order
-
-cdef bint take_make(Order* order, const OpSpec* spec) noexcept nogil
-cdef bint skip_make(Order* order, const OpSpec* spec) noexcept nogil
-cdef bint repeat_make(Order* order, const OpSpec* spec) noexcept nogil

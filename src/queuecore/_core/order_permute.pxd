@@ -1,4 +1,0 @@
-# A permutation of records at known places: in an order drawn at random, without a buffer (cipher.pxd).
-from queuecore._core.order_op cimport OpSpec, Order
-
-cdef bint permute_make(Order* order, const OpSpec* spec) noexcept nogil

@@ -1,0 +1,38 @@
+# What native steps on numbers have in common: loops over one dtype, where an output goes, and what is said when that fails.
+#
+# All of it works on the caller's memory alone, and waits for nothing.
+from libc.stdint cimport int32_t, int64_t
+from queuecore._core.atoms.platform cimport Fault
+from queuecore._core.steps.stages cimport Arena, Cell
+
+cdef extern from "queuecore/kernels/elementwise.hpp" namespace "queuecore" nogil:
+    # Dtypes by number: bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, float32, float64,
+    # bfloat16.
+    ctypedef void (*CastFn)(const void* source, void* target, int64_t n) noexcept nogil
+    CastFn cast_fn(int source, int target, bint portable) noexcept
+    void scale_all[T](const T* source, T* target, int64_t n, T a, T b) noexcept
+    void scale_each[T](const T* source, T* target, int64_t n, const T* a, const T* b) noexcept
+    void gather(const void* source, void* target, int64_t rows, int64_t columns, int64_t row, int64_t column, int32_t item) noexcept
+    void split_pixels(const unsigned char* source, unsigned char* first, unsigned char* second, unsigned char* third, int64_t n) noexcept
+    void fill_items(void* target, const void* item, int64_t n, int32_t size) noexcept
+
+ctypedef const unsigned char* bytes_in
+ctypedef unsigned char* bytes_out
+
+cdef enum:
+    TILE = 2048          # items: a few tiles fit into a first-level cache
+
+# A step's own sentences have smaller numbers.
+cdef enum:
+    WHAT_NO_MEMORY = 100  # for a bytes
+    WHAT_OTHER = 101      # a bytes made in a place for b
+
+cdef int step_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil
+# Gives the output a place of `nbytes`. One that it has is as large as was known beforehand, made_bytes.
+cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena, Fault* fault) noexcept nogil
+# The part from `begin` on, of this size, of an array.
+cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, const int64_t* begin, const int64_t* size, int32_t ndim,
+                    int32_t item) noexcept nogil
+# Bytes of an output; -1: not known beforehand.
+cdef int64_t made_bytes_of(component) except -2
+cdef object step_explain(str label, int what, int64_t a, int64_t b)

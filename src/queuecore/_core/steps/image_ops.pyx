@@ -1,0 +1,548 @@
+"""Native steps on pictures: resizing, cropping, flipping, and changes of brightness, contrast, saturation and hue.
+
+A picture is [height, width, channels]; more axes before these make a batch. Random forms draw from Philox: the key is the seed, the
+counter epoch and element. Picture i of a batch is element + i. So neither threads nor batches change a picture.
+"""
+cimport cython
+from libc.math cimport floorf
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.steps.elementwise cimport (
+    TILE, WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, copy_part, made_bytes_of, scale_all, step_explain, step_fault, step_place)
+from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.atoms.random cimport philox_block
+from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
+
+from queuecore import errors as _errors
+
+cdef extern from "queuecore/kernels/pixels.hpp" namespace "queuecore" nogil:
+    void blend_columns(const float* source, float* target, int64_t columns, int64_t channels, const int64_t* left, const int64_t* right,
+                       const float* share) noexcept
+    void blend_rows(const float* top, const float* bottom, float* target, int64_t n, float share) noexcept
+    void stretch(float* values, int64_t n, float most, float low, float high) noexcept
+    void add_all(float* values, int64_t n, float b) noexcept
+    void sum_channels(const float* values, int64_t pixels, int64_t channels, double* sums) noexcept
+    void spread(float* values, int64_t n, const float* means, float factor) noexcept
+    void saturate(float* values, int64_t pixels, float factor) noexcept
+    void turn_hue(float* values, int64_t pixels, float turn) noexcept
+
+check_layout(layout_hash())
+
+cdef enum:
+    FLOAT32 = 10             # its number
+
+cdef enum:
+    WHAT_RANK = 1      # a dimensions
+    WHAT_EMPTY = 2     # a picture of a x b pixels
+    WHAT_CROP = 3      # axis b is a long
+    WHAT_COLOURS = 4   # a channels
+
+cdef struct Pictures:
+    int64_t count, height, width, channels
+
+
+cdef bint _pictures(const Cell* cell, Pictures* p) noexcept nogil:
+    cdef int32_t d
+    if cell.ndim < 3:
+        return False
+    p.count = 1
+    for d in range(cell.ndim - 3):
+        p.count *= cell.dims[d]
+    p.height = cell.dims[cell.ndim - 3]
+    p.width = cell.dims[cell.ndim - 2]
+    p.channels = cell.dims[cell.ndim - 1]
+    return True
+
+
+cdef inline void _draw(uint64_t seed, const Arena* arena, int64_t picture, uint32_t block, uint32_t* draws) noexcept nogil:
+    philox_block(seed, <uint64_t>(arena.element + picture), <uint32_t>arena.epoch | <uint64_t>block << 32, draws)
+
+
+cdef object _explain(str label, int what, int64_t a, int64_t b):
+    if what == WHAT_RANK:
+        return _errors.InvalidArgumentError(f"{label}: expected pictures [..., height, width, channels], got {a} dimensions")
+    if what == WHAT_EMPTY:
+        return _errors.InvalidArgumentError(f"{label}: a picture of {a} x {b} pixels can't be resized")
+    if what == WHAT_COLOURS:
+        return _errors.InvalidArgumentError(f"{label}: expected 3 channels (red, green, blue), got {a}")
+    return step_explain(label, what, a, b)
+
+
+cdef struct ResizeParams:
+    CastFn cast              # to float32; bilinear
+    int32_t item
+    bint nearest
+    int64_t height, width
+    int64_t made_bytes
+
+
+@cython.final
+cdef class ResizeStep(Step):
+    """Pictures in another size.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component
+        One of each.
+    number : int
+        Of the input's dtype, if bilinear.
+    height, width : int
+        The new size.
+    nearest : bool
+        Take the nearest pixel, instead of blending four.
+    """
+    cdef ResizeParams resize
+
+    def __init__(self, tuple inputs, tuple outputs, int number, int64_t height, int64_t width, bint nearest):
+        self.resize.cast = cast_fn(number, FLOAT32, False)
+        self.resize.item = inputs[0].dtype.itemsize
+        self.resize.nearest = nearest
+        self.resize.height = height
+        self.resize.width = width
+        self.resize.made_bytes = made_bytes_of(outputs[0])
+        self.inputs = inputs
+        self.outputs = outputs
+        self.params = &self.resize
+        self.run = _run_resize
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of this step."""
+        return _explain("resize", what, a, b)
+
+
+cdef inline float _centre(int64_t i, float scale) noexcept nogil:
+    # Where the centre of target pixel i lies in the source, whose pixel j has its centre at j.
+    return (<float>i + <float>0.5) * scale - <float>0.5
+
+
+cdef inline float _blend(int64_t i, float scale, int64_t side, int64_t* low, int64_t* high) noexcept nogil:
+    cdef float at = _centre(i, scale), below = floorf(at)
+    cdef int64_t above = <int64_t>below + (1 if below < at else 0)
+    high[0] = above if above < side - 1 else side - 1
+    low[0] = <int64_t>below if below > 0 else 0
+    if low[0] > high[0]:
+        low[0] = high[0]
+    return at - below
+
+
+cdef inline int64_t _nearest(int64_t i, float scale, int64_t side) noexcept nogil:
+    cdef int64_t at = <int64_t>floorf((<float>i + <float>0.5) * scale)
+    return at if at < side - 1 else side - 1
+
+
+cdef void _resize_nearest(const ResizeParams* resize, const Pictures* p, bytes_in source, bytes_out target, int64_t* left) noexcept nogil:
+    # left: room for the offset of each column's pixel in a row of the source.
+    cdef float scale_y = <float>p.height / <float>resize.height, scale_x = <float>p.width / <float>resize.width
+    cdef int64_t pixel = p.channels * resize.item, picture, y, x
+    cdef bytes_in row
+    for x in range(resize.width):
+        left[x] = _nearest(x, scale_x, p.width) * pixel
+    for picture in range(p.count):
+        for y in range(resize.height):
+            row = source + (picture * p.height + _nearest(y, scale_y, p.height)) * p.width * pixel
+            if pixel == 1:
+                for x in range(resize.width):
+                    target[x] = row[left[x]]
+            elif pixel == 3:
+                for x in range(resize.width):
+                    memcpy(target + x * 3, row + left[x], 3)
+            elif pixel == 4:
+                for x in range(resize.width):
+                    memcpy(target + x * 4, row + left[x], 4)
+            else:
+                for x in range(resize.width):
+                    memcpy(target + x * pixel, row + left[x], pixel)
+            target += resize.width * pixel
+
+
+cdef int _run_resize(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const ResizeParams* resize = <const ResizeParams*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out = &outputs[0]
+    cdef Pictures p
+    cdef int64_t item = resize.item if resize.nearest else 4
+    cdef int64_t picture, y, x, low = 0, high = 0, row_in, row_out, room
+    cdef float scale_y, scale_x, share
+    cdef int64_t* left
+    cdef int64_t* right
+    cdef float* shares
+    cdef float* line
+    cdef float* rows[2]
+    cdef int64_t held[2]
+    cdef int first, second
+    cdef bytes_in source = cell.data
+    cdef bytes_out target
+    if not _pictures(cell, &p):
+        return step_fault(fault, WHAT_RANK, cell.ndim, 0)
+    out.ndim = cell.ndim
+    memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
+    out.dims[cell.ndim - 3] = resize.height
+    out.dims[cell.ndim - 2] = resize.width
+    row_in = p.width * p.channels
+    row_out = resize.width * p.channels
+    if step_place(out, p.count * resize.height * row_out * item, resize.made_bytes, arena, fault) != 0:
+        return -1
+    if out.nbytes == 0:
+        return 0
+    if p.height == 0 or p.width == 0:
+        return step_fault(fault, WHAT_EMPTY, p.height, p.width)
+    scale_y = <float>p.height / <float>resize.height
+    scale_x = <float>p.width / <float>resize.width
+    room = resize.width * <int64_t>(2 * sizeof(int64_t) + sizeof(float)) + (row_in + 2 * row_out) * <int64_t>sizeof(float)
+    left = <int64_t*>arena_take(arena, room)
+    if left == NULL:
+        return step_fault(fault, WHAT_NO_MEMORY, room, 0)
+    right = left + resize.width
+    shares = <float*>(right + resize.width)
+    line = shares + resize.width
+    rows[0] = line + row_in
+    rows[1] = rows[0] + row_out
+    target = out.data
+    if resize.nearest:
+        _resize_nearest(resize, &p, source, target, left)
+        return 0
+    for x in range(resize.width):
+        shares[x] = _blend(x, scale_x, p.width, &low, &high)
+        left[x] = low * p.channels
+        right[x] = high * p.channels
+    for picture in range(p.count):
+        # Rows of the source in the new width: the last two that were wanted, of which the next row mostly needs one again.
+        held[0] = held[1] = -1
+        for y in range(resize.height):
+            share = _blend(y, scale_y, p.height, &low, &high)
+            first = 1 if held[1] == low else 0
+            if held[first] != low:
+                first = 1 if held[0] == high else 0
+                _row(resize, source, line, row_in, picture * p.height + low, rows[first], p.channels, left, right, shares)
+                held[first] = low
+            second = first
+            if high != low:
+                second = 1 - first
+                if held[second] != high:
+                    _row(resize, source, line, row_in, picture * p.height + high, rows[second], p.channels, left, right, shares)
+                    held[second] = high
+            blend_rows(rows[first], rows[second], <float*>target, row_out, share)
+            target += row_out * 4
+    return 0
+
+
+cdef void _row(const ResizeParams* resize, bytes_in source, float* line, int64_t row_in, int64_t row, float* made, int64_t channels,
+               const int64_t* left, const int64_t* right, const float* shares) noexcept nogil:
+    resize.cast(source + row * row_in * resize.item, line, row_in)
+    blend_columns(line, made, resize.width, channels, left, right, shares)
+
+
+cdef struct CropParams:
+    int32_t ndim
+    int32_t item
+    uint64_t seed
+    int64_t size[CELL_DIMS]
+    int64_t made_bytes
+
+
+@cython.final
+cdef class CropStep(Step):
+    """A part of each array, at a random place.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component
+        One of each; with one more axis than `size` has, a batch.
+    size : tuple of int
+        Of the part.
+    seed : int
+        Below 2**64.
+    """
+    cdef CropParams crop
+
+    def __init__(self, tuple inputs, tuple outputs, tuple size, uint64_t seed):
+        cdef int32_t i
+        self.crop.ndim = <int32_t>len(size)
+        for i in range(self.crop.ndim):
+            self.crop.size[i] = size[i]
+        self.crop.item = inputs[0].dtype.itemsize
+        self.crop.seed = seed
+        self.crop.made_bytes = made_bytes_of(outputs[0])
+        self.inputs = inputs
+        self.outputs = outputs
+        self.params = &self.crop
+        self.run = _run_crop
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of this step."""
+        if what == WHAT_RANK:
+            n = self.crop.ndim
+            return _errors.InvalidArgumentError(f"random_crop: expected {n} dimensions, or {n + 1} of a batch, got {a}")
+        if what == WHAT_CROP:
+            return _errors.InvalidArgumentError(f"random_crop: expected at least {self.crop.size[b]} on axis {b}, got {a}")
+        return _explain("random_crop", what, a, b)
+
+
+cdef int _run_crop(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const CropParams* crop = <const CropParams*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out = &outputs[0]
+    cdef int64_t begin[CELL_DIMS]
+    cdef uint32_t draws[4]
+    cdef const int64_t* dims = &cell.dims[0]
+    cdef int64_t count = 1, whole = crop.item, part = crop.item, i
+    cdef int32_t d
+    out.ndim = cell.ndim
+    if cell.ndim == crop.ndim + 1:
+        count = dims[0]
+        out.dims[0] = count
+        dims += 1
+    elif cell.ndim != crop.ndim:
+        return step_fault(fault, WHAT_RANK, cell.ndim, 0)
+    for d in range(crop.ndim):
+        if dims[d] < crop.size[d]:
+            return step_fault(fault, WHAT_CROP, dims[d], d)
+        whole *= dims[d]
+        part *= crop.size[d]
+        out.dims[cell.ndim - crop.ndim + d] = crop.size[d]
+    if step_place(out, count * part, crop.made_bytes, arena, fault) != 0:
+        return -1
+    for i in range(count):
+        for d in range(crop.ndim):
+            if d % 4 == 0:
+                _draw(crop.seed, arena, i, d // 4, draws)
+            begin[d] = <int64_t>(<uint64_t>draws[d % 4] * <uint64_t>(dims[d] - crop.size[d] + 1) >> 32)
+        copy_part(cell.data + i * whole, out.data + i * part, dims, begin, crop.size, crop.ndim, crop.item)
+    return 0
+
+
+cdef struct FlipParams:
+    int32_t item
+    uint64_t seed
+    int64_t made_bytes
+
+
+@cython.final
+cdef class FlipStep(Step):
+    """Each picture as it is, or its mirror image.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component
+        One of each.
+    seed : int
+        Below 2**64.
+    """
+    cdef FlipParams flip
+
+    def __init__(self, tuple inputs, tuple outputs, uint64_t seed):
+        self.flip.item = inputs[0].dtype.itemsize
+        self.flip.seed = seed
+        self.flip.made_bytes = made_bytes_of(outputs[0])
+        self.inputs = inputs
+        self.outputs = outputs
+        self.params = &self.flip
+        self.run = _run_flip
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of this step."""
+        return _explain("random_flip_left_right", what, a, b)
+
+
+cdef int _run_flip(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const FlipParams* flip = <const FlipParams*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out = &outputs[0]
+    cdef Pictures p
+    cdef uint32_t draws[4]
+    cdef int64_t i, y, x, pixel, row, nbytes
+    cdef bytes_in source = cell.data
+    cdef bytes_out target
+    if not _pictures(cell, &p):
+        return step_fault(fault, WHAT_RANK, cell.ndim, 0)
+    out.ndim = cell.ndim
+    memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
+    pixel = p.channels * flip.item
+    row = p.width * pixel
+    nbytes = p.height * row
+    if step_place(out, p.count * nbytes, flip.made_bytes, arena, fault) != 0:
+        return -1
+    target = out.data
+    for i in range(p.count):
+        _draw(flip.seed, arena, i, 0, draws)
+        if draws[0] >> 31 == 0:
+            memcpy(target, source, nbytes)
+        else:
+            for y in range(p.height):
+                if pixel == 1:
+                    for x in range(p.width):
+                        target[y * row + x] = source[y * row + p.width - 1 - x]
+                elif pixel == 3:
+                    for x in range(p.width):
+                        memcpy(target + y * row + x * 3, source + y * row + (p.width - 1 - x) * 3, 3)
+                else:
+                    for x in range(p.width):
+                        memcpy(target + y * row + x * pixel, source + y * row + (p.width - 1 - x) * pixel, pixel)
+        source += nbytes
+        target += nbytes
+    return 0
+
+
+cdef enum:
+    ADJUST_BRIGHTNESS = 0
+    ADJUST_CONTRAST = 1
+    ADJUST_SATURATION = 2
+    ADJUST_HUE = 3
+
+cdef struct AdjustParams:
+    int32_t kind
+    int32_t item
+    CastFn widen             # to float32
+    CastFn narrow            # back
+    bint whole               # integers: their range is [0, 1], or [-1, 1]
+    bint draws
+    float low, high          # the factor, or between what it is drawn
+    float unit, most, least, highest    # of integers
+    uint64_t seed
+    int64_t made_bytes
+
+
+@cython.final
+cdef class Amount:
+    """The amount that an `AdjustStep` adds, or multiplies with.
+
+    Parameters
+    ----------
+    low, high : float
+        `low`; or drawn between the two, if there is a seed.
+    seed : int or None
+        Below 2**64.
+    """
+    cdef float low, high
+    cdef bint draws
+    cdef uint64_t seed
+
+    def __init__(self, float low, float high, seed):
+        self.low = low
+        self.high = high
+        self.draws = seed is not None
+        self.seed = 0 if seed is None else seed
+
+
+@cython.final
+cdef class AdjustStep(Step):
+    """Pictures with another brightness, contrast, saturation or hue.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component
+        One of each.
+    label : str
+        The operation.
+    kind : int
+        0 brightness, 1 contrast, 2 saturation, 3 hue.
+    number : int
+        Of the dtype.
+    bounds : tuple of float or None
+        Of an integer dtype: the lowest and the highest.
+    amount : Amount
+    """
+    cdef AdjustParams adjust
+    cdef str label
+
+    def __init__(self, tuple inputs, tuple outputs, str label, int kind, int number, tuple bounds, Amount amount not None):
+        self.label = label
+        self.adjust.kind = kind
+        self.adjust.item = inputs[0].dtype.itemsize
+        self.adjust.widen = cast_fn(number, FLOAT32, False)
+        self.adjust.narrow = cast_fn(FLOAT32, number, False)
+        self.adjust.whole = bounds is not None
+        if bounds is not None:
+            self.adjust.least, self.adjust.highest = bounds
+            self.adjust.unit = <float>(1.0 / <double>self.adjust.highest)
+            self.adjust.most = <float>(<double>self.adjust.highest + 0.5)
+        self.adjust.low = amount.low
+        self.adjust.high = amount.high
+        self.adjust.draws = amount.draws
+        self.adjust.seed = amount.seed
+        self.adjust.made_bytes = made_bytes_of(outputs[0])
+        self.inputs = inputs
+        self.outputs = outputs
+        self.params = &self.adjust
+        self.run = _run_adjust
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of this step."""
+        return _explain(self.label, what, a, b)
+
+
+cdef void _widen(const AdjustParams* adjust, bytes_in source, float* values, int64_t n) noexcept nogil:
+    adjust.widen(source, values, n)
+    if adjust.whole:
+        scale_all[float](values, values, n, adjust.unit, 0)
+
+
+cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const AdjustParams* adjust = <const AdjustParams*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out = &outputs[0]
+    cdef Pictures p
+    cdef uint32_t draws[4]
+    cdef int64_t i, c, at, n, tile, pixels, room
+    cdef float amount
+    cdef double* sums
+    cdef float* means
+    cdef float* values
+    cdef bytes_in source = cell.data
+    cdef bytes_out target
+    if not _pictures(cell, &p):
+        return step_fault(fault, WHAT_RANK, cell.ndim, 0)
+    if adjust.kind >= ADJUST_SATURATION and p.channels != 3:
+        return step_fault(fault, WHAT_COLOURS, p.channels, 0)
+    out.ndim = cell.ndim
+    memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
+    pixels = p.height * p.width
+    if step_place(out, p.count * pixels * p.channels * adjust.item, adjust.made_bytes, arena, fault) != 0:
+        return -1
+    if out.nbytes == 0:
+        return 0
+    tile = TILE // p.channels if TILE > p.channels else 1  # pixels
+    tile = tile if tile < pixels else pixels
+    room = p.channels * <int64_t>sizeof(double) + 2 * tile * p.channels * <int64_t>sizeof(float)
+    sums = <double*>arena_take(arena, room)
+    if sums == NULL:
+        return step_fault(fault, WHAT_NO_MEMORY, room, 0)
+    means = <float*>(sums + p.channels)
+    values = means + tile * p.channels
+    target = out.data
+    for i in range(p.count):
+        amount = adjust.low
+        if adjust.draws:
+            _draw(adjust.seed, arena, i, 0, draws)
+            amount += <float>(draws[0] >> 8) * <float>(1.0 / (1 << 24)) * (adjust.high - adjust.low)
+        if adjust.kind == ADJUST_CONTRAST:
+            memset(sums, 0, p.channels * sizeof(double))
+            at = 0
+            while at < pixels:
+                n = tile if pixels - at > tile else pixels - at
+                _widen(adjust, source + at * p.channels * adjust.item, values, n * p.channels)
+                sum_channels(values, n, p.channels, sums)
+                at += n
+            for c in range(p.channels):
+                for at in range(tile):
+                    means[at * p.channels + c] = <float>(sums[c] / <double>pixels)
+        at = 0
+        while at < pixels:
+            n = tile if pixels - at > tile else pixels - at
+            _widen(adjust, source + at * p.channels * adjust.item, values, n * p.channels)
+            if adjust.kind == ADJUST_BRIGHTNESS:
+                add_all(values, n * p.channels, amount)
+            elif adjust.kind == ADJUST_CONTRAST:
+                spread(values, n * p.channels, means, amount)
+            elif adjust.kind == ADJUST_SATURATION:
+                saturate(values, n, amount)
+            else:
+                turn_hue(values, n, amount * 6)
+            if adjust.whole:
+                stretch(values, n * p.channels, adjust.most, adjust.least, adjust.highest)
+            adjust.narrow(values, target + at * p.channels * adjust.item, n * p.channels)
+            at += n
+        source += pixels * p.channels * adjust.item
+        target += pixels * p.channels * adjust.item
+    return 0

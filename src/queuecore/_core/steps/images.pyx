@@ -1,0 +1,537 @@
+"""Pictures: finding libjpeg and libpng, and the step of ``decode_image`` and its kin."""
+cimport cython
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport memcmp, memcpy, memset
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
+
+import importlib.util
+import pathlib
+import re
+import threading
+
+from queuecore import errors as _errors
+
+cdef extern from "dlfcn.h" nogil:
+    const int RTLD_NOW
+    const int RTLD_LOCAL
+    void* dlopen(const char*, int)
+    int dlclose(void*)
+
+cdef extern from "queuecore/image_codecs.hpp" namespace "queuecore" nogil:
+    const int kJpegGrey
+    const int kJpegRgb
+    const int kJpegCmyk
+    const int kJpegYcck
+    const int kImageDone
+    const int kImageCut
+    const int kImageDamaged
+    const int kImageNoMemory
+    const int kImageScans
+
+    cppclass JpegErrors:
+        int code
+        const char** messages
+        int last_message
+
+    cppclass JpegDecompress:
+        uint32_t image_width
+        uint32_t image_height
+        int components
+        int file_colours
+        int out_colours
+        uint32_t scale_num
+        uint32_t scale_denom
+        int dct_method
+        int fancy_upsampling
+
+    cppclass JpegReader:
+        JpegErrors errors
+        JpegDecompress own
+
+    cppclass PngReader:
+        uint32_t width
+        uint32_t height
+        int depth
+        int channels
+
+    cppclass ImageCodecs:
+        JpegErrors* (*jpeg_std_error)(JpegErrors*) noexcept
+
+    ImageCodecs image_codecs
+    bint jpeg_take(void*) noexcept
+    bint png_take(void*) noexcept
+    bint jpeg_agree(JpegReader*) noexcept
+    int jpeg_open(JpegReader*, const unsigned char*, size_t, int) noexcept
+    int jpeg_picture(JpegReader*, unsigned char*, uint32_t, size_t, unsigned char*) noexcept
+    void jpeg_close(JpegReader*) noexcept
+    int png_open(PngReader*, const unsigned char*, size_t) noexcept
+    int png_picture(PngReader*, int, int, unsigned char*, size_t) noexcept
+    void png_close(PngReader*) noexcept
+    void widen_to_16(unsigned char*, int64_t, bint) noexcept
+    void widen_to_float(unsigned char*, int64_t, bint, int) noexcept
+
+ctypedef const unsigned char* bytes_in
+
+check_layout(layout_hash())
+
+_HOLES = re.compile("%[0-9.]*l*[a-z]")
+
+
+# ---- finding the libraries ------------------------------------------------------------------------------------------------------------
+
+_NAMES = {PICTURE_JPEG: "JPEG", PICTURE_PNG: "PNG", PICTURE_GIF: "GIF", PICTURE_BMP: "BMP"}
+
+
+def _candidates(int kind):
+    # Those of the system; then those that a wheel of Pillow brings along, under names that nobody else knows.
+    names = ["libjpeg.so.62", "libjpeg.so.8"] if kind == PICTURE_JPEG else ["libpng16.so.16"]
+    try:
+        spec = importlib.util.find_spec("PIL")
+    except (ImportError, ValueError):
+        spec = None
+    if spec is not None and spec.origin is not None:
+        folder = pathlib.Path(spec.origin).parents[1] / "pillow.libs"
+        names += sorted(map(str, folder.glob("libjpeg-*.so*" if kind == PICTURE_JPEG else "libpng16-*.so*")))
+    return names
+
+
+_lock = threading.Lock()
+_found = {}  # kind: the name that its library was opened by, or None
+
+cdef bint _jpeg_agrees() except -1:
+    # The front of its struct is ours as much as the library's: whether both mean the same, shows on a picture with a known answer. 9 x 3
+    # pixels in two blocks, of nothing but their means.
+    cdef bytes sample = (
+        b"\xff\xd8\xff\xdb\0\x43\0" + b"\x08" * 64 + bytes.fromhex(
+            "ffc0000b080003000901011100"
+            "ffc400140001000000000000000000000000000000 03"
+            "ffc40014100100000000000000000000000000000000"
+            "ffda0008010100003f00513fffd9"))
+    cdef JpegReader reader
+    cdef unsigned char[3 * 9 * 3] pixels
+    cdef int rc
+    memset(pixels, 0, sizeof(pixels))
+    if not jpeg_agree(&reader):
+        return False
+    rc = jpeg_open(&reader, <const unsigned char*><const char*>sample, len(sample), 0)
+    if rc == kImageDone and reader.own.image_width == 9 and reader.own.image_height == 3 and reader.own.file_colours == kJpegGrey:
+        reader.own.out_colours = kJpegRgb
+        rc = jpeg_picture(&reader, pixels, 3, 27, NULL)
+    jpeg_close(&reader)
+    return rc == kImageDone and (<const char*>pixels)[:81] == (b"\x85" * 24 + b"\x80" * 3) * 3
+
+
+def library(int kind):
+    """Return the name of the library that decodes a kind of picture, or None if there is none.
+
+    Looks for it at the first call.
+    """
+    cdef void* handle
+    cdef bint good
+    with _lock:
+        if kind not in _found:
+            _found[kind] = None
+            for name in _candidates(kind):
+                handle = dlopen(name.encode(), RTLD_NOW | RTLD_LOCAL)
+                if handle == NULL:
+                    continue
+                good = (jpeg_take(handle) and _jpeg_agrees()) if kind == PICTURE_JPEG else png_take(handle)
+                if good:
+                    _found[kind] = name
+                    break
+                dlclose(handle)
+        return _found[kind]
+
+
+cdef const void* images_codecs() noexcept nogil:
+    return &image_codecs
+
+
+# ---- one picture ----------------------------------------------------------------------------------------------------------------------
+
+cdef enum:
+    WHAT_EMPTY = 1
+    WHAT_UNKNOWN = 2      # no format that is known
+    WHAT_KIND = 3         # a: kind that the operation doesn't take
+    WHAT_CHANNELS = 4     # a: kind
+    WHAT_CUT = 5          # a: kind
+    WHAT_DAMAGED = 6      # a: kind, from bit 8 on the number of libjpeg's message
+    WHAT_PIXELS = 7       # a: width, from bit 32 on height
+    WHAT_UNEQUAL = 8      # a: as before
+    WHAT_NO_MEMORY = 9
+    WHAT_NO_LIBRARY = 10  # a: kind
+    WHAT_SCANS = 11
+    WHAT_BITMAP = 12      # a: bits of a pixel
+    WHAT_COMPRESSED = 13  # a: how
+
+cdef enum:
+    NUMBER_UINT8 = 0
+    NUMBER_UINT16 = 1
+    NUMBER_FLOAT32 = 2
+
+cdef struct PictureParams:
+    int32_t kinds             # bit k: takes that kind
+    int32_t native            # bit k: can decode it
+    int32_t channels          # wanted; 0: those of the picture
+    int32_t number
+    int32_t ratio             # of JPEG, as all that follows
+    int32_t fancy
+    int32_t dct
+    int32_t recover
+    int64_t max_pixels
+
+# A picture whose header has been read.
+cdef struct Picture:
+    int32_t kind
+    int32_t channels          # of the result
+    int32_t depth             # bits, before they become those of the result
+    int64_t height
+    int64_t width
+    # of BMP
+    const unsigned char* rows
+    int64_t row_bytes
+    int32_t pixel_bytes
+    bint top_down
+
+
+cdef int _fault(Fault* fault, int what, int64_t a) noexcept nogil:
+    fault.what = what
+    fault.a = a
+    return -1
+
+
+cdef int _codec_fault(Fault* fault, int outcome, int32_t kind, const JpegReader* jpeg) noexcept nogil:
+    if outcome == kImageCut:
+        return _fault(fault, WHAT_CUT, kind)
+    if outcome == kImageNoMemory:
+        return _fault(fault, WHAT_NO_MEMORY, 0)
+    if outcome == kImageScans:
+        return _fault(fault, WHAT_SCANS, 0)
+    return _fault(fault, WHAT_DAMAGED, kind | (<int64_t>jpeg.errors.code << 8 if jpeg != NULL else 0))
+
+
+cdef inline int64_t _little(const unsigned char* p, int32_t nbytes) noexcept nogil:
+    # Signed, of two or four bytes.
+    cdef int64_t value = 0
+    cdef int32_t i
+    for i in range(nbytes):
+        value |= <int64_t>p[i] << 8 * i
+    return value - (<int64_t>1 << 8 * nbytes if value >> (8 * nbytes - 1) else 0)
+
+
+cdef int32_t _kind(const unsigned char* data, int64_t nbytes) noexcept nogil:
+    if nbytes >= 3 and memcmp(data, b"\xff\xd8\xff", 3) == 0:
+        return PICTURE_JPEG
+    if nbytes >= 8 and memcmp(data, b"\x89PNG\r\n\x1a\n", 8) == 0:
+        return PICTURE_PNG
+    if nbytes >= 4 and memcmp(data, b"GIF8", 4) == 0:
+        return PICTURE_GIF
+    return PICTURE_BMP if nbytes >= 2 and memcmp(data, b"BM", 2) == 0 else 0
+
+
+cdef int _open_bitmap(Picture* p, const unsigned char* data, int64_t nbytes, Fault* fault) noexcept nogil:
+    cdef int64_t offset, bits, how
+    if nbytes < 54:
+        return _fault(fault, WHAT_CUT, PICTURE_BMP)
+    offset = _little(data + 10, 4)
+    p.width = _little(data + 18, 4)
+    p.height = _little(data + 22, 4)
+    bits = _little(data + 28, 2)
+    how = _little(data + 30, 4)
+    p.top_down = p.height < 0
+    if p.top_down:
+        p.height = -p.height
+    if _little(data + 14, 4) < 40 or offset < 54 or p.width <= 0 or p.height == 0:
+        return _fault(fault, WHAT_DAMAGED, PICTURE_BMP)
+    if bits != 8 and bits != 24 and bits != 32:
+        return _fault(fault, WHAT_BITMAP, bits)
+    # 3: with masks, which say what is usual anyway.
+    if how != 0 and not (how == 3 and bits == 32 and nbytes >= 66 and
+                         memcmp(data + 54, b"\0\0\xff\0\0\xff\0\0\xff\0\0\0", 12) == 0):
+        return _fault(fault, WHAT_COMPRESSED, how)
+    p.pixel_bytes = <int32_t>(bits // 8)
+    p.row_bytes = (p.width * p.pixel_bytes + 3) & ~<int64_t>3
+    if offset > nbytes or p.height > (nbytes - offset) // p.row_bytes:
+        return _fault(fault, WHAT_CUT, PICTURE_BMP)
+    p.rows = data + offset
+    return 0
+
+
+cdef void _bitmap(const Picture* p, unsigned char* into) noexcept nogil:
+    # Bytes of one channel are greys, whatever the palette says; else blue, green, red, and perhaps alpha.
+    cdef int64_t x, y
+    cdef int32_t size = p.pixel_bytes, channels = p.channels
+    cdef int32_t green = 0 if size == 1 else 1, red = 0 if size == 1 else 2
+    cdef const unsigned char* row
+    cdef const unsigned char* pixel
+    for y in range(p.height):
+        row = p.rows + (y if p.top_down else p.height - 1 - y) * p.row_bytes
+        if channels == 1:
+            memcpy(into, row, p.width)
+            into += p.width
+            continue
+        for x in range(p.width):
+            pixel = row + x * size
+            into[0] = pixel[red]
+            into[1] = pixel[green]
+            into[2] = pixel[0]
+            if channels == 4:
+                into[3] = pixel[3] if size == 4 else 255
+            into += channels
+
+
+# Reads a header; after it, whatever it returned, _close.
+cdef int _open(const PictureParams* own, const unsigned char* data, int64_t nbytes, Picture* p, JpegReader* jpeg, PngReader* png,
+               Fault* fault) noexcept nogil:
+    cdef int outcome = kImageDone
+    cdef int32_t kind = _kind(data, nbytes)
+    p.kind = 0
+    p.depth = 8
+    p.channels = own.channels
+    if kind == 0:
+        return _fault(fault, WHAT_EMPTY if nbytes == 0 else WHAT_UNKNOWN, 0)
+    if not own.kinds & 1 << kind:
+        return _fault(fault, WHAT_KIND, kind)
+    if not own.native & 1 << kind:
+        return _fault(fault, WHAT_NO_LIBRARY, kind)
+    p.kind = kind
+    if p.kind == PICTURE_JPEG:
+        outcome = jpeg_open(jpeg, data, <size_t>nbytes, own.recover)
+        if outcome != kImageDone:
+            return _codec_fault(fault, outcome, p.kind, jpeg)
+        p.width = jpeg.own.image_width
+        p.height = jpeg.own.image_height
+        if p.channels == 0:
+            p.channels = 1 if jpeg.own.components == 1 else 3
+        jpeg.own.out_colours = kJpegGrey if p.channels == 1 else kJpegRgb
+        if jpeg.own.file_colours == kJpegCmyk or jpeg.own.file_colours == kJpegYcck:
+            jpeg.own.out_colours = kJpegCmyk
+        if p.channels == 4 or p.channels == 1 and jpeg.own.out_colours == kJpegCmyk:
+            return _fault(fault, WHAT_CHANNELS, p.kind)
+        jpeg.own.scale_num = 1
+        jpeg.own.scale_denom = own.ratio
+        jpeg.own.dct_method = own.dct
+        jpeg.own.fancy_upsampling = own.fancy
+    elif p.kind == PICTURE_PNG:
+        outcome = png_open(png, data, <size_t>nbytes)
+        if outcome != kImageDone:
+            return _codec_fault(fault, outcome, p.kind, NULL)
+        p.width = png.width
+        p.height = png.height
+        if p.channels == 0:
+            p.channels = png.channels
+        if png.depth == 16 and own.number != NUMBER_UINT8:
+            p.depth = 16
+    else:
+        outcome = _open_bitmap(p, data, nbytes, fault)
+        if outcome != 0:
+            return outcome
+        if p.channels == 0:
+            p.channels = p.pixel_bytes
+        if p.channels == 1 and p.pixel_bytes != 1 or own.channels == 1:
+            return _fault(fault, WHAT_CHANNELS, p.kind)
+    if p.width > own.max_pixels // p.height:
+        return _fault(fault, WHAT_PIXELS, p.width | p.height << 32)
+    if p.kind == PICTURE_JPEG and own.ratio > 1:
+        p.width = (p.width + own.ratio - 1) // own.ratio
+        p.height = (p.height + own.ratio - 1) // own.ratio
+    return 0
+
+
+cdef int _decode(const PictureParams* own, const Picture* p, JpegReader* jpeg, PngReader* png, unsigned char* into, Arena* arena,
+                 Fault* fault) noexcept nogil:
+    cdef int64_t count = p.width * p.height * p.channels
+    cdef int64_t row_bytes = p.width * p.channels * (p.depth // 8)
+    cdef unsigned char* row = NULL
+    cdef int outcome = kImageDone
+    if p.kind == PICTURE_JPEG:
+        if jpeg.own.out_colours == kJpegCmyk:
+            row = <unsigned char*>arena_take(arena, 4 * p.width)
+            if row == NULL:
+                return _fault(fault, WHAT_NO_MEMORY, 4 * p.width)
+        outcome = jpeg_picture(jpeg, into, <uint32_t>p.height, <size_t>row_bytes, row)
+    elif p.kind == PICTURE_PNG:
+        outcome = png_picture(png, p.channels, p.depth, into, <size_t>row_bytes)
+    else:
+        _bitmap(p, into)
+    if outcome != kImageDone:
+        return _codec_fault(fault, outcome, p.kind, jpeg if p.kind == PICTURE_JPEG else NULL)
+    if own.number == NUMBER_UINT16 and p.depth == 8:
+        widen_to_16(into, count, p.kind == PICTURE_PNG)
+    elif own.number == NUMBER_FLOAT32:
+        widen_to_float(into, count, p.kind == PICTURE_PNG, p.depth)
+    return 0
+
+
+cdef void _close(Picture* p, JpegReader* jpeg, PngReader* png) noexcept nogil:
+    if p.kind == PICTURE_JPEG:
+        jpeg_close(jpeg)
+    elif p.kind == PICTURE_PNG:
+        png_close(png)
+
+
+# ---- the step -------------------------------------------------------------------------------------------------------------------------
+
+@cython.final
+cdef class PictureStep(Step):
+    """Encoded pictures as arrays.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component
+        One of strings; one of [..., height, width, channels].
+    label : str
+        The operation, for errors.
+    kinds : int
+        Bit k: it takes kind k.
+    channels : int
+        0: those of the picture.
+    number : int
+        0: uint8; 1: uint16; 2: float32.
+    jpeg : tuple of int
+        Ratio, whether colours are smoothed, the method of the inverse transform, whether a cut picture is completed.
+    max_pixels : int
+        Of one picture.
+    """
+    cdef PictureParams own
+    cdef str label
+
+    def __init__(self, tuple inputs, tuple outputs, str label, int32_t kinds, int32_t channels, int32_t number, tuple jpeg,
+                 int64_t max_pixels):
+        if self.params != NULL:
+            raise TypeError("a step can't be initialised twice")
+        self.inputs = inputs
+        self.outputs = outputs
+        self.label = label
+        self.own.kinds = kinds
+        self.own.native = 1 << PICTURE_BMP
+        for kind in (PICTURE_JPEG, PICTURE_PNG):
+            if kinds & 1 << kind and library(kind) is not None:
+                self.own.native |= 1 << kind
+        self.own.channels = channels
+        self.own.number = number
+        self.own.ratio, self.own.fancy, self.own.dct, self.own.recover = jpeg
+        self.own.max_pixels = max_pixels
+        self.params = &self.own
+        self.run = _run_pictures
+
+    def measure(self, bytes data not None, int64_t index=-1):
+        """Return height, width and channels of a picture, by its header; `index` is its number in a batch."""
+        cdef Picture p
+        cdef JpegReader jpeg
+        cdef PngReader png
+        cdef Fault fault
+        cdef const unsigned char* source = data
+        cdef int64_t nbytes = len(data)
+        cdef int rc
+        memset(&fault, 0, sizeof(Fault))
+        with nogil:
+            rc = _open(&self.own, source, nbytes, &p, &jpeg, &png, &fault)
+            _close(&p, &jpeg, &png)
+        if rc != 0:
+            raise self.explain(fault.what, fault.a, index)
+        return p.height, p.width, p.channels
+
+    def explain(self, int what, int64_t a, int64_t b):
+        """Return the exception, without a place, for a fault of this step."""
+        which = self.label if b < 0 else f"{self.label}: picture {b} of the batch"
+        name = _NAMES.get(a & 255)
+        size = f"{a & 0xffffffff} x {a >> 32}"
+        if what == WHAT_NO_MEMORY:
+            return _errors.ResourceExhaustedError(f"{which}: no memory" + (f" for {a} bytes" if a else ""))
+        if what == WHAT_NO_LIBRARY:
+            return _errors.UnimplementedError(f"{which}: {missing(a)}")
+        if what == WHAT_UNEQUAL:
+            return _errors.InvalidArgumentError(
+                f"{which} is of {size} pixels or has other channels than the first: pictures of a batch must be equal in shape")
+        if what == WHAT_CHANNELS:
+            return _errors.InvalidArgumentError(f"{which}: such a {name} picture can't be decoded with {self.own.channels} channels")
+        if what == WHAT_EMPTY:
+            text = "the input is empty"
+        elif what == WHAT_UNKNOWN:
+            text = "the input is neither JPEG, PNG, GIF nor BMP"
+        elif what == WHAT_KIND:
+            text = f"the input is {name}, which decode_image takes"
+        elif what == WHAT_CUT:
+            text = f"the {name} picture is cut: it ends too early"
+        elif what == WHAT_PIXELS:
+            text = f"the picture is of {size} pixels, more than max_pixels={self.own.max_pixels}"
+        elif what == WHAT_SCANS:
+            text = "the JPEG picture has too many scans"
+        elif what == WHAT_BITMAP:
+            text = f"BMP with {a} bits a pixel; there must be 8, 24 or 32"
+        elif what == WHAT_COMPRESSED:
+            text = f"BMP with compression {a}"
+        else:
+            text = f"the {name} picture is damaged"
+            message = _jpeg_message(a >> 8) if a & 255 == PICTURE_JPEG else None
+            if message:
+                text += f": {message}"
+        return _errors.DecodeError(f"{which}: {text}")
+
+
+def missing(int kind):
+    """Return what to say where nothing native decodes a kind of picture."""
+    if kind == PICTURE_GIF:
+        return "GIF is decoded in Python only: call decode_gif or decode_image on the bytes"
+    return f"no library for {_NAMES[kind]} is found. pip install 'queuecore[images]' brings one"
+
+
+def _jpeg_message(int64_t code):
+    # libjpeg's text, without the numbers that would be filled in.
+    cdef JpegErrors errors
+    image_codecs.jpeg_std_error(&errors)
+    if not 0 < code <= errors.last_message or errors.messages[code] == NULL:
+        return None
+    return _HOLES.sub("..", errors.messages[code].decode("ascii", "replace"))
+
+
+cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const PictureParams* own = <const PictureParams*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out = &outputs[0]
+    cdef Picture p
+    cdef JpegReader jpeg
+    cdef PngReader png
+    cdef bytes_in source = cell.data
+    cdef int64_t n = 1, i, nbytes = cell.nbytes, each = 0, height = 0, width = 0
+    cdef int64_t item = 1 if own.number == NUMBER_UINT8 else 2 if own.number == NUMBER_UINT16 else 4
+    cdef int32_t channels = own.channels
+    cdef int rc
+    for i in range(cell.ndim):
+        n *= cell.dims[i]
+    for i in range(n):
+        fault.b = i if cell.ndim > 0 else -1
+        if cell.ndim > 0:
+            source = cell.data + cell.offsets[i]
+            nbytes = cell.offsets[i + 1] - cell.offsets[i]
+        rc = _open(own, source, nbytes, &p, &jpeg, &png, fault)
+        if rc == 0 and i == 0:
+            height = p.height
+            width = p.width
+            channels = p.channels
+            each = height * width * channels * item
+            if out.data == NULL or out.nbytes != n * each:
+                out.data = <unsigned char*>arena_take(arena, <size_t>(n * each))
+                if out.data == NULL:
+                    rc = _fault(fault, WHAT_NO_MEMORY, each)
+        elif rc == 0 and (p.height != height or p.width != width or p.channels != channels):
+            rc = _fault(fault, WHAT_UNEQUAL, p.width | p.height << 32)
+        if rc == 0:
+            rc = _decode(own, &p, &jpeg, &png, out.data + i * each, arena, fault)
+        _close(&p, &jpeg, &png)
+        if rc != 0:
+            return rc
+    if n == 0 and out.data == NULL:
+        out.data = <unsigned char*>arena_take(arena, 1)
+    out.nbytes = n * each
+    out.offsets = NULL
+    out.ndim = cell.ndim + 3
+    memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
+    out.dims[cell.ndim] = height
+    out.dims[cell.ndim + 1] = width
+    out.dims[cell.ndim + 2] = channels
+    return 0

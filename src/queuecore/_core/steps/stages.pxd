@@ -1,0 +1,115 @@
+# Stages: the steps that turn the components of one element into others, each a native function over plain bytes.
+#
+# A Step is immutable once it is bound and may run in any number of threads at once; each brings an Arena of its own. Running it waits
+# for nothing. What one element's steps made is valid until the arena is reset for the next one.
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free
+from queuecore._core.atoms.platform cimport Fault, alloc_lines, size_sum
+
+cdef enum:
+    CELL_DIMS = 32
+
+# One component of an element on its way. Fixed-size items: C-contiguous in native byte order, at `data`. Strings (dtype "S", of any
+# length): without dimensions the bytes at `data`; else item i is data[offsets[i]] up to data[offsets[i + 1]].
+cdef struct Cell:
+    unsigned char* data
+    int64_t nbytes            # at data
+    const int64_t* offsets    # of strings with dimensions; else NULL
+    int32_t ndim
+    int64_t dims[CELL_DIMS]
+
+# The memory of one thread for what steps make: nothing is allocated per element once it has grown to what elements need.
+cdef struct ArenaChunk:
+    ArenaChunk* before
+    size_t room               # bytes after the header
+    size_t used
+
+# Which element the thread is at, too: set by who runs the steps, 0 and 0 where nobody counts. What a step draws at random depends on
+# these numbers and on its seed, and on nothing else.
+cdef struct Arena:
+    ArenaChunk* last
+    int64_t epoch
+    int64_t element           # of a batch: its first one
+
+# Fills `outputs` from `inputs`, neither of which it keeps. On entry outputs[i].data is NULL, or a place of outputs[i].nbytes bytes
+# (those of its fixed shape) where the result may be written; it may also point anywhere else that stays valid: into the inputs, the
+# arena or the step. Returns 0, or -1 with `fault`, whose `what` the Step puts in words (explain).
+ctypedef int (*StageFn)(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil
+
+# The same for `rows` elements at once, whose components have fixed shapes: at each cell's `data` they lie one behind the other, and `nbytes`
+# are those of all; dimensions are not looked at. Which element failed, a fault doesn't say.
+ctypedef int (*RowsFn)(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil
+
+
+cdef class Step:
+    cdef StageFn run
+    cdef RowsFn run_rows      # or NULL: one at a time
+    cdef const void* params   # the step's own
+    cdef readonly tuple inputs    # Component of each
+    cdef readonly tuple outputs
+
+
+# A step that Python does: who runs steps calls `call`, with the GIL. `run` always fails. `inputs` and `outputs` are None where nobody knows
+# beforehand what they are.
+cdef class PythonStep(Step):
+    cdef readonly object call
+    cdef readonly str why
+
+# The values that a Python function returned, one for each component.
+cdef list values_of(object made)
+# A new array, of any content; ResourceExhaustedError if there is no memory of that size.
+cdef object array_of(object shape, object dtype)
+# A component as a Python value that shares nothing with it.
+cdef object cell_value(const Cell* cell, object dtype)
+# A value as a cell: bytes, an object array of bytes, or a C-contiguous array, which must stay as long as the cell.
+cdef int cell_from(Cell* cell, object value, Arena* arena) except -1
+
+
+cdef inline ArenaChunk* _chunk(size_t room, ArenaChunk* before) noexcept nogil:
+    cdef ArenaChunk* chunk = <ArenaChunk*>alloc_lines(size_sum(64, room))
+    if chunk != NULL:
+        chunk.before = before
+        chunk.room = room
+    return chunk
+
+
+cdef inline void* arena_take(Arena* arena, size_t nbytes) noexcept nogil:
+    # Aligned to 64 bytes, of any content; NULL: no memory.
+    cdef size_t whole = (nbytes + 63) & ~<size_t>63
+    cdef size_t room = 16 << 10
+    cdef ArenaChunk* chunk = arena.last
+    cdef void* place
+    if whole < nbytes:
+        return NULL
+    if chunk == NULL or chunk.room - chunk.used < whole:
+        if chunk != NULL:
+            room = 2 * chunk.room
+        chunk = _chunk(whole if whole > room else room, chunk)
+        if chunk == NULL:
+            return NULL
+        arena.last = chunk
+    place = <unsigned char*>chunk + 64 + chunk.used
+    chunk.used += whole
+    return place
+
+
+cdef inline void arena_reset(Arena* arena) noexcept nogil:
+    # Only the last chunk, the largest, stays: after a few elements there is one that is large enough for all of them.
+    cdef ArenaChunk* chunk = arena.last
+    cdef ArenaChunk* before
+    if chunk == NULL:
+        return
+    chunk.used = 0
+    before = chunk.before
+    chunk.before = NULL
+    while before != NULL:
+        chunk = before
+        before = chunk.before
+        free(chunk)
+
+
+cdef inline void arena_free(Arena* arena) noexcept nogil:
+    arena_reset(arena)
+    free(arena.last)
+    arena.last = NULL

@@ -1,0 +1,419 @@
+"""Configurations: how large the parts of a stream are, and what its workers do."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, Blocks
+from queuecore._core.steps.decode cimport WIDE_GAP
+from queuecore._core.stream.describe cimport (
+    KIND_FIXED, KIND_RAGGED, KIND_STRINGS, Component, Description, Elements, Frames, Keeper, Ops, component_of,
+    describe_columns, describe_output)
+from queuecore._core.device.driver cimport Device
+from queuecore._core.stream.limits cimport (
+    AHEAD_PART, CHUNK_BYTES, CHUNK_ROWS, DISCOVER_AHEAD, HELPERS, IDLE_FILES, LANES, LANE_BYTES, LONE_ROWS,
+    SMALL_UNIT_BYTES, STORE_BYTES, STORE_RECORD_BYTES, TOGETHER_BYTES, UNIT_BATCHES, UNIT_BYTES, WIDTH_MOST)
+from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE
+from queuecore._core.order.op cimport OpSpec
+from queuecore._core.order.runs cimport Run
+from queuecore._core.order.shard cimport UNEVEN_PAD
+from queuecore._core.stream.pipe cimport Config, Pipe, lay_out, unit_bytes
+from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
+from queuecore._core.stream.rows cimport Maker, Output, Pad
+from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_new
+from queuecore._core.steps.stages cimport CELL_DIMS, RowsFn, Step
+from queuecore._core.stream.views cimport Views
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+# What follows from a description besides the plan itself, and decides how large its parts are.
+cdef struct Shape:
+    int64_t record_bytes, hop_bytes  # of records in blocks, about
+    int64_t row_bytes      # of an element, in a slot
+    int64_t store_bytes    # that a stored shuffle may take
+    bint stored            # a shuffle's records may be kept in a store
+    bint sharded
+    int32_t shuffles
+
+
+cdef FileTable* configure(Description d, Pipe* plan, Blocks* frame, Views views, Keeper keeper) except NULL:
+    cdef Config* c = &plan.config
+    cdef Shape shape
+    cdef FileTable* table
+    cdef int64_t fd_limit
+    shape.record_bytes = d.records.record_bytes
+    shape.hop_bytes = d.records.hop_bytes
+    shape.store_bytes = min(STORE_BYTES, d.memory_limit // AHEAD_PART) if d.memory_limit > 0 else STORE_BYTES
+    plan.pipes = keeper.pipes
+    c.blocks = d.frames is not None
+    _set_leaves(d, plan, views, &shape)
+    _set_ops(d, plan, &shape)
+    _set_means(d, c)
+    if d.elements.components is not None:
+        _set_maker(d.elements, &plan.maker, views, &shape)
+    if c.blocks:
+        shape.stored = False
+        shape.record_bytes = shape.hop_bytes = d.frames.guess
+        _set_frame(d, plan, frame, keeper, shape.shuffles)
+    _set_sizes(d, plan, &shape)
+    if d.memory_budget > 0:
+        _fit(plan, frame, d.memory_budget, &shape, d.on_hold_raise)
+    # Linear runs close a file at its end; jumping ones keep some open.
+    fd_limit = d.num_threads + DISCOVER_AHEAD + 1
+    if shape.shuffles and c.store_rows == 0 and not c.blocks:
+        fd_limit = IDLE_FILES
+    if c.blocks and frame.cycle > 1:
+        fd_limit += min(frame.cycle, IDLE_FILES)
+    if c.blocks:
+        plan.layout.record_bytes = plan.layout.hop_bytes = 1
+        table = table_new(d.files.names, frame.piece_bytes, 0, 0, frame.piece_bytes, TAIL_STREAM if frame.encoding else TAIL_SHORT,
+                          <int32_t>fd_limit)
+    else:
+        table = table_new(d.files.names, d.records.record_bytes, d.records.header_bytes, d.records.footer_bytes, d.records.hop_bytes,
+                          d.records.drop_tail, <int32_t>fd_limit)
+    if table == NULL:
+        raise MemoryError
+    return table
+
+
+cdef void plan_clear(Pipe* plan) noexcept:
+    cdef int32_t i
+    if plan.leaves != NULL:
+        for i in range(plan.layout.leaf_count):
+            free(<void*>plan.leaves[i].offsets)
+    free(plan.leaves)
+    free(plan.specs)
+    free(plan.maker.outputs)
+    free(plan.maker.pads)
+    free(plan.handed)
+    free(plan.breaks)
+
+
+cdef int _set_leaves(Description d, Pipe* plan, Views views, Shape* shape) except -1:
+    # The pieces that a record is cut into, where no step makes something of it.
+    cdef int32_t i, j, n = <int32_t>len(d.elements.leaves)
+    cdef Leaf* leaf
+    plan.layout.record_bytes = d.records.record_bytes
+    plan.layout.hop_bytes = d.records.hop_bytes
+    plan.leaves = <Leaf*>calloc(n + 1, sizeof(Leaf))
+    if plan.leaves == NULL:
+        raise MemoryError
+    plan.layout.leaf_count = n
+    plan.layout.leaves = plan.leaves
+    views.begin(n)
+    views.template = d.elements.template
+    views.assemble = d.elements.assemble
+    views.levels = d.ops.levels
+    shape.row_bytes = 0
+    for i, (dtype, dims, swap, offsets, piece_bytes) in enumerate(d.elements.leaves):
+        leaf = &plan.leaves[i]
+        views.dtypes.append(dtype)
+        views.ndims[i] = len(dims)
+        if len(dims) > CELL_DIMS:
+            raise _errors.InvalidArgumentError(f"field number {i} has {len(dims)} dimensions; at most {CELL_DIMS} are possible")
+        for j in range(views.ndims[i]):
+            views.sides[i * CELL_DIMS + j] = dims[j]
+        leaf.swap = swap
+        leaf.pieces = len(offsets)
+        leaf.piece_bytes = piece_bytes
+        leaf.row_bytes = min(size_product(piece_bytes, leaf.pieces), <size_t>kMostBytes + 1)  # _slot_bytes refuses that
+        shape.row_bytes += leaf.row_bytes
+        leaf.offsets = <int64_t*>malloc(size_product(leaf.pieces + 1, sizeof(int64_t)))
+        if leaf.offsets == NULL:
+            raise MemoryError
+        for j in range(leaf.pieces):
+            (<int64_t*>leaf.offsets)[j] = offsets[j]
+    return 0
+
+
+cdef int _set_ops(Description d, Pipe* plan, Shape* shape) except -1:
+    # The order, and whether one of its shuffles may keep its records in a store.
+    cdef Config* c = &plan.config
+    cdef Ops ops = d.ops
+    cdef OpSpec* spec
+    cdef int32_t i
+    cdef bint exact = d.skips is not None and not d.skips.tells  # what is left out is as if it had never been there
+    plan.specs = <OpSpec*>malloc(size_product(ops.count + 1, sizeof(OpSpec)))
+    if plan.specs == NULL:
+        raise MemoryError
+    if ops.count > 0:
+        memcpy(plan.specs, ops.specs, ops.count * sizeof(OpSpec))
+    plan.spec_count = ops.count
+    c.shuffle_level = ops.shuffle_level
+    c.batch_level = ops.batch_level
+    c.map_level = ops.map_level
+    c.batch_rows = 1
+    shape.stored = True
+    shape.sharded = False
+    shape.shuffles = 0
+    for i in range(ops.count):
+        spec = &plan.specs[i]
+        if spec.kind == OP_BATCH:
+            c.batch_rows *= spec.size
+            c.batched = True
+        elif spec.kind == OP_SHUFFLE:
+            if exact and c.batched:
+                raise _errors.UnimplementedError(
+                    'on_error="skip" with a shuffle of batches: what is left out of one would change others that were given before. '
+                    "Shuffle before the batch")
+            # A stored shuffle needs every row it holds to be given before long, so it is the only one, over records.
+            shape.stored = shape.stored and shape.shuffles == 0 and c.batch_rows == 1 and spec.size > 1
+            if shape.record_bytes >= STORE_RECORD_BYTES or spec.size > shape.store_bytes // ((shape.record_bytes + 63) // 64 * 64):
+                shape.stored = False
+            shape.shuffles += 1
+        elif spec.kind == OP_SHARD:
+            shape.sharded = shape.sharded or spec.size > 1
+            if exact and c.batched and spec.size > 1:
+                raise _errors.UnimplementedError(
+                    'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
+                    "Shard before the batch")
+            # What other shards get isn't read into the store either, unless it is little. Padding needs places.
+            if not c.blocks and shape.shuffles and spec.size > 1 and (shape.hop_bytes > WIDE_GAP // 2 // spec.size or spec.uneven == UNEVEN_PAD):
+                shape.stored = False
+        elif spec.kind == OP_PERMUTE:
+            shape.shuffles += 1
+            shape.stored = False
+    shape.stored = shape.stored and shape.shuffles == 1
+    return 0
+
+
+cdef int _set_means(Description d, Config* c) except -1:
+    cdef Device device
+    c.threads = d.num_threads
+    c.help = d.help
+    c.max_leases = d.max_leases
+    if d.target is not None:
+        device = d.target.device
+        c.core = device.core
+        c.buffers = d.target.buffers
+        c.prefer = d.target.prefer
+        c.max_leases = 2 * c.buffers  # slots whose copies are on their way
+    c.prefetch = min(d.prefetch, WIDTH_MOST)
+    c.helpers = HELPERS
+    c.unit_bytes = UNIT_BYTES
+    c.retries = d.retries
+    c.skip_bad = d.skips is not None
+    c.tell_bad = d.skips is None or d.skips.tells
+    return 0
+
+
+cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
+    # What is made of a record.
+    cdef Component one
+    cdef int32_t i
+    m.outputs = <Output*>calloc(2 * len(e.components) + 1, sizeof(Output))
+    m.pads = <Pad*>calloc(len(e.components) + 1, sizeof(Pad))
+    if m.outputs == NULL or m.pads == NULL:
+        raise MemoryError
+    m.made = len(e.components)
+    views.components = []
+    for i, (kind, dtype, dims) in enumerate(e.components):
+        one = component_of(kind, dtype, dims)
+        one.output = m.count
+        if i < len(e.pads) and e.pads[i] is not None:
+            one.pad = m.pad_count
+            _set_pad(&m.pads[one.pad], one, e.pads[i][0], e.pads[i][1])
+            m.pads[one.pad].output = m.count + (one.kind == KIND_STRINGS)
+            m.pad_count += 1
+        views.components.append(one)
+        m.count = describe_output(m.outputs, m.count, i, one, &m.vars)
+    for i in range(m.pad_count):
+        m.pads[i].var = m.vars
+        m.vars += 1
+    if e.step is not None:
+        m.run = e.step.run
+        m.params = e.step.params
+    shape.row_bytes = 0
+    for i in range(m.count):
+        shape.row_bytes += m.outputs[i].row_bytes if m.outputs[i].item == 0 else 64
+    return 0
+
+
+cdef int _set_pad(Pad* pad, Component one, tuple sides, bytes fill) except -1:
+    # `fill` is kept by the keeper.
+    cdef int32_t i
+    dims = (-1,) if one.kind == KIND_STRINGS else (-1, *one.shape) if one.kind == KIND_RAGGED else one.shape
+    pad.ndim = len(dims)
+    if pad.ndim != len(sides) or pad.ndim > CELL_DIMS:
+        raise _errors.InvalidArgumentError(f"{pad.ndim} dimensions can't be padded to {len(sides)}; at most {CELL_DIMS} are possible")
+    pad.fixed = one.kind == KIND_FIXED
+    pad.item = sizeof(int64_t) if one.kind == KIND_STRINGS else one.dtype.base.itemsize
+    for i in range(pad.ndim):
+        pad.dims[i] = -1 if dims[i] is None else dims[i]
+        pad.sides[i] = sides[i]
+    pad.fill = fill
+    if len(fill) != pad.item:
+        raise ValueError("padding is one item")
+    return 0
+
+
+cdef int _set_frame(Description d, Pipe* plan, Blocks* frame, Keeper keeper, int32_t shuffles) except -1:
+    # Records in blocks: how they are found, and how their files are interleaved.
+    cdef Frames f = d.frames
+    cdef Maker* m = &plan.maker
+    cdef int32_t i
+    plan.blocks = frame
+    frame.framing = m.framing = f.framing
+    frame.encoding = f.encoding
+    frame.header = f.header
+    frame.max_record_bytes = f.max_record_bytes
+    if f.csv is not None:
+        frame.csv = m.csv = &f.csv.plan
+    frame.piece_bytes = f.piece_bytes if f.piece_bytes > 0 else BLOCK_BYTES
+    frame.headroom = f.headroom if f.headroom > 0 else HEADROOM
+    frame.skip_files = d.skips is not None
+    frame.record_bytes = m.record_bytes = f.records.record_bytes
+    frame.hop_bytes = m.hop_bytes = f.records.hop_bytes
+    frame.header_bytes = f.records.header_bytes
+    frame.footer_bytes = f.records.footer_bytes
+    frame.drop_tail = f.records.drop_tail
+    if f.columns is not None and d.feeder is not None:
+        _set_columns(f.columns, m, keeper, d.elements.step)
+    # More slots than files would stay empty.
+    frame.cycle = min(f.cycle, max(d.files.names.count, 1))
+    frame.turn_records = min(f.turn, <int64_t>1 << 60)
+    frame.shuffled = shuffles > 0
+    if frame.cycle >= <int64_t>1 << 24:
+        raise _errors.InvalidArgumentError(f"cycle_length must be less than 2**24, not {f.cycle}")
+    if f.piece_bytes == 0 and frame.cycle > LANES:  # each file has one or two pieces in memory
+        frame.piece_bytes = max(LANE_BYTES, BLOCK_BYTES * LANES // frame.cycle)
+        frame.headroom = frame.piece_bytes // 4
+    frame.passes = 1
+    for i in range(plan.spec_count):
+        if plan.specs[i].kind == OP_REPEAT:
+            frame.passes = -1 if plan.specs[i].size < 0 or frame.passes < 0 else frame.passes * plan.specs[i].size
+    return 0
+
+
+cdef int _set_columns(list columns, Maker* m, Keeper keeper, Step step) except -1:
+    # Rows that are handed in. Their description stays with the keeper: workers use it.
+    cdef int64_t* shapes
+    cdef int32_t n = <int32_t>len(columns)
+    keeper.columns = <Output*>calloc(2 * n + 1, sizeof(Output) + CELL_DIMS * sizeof(int64_t))
+    if keeper.columns == NULL:
+        raise MemoryError
+    shapes = <int64_t*>(keeper.columns + 2 * n + 1)
+    m.columns = keeper.columns
+    m.shapes = shapes
+    m.given = n
+    m.column_count = describe_columns(keeper.columns, shapes, columns)
+    if step is not None and step.run_rows != NULL:
+        _set_together(m, step.run_rows)
+    return 0
+
+
+cdef void _set_together(Maker* m, RowsFn run_rows) noexcept nogil:
+    # As many rows at once as stay in the first-level cache.
+    cdef int64_t nbytes = 1
+    cdef int32_t i
+    for i in range(m.column_count):
+        if m.columns[i].item != 0:
+            return
+        nbytes += m.columns[i].row_bytes
+    for i in range(m.count):
+        if m.outputs[i].item != 0:
+            return
+        nbytes += m.outputs[i].row_bytes
+    m.run_rows = run_rows
+    m.together = TOGETHER_BYTES // nbytes
+
+
+cdef int64_t _slot_bytes(Pipe* plan) except -1:
+    # Of a batch, in the slab.
+    cdef size_t slot_bytes = lay_out(plan)
+    if slot_bytes > <size_t>kMostBytes:
+        raise _errors.ResourceExhaustedError(
+            f"{plan.config.batch_rows} elements in one array are more than can be made: at most {kMostBytes} bytes")
+    return slot_bytes
+
+
+cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
+    # How much a unit does, and how much is made ahead.
+    cdef Config* c = &plan.config
+    cdef int64_t batch_bytes, slot_bytes, ahead, per_unit, chunk_bytes = CHUNK_BYTES
+    if 0 < d.memory_budget < 64 * CHUNK_BYTES:
+        chunk_bytes = d.memory_budget // 64
+    if not c.batched:
+        c.batch_rows = chunk_bytes // (shape.row_bytes + (shape.row_bytes == 0)) if shape.row_bytes < chunk_bytes else 1
+        c.batch_rows = min(c.batch_rows, CHUNK_ROWS)
+    slot_bytes = _slot_bytes(plan)
+    batch_bytes = min(size_product(c.batch_rows, shape.hop_bytes if shape.hop_bytes // 2 < shape.record_bytes else shape.record_bytes),
+                      <size_t>kMostBytes)
+    if batch_bytes >= UNIT_BYTES:
+        per_unit = (batch_bytes + UNIT_BYTES - 1) // UNIT_BYTES
+        c.unit_rows = (c.batch_rows + per_unit - 1) // per_unit
+        per_unit = 1
+    else:
+        per_unit = SMALL_UNIT_BYTES // batch_bytes if batch_bytes < SMALL_UNIT_BYTES else 1
+        per_unit = min(per_unit, UNIT_BATCHES)
+        c.unit_rows = c.batch_rows * per_unit
+    if not c.blocks and c.unit_rows > LONE_ROWS and (shape.sharded or (shape.shuffles and not shape.stored)):
+        per_unit = LONE_ROWS // c.batch_rows if c.batch_rows < LONE_ROWS else 1
+        c.unit_rows = c.batch_rows * per_unit if c.batch_rows < LONE_ROWS else LONE_ROWS
+    c.unit_segments = 2 * per_unit + 2  # short batches make more of them: then a unit has fewer rows
+    # Enough batches in flight that every worker has a unit and the consumer finds one ready.
+    c.width = ((c.threads + 2) * c.unit_rows + c.batch_rows - 1) // c.batch_rows + 1
+    # What is to be made ahead is as much as somebody says, but no more than memory is good for: no slot is touched before it is used.
+    ahead = min(d.prefetch, WIDTH_MOST, (d.memory_limit if d.memory_limit > 0 else kMostBytes) // AHEAD_PART // slot_bytes)
+    c.width = max(c.width, ahead + 1)
+    c.width += c.buffers  # those on the device are the consumer's only when it takes them
+    c.load_rows = UNIT_BYTES // 2 // shape.record_bytes
+    c.load_rows = 16 if c.load_rows < 16 else (1024 if c.load_rows > 1024 else c.load_rows)
+    if shape.stored:
+        # Rows on their way in and out, and those that a batch keeps until it is whole, or a shard until its group is.
+        c.store_rows = (c.threads + 3) * max(c.unit_rows, c.load_rows) + 3 * c.batch_rows
+        if c.store_rows > shape.store_bytes // ((shape.record_bytes + 63) // 64 * 64):
+            c.store_rows = 0
+    return 0
+
+
+cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bint keeps_leases) except -1:
+    # Makes everything smaller until it fits, what speed depends on least first.
+    cdef Config* c = &plan.config
+    cdef int64_t units, slot, rest, need, stride = (shape.record_bytes + 63) // 64 * 64, ids, piece
+    cdef int32_t i = 0
+    c.budget = budget
+    if c.threads > budget // (2 << 20):
+        c.threads = <int32_t>max(budget // (2 << 20), 1)
+    c.helpers = c.help
+    units = c.threads + c.helpers
+    c.stage_most = max(budget // 8 // units // shape.hop_bytes, 1) if not c.blocks else 1
+    ids = budget // 8 // units // <int64_t>(sizeof(Run) + sizeof(uint32_t))
+    if c.unit_rows > ids:
+        c.unit_rows = ids
+    if c.unit_bytes > budget // 32:
+        c.unit_bytes = budget // 32
+    if c.load_rows > c.unit_rows:
+        c.load_rows = max(c.unit_rows, 16)
+    units *= unit_bytes(max(c.unit_rows, c.load_rows), c.unit_segments, c.stage_most * shape.hop_bytes + shape.record_bytes, shape.hop_bytes)
+    if c.blocks:
+        piece = budget // 32
+        if frame.cycle > 8:  # each open file has one or two
+            piece = max(budget // (4 * frame.cycle), 512)
+        if frame.piece_bytes > piece:
+            frame.piece_bytes = piece
+            frame.headroom = min(frame.headroom, frame.piece_bytes // 4)
+        frame.memory_most = budget // 3
+    slot = _slot_bytes(plan)
+    # What varies in length, and blocks, take what the rest leaves.
+    rest = (budget - units) // (4 if c.blocks else 1)
+    if c.store_rows > 0:
+        while plan.specs[i].kind != OP_SHUFFLE:
+            i += 1
+        need = (plan.specs[i].size + c.store_rows + 2) * stride
+        if need + (c.width + c.max_leases + 1) * slot > rest:
+            need = 0
+            c.store_rows = 0
+        rest -= need
+    if (c.width + c.max_leases + 1) * slot > rest:
+        c.width = max(rest // slot - c.max_leases - 1, 2)
+    if (c.width + c.max_leases + 1) * slot > rest and not keeps_leases:
+        c.max_leases = max(min(c.max_leases, rest // slot - c.width - 1), min(c.max_leases, 2))
+    need = units + (c.width + c.max_leases + 1) * slot * (4 if c.blocks else 1)
+    if need > budget:
+        raise _errors.ResourceExhaustedError(
+            f"memory_budget leaves {budget} bytes to this stream, and its smallest buffers need {need}: {c.width} batches in the making "
+            f"and {c.max_leases} that the consumer may hold, of {slot} bytes each. Use smaller batches, or a larger budget")
+    return 0

@@ -1,0 +1,47 @@
+# Courses: where an iteration is, and how it goes elsewhere.
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from queuecore._core.io.blocks cimport Blocks
+from queuecore._core.stream.left_out cimport LeftOut
+from queuecore._core.stream.marks cimport Goal, Point, Saved
+from queuecore._core.order.lengths cimport Lengths
+from queuecore._core.stream.pipe cimport Pipe
+from queuecore._core.atoms.platform cimport Batch
+from queuecore._core.io.sources cimport FileList, FileTable
+from queuecore._core.stream.turns cimport Turns
+
+
+cdef class Course(Turns):
+    cdef Pipe* pipe
+    cdef Pipe plan            # leaves, specs and config only
+    cdef FileTable* table
+    cdef FileList files
+    cdef LeftOut out
+    # After the last element that was delivered. A run begins with a whole batch or chunk: so `start`, `place` and `lanes` are behind the last
+    # one of which everything was delivered.
+    cdef Point at
+    cdef Point ahead          # behind the batch, or the chunk, that was taken last
+    cdef list counters        # ShuffleCounter or None, one a shuffle
+    cdef uint64_t next_k
+    cdef int64_t delivered    # elements, from the very start
+    cdef int64_t* base        # per shuffle: iteration of the dataset object at the start of the run
+    cdef int64_t* begun       # per shuffle: iterations begun at the mark
+    cdef int32_t shuffles
+    cdef list chunk           # arrays of the records not yet handed out one by one
+    cdef int64_t chunk_at, chunk_rows
+    cdef int64_t expect_files
+    cdef uint64_t expect_digest
+    cdef Blocks frame         # how blocks are framed
+    cdef bint told            # to stop
+    cdef Lengths lengths      # of the passes before the mark: good records, with breaks that were handed in
+    cdef object drawn         # what is saved and restored with a place, by who knows what it means
+    cdef uint64_t version     # of the place: another one after each change
+
+    cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil
+    cdef void _count_all_iterations(self, Pipe* p, uint64_t k) noexcept
+    cdef void _pass_mark(self) noexcept nogil
+    cdef int _check_made(self) except -1
+    cdef Saved _place(self)
+    cdef int _check_known(self, int64_t files) except -1
+    cdef int _check_files(self, FileTable* t, Saved place, check) except -1
+    cdef int _arrive(self, Goal goal, Saved place, drawn) except -1
+    cdef int _spec_of(self, int shuffle)

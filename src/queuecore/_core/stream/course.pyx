@@ -1,0 +1,233 @@
+"""Courses: where an iteration is, and how it goes elsewhere."""
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy
+from queuecore._core.atoms.process cimport check_layout, fork_generation
+from queuecore._core.io.blocks cimport Place, blocks_saved
+from queuecore._core.stream.configure cimport plan_clear
+from queuecore._core.io.framing cimport framing_handed
+from queuecore._core.stream.marks cimport Goal, Saved, ShuffleCounter, mark_of, numbers, point_follow, point_free
+from queuecore._core.order.order cimport OP_PERMUTE, OP_SHUFFLE
+from queuecore._core.order.lengths cimport lengths_add, lengths_at
+from queuecore._core.order.op cimport OpSpec
+from queuecore._core.order.runs cimport Missing
+from queuecore._core.atoms.parking cimport event_has_waiters, event_notify_all, turn_give, turn_take
+from queuecore._core.stream.pipe cimport Pipe
+from queuecore._core.atoms.platform cimport Batch, kAcquire, kRelaxed, layout_hash
+from queuecore._core.io.sources cimport FileTable, table_claim, table_discover, table_drop, table_find
+from queuecore._core.stream.turns cimport STATE_RUNNING, Turns
+from queuecore._core.atoms.window cimport window_take
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+
+@cython.no_gc_clear  # __dealloc__ needs what a plan refers to
+cdef class Course(Turns):
+    """The place of an iteration: what was delivered, what comes next, and with which files and seeds it goes on."""
+
+    def __dealloc__(self):
+        if self.generation == fork_generation():
+            table_drop(self.table)
+        plan_clear(&self.plan)
+        point_free(&self.at)
+        point_free(&self.ahead)
+        free(self.lengths.runs)
+        free(self.base)
+        free(self.begun)
+
+    cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil:
+        # The batch is the consumer's; as an element, or as a chunk of them.
+        cdef int64_t n
+        self.next_k = k + 1
+        self.version += 1
+        self.ahead.start.pass_ = self.ahead.pass_ = b.mark_pass
+        self.ahead.start.ordinal = self.ahead.end = b.mark_end
+        self.ahead.start.good = b.mark_good
+        self.ahead.files = b.mark_files
+        memcpy(&self.ahead.place, b.mark_place, sizeof(Place))
+        if p.lane_marks != NULL:
+            n = blocks_saved(p.blocks.cycle) + 1
+            memcpy(self.ahead.lanes, p.lane_marks + <int64_t>(k & p.window.mask) * n, n * sizeof(int64_t))
+        if whole:
+            self.delivered += 1
+            point_follow(&self.at, &self.ahead)
+            self._pass_mark()
+        window_take(p.window, k)
+        # Workers that found the window full are woken once half of it is free: one wake for several batches.
+        if (event_has_waiters(&p.runner.work)
+                and p.shared.planned.load(kRelaxed) - self.next_k <= p.window.width // 2):  # relaxed: a hint
+            event_notify_all(&p.runner.work)
+
+    cdef void _count_all_iterations(self, Pipe* p, uint64_t k) noexcept:
+        # Those that had begun when batch k was planned.
+        cdef const int64_t* begun = &p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count]
+        cdef ShuffleCounter counter
+        cdef int i
+        for i in range(self.shuffles):
+            if begun[i] == self.begun[i]:
+                continue
+            self.begun[i] = begun[i]
+            counter = <ShuffleCounter>self.counters[i]
+            if counter is not None and counter.next_iteration < self.base[i] + begun[i]:
+                counter.next_iteration = self.base[i] + begun[i]
+
+    cdef void _pass_mark(self) noexcept nogil:
+        # All up to the chunk's end is delivered: a new run begins there.
+        cdef int64_t pass_, total, left_out, i
+        cdef Missing* m
+        # A shuffle that is played without the cuts keeps other records.
+        if not self.plan.config.blocks or (self.shuffles and self.out.cut_count):
+            return
+        for pass_ in range(self.at.start.pass_, self.ahead.start.pass_):
+            # All that is bad in the passes before has been met, unless nobody asked for it.
+            left_out = 0
+            if pass_ == self.at.start.pass_:
+                left_out = self.at.start.ordinal - self.at.start.good
+                if self.out.handed_pass == pass_ and not self.shuffles:  # those count in a pass
+                    left_out -= self.out.handed_count
+            for i in range(self.pipe.order.ops[0].missing.count):  # 0: it isn't the source that leaves them out
+                m = &self.out.missing[i]
+                if m.pass_ == pass_ and (pass_ > self.at.start.pass_ or m.ordinal >= self.at.start.ordinal):
+                    left_out += 1
+            turn_take(self.pipe.turn)
+            total = -1
+            if pass_ < self.pipe.order.next_end or not framing_handed(self.frame.framing):
+                total = lengths_at(&self.pipe.order.ends, pass_)
+            turn_give(self.pipe.turn)
+            if total < 0 and not framing_handed(self.frame.framing):  # of files, all are as long
+                continue
+            if not lengths_add(&self.lengths, pass_, total - left_out if total >= 0 else -1):
+                return  # a new run begins sooner then
+        self.at.start = self.ahead.start
+        self.at.place = self.ahead.place
+        self.at.lanes, self.ahead.lanes = self.ahead.lanes, self.at.lanes
+        self.at.has_lanes = self.at.lanes != NULL
+
+    cdef int _check_made(self) except -1:
+        if self.generation != fork_generation():
+            self._refuse()
+        if self.table == NULL:
+            raise _errors.FailedPreconditionError("this iterator was never made: its __init__ has not been called, or has failed")
+        return 0
+
+    def _oldest(self):
+        """Pass and number of the first row of its feed that it may need again."""
+        return self.at.start.pass_, self.at.start.ordinal
+
+    def position(self):
+        """The place of the last delivered element, and what was drawn."""
+        cdef Saved place
+        cdef uint64_t version
+        self._check_made()
+        while True:
+            version = self.version
+            drawn = self.drawn
+            place = self._place()
+            place.version = version
+            if version == self.version:  # making objects may let others in
+                break
+        return place, drawn
+
+    cdef Saved _place(self):
+        cdef Saved saved = Saved.__new__(Saved)
+        cdef int64_t whole = -1
+        cdef list lengths = numbers(<const int64_t*>self.lengths.runs, 2 * self.lengths.count)
+        cdef list missing = numbers(<const int64_t*>self.out.missing, 2 * self.out.missing_count)
+        saved.elements = self.delivered
+        if self.files.names.count == 0:
+            pass
+        elif self.delivered > 0 and (self.at.end > 0 or self.at.files != 0):
+            if self.plan.config.blocks and self.at.files >= 0:
+                saved.files_known = self.at.files
+            elif self.plan.config.blocks or self.at.pass_ > 0:
+                saved.files_known = self.table.known_files.load(kAcquire)
+            else:
+                saved.files_known = table_find(self.table, self.at.end - 1, 0) + 1
+            saved.files_digest = self.table.entries[saved.files_known - 1].digest
+        elif self.expect_files > 0:  # restored, and nothing delivered since
+            saved.files_known = self.expect_files
+            saved.files_digest = self.expect_digest
+        if self.plan.config.blocks:
+            if lengths and lengths[0] == 0:  # mostly that is all
+                whole = lengths[1]
+                del lengths[:2]
+            saved.mark = mark_of(&self.at, whole, &self.frame)
+        saved.iterations = numbers(self.base, self.shuffles)
+        saved.begun = numbers(self.begun, self.shuffles)
+        saved.missing = [missing[i:i + 2] for i in range(0, len(missing), 2)]
+        saved.lengths = [lengths[i:i + 2] for i in range(0, len(lengths), 2)]
+        saved.handed = [list(one) for one in list(self.out.handed)]
+        # What isn't delivered yet may have cut a batch short that is, or have left a shuffle.
+        saved.breaks = sorted([*one, *(fault or ())] for one, fault in list(self.out.breaks.items()))
+        return saved
+
+    cdef int _check_known(self, int64_t files) except -1:
+        self._check_made()
+        if files > self.table.known_files.load(kAcquire):  # D2 acquire: pairs with D1 in sources.pyx
+            raise IndexError(f"{files} files are not known yet")
+        return 0
+
+    def _digests(self, list upto):
+        """The digests of sizes and times of the first known files, as they were when they were opened."""
+        self._check_known(max(upto, default=0))
+        return [self.table.entries[<int64_t>n - 1].digest for n in upto if n > 0]
+
+    def _sizes(self, int64_t known):
+        """The sizes in bytes and the times in ns that these files had when they were opened; -1, 0: a file that could not be."""
+        self._check_known(known)
+        return [(self.table.entries[i].size, self.table.entries[i].mtime_ns) for i in range(known)]
+
+    cdef int _check_files(self, FileTable* t, Saved place, check) except -1:
+        # Measures the files that the place knows.
+        cdef int64_t i, _file, n = place.files_known
+        with nogil:
+            for _file in range(n):
+                table_discover(t, table_claim(t, n))
+        if check is not None:
+            check([t.entries[i].digest for i in range(n)])
+        elif n > 0 and t.entries[n - 1].digest != place.files_digest:
+            raise _errors.ResumeMismatchError(
+                f"the first {n} files are not those of the saved state: a size or modification time differs")
+        return 0
+
+    cdef int _arrive(self, Goal goal, Saved place, drawn) except -1:
+        # Takes over what the place says; the goal frees what was there. Nothing raises before all of it is.
+        cdef OpSpec* spec
+        cdef int i
+        self.out.missing, goal.missing = goal.missing, self.out.missing
+        self.out.missing_count = goal.missing_count
+        self.lengths, goal.lengths = goal.lengths, self.lengths
+        self.at, goal.at = goal.at, self.at
+        for i in range(self.shuffles):
+            spec = &self.plan.specs[self._spec_of(i)]
+            spec.seed_lo, spec.seed_hi = goal.pairs[2 * i], goal.pairs[2 * i + 1]
+            spec.iteration = self.base[i] = goal.base[i]
+            self.begun[i] = goal.begun[i]
+        self.out.cut_count = 0
+        self.delivered = place.elements
+        self.expect_files = place.files_known
+        self.expect_digest = self.table.entries[place.files_known - 1].digest if place.files_known > 0 else 0
+        self.state = STATE_RUNNING
+        self.told = False
+        self.version += 1
+        self.out.handed_pass, self.out.handed_count = goal.handed_pass, goal.handed_count
+        # Whatever these let go of may run Python.
+        self.out.handed = goal.handed
+        self.out.breaks = goal.breaks
+        self.counters = goal.counters
+        self.drawn = drawn
+        self.chunk = None
+        self.failure = None
+        return 0
+
+    cdef int _spec_of(self, int shuffle):
+        cdef int i, seen = 0
+        for i in range(self.plan.spec_count):
+            if self.plan.specs[i].kind == OP_SHUFFLE or self.plan.specs[i].kind == OP_PERMUTE:
+                if seen == shuffle:
+                    return i
+                seen += 1
+        return -1

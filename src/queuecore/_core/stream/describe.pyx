@@ -1,0 +1,352 @@
+"""Descriptions: what a stream does, with names and types, as Python says it."""
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.framing cimport framing_of
+from queuecore._core.stream.marks cimport ShuffleCounter
+from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE, OP_SKIP, OP_TAKE
+from queuecore._core.order.op cimport OpSpec
+from queuecore._core.atoms.platform cimport Atomic, alloc_lines, kAcquire, kMostBytes, layout_hash, size_product
+from queuecore._core.stream.rows cimport TAKE_LENGTHS, TAKE_STRINGS, Output
+from queuecore._core.io.sources cimport FileList
+from queuecore._core.steps.stages cimport CELL_DIMS, Step
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+# What rows of a component are, for Python.
+FIXED, STRING, STRINGS, RAGGED, DENSE, OBJECT = KIND_FIXED, KIND_STRING, KIND_STRINGS, KIND_RAGGED, KIND_DENSE, KIND_OBJECT
+
+
+@cython.final
+cdef class Component:
+    pass
+
+
+cdef Component component_of(int kind, dtype, shape):
+    cdef Component one = Component.__new__(Component)
+    one.kind = kind
+    one.dtype = dtype
+    one.shape = tuple(shape)
+    one.pad = -1
+    return one
+
+
+cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component one, int32_t* vars) except -1:
+    cdef Output* out = &outputs[at]
+    cdef size_t nbytes
+    out.cell = cell
+    if one.kind == KIND_OBJECT:
+        out.row_bytes = sizeof(int64_t)
+        return at + 1
+    if one.kind == KIND_FIXED:
+        nbytes = one.dtype.itemsize
+        for side in one.shape:
+            nbytes = size_product(nbytes, side)
+        if nbytes > <size_t>kMostBytes:
+            raise _errors.ResourceExhaustedError(
+                f"an array of {one.dtype} of shape {list(one.shape)} is more than can be made: at most {kMostBytes} bytes")
+        out.row_bytes = nbytes
+        return at + 1
+    out.var = vars[0]
+    vars[0] += 1
+    out.item = one.dtype.itemsize if one.dtype.itemsize and one.kind != KIND_STRINGS else 1
+    if one.kind == KIND_DENSE:
+        out.ndim = len(one.shape)
+    elif one.kind == KIND_STRINGS:
+        out.take = TAKE_STRINGS
+        out = &outputs[at + 1]
+        out.cell = cell
+        out.take = TAKE_LENGTHS
+        out.item = sizeof(int64_t)
+        out.var = vars[0]
+        vars[0] += 1
+        return at + 2
+    return at + 1
+
+
+cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1:
+    cdef int32_t count = 0, vars = 0, i, j
+    cdef Component one
+    cdef Output* out
+    for i, (kind, dtype, shape) in enumerate(components):
+        one = component_of(kind, dtype, shape)
+        count = describe_output(columns, count, i, one, &vars)
+        out = &columns[count - 1]
+        if one.kind == KIND_RAGGED:  # steps want to know the shape of a row
+            out.ndim = 1 + len(one.shape)
+        elif one.kind == KIND_FIXED:
+            out.ndim = len(one.shape)
+        if one.kind == KIND_FIXED or one.kind == KIND_RAGGED:
+            for j, side in enumerate(one.shape, out.ndim - len(one.shape)):
+                shapes[(count - 1) * CELL_DIMS + j] = side
+    return count
+
+
+@cython.final
+cdef class Records:
+    """Records of one length, at known places of a file.
+
+    Parameters
+    ----------
+    record_bytes, header_bytes, footer_bytes, hop_bytes : int
+        Bytes of a record, before the first one, behind the last one, and from the beginning of one to that of the next.
+    drop_tail : bool
+        Whether a cut last record is left out; otherwise it is an error.
+    """
+
+    def __init__(self, int64_t record_bytes=1, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=1, bint drop_tail=False):
+        self.record_bytes = record_bytes
+        self.header_bytes = header_bytes
+        self.footer_bytes = footer_bytes
+        self.hop_bytes = hop_bytes
+        self.drop_tail = drop_tail
+
+
+@cython.final
+cdef class Frames:
+    """Records whose places are found by reading, or that are handed in.
+
+    Parameters
+    ----------
+    framing : str
+        How they are told apart.
+    guess : int
+        The bytes that a record has, about.
+    max_record_bytes : int
+        A longer one is an error.
+
+    Attributes
+    ----------
+    encoding : int
+        How files are compressed; 0: they aren't.
+    header : int
+        Lines, or rows of CSV, that are left out at the top of each file.
+    cycle, turn : int
+        How many files are interleaved, and how many records come of each in its turn.
+    piece_bytes, headroom : int
+        Other sizes of what is read at once, for tests; 0: the usual ones.
+    records : Records
+        Where they lie, of the framing "fixed".
+    csv : CsvFormat, optional
+    columns : list, optional
+        The components of rows that are handed in, of the framing "rows".
+    """
+
+    def __init__(self, str framing, int64_t guess, int64_t max_record_bytes):
+        self.framing = framing_of(framing)
+        self.guess = guess
+        self.max_record_bytes = max_record_bytes
+        self.cycle = self.turn = 1
+        self.records = Records()
+
+
+@cython.final
+cdef class Elements:
+    """Elements that are made of records.
+
+    Parameters
+    ----------
+    template : nested
+        Of an element, over its components.
+    components : list of NativeComponent, optional
+        What is made: its kind (`FIXED`, `STRING`, `STRINGS`, `RAGGED`, `DENSE` or `OBJECT`), its dtype, and the shape of a row. Default: a
+        record is cut into `leaves`.
+    leaves : list of tuple
+        As of `RecordPlan`.
+    step : Step, optional
+        Makes the components; default: they are the record.
+    assemble : callable, optional
+        From a list of components, batched, to an element.
+    pads : list of tuple or None, optional
+        Of components whose rows are padded: what each of their dimensions becomes (-1: the longest of a batch), and the bytes of an item.
+    """
+
+    def __init__(self, template, list components=None, list leaves=None, Step step=None, assemble=None, list pads=None):
+        self.template = template
+        self.components = components
+        self.leaves = [] if leaves is None else leaves
+        self.step = step
+        self.assemble = assemble
+        self.pads = [] if pads is None else pads
+
+    def changed(self, **changes):
+        """Return elements that differ in some parameters."""
+        return Elements(**{"template": self.template, "components": self.components, "leaves": self.leaves, "step": self.step,
+                           "assemble": self.assemble, "pads": self.pads, **changes})
+
+
+@cython.final
+cdef class Ops:
+    """The operators of an order, the one on the records first: which elements come, and when."""
+
+    def __cinit__(self):
+        self.counters = []
+        self.levels = []
+        self.batch_rows = 1
+        self.batch_level = -1
+
+    def __dealloc__(self):
+        free(self.specs)
+
+    cdef OpSpec* _add(self, int32_t kind, int64_t size) except NULL:
+        cdef int32_t room = 2 * self.room + 4
+        cdef OpSpec* specs
+        if self.count == self.room:
+            specs = <OpSpec*>realloc(self.specs, size_product(room, sizeof(OpSpec)))
+            if specs == NULL:
+                raise MemoryError
+            self.specs = specs
+            self.room = room
+        specs = &self.specs[self.count]
+        memset(specs, 0, sizeof(OpSpec))
+        specs.kind = kind
+        specs.size = size
+        self.count += 1
+        return specs
+
+    cdef int _draws(self, OpSpec* spec, pair, bint reshuffle, ShuffleCounter counter) except -1:
+        spec.seed_lo, spec.seed_hi = pair
+        spec.flag = reshuffle
+        self.counters.append(counter)
+        self.shuffles += 1
+        self.shuffle_level = self.count
+        return 0
+
+    def take(self, int64_t number):
+        """Give the first elements alone; -1: all."""
+        self._add(OP_TAKE, number)
+
+    def skip(self, int64_t number):
+        """Leave out the first elements; -1: all."""
+        self._add(OP_SKIP, number)
+
+    def repeat(self, int64_t number):
+        """Give all elements several times over; -1: endlessly."""
+        self._add(OP_REPEAT, number)
+
+    def map(self):
+        """Note where the last map is: errors of maps come out behind the operators before it."""
+        self.map_level = self.count
+
+    def batch(self, int64_t size, bint drop_remainder):
+        """Stack elements."""
+        cdef OpSpec* spec
+        if size > (<int64_t>1 << 40) // self.batch_rows:
+            raise _errors.InvalidArgumentError(f"a batch of {size} x {self.batch_rows} records is too large")
+        spec = self._add(OP_BATCH, size)
+        spec.flag = drop_remainder
+        if self.batch_level < 0:
+            self.batch_level = self.count - 1
+        self.batch_rows *= size
+        self.levels.append(size)
+
+    def shuffle(self, int64_t buffer_size, pair, bint reshuffle, ShuffleCounter counter):
+        """Draw from a window of elements; `counter` counts its passes, if it isn't `None`."""
+        if buffer_size >= <int64_t>1 << 31:
+            raise _errors.InvalidArgumentError(f"buffer_size must be less than 2**31, not {buffer_size}")
+        self._draws(self._add(OP_SHUFFLE, buffer_size), pair, reshuffle, counter)
+
+    def permute(self, pair, bint reshuffle, ShuffleCounter counter):
+        """Draw an order of all elements of a pass."""
+        self._draws(self._add(OP_PERMUTE, 1), pair, reshuffle, counter)
+
+    def shard(self, int64_t shards, int64_t index, int32_t uneven):
+        """Give every `shards`-th element; `uneven`: what becomes of the last group (order_shard.pxd)."""
+        cdef OpSpec* spec = self._add(OP_SHARD, shards)
+        spec.index = index
+        spec.uneven = uneven
+        if shards > 1:
+            self.shuffle_level = self.count
+
+
+@cython.final
+cdef class Description:
+    """The description of a stream.
+
+    Parameters
+    ----------
+    files : FileList
+    elements : Elements
+    records : Records, optional
+        Where records lie; if `frames` is given, that is found by reading.
+    frames : Frames, optional
+
+    Attributes
+    ----------
+    ops : Ops
+    num_threads : int
+        Native workers.
+    help : bool
+        Whether the consumer works, too.
+    prefetch : int
+        Elements that are made ahead; -1: nobody said.
+    max_leases : int
+        Batches that the consumer may hold.
+    on_hold_raise : bool
+        Whether holding more is an error.
+    inner : bool
+        Whether it works for another stream: then it never says that batches are held.
+    retries : int
+        Of a read that fails.
+    stall_warn, stall_timeout : float
+        Seconds without any progress, after which it says so, or ends; below 0: never.
+    memory_budget : int
+        Bytes that its buffers may take, about; 0: any.
+    memory_limit : int
+        Bytes that the process may have; 0: nobody knows.
+    skips : Quarantine, optional
+        Gets the errors of what is left out; they are raised by default.
+    feeder : callable, optional
+        Where rows are handed in: gets a `Feed` for each run, and what was drawn, and returns at once.
+    scope : Scope, optional
+        Of the functions that run for it.
+    target : Target, optional
+        Where its batches go, of components that are all `FIXED`.
+    drawn : object, optional
+        What belongs to a place besides: `Stream.position` returns it, and `Stream.go_to` sets it.
+    """
+
+    def __init__(self, FileList files not None, Elements elements not None, Records records=None, Frames frames=None):
+        self.files = files
+        self.elements = elements
+        self.records = Records() if records is None else records
+        self.frames = frames
+        self.ops = Ops()
+        self.num_threads = 1
+        self.prefetch = -1
+        self.max_leases = 4
+        self.stall_warn = self.stall_timeout = -1
+
+
+cdef list _keepers = []
+
+
+@cython.final
+@cython.no_gc  # a collection must not empty it while threads work: to them nothing refers that Python knows
+cdef class Keeper:
+    def __cinit__(self):
+        self.pipes = <Atomic[int32_t]*>alloc_lines(sizeof(int32_t))
+        if self.pipes == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.pipes)
+        free(self.columns)
+
+
+cdef Keeper keeper_new(Description d):
+    global _keepers
+    cdef Keeper keeper = Keeper.__new__(Keeper)
+    # acquire: pairs with _pipe_free in pipe.pyx
+    _keepers = [one for one in _keepers if (<Keeper>one).pipes.load(kAcquire) != 0]
+    keeper.kept = [(d.elements.step, d.elements.pads), None if d.frames is None else d.frames.csv]
+    return keeper
+
+
+cdef int keep_until_unused(Keeper keeper) except -1:
+    _keepers.append(keeper)
+    return 0

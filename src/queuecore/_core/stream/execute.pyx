@@ -1,0 +1,455 @@
+"""Executing: what happens without the turn."""
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport realloc
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.pieces cimport blocks_move, blocks_read
+from queuecore._core.steps.decode cimport PLACE_DIRECT, PLACE_SCATTER, WIDE_GAP, Layout, layout_gather, layout_iovecs, layout_mend, layout_split
+from queuecore._core.atoms.errors cimport CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, STAGE_MAP, STAGE_RUNNER
+from queuecore._core.io.framing cimport framing_handed
+from queuecore._core.atoms.growing cimport Growing
+from queuecore._core.stream.limits cimport IOVECS, LOAD_SCATTER_BYTES
+from queuecore._core.order.runs cimport Run, RunList
+from queuecore._core.atoms.parking cimport turn_give, turn_take
+from queuecore._core.stream.pipe cimport (
+    BATCH_FAILED, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, pipe_complete,
+    pipe_no_memory, room_of)
+from queuecore._core.stream.plan cimport CLAIM_NOTHING, CLAIM_STOP, CLAIM_UNIT, plan_claim, plan_give_back, plan_retire
+from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, kRelaxed, layout_hash, size_product
+from queuecore._core.stream.rows cimport Part, part_free, part_new, row_of_record, rows_of_block
+from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_stop
+from queuecore._core.atoms.slab cimport slab_slot
+from queuecore._core.io.sources cimport (
+    READ_FAULT, READ_NOT_CACHED, READ_OK, FileTable, head_of, read_records, table_discover, table_find, table_pin, table_unpin)
+from queuecore._core.atoms.window cimport window_less
+
+check_layout(layout_hash())
+
+
+# Records that can't be read or made
+
+cdef void _known_place(Pipe* p, Unit* u, int64_t ordinal, Fault* fault) noexcept nogil:
+    # Says of a fault which record it is about, where records have known places.
+    u.file_hint = table_find(p.table, ordinal, u.file_hint)
+    fault.file = u.file_hint
+    fault.record = ordinal - p.table.entries[u.file_hint].base
+    fault.offset = head_of(p.table, u.file_hint) + fault.record * p.layout.hop_bytes
+
+
+cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
+    # The batch's first unreadable row counts. A slow path: the turn guards the comparison.
+    turn_take(p.turn)
+    if b.failed.load(kRelaxed) == 0 or row < b.fault_row:  # relaxed: guarded by the turn
+        b.fault_row = row
+        b.fault_pass = pass_
+        b.fault_ordinal = ordinal
+        b.fault = fault[0]
+        b.failed.store(BATCH_FAILED, kRelaxed)  # relaxed: published to the consumer by B3 in window.pxd
+    turn_give(p.turn)
+
+
+cdef bint _skippable(const Fault* f) noexcept nogil:
+    # What is wrong with one record, and not with the machine.
+    return (f.code == CODE_STEP or f.code == CODE_CHECKSUM or f.code == CODE_CSV or f.code == CODE_TOO_LARGE
+            or f.code == CODE_DATA_LOSS)
+
+
+cdef bint _of_element(const Fault* f) noexcept nogil:
+    # What a step, a parser or a batch has against a record that is whole: the next ones are good.
+    return f.code == CODE_STEP or f.code == CODE_CSV or (f.code == CODE_DATA_LOSS and f.stage == STAGE_MAP)
+
+
+cdef int32_t _level_of(const Pipe* p, const Fault* f) noexcept nogil:
+    # Above which operators it comes out: above the map that it is of, and above whatever has been decided without knowing of it.
+    cdef int32_t level = 0
+    if f.code == CODE_STEP:
+        level = p.config.map_level
+    elif f.code == CODE_DATA_LOSS and f.stage == STAGE_MAP:
+        level = p.config.batch_level
+    return level if level > p.config.shuffle_level else p.config.shuffle_level
+
+
+cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
+    # Notes a bad record, for a new run without it. False: it is to be an error that ends the stream.
+    cdef Bad* grown
+    cdef bint noted = True
+    if not (_skippable(fault) if p.config.skip_bad else _of_element(fault)):
+        return False
+    turn_take(p.turn)
+    if p.bad_count == p.bad_room:
+        grown = <Bad*>realloc(p.bad, size_product(2 * p.bad_room + 16, sizeof(Bad)))
+        noted = grown != NULL
+        if noted:
+            p.bad = grown
+            p.bad_room = 2 * p.bad_room + 16
+    if noted:
+        p.bad[p.bad_count].place.pass_ = pass_
+        p.bad[p.bad_count].place.ordinal = ordinal
+        p.bad[p.bad_count].fault = fault[0]
+        p.bad[p.bad_count].level = _level_of(p, fault)
+        p.bad_count += 1
+        b.failed.store(BATCH_FAILED, kRelaxed)  # relaxed: published to the consumer by B3 in window.pxd
+    turn_give(p.turn)
+    return noted
+
+
+# Rows
+
+cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row,
+                        Growing* vars, int* status, Fault* fault) noexcept nogil:
+    # Rows of the records that were staged. Returns how many; *status says why not all. What was wrong behind them stays as it is.
+    cdef int64_t i
+    cdef Fault bad
+    u.scratch.arena.epoch = pass_
+    for i in range(n):
+        u.scratch.arena.element = ordinal + i
+        if not row_of_record(&p.maker, &u.scratch, u.stage + i * p.layout.hop_bytes, p.layout.record_bytes, slot, row + i, vars, &bad):
+            _known_place(p, u, ordinal + i, &bad)
+            fault[0] = bad
+            status[0] = READ_FAULT
+            return i
+    return n
+
+
+cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row, Growing* vars,
+                        bint nowait, int* status, Fault* fault) noexcept nogil:
+    # Reads n records from `ordinal` on into rows of a slot. Returns how many are in place; *status says why not all.
+    cdef Layout* layout = &p.layout
+    cdef FileTable* t = p.table
+    cdef FileEntry* e
+    cdef int64_t done = 0, m, part, record, offset, got = 0, most, before
+    cdef Leaf* leaf = p.leaves
+    cdef int fd, count
+    if layout.lone_records:
+        most = 1
+    elif layout.place == PLACE_DIRECT:
+        most = n
+    elif layout.place == PLACE_SCATTER:
+        most = IOVECS // layout.part_count
+    else:
+        most = layout.stage_records
+    status[0] = READ_OK
+    while done < n and status[0] == READ_OK:
+        u.file_hint = table_find(t, ordinal + done, u.file_hint)
+        e = &t.entries[u.file_hint]
+        record = ordinal + done - e.base
+        m = e.count - record
+        if m > n - done:
+            m = n - done
+        before = done
+        fd = table_pin(t, u.file_hint, pass_, fault)
+        if fd < 0:
+            fault.record = record
+            status[0] = READ_FAULT
+            break
+        while m > 0:
+            part = most if m > most else m
+            offset = record * layout.hop_bytes
+            if layout.place == PLACE_DIRECT:
+                u.iov[0].iov_base = slot + leaf.slot_offset + (row + done) * leaf.row_bytes
+                u.iov[0].iov_len = part * leaf.row_bytes
+                count = 1
+            elif layout.place == PLACE_SCATTER:
+                count = layout_iovecs(layout, u.iov, slot, row + done, part, u.dump)
+            else:
+                u.iov[0].iov_base = u.stage
+                u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
+                count = 1
+            status[0] = read_records(t, u.file_hint, fd, u.iov, count, offset, nowait, &got, fault)
+            if status[0] != READ_OK:
+                part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
+            if p.maker.run != NULL:
+                part = _make_rows(p, u, pass_, ordinal + done, part, slot, row + done, vars, status, fault)
+            elif layout.place == PLACE_DIRECT or layout.place == PLACE_SCATTER:
+                layout_mend(layout, slot, row + done, part)
+            else:
+                layout_split(layout, u.stage, layout.hop_bytes, slot, row + done, part)
+            done += part
+            record += part
+            m -= part
+            if status[0] != READ_OK:
+                break
+        if not table_unpin(t, u.file_hint, 0 if status[0] == READ_NOT_CACHED else done - before, fault):
+            fault.record = record - (done - before)
+            done = before
+            status[0] = READ_FAULT
+    return done
+
+
+cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, unsigned char* slot, int64_t row, Growing* vars,
+                        bint nowait) noexcept nogil:
+    # Lone records that follow each other in equal, small steps, as in a shard: one read over what lies between. Returns how many are in
+    # place; -1: not all could be read. Others are to be read one by one, which also finds out what is wrong with one of them.
+    cdef Layout* layout = &p.layout
+    cdef FileTable* t = p.table
+    cdef FileEntry* e
+    cdef const Run* run = &list_.runs[first]
+    cdef int64_t step, record, offset, got = 0
+    cdef int32_t n = 1, i
+    cdef int fd
+    cdef bint well
+    cdef Fault fault
+    if p.blocks != NULL or p.store != NULL or first + 1 >= list_.count:
+        return 0
+    step = run[1].ordinal - run.ordinal
+    if run.n != 1 or step < 1 or step >= layout.stage_records or step * layout.hop_bytes - layout.record_bytes > WIDE_GAP:
+        return 0
+    u.file_hint = table_find(t, run.ordinal, u.file_hint)
+    e = &t.entries[u.file_hint]
+    record = run.ordinal - e.base
+    while (first + n < list_.count and run[n].ordinal == run.ordinal + n * step and run[n].n == 1 and run[n].pass_ == run.pass_
+           and n * step < layout.stage_records and record + n * step < e.count):
+        n += 1
+    if n == 1:
+        return 0
+    fd = table_pin(t, u.file_hint, run.pass_, &fault)
+    if fd < 0:
+        return -1
+    offset = record * layout.hop_bytes
+    u.iov[0].iov_base = u.stage
+    u.iov[0].iov_len = (n - 1) * step * layout.hop_bytes + layout.record_bytes
+    well = read_records(t, u.file_hint, fd, u.iov, 1, offset, nowait, &got, &fault) == READ_OK
+    if not table_unpin(t, u.file_hint, n if well else 0, &fault) or not well:
+        return -1
+    if p.maker.run == NULL:
+        layout_split(layout, u.stage, step * layout.hop_bytes, slot, row, n)
+        return n
+    u.scratch.arena.epoch = run.pass_
+    for i in range(n):
+        u.scratch.arena.element = run[i].ordinal
+        if not row_of_record(&p.maker, &u.scratch, u.stage + i * step * layout.hop_bytes, layout.record_bytes, slot, row + i, vars, &fault):
+            return i
+    return n
+
+
+cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars, bint nowait) noexcept nogil:
+    # The rows of one run of records, or none of those after a bad one.
+    cdef int64_t done = 0, i = 0, id
+    cdef int status = READ_OK
+    cdef Fault fault
+    cdef bint leave = False
+    while done < run.n:
+        if run.block != NULL:
+            done += rows_of_block(&p.maker, &u.scratch, run.block, run.first + done, run.n - done, run.ordinal + done, slot, row + done, vars,
+                                  &fault)
+            if done == run.n:
+                break
+            fault.file = -1 if framing_handed(p.maker.framing) else run.block.place.file
+            status = READ_FAULT
+        elif p.blocks != NULL:  # a place that a run began at lies behind a record that it still needs
+            memset(&fault, 0, sizeof(Fault))
+            fault.code = CODE_INTERNAL
+            fault.stage = STAGE_RUNNER
+            fault.file = fault.offset = fault.record = -1
+            runner_stop(p.runner, &fault)
+            return READ_FAULT
+        elif p.store != NULL:  # row `id` of the store is a record
+            status = READ_OK
+            while done < run.n and status == READ_OK:
+                id = run.ordinal + done
+                i = p.order.stored.records[id].ordinal  # it stays until the row is released
+                u.scratch.arena.element = i
+                u.scratch.arena.epoch = p.order.stored.records[id].pass_
+                if row_of_record(&p.maker, &u.scratch, p.store + id * p.store_stride, p.layout.record_bytes, slot, row + done, vars, &fault):
+                    done += 1
+                    continue
+                _known_place(p, u, i, &fault)
+                status = READ_FAULT
+            if status == READ_OK:
+                break
+            if _leave_out(p, s.batch, u.scratch.arena.epoch, i, &fault):
+                done += 1
+                leave = True
+                continue
+            _fail(p, s.batch, row + done, u.scratch.arena.epoch, i, &fault)
+            return READ_FAULT
+        else:
+            done += _read_rows(p, u, run.pass_, run.ordinal + done, run.n - done, slot, row + done, vars, nowait, &status, &fault)
+            if status == READ_NOT_CACHED:
+                return READ_NOT_CACHED
+            if status == READ_OK:
+                break
+        if not _leave_out(p, s.batch, run.pass_, run.ordinal + done, &fault):
+            _fail(p, s.batch, row + done, run.pass_, run.ordinal + done, &fault)
+            return READ_FAULT
+        done += 1  # others after it may be bad too: better known now than in a run for each
+        leave = True
+    return READ_FAULT if leave else READ_OK
+
+
+cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
+    # False: bytes are not in the page cache; segments before segment_at are done.
+    cdef Segment* s
+    cdef Run* run
+    cdef unsigned char* slot
+    cdef Growing* vars
+    cdef Part* part
+    cdef int64_t row, i
+    cdef int32_t r, near
+    cdef int status = READ_OK
+    while u.segment_at < u.segment_count:
+        s = &u.segments[u.segment_at]
+        slot = slab_slot(p.slab, s.batch.slot)
+        if p.store != NULL and p.maker.run == NULL:
+            i = 0
+            for r in range(s.runs.count):
+                run = &s.runs.runs[r]
+                for row in range(run.n):
+                    u.ids[i] = <uint32_t>(run.ordinal + row)
+                    i += 1
+            layout_gather(&p.layout, p.store, p.store_stride, u.ids, slot, s.row, s.runs.rows)
+        else:
+            vars = NULL
+            part = NULL
+            if p.maker.vars > 0 and s.row == 0:
+                vars = p.vars + <int64_t>s.batch.slot * p.maker.vars
+                for r in range(p.maker.vars):
+                    vars[r].nbytes = 0
+            elif p.maker.vars > 0:
+                part = part_new(&p.maker, s.row)
+                if part == NULL:
+                    pipe_no_memory(p)
+                    return True
+                part.rows = s.runs.rows
+                vars = part.vars
+            row = s.row
+            near = 0
+            for r in range(s.runs.count):
+                if near == 0:
+                    near = _read_near(p, u, &s.runs, r, slot, row, vars, nowait)
+                if near > 0:
+                    near -= 1
+                    row += 1
+                    continue
+                run = &s.runs.runs[r]
+                status = _make_run(p, u, s, run, slot, row, vars, nowait)
+                if status == READ_NOT_CACHED:
+                    if part != NULL:
+                        part_free(&p.maker, part)
+                    return False
+                row += run.n  # others after a bad one may be bad too
+            if vars != NULL and part == NULL:
+                count_room(p, s.batch.slot)
+            if part != NULL:
+                p.shared.grown.fetch_add(room_of(p, part.vars), kRelaxed)  # relaxed: as are all of these: a statistic and a hint
+                turn_take(p.turn)
+                part.next = <Part*>s.batch.parts
+                s.batch.parts = part
+                turn_give(p.turn)
+        u.segment_at += 1
+        if window_less(s.batch, s.runs.rows):
+            pipe_complete(p, s.batch, s.k)
+    return True
+
+
+# The store
+
+cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
+    # Reads records into their rows of the store. False: not in the page cache; nothing counts as done then.
+    cdef Layout* layout = &p.layout
+    cdef FileTable* t = p.table
+    cdef FileEntry* e
+    cdef Run* run
+    cdef int64_t at = 0, done, m, part, record, got = 0, i, gap, before
+    cdef int32_t r
+    cdef int fd, count, status = READ_OK
+    cdef bint scatter
+    gap = layout.hop_bytes - layout.record_bytes
+    scatter = gap >= 0 and layout.record_bytes >= LOAD_SCATTER_BYTES and not layout.lone_records
+    for r in range(u.runs.count):
+        run = &u.runs.runs[r]
+        done = 0
+        while done < run.n:
+            u.file_hint = table_find(t, run.ordinal + done, u.file_hint)
+            e = &t.entries[u.file_hint]
+            record = run.ordinal + done - e.base
+            m = e.count - record
+            if m > run.n - done:
+                m = run.n - done
+            before = done
+            fd = table_pin(t, u.file_hint, run.pass_, &u.fault)
+            if fd < 0:
+                u.fault.record = record
+                u.good = at
+                return True
+            while m > 0 and status == READ_OK:
+                if scatter:
+                    part = IOVECS // 2 if m > IOVECS // 2 else m
+                    count = 0
+                    for i in range(part):
+                        u.iov[count].iov_base = p.store + u.ids[at + i] * p.store_stride
+                        u.iov[count].iov_len = layout.record_bytes
+                        count += 1
+                        if gap > 0 and i + 1 < part:
+                            u.iov[count].iov_base = u.dump
+                            u.iov[count].iov_len = gap
+                            count += 1
+                else:
+                    part = layout.stage_records if m > layout.stage_records else m
+                    u.iov[0].iov_base = u.stage
+                    u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
+                    count = 1
+                status = read_records(t, u.file_hint, fd, u.iov, count, record * layout.hop_bytes, nowait, &got, &u.fault)
+                if status != READ_OK:
+                    part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
+                if not scatter:
+                    for i in range(part):
+                        memcpy(p.store + u.ids[at + i] * p.store_stride, u.stage + i * layout.hop_bytes, layout.record_bytes)
+                at += part
+                done += part
+                record += part
+                m -= part
+            if not table_unpin(t, u.file_hint, 0 if status == READ_NOT_CACHED else done - before, &u.fault):
+                u.fault.record = record - (done - before)
+                at -= done - before
+                status = READ_FAULT
+            if status == READ_NOT_CACHED:
+                return False
+            if status != READ_OK:
+                u.good = at
+                return True
+    u.good = at
+    return True
+
+
+# Units
+
+cdef bint _run_unit(Pipe* p, Unit* u, bint nowait) noexcept nogil:
+    if u.kind == UNIT_ROWS:
+        return _run_rows(p, u, nowait)
+    if u.kind == UNIT_LOAD:
+        return _run_load(p, u, nowait)
+    if u.kind == UNIT_PIECE:
+        return blocks_read(p.blocks, u.piece, nowait)
+    if u.kind == UNIT_MOVE:
+        blocks_move(p.blocks, u.piece)
+        return True
+    table_discover(p.table, u.file)
+    return True
+
+
+cdef int execute_step(void* context, int32_t worker) noexcept nogil:
+    cdef Pipe* p = <Pipe*>context
+    cdef Unit* u = NULL
+    cdef int rc = plan_claim(p, False, &u)
+    if rc == CLAIM_STOP:
+        return STEP_DONE
+    if rc == CLAIM_NOTHING:
+        return STEP_IDLE
+    _run_unit(p, u, False)
+    plan_retire(p, u)
+    return STEP_WORKED
+
+
+cdef bint execute_help(Pipe* p) noexcept nogil:
+    cdef Unit* u = NULL
+    if p.shared.returned.load(kRelaxed) > 0:  # relaxed: a hint; what isn't cached waits for a worker already
+        return False
+    if plan_claim(p, True, &u) != CLAIM_UNIT:
+        return False
+    if not _run_unit(p, u, True):
+        plan_give_back(p, u)
+        return False
+    plan_retire(p, u)
+    p.shared.helped.fetch_add(1, kRelaxed)  # relaxed: a statistic
+    return True

@@ -1,0 +1,349 @@
+"""Feeds: how rows get into a stream that reads no files."""
+from collections import deque
+
+cimport cython
+cimport numpy as cnp
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+from queuecore._core.atoms.process cimport check_layout, fork_generation
+from queuecore._core.io.blocks cimport (
+    HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, Blocks, Column, blocks_hand, blocks_hand_break,
+    blocks_hand_end)
+from queuecore._core.atoms.errors cimport CODE_HANDED
+from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take
+from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold
+from queuecore._core.atoms.platform cimport Fault, kAcquire, layout_hash, monotonic_ns
+from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, note_slice, stop_requested, wait_out_exit, waited
+
+import numpy as np
+
+cnp.import_array()
+check_layout(layout_hash())
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+cdef enum:
+    OBJECT_BITS = 20             # of a token: which object of a block
+    GROUP = 64                   # objects that are handed in together, at most
+    GROUP_NS = 100000            # and how long one waits for others: handing in costs a tenth of this
+
+
+cdef object _maker = object()  # who doesn't have it makes no Feed
+
+
+@cython.final
+cdef class Feed:
+    """The entrance by which one Python thread hands in the rows of one run of a stream.
+
+    What it hands in lies in arrays and other objects that stay until the run has made its batches of them. It doesn't keep the stream
+    alive: where that goes, every call here says that nothing is wanted any more.
+    """
+
+    def __cinit__(self, maker=None):
+        if maker is not _maker:
+            raise TypeError("a Feed is made by a stream, for the one that it gives its feeder")
+
+    def __dealloc__(self):
+        if self.pipe != NULL and self.pipe.generation == fork_generation():
+            pipe_drop(self.pipe)
+
+    cdef bint _await(self, uint32_t epoch) noexcept nogil:
+        # A slice of time, or until something changes. False: the run is over.
+        if stop_requested(&self.pipe.runner.stop):
+            event_cancel(&self.pipe.shared.room, epoch)
+            return False
+        event_wait(&self.pipe.shared.room, epoch, monotonic_ns() + WAIT_SLICE_NS)
+        note_slice()
+        return not stop_requested(&self.pipe.runner.stop)
+
+    cdef void _tell(self) noexcept nogil:
+        # Whoever makes rows looks what there is.
+        waited()
+        event_notify_all(&self.pipe.runner.work)
+        if self.pipe.config.help:
+            event_notify_all(&self.pipe.window.arrived)
+
+    cdef int offer(self, int64_t pass_, const Column* columns, int64_t first, const int64_t* rows, int64_t n, int64_t nbytes, int64_t owner,
+                    void* link, bint wait) noexcept nogil:
+        cdef Pipe* p = self.pipe
+        cdef uint32_t epoch
+        cdef int status = HANDED_FULL
+        waited()
+        while status == HANDED_FULL:
+            epoch = event_prepare(&p.shared.room)
+            turn_take(p.turn)
+            status = blocks_hand(p.blocks, pass_, columns, p.maker.column_count, first, rows, n, nbytes, owner, link)
+            turn_give(p.turn)
+            if status != HANDED_FULL or not wait:
+                event_cancel(&p.shared.room, epoch)
+                break
+            if not self._await(epoch):
+                break
+        if status == HANDED:
+            self._tell()
+        return status
+
+    def next_pass(self, int64_t after):
+        """Wait until a pass behind `after` is wanted. Returns its number and that of the first row, or `None`: no more will be."""
+        cdef Pipe* p = self.pipe
+        cdef Blocks* s = p.blocks
+        cdef int64_t pass_ = -1, base = 0
+        cdef uint32_t epoch
+        cdef bint going = True
+        with nogil:
+            waited()
+            while going:
+                epoch = event_prepare(&p.shared.room)
+                turn_take(p.turn)
+                if s.lanes.pass_ > after and not s.lanes.scanned:
+                    pass_ = s.lanes.pass_
+                    base = s.lanes.base
+                turn_give(p.turn)
+                if pass_ >= 0:
+                    event_cancel(&p.shared.room, epoch)
+                    break
+                going = self._await(epoch)
+        if not going:
+            wait_out_exit()
+            return None
+        return pass_, base
+
+    def hand(self, int64_t pass_, list columns, int64_t n, *, owner, int64_t first=0, rows=None):
+        """Hand in the next `n` rows, and wait while too many are ahead. False: no more of this pass is wanted.
+
+        Parameters
+        ----------
+        columns : list
+            For each, an array of all rows; or, of varying rows, a tuple of their bytes, where each ends, and None or their dimensions.
+            Contiguous, and not changed any more.
+        owner : object
+            Kept as long as the rows are used, besides the columns.
+        first : int
+            Where the rows begin.
+        rows : array of int64, optional
+            Which rows they are, instead.
+        """
+        return self._flush(True) and self._hand(pass_, columns, n, owner, first, rows, True) == HANDED
+
+    cdef int _hand(self, int64_t pass_, list columns, int64_t n, owner, int64_t first, rows, bint wait) except -1:
+        cdef Pipe* p = self.pipe
+        cdef int32_t count = <int32_t>len(columns), i
+        cdef Column* native
+        cdef int64_t nbytes = 0, number = self.number
+        cdef const int64_t* chosen = NULL
+        cdef int status
+        cdef cnp.ndarray array
+        if n == 0:
+            return HANDED_STALE if stop_requested(&p.runner.stop) else HANDED
+        if count != p.maker.column_count:
+            raise ValueError("not as many columns as were announced")
+        native = <Column*>calloc(count + 1, sizeof(Column))
+        if native == NULL:
+            raise MemoryError
+        try:
+            for i in range(count):
+                if isinstance(columns[i], tuple):
+                    array = columns[i][0]
+                    nbytes += cnp.PyArray_NBYTES(array)
+                    native[i].data = <unsigned char*>cnp.PyArray_DATA(array)
+                    array = columns[i][1]
+                    native[i].ends = <int64_t*>cnp.PyArray_DATA(array)
+                    if columns[i][2] is not None:
+                        array = columns[i][2]
+                        native[i].dims = <int64_t*>cnp.PyArray_DATA(array)
+                else:
+                    array = columns[i]
+                    nbytes += cnp.PyArray_NBYTES(array)
+                    native[i].data = <unsigned char*>cnp.PyArray_DATA(array)
+            if rows is not None:
+                array = rows
+                chosen = <int64_t*>cnp.PyArray_DATA(array)
+            self.number += 1
+            self.owners[number] = columns, owner, rows
+            with nogil:
+                status = self.offer(pass_, native, first, chosen, n, nbytes, number, NULL, wait)
+        finally:
+            free(native)
+        if status != HANDED:
+            self.owners.pop(number, None)  # the stream may have gone elsewhere meanwhile, and let go of all
+            if status == HANDED_NO_MEMORY:
+                raise MemoryError
+            if status == HANDED_FULL and wait:
+                wait_out_exit()
+            return status
+        self.sweep()
+        return HANDED
+
+    def hand_objects(self, int64_t pass_, list objects):
+        """Hand in Python objects as the next elements, of a stream whose only component is of the kind "object"."""
+        if not self._flush(True):
+            return False
+        self.group = objects
+        self.group_columns = None
+        self.group_pass = pass_
+        return self._flush(True)
+
+    def add(self, int64_t pass_, element):
+        """Hand in one more object; with others, unless the consumer waits for it. False: no more of this pass is wanted."""
+        return self._add(pass_, None, element)
+
+    def add_row(self, int64_t pass_, list columns, row):
+        """Hand in one more row of columns, by its number, as `add` does."""
+        return self._add(pass_, columns, row)
+
+    cdef bint _add(self, int64_t pass_, list columns, item) except *:
+        if self.handing or (self.group and self.group_columns is not columns):
+            if not self._flush(True):
+                return False
+        if not self.group:
+            self.group = []
+            self.group_columns = columns
+            self.group_pass = pass_
+            self.group_begun = monotonic_ns()
+        self.group.append(item)
+        if self.awaited or len(self.group) >= GROUP or monotonic_ns() - self.group_begun >= GROUP_NS:
+            return self._flush(True)
+        return True
+
+    cdef bint _flush(self, bint wait) except *:
+        # Hands in the group. wait: by whom it is fed, and not by the consumer, for whom others will do it. False: no more is wanted.
+        cdef list group
+        cdef int status
+        while self.handing:
+            if not wait:
+                return True
+            with nogil:  # until the consumer is done with it: it doesn't wait
+                sched_yield()
+        group = self.group
+        if not group:
+            return True
+        self.group = None
+        self.handing = True
+        # Before handing in, which lets go of the GIL: the consumer may have taken these meanwhile, and wait for others.
+        self.awaited = False
+        try:
+            if self.group_columns is None:
+                tokens = np.arange(len(group), dtype=np.int64) + (self.number << OBJECT_BITS)
+                status = self._hand(self.group_pass, [tokens], len(group), group, 0, None, wait)
+            else:
+                status = self._hand(self.group_pass, self.group_columns, len(group), None, 0, np.array(group, np.int64), wait)
+        finally:
+            self.handing = False
+        if status == HANDED_FULL and not wait:
+            self.group = group
+            self.awaited = True
+            return True
+        return status == HANDED
+
+    cdef int press(self) except -1:
+        self.awaited = True
+        if self.group:
+            self._flush(False)
+        return 0
+
+    cdef list objects(self, const int64_t* tokens, int64_t n):
+        cdef int64_t i
+        cdef list made = []
+        for i in range(n):
+            made.append((<tuple>self.owners[tokens[i] >> OBJECT_BITS])[1][tokens[i] & ((1 << OBJECT_BITS) - 1)])
+        return made
+
+    cdef int sweep(self) except -1:
+        cdef Pipe* p = self.pipe
+        cdef Blocks* s = p.blocks
+        cdef int64_t number
+        cdef uint64_t planned
+        while True:
+            turn_take(p.turn)
+            planned = p.next_batch
+            number = -1
+            if s.freed_count > 0:
+                s.freed_count -= 1
+                number = s.freed[s.freed_count]
+            turn_give(p.turn)
+            if number < 0:
+                break
+            self.dying.append((number, planned))
+        # acquire: pairs with B2 in window.pxd; what was read of a batch was read before it was taken
+        while self.dying and self.dying[0][1] <= p.window.consumed.load(kAcquire):
+            self.owners.pop(self.dying.popleft()[0], None)
+        return 0
+
+    def fail(self, int64_t pass_, error):
+        """Hand in the error of the next element, which comes out in its place. False: no more of this pass is wanted.
+
+        It counts as a row in `next_pass` and in `had_errors`.
+        """
+        cdef Pipe* p = self.pipe
+        cdef Fault f
+        cdef uint32_t epoch
+        cdef int status = HANDED_FULL
+        if not self._flush(True):
+            return False
+        self._note(&f, error)
+        with nogil:
+            waited()
+            while status == HANDED_FULL:
+                epoch = event_prepare(&p.shared.room)
+                turn_take(p.turn)
+                status = blocks_hand_break(p.blocks, pass_, &f)
+                turn_give(p.turn)
+                if status != HANDED_FULL:
+                    event_cancel(&p.shared.room, epoch)
+                elif not self._await(epoch):
+                    break
+            if status == HANDED:
+                self._tell()
+        if status == HANDED_NO_MEMORY:
+            raise MemoryError
+        if status == HANDED_FULL:
+            wait_out_exit()
+        return status == HANDED
+
+    def had_errors(self, int64_t pass_):
+        """Return whether some of the rows before the first one that is wanted of a pass are errors."""
+        return pass_ in self.broken
+
+    cdef int _note(self, Fault* f, error) except -1:
+        memset(f, 0, sizeof(Fault))
+        f.file = f.offset = f.record = -1
+        f.code = CODE_HANDED
+        f.a = self.error_number
+        self.error_number += 1
+        if error is not None:
+            self.errors[f.a] = error
+        return 0
+
+    def end(self, int64_t pass_, error=None):
+        """Say that this was all of the pass; or, with an exception, that this comes instead of the rest."""
+        cdef Pipe* p = self.pipe
+        cdef Fault f
+        try:
+            if not self._flush(True):
+                return
+        except MemoryError as failed:  # that comes instead of what it was about to hand in
+            error = failed
+        self._note(&f, error)
+        with nogil:
+            turn_take(p.turn)
+            blocks_hand_end(p.blocks, pass_, &f if error is not None else NULL)
+            turn_give(p.turn)
+            self._tell()
+
+    @property
+    def stopped(self):
+        """True if nothing more is wanted at all."""
+        return stop_requested(&self.pipe.runner.stop)
+
+
+cdef Feed feed_new(Pipe* p, set broken):
+    cdef Feed feed = Feed.__new__(Feed, _maker)
+    feed.owners = {}
+    feed.dying = deque()
+    feed.errors = {}
+    feed.broken = broken
+    pipe_hold(p)
+    feed.pipe = p
+    return feed

@@ -1,0 +1,193 @@
+"""Folds: a state that one element after the other changes, by a native step.
+
+Not a stage of a stream: it runs in the thread that wants the result, without the GIL, on chunks of rows. What the step makes of row i is
+what it gets with row i + 1, so there is one order, and no other thread.
+"""
+cimport cython
+cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.blocks cimport Column
+from queuecore._core.stream.describe cimport describe_columns
+from queuecore._core.atoms.platform cimport Fault, layout_hash, monotonic_ns
+from queuecore._core.stream.rows cimport Output, row_cells
+from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_free, arena_reset
+
+import numpy as np
+
+cnp.import_array()
+check_layout(layout_hash())
+
+cdef enum:
+    SLICE_NS = 50000000   # signals are looked for as often
+    SLICE_ROWS = 32       # and the clock
+
+cdef enum:
+    FOLD_SLICE = 0
+    FOLD_FAULT = 1
+    FOLD_MEMORY = 2
+
+
+cdef bint _is_fixed(shape):
+    return shape is not None and None not in shape
+
+
+@cython.final
+cdef class Fold:
+    """A state, and a step that makes the next one of it and of an element.
+
+    Parameters
+    ----------
+    step : Step
+        Its inputs are the parts of a state, and the components of an element; its outputs are the parts of the next state. All parts are
+        of fixed shapes.
+    state : list of ndarray
+        The first one; contiguous, of the shapes and dtypes of the step's inputs. They are copied.
+    columns : list of tuple
+        What kind each component of an element is, its dtype and its shape, as a stream takes them.
+
+    Notes
+    -----
+    If the step makes states of other shapes than it gets, it can make one only. One thread at a time may use it.
+    """
+    cdef Step step
+    cdef tuple parts        # of the state, and of the next one: arrays in lists
+    cdef int which
+    cdef bint steady        # a state becomes one of the same shapes
+    cdef int64_t rows       # that were taken
+    cdef int32_t count      # parts
+    cdef int32_t column_count
+    cdef Cell* cells        # the state, the element, the next state
+    cdef int32_t given
+    cdef unsigned char** data[2]
+    cdef int64_t* nbytes
+    cdef Output* outputs
+    cdef int64_t* shapes
+    cdef Column* columns
+    cdef Arena arena
+
+    def __init__(self, Step step not None, list state not None, list columns not None):
+        cdef int32_t i, j, k, n = <int32_t>len(columns)
+        cdef cnp.ndarray array
+        cdef Cell* cell
+        if self.step is not None:
+            raise TypeError("a fold can't be initialised twice")
+        self.count = <int32_t>len(step.outputs)
+        self.given = <int32_t>len(step.inputs)
+        if len(state) != self.count or self.given != self.count + n:
+            raise ValueError(f"{len(state)} parts and {n} components for {self.given} inputs and {self.count} outputs")
+        self.parts = [], []
+        self.steady = True
+        for part, before, after in zip(state, step.inputs, step.outputs):
+            if (part.dtype, part.shape, part.dtype) != (before.dtype, before.shape, after.dtype) or not _is_fixed(after.shape):
+                raise ValueError(f"{part.dtype} of shape {part.shape} for {before}, which becomes {after}")
+            self.steady = self.steady and before.shape == after.shape
+            self.parts[0].append(np.array(part, order="C"))
+            self.parts[1].append(np.empty(after.shape, after.dtype))
+        self.cells = <Cell*>calloc(self.given + self.count + 1, sizeof(Cell))
+        self.data[0] = <unsigned char**>calloc(self.count + 1, sizeof(unsigned char*))
+        self.data[1] = <unsigned char**>calloc(self.count + 1, sizeof(unsigned char*))
+        self.nbytes = <int64_t*>calloc(self.count + 1, sizeof(int64_t))
+        self.outputs = <Output*>calloc(2 * n + 1, sizeof(Output))
+        self.shapes = <int64_t*>calloc(2 * n + 1, CELL_DIMS * sizeof(int64_t))
+        self.columns = <Column*>calloc(2 * n + 1, sizeof(Column))
+        if (self.cells == NULL or self.data[0] == NULL or self.data[1] == NULL or self.nbytes == NULL or self.outputs == NULL
+                or self.shapes == NULL or self.columns == NULL):
+            raise MemoryError
+        self.column_count = describe_columns(self.outputs, self.shapes, columns)
+        for i in range(self.count):
+            for k in range(2):
+                array = self.parts[k][i]
+                self.data[k][i] = <unsigned char*>cnp.PyArray_DATA(array)
+            self.nbytes[i] = cnp.PyArray_NBYTES(array)
+            array = self.parts[0][i]
+            cell = &self.cells[i]
+            cell.nbytes = cnp.PyArray_NBYTES(array)
+            cell.ndim = cnp.PyArray_NDIM(array)
+            for j in range(cell.ndim):
+                cell.dims[j] = cnp.PyArray_DIM(array, j)
+        self.step = step
+
+    def __dealloc__(self):
+        arena_free(&self.arena)
+        free(self.cells)
+        free(self.data[0])
+        free(self.data[1])
+        free(self.nbytes)
+        free(self.outputs)
+        free(self.shapes)
+        free(self.columns)
+
+    @property
+    def state(self):
+        """Copies of the parts of the state, as arrays."""
+        return [part.copy() for part in self.parts[self.which]]
+
+    def run(self, list columns not None, int64_t first, int64_t n):
+        """Take rows [first, n) of columns of `n` rows, as `Stream.next_columns` returns them.
+
+        Runs without the GIL. What the step says of a row is raised, without a place; the state is that before it.
+        """
+        cdef int32_t i
+        cdef int64_t at = first
+        cdef cnp.ndarray array
+        cdef Fault fault
+        cdef int status = FOLD_SLICE
+        if len(columns) != self.column_count:
+            raise ValueError("not as many columns as were announced")
+        if not self.steady and self.rows + n - first > 1:
+            raise ValueError("a state of other shapes than this fold takes")
+        memset(self.columns, 0, self.column_count * sizeof(Column))
+        for i in range(self.column_count):
+            if isinstance(columns[i], tuple):
+                array = columns[i][1]
+                self.columns[i].ends = <const int64_t*>cnp.PyArray_DATA(array)
+                if columns[i][2] is not None:
+                    array = columns[i][2]
+                    self.columns[i].dims = <const int64_t*>cnp.PyArray_DATA(array)
+                array = columns[i][0]
+            else:
+                array = columns[i]
+            self.columns[i].data = <const unsigned char*>cnp.PyArray_DATA(array)
+        memset(&fault, 0, sizeof(Fault))
+        while at < n:
+            with nogil:
+                status = self._run(&at, n, &fault)
+            if status == FOLD_FAULT:
+                raise self.step.explain(fault.what, fault.a, fault.b)
+            if status == FOLD_MEMORY:
+                raise MemoryError
+            PyErr_CheckSignals()
+
+    cdef int _run(self, int64_t* at, int64_t n, Fault* fault) noexcept nogil:
+        cdef Cell* cells = self.cells
+        cdef Cell* made = cells + self.given
+        cdef unsigned char** target
+        cdef int64_t until = monotonic_ns() + SLICE_NS
+        cdef int32_t i
+        while at[0] < n:
+            arena_reset(&self.arena)
+            if not row_cells(self.outputs, self.column_count, self.shapes, self.columns, at[0], cells + self.count, &self.arena, fault):
+                return FOLD_MEMORY
+            target = self.data[1 - self.which]
+            for i in range(self.count):
+                cells[i].data = self.data[self.which][i]
+                made[i].data = target[i]
+                made[i].nbytes = self.nbytes[i]
+                made[i].offsets = NULL
+                made[i].ndim = 0
+            # As an operation that is called by itself, it is told of element 0 every time.
+            if self.step.run(self.step.params, cells, made, &self.arena, fault) != 0:
+                return FOLD_FAULT
+            for i in range(self.count):
+                if made[i].data != target[i]:
+                    memcpy(target[i], made[i].data, self.nbytes[i])
+            self.which = 1 - self.which
+            self.rows += 1
+            at[0] += 1
+            if at[0] % SLICE_ROWS == 0 and monotonic_ns() >= until:
+                break
+        return FOLD_SLICE

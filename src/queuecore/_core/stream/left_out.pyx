@@ -1,0 +1,245 @@
+"""Left out: records that a stream does without, and the errors of elements that come out in their places."""
+import os
+from bisect import bisect_left
+
+cimport cython
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, qsort, realloc
+from libc.string cimport memcmp, memmove
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.blocks cimport Skipped, blocks_saved
+from queuecore._core.atoms.errors cimport CODE_HANDED, CODE_STEP, fault_error
+from queuecore._core.stream.feed cimport Feed
+from queuecore._core.stream.marks cimport Point, by_missing, last_pass
+from queuecore._core.order.op cimport Break, Start
+from queuecore._core.order.runs cimport Missing
+from queuecore._core.atoms.parking cimport turn_give, turn_take
+from queuecore._core.stream.pipe cimport Bad, Cut, Pipe
+from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, kAcquire, layout_hash, size_product
+from queuecore._core.io.sources cimport FileTable, file_skippable, name_of, table_fault, table_find
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+
+@cython.final
+cdef class LeftOut:
+    def __cinit__(self):
+        self.handed = []
+        self.breaks = {}
+
+    def __dealloc__(self):
+        free(self.missing)
+        free(self.cuts)
+
+    cdef object error(self, const Fault* f, Feed feed):
+        if f.code == CODE_HANDED:
+            return feed.errors[<object>f.a]
+        if f.code == CODE_STEP:
+            return self._step_error(f)
+        return fault_error(f, None if f.file < 0 else <bytes>name_of(self.files.names, f.file))
+
+    cdef object final_error(self, const Fault* f, Feed feed):
+        error = self.error(f, feed)
+        if self.last is not None and memcmp(f, &self.last_fault, sizeof(Fault)) == 0:
+            error = self.last
+        return error
+
+    cdef object _step_error(self, const Fault* f):
+        cdef object error = self.step.explain(f.what, f.a, f.b)
+        if f.file < 0:
+            error.stage = "map"
+            error.record = f.record
+            error.args = (f"{error} (element {f.record})",)
+            return error
+        error.path = os.fsdecode(<bytes>name_of(self.files.names, f.file))
+        error.stage = "map"
+        error.record = f.record
+        if f.offset >= 0:
+            error.offset = f.offset
+        where = f"record {f.record}" if f.offset < 0 else f"record {f.record}, at byte {f.offset}"
+        error.args = (f"{error} ({where} of {error.path!r})",)
+        return error
+
+    cdef int cut(self, int64_t elements, int64_t breaks, int64_t pass_, int64_t ordinal, const Fault* f) except -1:
+        cdef Cut* cuts = <Cut*>realloc(self.cuts, size_product(self.cut_count + 1, sizeof(Cut)))
+        cdef Cut* last
+        if cuts == NULL:
+            raise MemoryError
+        self.cuts = cuts
+        last = &cuts[self.cut_count]
+        last.at = elements
+        last.breaks = breaks
+        last.pass_ = pass_
+        last.ordinal = ordinal
+        last.fault = f[0]
+        self.cut_count += 1
+        return 0
+
+    cdef bint take_bad(self, Pipe* p, int64_t elements, Feed feed, const Start* mark, bint shuffled) except -1:
+        cdef Missing* grown
+        cdef Bad* bad
+        cdef Fault* f
+        cdef int64_t n = p.bad_count, i, count
+        if n == 0:
+            return False
+        qsort(p.bad, n, sizeof(Bad), by_missing)
+        if p.config.tell_bad:
+            for i in range(n):
+                bad = &p.bad[i]
+                f = &bad.fault
+                self.breaks[bad.place.pass_, bad.place.ordinal, bad.level] = (
+                    f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b)
+            return True
+        grown = <Missing*>realloc(self.missing, size_product(self.missing_count + n, sizeof(Missing)))
+        if grown == NULL:
+            raise MemoryError
+        self.missing = grown
+        count = self.missing_count
+        for i in range(n):
+            bad = &p.bad[i]
+            try:
+                self.skips.skip(self.error(&bad.fault, feed))
+            except _errors.QueueCoreError as error:
+                self.last = error
+                self.last_fault = bad.fault
+                self.cut(elements, 0, bad.place.pass_, bad.place.ordinal, &bad.fault)
+                break
+            self.missing[count] = bad.place
+            count += 1
+        self.missing_count = count
+        qsort(self.missing, count, sizeof(Missing), by_missing)
+        if p.config.blocks and not shuffled:  # those before the mark are never met again
+            i = 0
+            while i < count and (self.missing[i].pass_ < mark.pass_
+                                 or (self.missing[i].pass_ == mark.pass_ and self.missing[i].ordinal < mark.ordinal)):
+                i += 1
+            memmove(self.missing, self.missing + i, (count - i) * sizeof(Missing))
+            self.missing_count = count - i
+        return True
+
+    cdef int64_t broke(self):
+        cdef int64_t n = len(self.handed)
+        for error in self.breaks.values():
+            n += error is None
+        return n
+
+    cdef int plan_run(self, Pipe* plan, const Start* mark, bint shuffled) except -1:
+        # What lies before the run's start is played on the numbers of what was good, or given as good.
+        cdef int64_t i, before
+        cdef dict counts = {}
+        cdef object start = (0, 0)
+        if plan.config.blocks:
+            start = mark.pass_, mark.ordinal
+        plan.missing = self.missing
+        plan.missing_count = self.missing_count
+        handed = [one for one in self.handed if one < start]
+        free(plan.handed)
+        free(plan.breaks)
+        plan.breaks = NULL
+        plan.handed = <Break*>calloc(len(handed) + 1, sizeof(Break))
+        if plan.handed == NULL:
+            raise MemoryError
+        for i, (pass_, ordinal) in enumerate(handed):
+            before = counts.get(pass_, 0)
+            counts[pass_] = before + 1
+            plan.handed[i].pass_ = pass_
+            plan.handed[i].ordinal = ordinal - before
+            if pass_ == mark.pass_ and ordinal - before > mark.good and not shuffled:  # others before it are forgotten
+                plan.handed[i].ordinal = mark.good
+        plan.handed_count = len(handed)
+        if handed and shuffled:  # of what it lets in, nothing else is left out
+            plan.start.good = mark.ordinal - counts.get(start[0], 0)
+        made = sorted((level, pass_, ordinal) for pass_, ordinal, level in self.breaks)
+        plan.breaks = <Break*>calloc(len(made) + 1, sizeof(Break))
+        if plan.breaks == NULL:
+            raise MemoryError
+        for i, (level, pass_, ordinal) in enumerate(made):
+            if handed and (pass_, ordinal) < start:
+                ordinal -= bisect_left(handed, (pass_, ordinal)) - bisect_left(handed, (pass_, -1))
+            plan.breaks[i].level = level
+            plan.breaks[i].pass_ = pass_
+            plan.breaks[i].ordinal = ordinal
+        plan.break_count = len(made)
+        plan.config.skip_breaks = self.broke()
+        return 0
+
+    cdef object break_error(self, const Batch* b, Feed feed):
+        cdef Fault f
+        if b.fault_row < 0:
+            return feed.errors[<object>b.fault.a]
+        f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b = self.breaks[b.fault_pass, b.fault_ordinal, b.fault_row]
+        return self.error(&f, feed)
+
+    cdef bint deliver_break(self, const Batch* b, Feed feed) except *:
+        if b.fault_row >= 0:
+            self.breaks[b.fault_pass, b.fault_ordinal, b.fault_row] = None
+            return False
+        self.handed.append((b.fault_pass, b.fault_ordinal))
+        feed.errors.pop(<object>b.fault.a)
+        return True
+
+    cdef int count_handed(self, int64_t pass_) except -1:
+        self.handed_count = self.handed_count + 1 if self.handed_pass == pass_ else 1
+        self.handed_pass = pass_
+        return 0
+
+    cdef int forget_handed(self, const Start* mark) except -1:
+        cdef int64_t i = bisect_left(self.handed, (mark.pass_, mark.ordinal))
+        if i > 0:
+            del self.handed[:i - (self.handed[i - 1][0] == mark.pass_)]
+            self.handed_pass, self.handed_count = last_pass(self.handed)
+        return 0
+
+    cdef object log_files(self, Pipe* p, FileTable* table, const Point* at, bint all_, Feed feed):
+        cdef Fault f
+        cdef Skipped given_up
+        cdef FileEntry* e
+        cdef int64_t n, until
+        cdef object error
+        if self.skips is None or self.files.names.count == 0:
+            return None
+        if p.blocks != NULL:
+            while True:
+                turn_take(p.turn)
+                n = p.blocks.skipped_count - self.files_logged
+                if n > 0:
+                    given_up = p.blocks.skipped[self.files_logged]
+                turn_give(p.turn)
+                if n <= 0:
+                    return None
+                if all_:
+                    pass
+                elif p.blocks.cycle > 1:
+                    if not at.has_lanes or self.files_logged >= at.lanes[blocks_saved(p.blocks.cycle)]:
+                        return None
+                elif not (given_up.pass_ < at.start.pass_ or (given_up.pass_ == at.start.pass_ and given_up.fault.file < at.place.file)):
+                    return None
+                self.files_logged += 1
+                error = self.log_file(&given_up.fault, table, feed)
+                if error is not None:
+                    return error
+        until = table.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
+        if not all_ and at.pass_ == 0:
+            until = table_find(table, at.end - 1, 0) if at.end > 0 else 0
+        while self.table_logged < until:
+            e = &table.entries[self.table_logged]
+            self.table_logged += 1
+            if e.code != 0 and file_skippable(e.code, e.what, e.err):
+                table_fault(table, self.table_logged - 1, &f)
+                error = self.log_file(&f, table, feed)
+                if error is not None:
+                    return error
+        return None
+
+    cdef object log_file(self, const Fault* f, FileTable* table, Feed feed):
+        cdef FileEntry* e = &table.entries[f.file]
+        cdef object nbytes = None
+        if e.size >= 0 and f.offset >= 0 and not self.encoded:
+            nbytes = e.size - f.offset
+        try:
+            self.skips.skip(self.error(f, feed), file=True, nbytes=nbytes)
+        except BaseException as last:  # one too many; or cut short, and nobody knows whether it is counted and logged
+            return last
+        return None

@@ -1,0 +1,222 @@
+"""Marks: places in a stream, while it runs and as they are saved."""
+from bisect import bisect_left
+
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.blocks cimport Blocks, blocks_saved
+from queuecore._core.order.lengths cimport lengths_add
+from queuecore._core.order.runs cimport Missing
+from queuecore._core.atoms.platform cimport layout_hash, size_product
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+# A mark as numbers: these, and those of each lane behind them (blocks_save).
+cdef enum:
+    MARK_NUMBERS = 9
+    LANE_HEAD = 3          # the next file, the lane whose turn it is, and the records of its turn
+    LANE_NUMBERS = 5       # of each lane: file (-1: none), offset, number, line, records
+    NUMBER_BITS = 62       # of each of them, at most
+
+
+cdef class ShuffleCounter:
+    """A count of the iterations over a dataset object's shuffle.
+
+    Attributes
+    ----------
+    next_iteration : int
+        The number of the next one, 0 at first; iteration e takes the master generator's numbers 2e and 2e + 1.
+    """
+
+
+cdef int point_init(Point* at, const Blocks* frame) except -1:
+    at.place.line = 1
+    if frame.cycle > 1:
+        at.lanes = <int64_t*>malloc(size_product(blocks_saved(frame.cycle) + 1, sizeof(int64_t)))
+        if at.lanes == NULL:
+            raise MemoryError
+    return 0
+
+
+cdef void point_free(Point* at) noexcept nogil:
+    free(at.lanes)
+    at.lanes = NULL
+
+
+cdef bint _is_number(value, int64_t least=0):
+    return isinstance(value, int) and least <= value < (<int64_t>1 << NUMBER_BITS)
+
+
+@cython.final
+cdef class Mark:
+    """A place where a run over records without known places begins.
+
+    Attributes
+    ----------
+    pass_, ordinal : int
+        Of the record that comes next.
+    good : int
+        Good records of its pass before it.
+    whole : int
+        Good records of a whole pass; -1: nobody knows.
+    file, offset, number, line, base : int
+        Of the block that it lies in: the file, where it begins there, its number there (below 0: it is of the header), its first line, and
+        the number of its first record.
+    lanes : list of int
+        Of interleaved files, where each is; else empty.
+    """
+
+    @staticmethod
+    def of(numbers):
+        """Return the mark of such numbers as `numbers` returns, or `None` if they are none."""
+        cdef Mark mark = Mark.__new__(Mark)
+        if not isinstance(numbers, list) or len(numbers) < MARK_NUMBERS:
+            return None
+        if not all([_is_number(one, least) for one, least in zip(numbers, (0, 0, 0, -1, 0, 0, -(1 << 60), 0, 0))]):
+            return None
+        (mark.pass_, mark.ordinal, mark.good, mark.whole, mark.file, mark.offset, mark.number, mark.line, mark.base) = numbers[:MARK_NUMBERS]
+        mark.lanes = numbers[MARK_NUMBERS:]
+        if mark.good > mark.ordinal or mark.base > mark.ordinal or (mark.lanes and not _are_lanes(mark.lanes)):
+            return None
+        return mark
+
+    def numbers(self):
+        """Return it as a list of int, which survives JSON."""
+        return [self.pass_, self.ordinal, self.good, self.whole, self.file, self.offset, self.number, self.line, self.base, *self.lanes]
+
+    cdef bint fits(self, const Blocks* frame, int64_t files_known) except -1:
+        cdef list lanes = self.lanes
+        if self.file >= max(files_known, 1):
+            return False
+        if not lanes:
+            return frame.cycle == 1 or (self.pass_ == 0 and self.ordinal == 0 and self.good == 0)
+        return (frame.cycle > 1 and len(lanes) == blocks_saved(frame.cycle) and lanes[0] <= files_known
+                and lanes[1] < frame.cycle and lanes[2] < frame.turn_records
+                and all([-1 <= file < lanes[0] for file in lanes[LANE_HEAD::LANE_NUMBERS]]))
+
+
+cdef bint _are_lanes(list lanes):
+    if len(lanes) <= LANE_HEAD or (len(lanes) - LANE_HEAD) % LANE_NUMBERS != 0:
+        return False
+    if not all([_is_number(one) for one in lanes[:LANE_HEAD]]):
+        return False
+    return all([_is_number(one, (-1, 0, -(1 << 60), 0, 0)[at % LANE_NUMBERS]) for at, one in enumerate(lanes[LANE_HEAD:])])
+
+
+cdef Mark mark_of(const Point* at, int64_t whole, const Blocks* frame):
+    cdef Mark mark = Mark.__new__(Mark)
+    # All at once: making objects may let others in.
+    mark.pass_, mark.ordinal, mark.good, mark.whole = at.start.pass_, at.start.ordinal, at.start.good, whole
+    mark.file, mark.offset, mark.number, mark.line, mark.base = (
+        at.place.file, at.place.offset, at.place.number, at.place.line, at.place.base)
+    mark.lanes = numbers(at.lanes, blocks_saved(frame.cycle)) if at.has_lanes else []
+    return mark
+
+
+@cython.final
+cdef class Saved:
+    """A place as it is saved: what a stream says of it, and what it needs to go there.
+
+    Attributes
+    ----------
+    elements : int
+        Elements delivered.
+    iterations, begun : list of int
+        Of each shuffle, the number of its passes that had begun before this iterator, and of those that have begun since.
+    files_known, files_digest : int
+        Files that had been opened and measured, and the digest of their sizes and times.
+    mark : Mark, optional
+        Where to begin to read, if records have no known places.
+    missing : list of list of int
+        Pass and number of records that are left out.
+    lengths : list of list of int
+        Where passes differ: pass, and the good records of each from there on (-1: it did not come to its end). What the first ones have
+        stands in `mark`.
+    handed, breaks : list of list of int
+        Of errors of elements that were delivered, pass and number of the record; and, of `breaks`, the step. If it was not delivered yet,
+        what it says.
+    version : int
+        Of a stream's own place: another one after each change.
+    """
+
+
+@cython.final
+cdef class Goal:
+    def __dealloc__(self):
+        point_free(&self.at)
+        free(self.missing)
+        free(self.lengths.runs)
+        free(self.pairs)
+        free(self.base)
+        free(self.begun)
+
+
+cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const Blocks* frame, int64_t files):
+    cdef Goal goal = Goal.__new__(Goal)
+    cdef Mark mark = saved.mark
+    cdef int64_t i, whole = -1
+    if (saved.elements < 0 or saved.files_known < 0 or saved.files_known > files
+            or not len(saved.iterations) == len(seeds) == len(counters) == len(saved.begun) == shuffles):
+        raise _errors.ResumeMismatchError("the saved place does not fit this dataset's operations or files")
+    if mark is not None if not blocks else mark is None or not mark.fits(frame, saved.files_known):
+        raise _errors.ResumeMismatchError("the saved place does not fit this dataset's files")
+    point_init(&goal.at, frame)
+    goal.missing_count = len(saved.missing)
+    goal.missing = <Missing*>malloc(size_product(goal.missing_count + 1, sizeof(Missing)))
+    goal.pairs = <uint64_t*>calloc(shuffles + 1, 2 * sizeof(uint64_t))
+    goal.base = <int64_t*>calloc(shuffles + 1, sizeof(int64_t))
+    goal.begun = <int64_t*>calloc(shuffles + 1, sizeof(int64_t))
+    if goal.missing == NULL or goal.pairs == NULL or goal.base == NULL or goal.begun == NULL:
+        raise MemoryError
+    for i, (pass_, ordinal) in enumerate(saved.missing):
+        goal.missing[i].pass_ = pass_
+        goal.missing[i].ordinal = ordinal
+    if mark is not None:
+        goal.at.start.pass_, goal.at.start.ordinal, goal.at.start.good, whole = mark.pass_, mark.ordinal, mark.good, mark.whole
+        goal.at.place.file, goal.at.place.offset, goal.at.place.number, goal.at.place.line, goal.at.place.base = (
+            mark.file, mark.offset, mark.number, mark.line, mark.base)
+        goal.at.has_lanes = len(mark.lanes) > 0
+        for i, number in enumerate(mark.lanes):
+            goal.at.lanes[i] = number
+    for pass_, number in [(0, whole)] * (whole >= 0) + [tuple(one) for one in saved.lengths]:
+        if not lengths_add(&goal.lengths, pass_, number):
+            raise MemoryError
+    goal.handed = sorted((pass_, ordinal) for pass_, ordinal in saved.handed)
+    goal.handed_pass, goal.handed_count = last_pass(goal.handed)
+    goal.breaks = {tuple(one[:3]): tuple(one[3:]) or None for one in saved.breaks}
+    for i in range(shuffles):
+        goal.pairs[2 * i], goal.pairs[2 * i + 1] = seeds[i]
+        goal.base[i] = saved.iterations[i]
+        goal.begun[i] = saved.begun[i]
+    goal.counters = [<ShuffleCounter?>counter if counter is not None else None for counter in counters]
+    return goal
+
+
+cdef list numbers(const int64_t* some, int64_t n):
+    cdef int64_t* own = <int64_t*>malloc(size_product(n + 1, sizeof(int64_t)))
+    cdef int64_t i
+    if own == NULL:
+        raise MemoryError
+    try:
+        if n > 0:
+            memcpy(own, some, n * sizeof(int64_t))
+        return [own[i] for i in range(n)]
+    finally:
+        free(own)
+
+
+cdef int by_missing(const void* a, const void* b) noexcept nogil:
+    cdef const Missing* x = <const Missing*>a
+    cdef const Missing* y = <const Missing*>b
+    if x.pass_ != y.pass_:
+        return -1 if x.pass_ < y.pass_ else 1
+    return -1 if x.ordinal < y.ordinal else (1 if x.ordinal > y.ordinal else 0)
+
+
+cdef tuple last_pass(list handed):
+    pass_ = handed[-1][0] if handed else -1
+    return pass_, len(handed) - bisect_left(handed, (pass_, -1))

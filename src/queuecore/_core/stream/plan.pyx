@@ -1,0 +1,479 @@
+"""Planning: what happens under the turn."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.blocks cimport (
+    Blocks, Lane, Place, RecordBlock, blocks_claim, blocks_claim_moving, blocks_done, blocks_full,
+    blocks_moved, blocks_next_to_index, blocks_publish, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
+from queuecore._core.io.framing cimport framing_handed
+from queuecore._core.io.pieces cimport blocks_index
+from queuecore._core.stream.limits cimport DISCOVER_AHEAD, SMALL_UNIT_BYTES
+from queuecore._core.order.order cimport order_forward, order_pull
+from queuecore._core.order.op cimport (
+    PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Broken, Op, Order, Position, order_cut)
+from queuecore._core.order.runs cimport Run, RunList
+from queuecore._core.order.store cimport order_begin, order_loaded, order_plan_load, order_release, order_room
+from queuecore._core.atoms.parking cimport event_has_waiters, event_notify, event_notify_all, turn_give, turn_take
+from queuecore._core.stream.pipe cimport (
+    BATCH_BREAK, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Pipe, Segment, Unit, pipe_complete,
+    pipe_memory, pipe_no_memory, pipe_over_budget)
+from queuecore._core.atoms.platform cimport Batch, kRelaxed, layout_hash, size_product, size_sum
+from queuecore._core.stream.rows cimport Output
+from queuecore._core.atoms.runtime cimport stop_requested
+from queuecore._core.atoms.slab cimport slab_slot, slots_pop
+from queuecore._core.io.sources cimport table_claim
+from queuecore._core.atoms.window cimport window_batch, window_finish, window_has_room, window_less, window_open, window_publish
+
+check_layout(layout_hash())
+
+
+# Batches
+
+cdef void _slot_ready(Pipe* p, uint32_t slot) noexcept nogil:
+    # Of a batch that is opened, under the turn. The ends of what varies in length begin at 0.
+    cdef const Output* out
+    cdef int32_t i
+    for i in range(p.maker.count):
+        out = &p.maker.outputs[i]
+        if out.item > 0:
+            (<int64_t*>(slab_slot(p.slab, slot) + out.slot_offset))[0] = 0
+    if slot >= p.shared.touched.load(kRelaxed):  # relaxed, both: a statistic, which the turn's holder alone writes
+        p.shared.touched.store(slot + 1, kRelaxed)
+
+
+cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
+    # Where interleaved files are: now, or, under a shuffle, when the oldest block came to it of which it still has something.
+    cdef Blocks* s = p.blocks
+    cdef const Position* source = &p.order.at
+    cdef int64_t n = blocks_saved(s.cycle)
+    cdef int64_t* saved = p.lane_marks + <int64_t>(k & p.window.mask) * (n + 1)
+    if p.order.bottom_shuffle != NULL and s.oldest != NULL:
+        b.mark_pass = s.oldest.saved[0]
+        b.mark_end = b.mark_good = s.oldest.saved[1]
+        memcpy(saved, s.oldest.saved + 2, (n + 1) * sizeof(int64_t))
+    else:
+        b.mark_pass = source.pass_
+        b.mark_end = source.position
+        b.mark_good = source.given if p.order.bottom_shuffle == NULL else source.position
+        blocks_save(s, saved)
+        saved[n] = s.skipped_count
+    memset(b.mark_place, 0, sizeof(Place))
+    b.mark_files = s.next_file if source.pass_ == 0 else -1
+
+
+cdef void _mark_oldest(Blocks* s, Batch* b) noexcept nogil:
+    # A shuffle may keep any record for long: a new run begins with the oldest block that it has something of. A shuffle lets bad
+    # records in, so the good ones before it are all that there are.
+    if s.oldest != NULL:
+        b.mark_pass = s.oldest.pass_
+        b.mark_end = s.oldest.place.base
+        memcpy(b.mark_place, &s.oldest.place, sizeof(Place))
+    else:
+        b.mark_pass = s.given_pass
+        b.mark_end = s.given_until
+        memcpy(b.mark_place, &s.given_place, sizeof(Place))
+    b.mark_good = b.mark_end
+
+
+cdef void _close_batch(Pipe* p) noexcept nogil:
+    cdef Batch* b = p.open
+    cdef uint64_t k = p.next_batch - 1
+    cdef Op* op = p.order.bottom_shuffle
+    cdef int64_t i, at = 0
+    if p.blocks != NULL and p.blocks.cycle > 1:
+        _mark_lanes(p, b, k)
+    elif op != NULL and p.blocks != NULL:
+        _mark_oldest(p.blocks, b)
+    elif op != NULL:
+        b.mark_pass = op.shuffle.entered_pass
+        b.mark_end = op.shuffle.entered_end
+    if p.blocks != NULL and p.blocks.cycle == 1:
+        b.mark_files = p.blocks.given_place.file + 1 if p.blocks.given_pass == 0 else -1
+    for i in range(p.order.count):
+        if p.order.ops[i].shuffle != NULL:
+            p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + at] = p.order.ops[i].shuffle.begun
+            at += 1
+    p.open = NULL
+    if not window_less(b, p.config.batch_rows - b.rows + 1):
+        return
+    if b.parts == NULL and p.maker.pad_count == 0:
+        window_publish(p.window, b, k)
+    else:  # bytes are to be copied: not under the turn
+        p.whole[p.whole_count] = k
+        p.whole_count += 1
+
+
+cdef void _break_batch(Pipe* p) noexcept nogil:
+    # The descriptor that is open, and empty, takes the error of an element.
+    cdef Batch* b = p.open
+    cdef const Broken* broken = &p.order.broken
+    b.failed.store(BATCH_BREAK, kRelaxed)  # relaxed: published to the consumer by B3 in window.pxd
+    b.fault_pass = broken.pass_
+    b.fault_ordinal = broken.ordinal
+    b.fault_row = broken.level
+    b.fault = broken.fault
+    b.mark_pass = broken.pass_
+    b.mark_end = broken.ordinal + 1
+    b.mark_good = broken.good
+    memcpy(b.mark_place, &broken.place, sizeof(Place))
+    p.breaking = False
+    _close_batch(p)
+
+
+cdef void _finish_order(Pipe* p, int status) noexcept nogil:
+    # The order has no more rows: what is open is given as it stands, and the window gets its end.
+    cdef uint64_t end = p.next_batch
+    p.end_status = status
+    if status == PULL_FAULT:
+        p.end_fault = p.order.fault
+    if p.open != NULL:
+        if p.open.rows == 0:  # it was never there; its slot stays with this run
+            end -= 1
+            p.open = NULL
+        else:
+            _close_batch(p)
+    window_finish(p.window, end)
+
+
+cdef bint _has_room(Pipe* p) noexcept nogil:
+    # Whether one more batch may be begun.
+    cdef int64_t rows, ahead, largest
+    if not window_has_room(p.window, p.next_batch):
+        return False
+    # One batch may always be in flight, and no other until it shows how large they are.
+    ahead = <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed))  # relaxed: one batch more or less
+    if p.config.budget > 0 and p.maker.vars > 0 and ahead > 0:
+        # Each of those under way may become as large as any before it, twice while its parts are joined; and pieces take what they may.
+        largest = p.shared.largest.load(kRelaxed)
+        ahead = (2 * (ahead + 1) + p.shared.leases.load(kRelaxed)) * largest - p.shared.grown.load(kRelaxed)
+        if p.blocks != NULL and p.blocks.memory_most > p.shared.blocks.load(kRelaxed):
+            ahead = (ahead if ahead > 0 else 0) + p.blocks.memory_most - p.shared.blocks.load(kRelaxed)
+        if largest == 0 or pipe_memory(p) + (ahead if ahead > 0 else 0) + largest > p.config.budget - p.config.budget // 4:
+            return False
+    if p.blocks == NULL or p.blocks.records == 0:
+        return True
+    # As many as keep all workers busy, now that the size of records shows.
+    rows = SMALL_UNIT_BYTES * p.blocks.records // (p.blocks.nbytes + 1) + 1
+    if rows > p.config.unit_rows:
+        rows = p.config.unit_rows
+    ahead = ((2 * (p.config.threads + p.config.help) + 4) * rows + p.config.batch_rows - 1) // p.config.batch_rows + 1
+    if ahead < p.config.prefetch + 1:
+        ahead = p.config.prefetch + 1
+    # relaxed: one batch more or less
+    return <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed)) < ahead + p.config.buffers
+
+
+cdef bint _open_batch(Pipe* p) noexcept nogil:
+    # False: there is no room for another one.
+    cdef uint32_t slot
+    if not _has_room(p) or not slots_pop(&p.slab.stack, &slot):
+        return False
+    _slot_ready(p, slot)
+    window_open(p.window, p.next_batch, slot, p.config.batch_rows)
+    p.open = window_batch(p.window, p.next_batch)
+    p.next_batch += 1
+    p.shared.planned.store(p.next_batch, kRelaxed)  # relaxed: a hint
+    return True
+
+
+cdef inline int64_t _mark_end(Pipe* p, Batch* b, const Run* last) noexcept nogil:
+    # The batch ends with this run, for now. Returns the bytes of one of its records in a block, about.
+    cdef const RecordBlock* block = last.block
+    if p.order.bottom_shuffle == NULL:
+        b.mark_pass = last.pass_
+        b.mark_end = last.ordinal + last.n
+        b.mark_good = last.good + last.n
+    if block == NULL:
+        return 0
+    if p.order.bottom_shuffle == NULL:
+        memcpy(b.mark_place, &block.place, sizeof(Place))
+    return block.used // block.count
+
+
+cdef bint _worth_it(Pipe* p) noexcept nogil:
+    # Whether so many records are there that a unit makes a whole batch.
+    cdef Blocks* s = p.blocks
+    cdef int64_t rows = p.config.batch_rows, most
+    # Of what is handed in, nobody knows when more of it comes.
+    if s.records == 0 or (s.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or framing_handed(s.framing):
+        return True
+    if blocks_full(s):
+        return True
+    if p.open != NULL:
+        rows -= p.open.rows
+    most = p.config.unit_bytes * s.records // (s.nbytes + 1) + 1
+    return s.available >= (rows if rows < most else most)
+
+
+cdef void _order_without_memory(Pipe* p) noexcept nogil:
+    # By who has the turn. What the order would say after that is wrong: nobody asks it again.
+    p.end_status = PULL_NO_MEMORY
+    pipe_no_memory(p)
+
+
+cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
+    # False: nothing can be planned now, or, unless it is to be `anyway`, not enough.
+    cdef Segment* s = NULL
+    cdef RunList* list_
+    cdef Batch* b
+    cdef int64_t before, most, used = 0
+    cdef int status
+    if p.maker.vars > 0 and p.blocks != NULL and not anyway and not _worth_it(p):
+        return False
+    u.kind = UNIT_ROWS
+    u.segment_count = 0
+    u.segment_at = 0
+    u.rows = 0
+    u.nbytes = 0
+    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK and u.nbytes < p.config.unit_bytes:
+        if p.open == NULL:
+            # What varies in length is copied once more where several units make a batch.
+            if u.nbytes > 0 and p.maker.vars > 0 and <size_t>p.config.unit_bytes < size_sum(u.nbytes, size_product(u.nbytes, p.config.batch_rows) // u.rows):
+                break
+            if not _open_batch(p):
+                break
+            s = NULL
+        if p.breaking:
+            _break_batch(p)
+            continue
+        b = p.open
+        if s == NULL:
+            s = &u.segments[u.segment_count]
+            s.batch = b
+            s.k = p.next_batch - 1
+            s.row = b.rows
+            memset(&s.runs, 0, sizeof(RunList))
+            s.runs.runs = u.runs.runs + used
+        list_ = &s.runs
+        most = p.config.batch_rows - b.rows
+        if most > p.ramp_rows - u.rows:
+            most = p.ramp_rows - u.rows
+        before = list_.rows
+        list_.closed = False
+        status = order_pull(p.order, most, list_)
+        if list_.rows > before:
+            if before == 0:
+                u.segment_count += 1
+            b.rows += list_.rows - before
+            u.rows += list_.rows - before
+            u.nbytes += (list_.rows - before) * _mark_end(p, b, &list_.runs[list_.count - 1])
+        # Elements that are records share a chunk, which closes when it is full, or when nobody knows when more will come.
+        if (b.rows == p.config.batch_rows or (status == PULL_WAIT and framing_handed(p.maker.framing) and b.rows > 0 and not p.config.batched)
+                if not p.config.batched or p.order.top.rows == 1 else list_.closed and b.rows > 0):
+            b.subs = list_.subs
+            used += list_.count
+            s = NULL
+            _close_batch(p)
+        if status == PULL_BREAK:
+            p.breaking = True
+            if p.open != NULL and p.open.rows > 0:  # of records: what there is comes before it
+                b.subs = list_.subs
+                used += list_.count
+                s = NULL
+                _close_batch(p)
+        elif status == PULL_END or status == PULL_FAULT:
+            _finish_order(p, status)
+        elif status == PULL_NO_MEMORY:
+            _order_without_memory(p)
+            break
+        elif status != PULL_OK:
+            break
+    # The first units are small, so that the first batch doesn't wait for what comes after it.
+    if u.rows > 0 and p.ramp_rows < p.config.unit_rows:
+        p.ramp_rows = 2 * p.ramp_rows if 2 * p.ramp_rows < p.config.unit_rows else p.config.unit_rows
+    return u.segment_count > 0
+
+
+# The start of a run, and the store
+
+cdef void _forward(Pipe* p) noexcept nogil:
+    # Brings the order program to where this run starts, a piece at a time.
+    cdef Order* order = p.order
+    cdef int64_t target
+    cdef int status = PULL_OK
+    if order.skip_left > 0 or order.skip_breaks > 0:
+        status = order_forward(order, 65536)
+        if status == PULL_NO_MEMORY:
+            _order_without_memory(p)
+            return
+    if (order.skip_left > 0 or order.skip_breaks > 0) and status != PULL_END and status != PULL_FAULT:
+        return
+    if p.cut_at < p.cut_count:
+        order_cut(order, p.cuts[p.cut_at].pass_, p.cuts[p.cut_at].ordinal, &p.cuts[p.cut_at].fault)
+        target = p.cuts[p.cut_at + 1].at if p.cut_at + 1 < p.cut_count else p.config.skip
+        order.skip_left = target - p.cuts[p.cut_at].at
+        target = p.cuts[p.cut_at + 1].breaks if p.cut_at + 1 < p.cut_count else p.config.skip_breaks
+        order.skip_breaks = target - p.cuts[p.cut_at].breaks
+        p.cut_at += 1
+        return
+    if not order_begin(order):
+        _order_without_memory(p)
+    p.begun = True
+
+
+cdef bint _plan_load(Pipe* p, Unit* u) noexcept nogil:
+    # False: nothing is left to load, or no row of the store is free.
+    if p.end_status != PULL_OK:
+        return False
+    u.kind = UNIT_LOAD
+    u.runs.count = 0
+    u.runs.rows = 0
+    u.good = 0
+    u.rows = order_plan_load(p.order, p.config.load_rows, &u.runs, u.ids, &u.first)
+    return u.rows > 0
+
+
+# Units
+
+cdef bint _wants_file(Pipe* p) noexcept nogil:
+    # relaxed: known_* only grow, and a late look only discovers a little later
+    cdef int64_t known = p.table.known_records.load(kRelaxed)
+    if p.blocks != NULL:
+        return p.table.known_files.load(kRelaxed) < p.table.files and p.table.known_files.load(kRelaxed) - blocks_wanted(p.blocks) < 3
+    return (p.table.known_files.load(kRelaxed) < p.table.files
+            and (p.order.needs_count or known - p.order.at.position < (p.config.threads + 2) * p.ramp_rows))
+
+
+cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
+    # Memory comes free first.
+    u.piece = blocks_claim_moving(p.blocks)
+    if u.piece != NULL:
+        u.kind = UNIT_MOVE
+        return CLAIM_UNIT
+    # A record, or what a shuffle keeps, may need more blocks than there may be.
+    if p.config.budget > 0 and p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed) > p.config.budget:  # relaxed: a statistic
+        pipe_over_budget(p, p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed))
+        return CLAIM_NOTHING
+    u.piece = blocks_claim(p.blocks, helper)
+    if u.piece == NULL:
+        return CLAIM_NOTHING
+    u.kind = UNIT_PIECE
+    return CLAIM_UNIT
+
+
+cdef void _give_turn(Pipe* p) noexcept nogil:
+    # And publishes what became whole meanwhile.
+    cdef uint64_t k
+    while p.whole_count > 0:
+        p.whole_count -= 1
+        k = p.whole[p.whole_count]
+        turn_give(p.turn)
+        pipe_complete(p, window_batch(p.window, k), k)
+        turn_take(p.turn)
+    turn_give(p.turn)
+    if framing_handed(p.maker.framing):
+        event_notify_all(&p.shared.room)
+
+
+cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
+    cdef Unit* u
+    cdef int64_t f
+    cdef int rc = CLAIM_NOTHING
+    if stop_requested(&p.runner.stop):
+        return CLAIM_STOP
+    turn_take(p.turn)
+    if not helper and p.returned_first != NULL:
+        u = p.returned_first
+        p.returned_first = u.next
+        p.shared.returned.fetch_sub(1, kRelaxed)  # relaxed: a hint
+        turn_give(p.turn)
+        unit[0] = u
+        return CLAIM_UNIT
+    u = p.free_units
+    if u == NULL:
+        turn_give(p.turn)
+        return CLAIM_NOTHING
+    p.free_units = u.next
+    while not p.begun and not helper:
+        f = p.order.skip_left + p.order.skip_breaks
+        _forward(p)
+        if not p.begun and p.order.skip_left + p.order.skip_breaks == f and f > 0:
+            break  # it needs a file
+        if stop_requested(&p.runner.stop):
+            break
+    if not helper and _wants_file(p):
+        f = table_claim(p.table, DISCOVER_AHEAD)
+        if f >= 0:
+            u.kind = UNIT_DISCOVER
+            u.file = f
+            rc = CLAIM_UNIT
+    if rc != CLAIM_UNIT and p.blocks != NULL and not p.begun:
+        rc = _claim_piece(p, u, helper)
+    if rc != CLAIM_UNIT and p.begun:
+        # Rows of the store that are free are filled first: at the end of an epoch that is the next one's window, which else would
+        # fill only once this one's is empty. A consumer that helps waits for its batch, and makes that.
+        if not helper and p.store != NULL and order_room(p.order) >= p.config.load_rows and _plan_load(p, u):
+            rc = CLAIM_UNIT
+        elif _plan_rows(p, u, False) or (p.store != NULL and _plan_load(p, u)):
+            rc = CLAIM_UNIT
+        elif p.blocks != NULL:
+            rc = _claim_piece(p, u, helper)
+            if rc != CLAIM_UNIT and p.blocks.reading == 0 and _plan_rows(p, u, True):  # no more is coming
+                rc = CLAIM_UNIT
+    if rc != CLAIM_UNIT:
+        u.next = p.free_units
+        p.free_units = u
+    _give_turn(p)
+    unit[0] = u
+    return rc
+
+
+cdef void plan_retire(Pipe* p, Unit* u) noexcept nogil:
+    cdef int32_t i, j
+    cdef int64_t k
+    cdef Segment* s
+    cdef RecordBlock* block
+    cdef Lane* lane
+    # Others may wait for this file, these rows or records, or the room they left.
+    cdef bint tell = u.kind != UNIT_ROWS or p.store != NULL or p.blocks != NULL, published = False
+    turn_take(p.turn)
+    if u.kind == UNIT_PIECE:
+        lane = blocks_retire(p.blocks, u.piece)
+        while lane != NULL:
+            block = blocks_next_to_index(p.blocks, lane)
+            if block == NULL:
+                break
+            turn_give(p.turn)
+            if published and event_has_waiters(&p.runner.work):  # a wake is a system call: not under the turn
+                event_notify(&p.runner.work, 1)
+            blocks_index(p.blocks, block)
+            turn_take(p.turn)
+            blocks_publish(p.blocks, block)
+            published = True
+    elif u.kind == UNIT_MOVE:
+        blocks_moved(p.blocks, u.piece)
+    elif u.kind == UNIT_LOAD:
+        order_loaded(p.order, u.first, u.rows, u.ids, u.good, &u.fault)
+    elif u.kind == UNIT_ROWS and p.store != NULL:
+        for i in range(u.segment_count):
+            s = &u.segments[i]
+            for j in range(s.runs.count):
+                for k in range(s.runs.runs[j].n):
+                    order_release(p.order, <uint32_t>(s.runs.runs[j].ordinal + k))
+    elif u.kind == UNIT_ROWS and p.blocks != NULL:
+        for i in range(u.segment_count):
+            s = &u.segments[i]
+            for j in range(s.runs.count):
+                if s.runs.runs[j].block != NULL:
+                    blocks_done(p.blocks, s.runs.runs[j].block, s.runs.runs[j].n)
+    u.next = p.free_units
+    p.free_units = u
+    turn_give(p.turn)  # the unit is somebody else's from here on
+    if tell:
+        event_notify_all(&p.runner.work)
+        if p.config.help:
+            event_notify_all(&p.window.arrived)
+
+
+cdef void plan_give_back(Pipe* p, Unit* u) noexcept nogil:
+    u.next = NULL
+    turn_take(p.turn)
+    if p.returned_first == NULL:
+        p.returned_first = u
+    else:
+        p.returned_last.next = u
+    p.returned_last = u
+    p.shared.returned.fetch_add(1, kRelaxed)  # relaxed: a hint
+    turn_give(p.turn)
+    event_notify(&p.runner.work, 1)

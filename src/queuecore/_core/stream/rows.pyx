@@ -1,0 +1,712 @@
+"""Records to rows of batches. See rows.pxd for the contract."""
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset, strlen
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.blocks cimport CSV_STRIDE, Column, Moved, RecordBlock
+from queuecore._core.io.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
+from queuecore._core.atoms.errors cimport (
+    CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED)
+from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_ROWS, FRAME_TFRECORD, FRAME_WHOLE, framing_handed
+from queuecore._core.atoms.growing cimport grow
+from queuecore._core.io.lines cimport lines_kernels, lines_most
+from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product, size_sum
+from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, arena_free, arena_reset, arena_take
+from queuecore._core.io.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
+
+check_layout(layout_hash())
+
+cdef enum:
+    CSV_ROWS = 256           # parsed together, where each goes on alone
+    COLUMN_BYTES = 16        # an item of any column
+
+ctypedef const unsigned char* bytes_in
+ctypedef unsigned char* bytes_out
+
+
+cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil:
+    cdef int64_t given = m.csv.count if m.csv != NULL else m.given if framing_handed(m.framing) else 2
+    s.cells = <Cell*>calloc(given + m.made + 1, sizeof(Cell))
+    if m.csv != NULL:
+        s.columns = <bytes_out>malloc(size_product(given, sizeof(CsvPlace) + CSV_ROWS * COLUMN_BYTES))
+        if s.columns == NULL:
+            return False
+    return s.cells != NULL
+
+
+cdef void scratch_clear(Scratch* s) noexcept nogil:
+    arena_free(&s.arena)
+    free(s.cells)
+    free(s.columns)
+
+
+cdef bint _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:
+    memset(fault, 0, sizeof(Fault))
+    fault.code = CODE_EXHAUSTED
+    fault.what = WHAT_MEMORY
+    fault.stage = STAGE_MAP
+    fault.offset = fault.record = -1
+    fault.a = nbytes
+    return False
+
+
+cdef bint _fits(const Output* out, const int64_t* noted, int64_t nbytes, Fault* fault) noexcept nogil:
+    # Whether a row of so many bytes, or of these dimensions, can be padded.
+    cdef const Pad* pad = out.pad
+    cdef int64_t side
+    cdef int32_t j
+    for j in range(pad.ndim):
+        side = noted[j] if out.ndim > 0 else (nbytes // out.item if j == 0 else pad.dims[j])
+        if 0 <= pad.sides[j] < side:
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_DATA_LOSS
+            fault.what = WHAT_PADDED
+            fault.stage = STAGE_MAP
+            fault.offset = fault.record = -1
+            fault.a = side
+            fault.b = <int64_t>out.cell << 54 | <int64_t>j << 48 | pad.sides[j]
+            return False
+    return True
+
+
+cdef inline bint _add(const Output* out, Growing* vars, bytes_in data, int64_t nbytes, bytes_out slot, int64_t row,
+                      Fault* fault) noexcept nogil:
+    # A row of varying length.
+    cdef Growing* g = &vars[out.var]
+    if nbytes > 0:
+        if not grow(g, nbytes):
+            return _no_memory(fault, nbytes)
+        memcpy(g.data + g.nbytes, data, nbytes)
+        g.nbytes += nbytes
+    (<int64_t*>(slot + out.slot_offset))[row + 1] = g.nbytes
+    return True
+
+
+cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_out slot, int64_t row, Fault* fault) noexcept nogil:
+    cdef Growing* g = &vars[out.var]
+    cdef int64_t n = 1, i, one
+    cdef int64_t* dims
+    cdef int32_t j
+    if out.ndim > 0:
+        dims = <int64_t*>(slot + out.dims_offset) + row * out.ndim
+        for j in range(out.ndim):
+            dims[j] = cell.dims[j]
+    if out.pad != NULL:
+        if out.take == TAKE_LENGTHS:
+            if not _fits(out, NULL, cell.dims[0] * sizeof(int64_t), fault):
+                return False
+        elif not _fits(out, cell.dims, cell.nbytes, fault):
+            return False
+    if out.take == TAKE_ITEMS:
+        return _add(out, vars, cell.data, cell.nbytes, slot, row, fault)
+    for j in range(cell.ndim):
+        n *= cell.dims[j]
+    if out.take == TAKE_STRINGS:
+        return _add(out, vars, cell.data + (cell.offsets[0] if n > 0 else 0), cell.offsets[n] - cell.offsets[0] if n > 0 else 0, slot, row,
+                    fault)
+    if not grow(g, n * sizeof(int64_t)):
+        return _no_memory(fault, n * sizeof(int64_t))
+    for i in range(n):
+        one = cell.offsets[i + 1] - cell.offsets[i]
+        memcpy(g.data + g.nbytes, &one, sizeof(int64_t))
+        g.nbytes += sizeof(int64_t)
+    (<int64_t*>(slot + out.slot_offset))[row + 1] = g.nbytes
+    return True
+
+
+cdef bint _run(const Maker* m, Scratch* s, const Cell* given, Cell* made, bytes_out slot, int64_t row, Growing* vars,
+               Fault* fault) noexcept nogil:
+    # An element through the steps, and to its row.
+    cdef const Output* out
+    cdef Cell* cell
+    cdef int32_t i
+    for i in range(m.made):
+        made[i].data = NULL
+        made[i].offsets = NULL
+        made[i].ndim = 0
+    for i in range(m.count):
+        out = &m.outputs[i]
+        if out.item == 0:
+            made[out.cell].data = slot + out.slot_offset + row * out.row_bytes
+            made[out.cell].nbytes = out.row_bytes
+    memset(fault, 0, sizeof(Fault))
+    if m.run(m.params, given, made, &s.arena, fault) != 0:
+        fault.code = CODE_STEP
+        fault.stage = STAGE_MAP
+        return False
+    for i in range(m.count):
+        out = &m.outputs[i]
+        cell = &made[out.cell]
+        if out.item != 0:
+            if not _add_cell(out, vars, cell, slot, row, fault):
+                return False
+        elif cell.data != slot + out.slot_offset + row * out.row_bytes:
+            memcpy(slot + out.slot_offset + row * out.row_bytes, cell.data, out.row_bytes)
+    return True
+
+
+cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot, int64_t row,
+                        Growing* vars, Fault* fault) noexcept nogil:
+    if m.run == NULL:
+        return _add(&m.outputs[0], vars, data, nbytes, slot, row, fault)
+    s.cells[0].data = <bytes_out>data
+    s.cells[0].nbytes = nbytes
+    arena_reset(&s.arena)
+    return _run(m, s, s.cells, s.cells + 1, slot, row, vars, fault)
+
+
+cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
+                    Growing* vars, Fault* fault) noexcept nogil:
+    cdef const uint32_t* ends = <const uint32_t*>b.index + b.skip + first
+    cdef int64_t i, start = 0 if b.skip + first == 0 else ends[-1], end
+    cdef Growing* g
+    if m.run == NULL:
+        g = &vars[0]
+        if not grow(g, lines_most(start, ends, n)):
+            _no_memory(fault, lines_most(start, ends, n))
+            return 0
+        g.nbytes += lines_kernels(-1).gather(b.text, start, ends, n, g.data + g.nbytes, g.nbytes,
+                                             <int64_t*>(slot + m.outputs[0].slot_offset) + row + 1)
+        return n
+    for i in range(n):
+        end = ends[i] - 1
+        if end > start and b.text[end - 1] == 13:
+            end -= 1
+        s.arena.element = element + i
+        if not row_of_record(m, s, b.text + start, end - start, slot, row + i, vars, fault):
+            fault.offset = b.place.offset + start
+            fault.record = b.place.number + b.skip + first + i
+            return i
+        start = ends[i]
+    return n
+
+
+cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
+                        Growing* vars, Fault* fault) noexcept nogil:
+    cdef const int64_t* starts = <const int64_t*>b.index
+    cdef int64_t i, nbytes
+    cdef bytes_in data
+    for i in range(first, first + n):
+        data = b.text + starts[i] + TFRECORD_HEADER
+        nbytes = starts[i + 1] - starts[i] - TFRECORD_FRAME
+        if not tfrecord_check(data, nbytes):
+            tfrecord_damaged(b.place.offset + starts[i], b.place.number + i, fault)
+            fault.stage = STAGE_READ
+            return i - first
+        s.arena.element = element + i - first
+        if not row_of_record(m, s, data, nbytes, slot, row + i - first, vars, fault):
+            fault.offset = b.place.offset + starts[i]
+            fault.record = b.place.number + i
+            return i - first
+    return n
+
+
+cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
+                    Growing* vars, Fault* fault) noexcept nogil:
+    cdef int64_t i
+    for i in range(first, first + n):
+        s.arena.element = element + i - first
+        if not row_of_record(m, s, b.text + i * m.hop_bytes, m.record_bytes, slot, row + i - first, vars, fault):
+            fault.offset = b.place.offset + i * m.hop_bytes
+            fault.record = b.place.number + i
+            return i - first
+    return n
+
+
+cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t element, bytes_out slot, int64_t row, Growing* vars,
+                 Fault* fault) noexcept nogil:
+    # A file: its name and its content.
+    cdef Cell* cells = s.cells
+    cdef bint well
+    cells[0].data = <bytes_out>b.name
+    cells[0].nbytes = strlen(b.name)
+    cells[1].data = b.text
+    cells[1].nbytes = b.used
+    s.arena.element = element
+    if m.run == NULL:
+        return (_add(&m.outputs[0], vars, cells[0].data, cells[0].nbytes, slot, row, fault)
+                and _add(&m.outputs[1], vars, cells[1].data, cells[1].nbytes, slot, row, fault))
+    arena_reset(&s.arena)
+    well = _run(m, s, cells, cells + 2, slot, row, vars, fault)
+    if not well:
+        fault.offset = fault.record = -1
+    return well
+
+
+cdef void _csv_cells(const Maker* m, Scratch* s, int64_t i) noexcept nogil:
+    # Row i of the scratch columns, as an element.
+    cdef int32_t j
+    cdef Cell* cell
+    cdef bytes_out item
+    for j in range(m.csv.count):
+        cell = &s.cells[j]
+        item = s.columns + (j * CSV_ROWS + i) * COLUMN_BYTES
+        if m.csv.columns[j].kind == CSV_TEXT:
+            cell.data = <bytes_out>(<CsvText*>item).data
+            cell.nbytes = (<CsvText*>item).nbytes
+        else:
+            cell.data = item
+            cell.nbytes = m.csv.columns[j].item_bytes
+
+
+cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
+                  Growing* vars, Fault* fault) noexcept nogil:
+    cdef CsvCursor at = (<const CsvCursor*>b.index)[first // CSV_STRIDE]
+    cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
+    cdef bytes_in end = b.text + b.nbytes  # what follows a lone CR says whether it ends a row
+    cdef CsvBlock block
+    cdef CsvText* text
+    cdef const Output* out
+    cdef int64_t done = 0, i
+    cdef int32_t j
+    cdef int rc = 0
+    cdef bint direct = m.run == NULL, some = False
+    block.last = b.last
+    if first % CSV_STRIDE > 0:
+        block.text = b.text + (at.offset - b.place.offset)
+        block.nbytes = end - block.text
+        block.most = first % CSV_STRIDE
+        csv_cut(m.csv, &block, &at, NULL, fault)
+    for j in range(m.csv.count):
+        if m.csv.columns[j].kind == CSV_TEXT:
+            some = True
+    while done < n and rc == 0:
+        for j in range(m.csv.count):
+            places[j].base = s.columns + j * CSV_ROWS * COLUMN_BYTES
+            places[j].stride = COLUMN_BYTES
+            if direct and m.csv.columns[j].kind != CSV_TEXT:
+                out = &m.outputs[j]
+                places[j].base = slot + out.slot_offset + (row + done) * out.row_bytes
+                places[j].stride = out.row_bytes
+        block.text = b.text + (at.offset - b.place.offset)
+        block.nbytes = end - block.text
+        block.most = n - done
+        if block.most > CSV_ROWS and (some or not direct):
+            block.most = CSV_ROWS
+        arena_reset(&s.arena)
+        rc = csv_parse(m.csv, places, &block, &at, &s.arena, fault)
+        if rc == 0 and block.rows == 0:  # cutting and parsing don't agree
+            memset(fault, 0, sizeof(Fault))
+            fault.code = CODE_INTERNAL
+            fault.offset = at.offset
+            fault.record = at.row
+            rc = -1
+        for i in range(block.rows):
+            if not direct:
+                _csv_cells(m, s, i)
+                s.arena.element = element + done + i
+                if not _run(m, s, s.cells, s.cells + m.csv.count, slot, row + done + i, vars, fault):
+                    fault.record = at.row - block.rows + i  # not by the block's place: rows of the header have negative numbers
+                    fault.offset = -1
+                    return done + i
+            elif some:
+                for j in range(m.csv.count):
+                    if m.csv.columns[j].kind == CSV_TEXT:
+                        text = <CsvText*>(s.columns + (j * CSV_ROWS + i) * COLUMN_BYTES)
+                        if not _add(&m.outputs[j], vars, text.data, text.nbytes, slot, row + done + i, fault):
+                            return done + i
+        done += block.rows
+    if rc != 0:
+        fault.stage = STAGE_READ
+    return done
+
+
+cdef bint _column_copy(const Output* from_, const Output* out, const Column* c, int64_t at, int64_t n, bytes_out slot, int64_t row,
+                       Growing* vars, Fault* fault) noexcept nogil:
+    # Rows of a column that follow each other, as they are.
+    cdef Growing* g
+    cdef int64_t* ends
+    cdef int64_t nbytes, shift, i
+    if from_.item == 0:
+        memcpy(slot + out.slot_offset + row * out.row_bytes, c.data + at * out.row_bytes, n * out.row_bytes)
+        return True
+    g = &vars[out.var]
+    nbytes = c.ends[at + n] - c.ends[at]
+    if nbytes > 0:
+        if not grow(g, nbytes):
+            return _no_memory(fault, nbytes)
+        memcpy(g.data + g.nbytes, c.data + c.ends[at], nbytes)
+    ends = <int64_t*>(slot + out.slot_offset) + row + 1
+    shift = g.nbytes - c.ends[at]
+    for i in range(n):
+        ends[i] = c.ends[at + i + 1] + shift
+    g.nbytes += nbytes
+    if out.ndim > 0:
+        memcpy(slot + out.dims_offset + row * out.ndim * sizeof(int64_t), c.dims + at * out.ndim, n * out.ndim * sizeof(int64_t))
+    return True
+
+
+cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at, Cell* cells,
+                    Arena* arena, Fault* fault) noexcept nogil:
+    cdef const Output* o
+    cdef const Column* c
+    cdef Cell* cell
+    cdef int64_t n, i, end
+    cdef int64_t* offsets
+    cdef int32_t j, k
+    for j in range(count):
+        o = &outputs[j]
+        c = &columns[j]
+        cell = &cells[o.cell]
+        if o.take == TAKE_LENGTHS:
+            n = (c.ends[at + 1] - c.ends[at]) // sizeof(int64_t)
+            offsets = <int64_t*>arena_take(arena, (n + 1) * sizeof(int64_t))
+            if offsets == NULL:
+                return _no_memory(fault, (n + 1) * sizeof(int64_t))
+            offsets[0] = end = 0
+            for i in range(n):
+                end += (<const int64_t*>(c.data + c.ends[at]))[i]
+                offsets[i + 1] = end
+            cell.offsets = offsets
+            cell.ndim = 1
+            cell.dims[0] = n
+            continue
+        cell.offsets = NULL
+        cell.ndim = 0
+        if o.item == 0:
+            cell.data = <bytes_out>c.data + at * o.row_bytes
+            cell.nbytes = o.row_bytes
+            cell.ndim = o.ndim
+            for k in range(o.ndim):
+                cell.dims[k] = shapes[j * CELL_DIMS + k]
+            continue
+        cell.data = <bytes_out>c.data + c.ends[at]
+        cell.nbytes = c.ends[at + 1] - c.ends[at]
+        cell.ndim = o.ndim
+        if o.ndim > 0 and c.dims == NULL:  # only the first one varies, and the length says it
+            cell.dims[0] = cell.nbytes // o.item
+            for k in range(1, o.ndim):
+                cell.dims[k] = shapes[j * CELL_DIMS + k]
+            continue
+        for k in range(o.ndim):
+            cell.dims[k] = c.dims[at * o.ndim + k]
+    return True
+
+
+cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const int64_t* which, int64_t at, int64_t n, bytes_out slot,
+                       int64_t row, Fault* fault) noexcept nogil:
+    # Rows from `at` on, or those of these numbers, in one pass. Returns how many were made: none where something is wrong with one of them.
+    cdef const Output* o
+    cdef Cell* cell
+    cdef Cell* made = s.cells + m.given
+    cdef bytes_out place
+    cdef bytes_in source
+    cdef int64_t i
+    cdef int32_t j
+    n = n if n < m.together else m.together
+    arena_reset(&s.arena)
+    for j in range(m.column_count):
+        o = &m.columns[j]
+        cell = &s.cells[o.cell]
+        cell.nbytes = n * o.row_bytes
+        source = columns[j].data
+        cell.data = <bytes_out>source + at * o.row_bytes
+        if which != NULL:
+            cell.data = <bytes_out>arena_take(&s.arena, cell.nbytes)
+            if cell.data == NULL:
+                return 0
+            for i in range(n):
+                memcpy(cell.data + i * o.row_bytes, source + which[i] * o.row_bytes, o.row_bytes)
+    memset(made, 0, m.made * sizeof(Cell))
+    for j in range(m.count):
+        o = &m.outputs[j]
+        made[o.cell].data = slot + o.slot_offset + row * o.row_bytes
+        made[o.cell].nbytes = n * o.row_bytes
+    if m.run_rows(m.params, s.cells, made, n, &s.arena, fault) != 0:
+        return 0
+    for j in range(m.count):
+        o = &m.outputs[j]
+        place = slot + o.slot_offset + row * o.row_bytes
+        if made[o.cell].data != place:
+            memcpy(place, made[o.cell].data, n * o.row_bytes)
+    return n
+
+
+cdef bint _column_fits(const Output* out, const Column* c, int64_t at, Fault* fault) noexcept nogil:
+    return _fits(out, c.dims + at * out.ndim, c.ends[at + 1] - c.ends[at], fault)
+
+
+cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
+                   Growing* vars, Fault* fault) noexcept nogil:
+    cdef const Column* columns = <const Column*>b.index
+    cdef const int64_t* which
+    cdef int64_t i, at, done
+    cdef int32_t j
+    if m.run == NULL and m.pad_count > 0:  # they go only as far as all can be padded
+        for j in range(m.column_count):
+            if m.outputs[j].pad == NULL or m.outputs[j].item == 0:
+                continue
+            for i in range(n):
+                at = b.rows[first + i] if b.rows != NULL else b.skip + first + i
+                if not _column_fits(&m.outputs[j], &columns[j], at, fault):
+                    fault.record = b.place.base + first + i
+                    n = i
+                    break
+    if m.run == NULL and b.rows == NULL:
+        for j in range(m.column_count):
+            if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], b.skip + first, n, slot, row, vars, fault):
+                return 0
+        return n
+    done = 0
+    while m.together > 1 and done < n:
+        which = b.rows
+        if which != NULL:
+            which += first + done
+        i = _together(m, s, columns, which, b.skip + first + done, n - done, slot, row + done, fault)
+        if i == 0:  # one of them will tell what is wrong
+            break
+        done += i
+    for i in range(done, n):
+        at = b.rows[first + i] if b.rows != NULL else b.skip + first + i
+        if m.run == NULL:
+            for j in range(m.column_count):
+                if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], at, 1, slot, row + i, vars, fault):
+                    return i
+            continue
+        s.arena.element = element + i
+        arena_reset(&s.arena)
+        if (not row_cells(m.columns, m.column_count, m.shapes, columns, at, s.cells, &s.arena, fault)
+                or not _run(m, s, s.cells, s.cells + m.given, slot, row + i, vars, fault)):
+            fault.offset = -1
+            fault.record = b.place.base + first + i
+            return i
+    return n
+
+
+cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t element, bytes_out slot, int64_t row,
+                     Growing* vars, Fault* fault) noexcept nogil:
+    # A record that was moved, as a block of its own.
+    cdef int64_t low = 0, high = b.count, middle
+    cdef int64_t starts[2]
+    cdef uint32_t end
+    cdef CsvCursor at
+    cdef RecordBlock one
+    cdef const Moved* record
+    while high - low > 1:
+        middle = (low + high) // 2
+        if b.records[middle].first <= first:
+            low = middle
+        else:
+            high = middle
+    record = &b.records[low]
+    memset(&one, 0, sizeof(RecordBlock))
+    one.text = b.text + record.at
+    one.nbytes = record[1].at - record.at
+    one.place = b.place
+    one.place.offset += record.was
+    one.place.number += b.skip + first
+    one.pass_ = b.pass_
+    one.last = True
+    if m.framing == FRAME_LINES:
+        end = <uint32_t>one.nbytes + (one.text[one.nbytes - 1] != 10)
+        one.index = &end
+    elif m.framing == FRAME_TFRECORD:
+        starts[0] = 0
+        starts[1] = one.nbytes
+        one.index = starts
+    elif m.framing == FRAME_CSV:
+        at.offset = one.place.offset
+        at.row = first + (b.place.number if b.place.number > 0 else 0)  # rows of the header have negative numbers
+        at.line = record.line
+        one.index = &at
+    return rows_of_block(m, s, &one, 0, 1, element, slot, row, vars, fault) == 1
+
+
+cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, unsigned char* slot,
+                           int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+    cdef int64_t i
+    if b.records != NULL:
+        for i in range(n):
+            if not _moved_row(m, s, b, first + i, element + i, slot, row + i, vars, fault):
+                return i
+        return n
+    s.arena.epoch = b.pass_
+    if m.framing == FRAME_LINES:
+        return _lines(m, s, b, first, n, element, slot, row, vars, fault)
+    if m.framing == FRAME_TFRECORD:
+        return _tfrecords(m, s, b, first, n, element, slot, row, vars, fault)
+    if m.framing == FRAME_CSV:
+        return _csv(m, s, b, first, n, element, slot, row, vars, fault)
+    if m.framing == FRAME_ROWS:
+        return _rows(m, s, b, first, n, element, slot, row, vars, fault)
+    if m.framing == FRAME_WHOLE:
+        return _whole(m, s, b, element, slot, row, vars, fault)
+    return _fixed(m, s, b, first, n, element, slot, row, vars, fault)
+
+
+# Parts
+
+cdef Part* part_new(const Maker* m, int64_t row) noexcept nogil:
+    cdef Part* part = <Part*>calloc(1, size_sum(sizeof(Part), size_product(m.vars, sizeof(Growing))))
+    if part != NULL:
+        part.row = row
+        part.vars = <Growing*>(part + 1)
+    return part
+
+
+cdef void part_free(const Maker* m, Part* part) noexcept nogil:
+    cdef int32_t v
+    for v in range(m.vars):
+        free(part.vars[v].data)
+    free(part)
+
+
+cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* vars) noexcept nogil:
+    cdef Part* sorted_ = NULL
+    cdef Part* part
+    cdef Part** at
+    cdef const Output* out
+    cdef int64_t* ends
+    cdef int64_t r
+    cdef int32_t i
+    cdef bint well = True
+    while parts != NULL:
+        part = parts
+        parts = part.next
+        at = &sorted_
+        while at[0] != NULL and at[0].row < part.row:
+            at = &at[0].next
+        part.next = at[0]
+        at[0] = part
+    while sorted_ != NULL:
+        part = sorted_
+        sorted_ = part.next
+        for i in range(m.count):
+            out = &m.outputs[i]
+            if out.item == 0 or not well:
+                continue
+            well = grow(&vars[out.var], part.vars[out.var].nbytes)
+            if well:
+                ends = <int64_t*>(slot + out.slot_offset) + 1
+                for r in range(part.row, part.row + part.rows):
+                    ends[r] += vars[out.var].nbytes
+                if part.vars[out.var].nbytes == 0:
+                    continue
+                memcpy(vars[out.var].data + vars[out.var].nbytes, part.vars[out.var].data, part.vars[out.var].nbytes)
+                vars[out.var].nbytes += part.vars[out.var].nbytes
+        part_free(m, part)
+    return well
+
+
+# Padding
+
+cdef void _fill(bytes_out at, int64_t nbytes, bytes_in item, int64_t item_bytes) noexcept nogil:
+    cdef int64_t done = item_bytes, i
+    for i in range(1, item_bytes):
+        if item[i] != item[0]:
+            break
+    else:
+        memset(at, item[0], nbytes)
+        return
+    if nbytes > 0:
+        memcpy(at, item, item_bytes)
+    while done < nbytes:
+        i = done if done < nbytes - done else nbytes - done
+        memcpy(at + done, at, i)
+        done += i
+
+
+cdef void _place(const Pad* pad, const int64_t* sides, const int64_t* dims, bytes_in data, bytes_out at) noexcept nogil:
+    # A row of these dimensions into one of these sides, which is filled already.
+    cdef int64_t counter[CELL_DIMS]
+    cdef int64_t run = pad.item, from_ = 0, to
+    cdef int32_t last = pad.ndim - 1, j
+    for j in range(pad.ndim):
+        if dims[j] == 0:
+            return
+        counter[j] = 0
+    while last > 0 and dims[last] == sides[last]:  # these lie together
+        run *= dims[last]
+        last -= 1
+    run *= dims[last]
+    while True:
+        to = 0
+        for j in range(pad.ndim):
+            to = to * sides[j] + counter[j]
+        memcpy(at + to * pad.item, data + from_, run)
+        from_ += run
+        j = last - 1
+        while j >= 0:
+            counter[j] += 1
+            if counter[j] < dims[j]:
+                break
+            counter[j] = 0
+            j -= 1
+        if j < 0:
+            return
+
+
+cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t rows) noexcept nogil:
+    cdef const Pad* pad
+    cdef const Output* out
+    cdef Growing* g
+    cdef int64_t* sides
+    cdef const int64_t* dims
+    cdef const int64_t* ends
+    cdef const int64_t* noted
+    cdef bytes_in data
+    cdef bytes_out at
+    cdef int64_t own[CELL_DIMS]
+    cdef int64_t row_bytes, r, nbytes
+    cdef int32_t i, j
+    cdef bint whole
+    for i in range(m.pad_count):
+        pad = &m.pads[i]
+        out = &m.outputs[pad.output]
+        sides = <int64_t*>(slot + pad.slot_offset)
+        ends = <int64_t*>(slot + out.slot_offset)
+        noted = <int64_t*>(slot + out.dims_offset)
+        for j in range(pad.ndim):
+            own[j] = pad.dims[j]
+            sides[j] = pad.sides[j]
+            if sides[j] >= 0:
+                continue
+            if pad.fixed:
+                sides[j] = own[j]
+            elif out.ndim > 0:
+                for r in range(rows):
+                    if noted[r * out.ndim + j] > sides[j]:
+                        sides[j] = noted[r * out.ndim + j]
+            elif j > 0:
+                sides[j] = own[j]
+            else:
+                for r in range(rows):
+                    if ends[r + 1] - ends[r] > sides[j]:
+                        sides[j] = ends[r + 1] - ends[r]
+                sides[j] = sides[j] // out.item
+        row_bytes = pad.item
+        for j in range(pad.ndim):
+            if sides[j] > 0 and row_bytes > (<int64_t>1 << 62) // sides[j] // rows:
+                return False
+            row_bytes *= sides[j]
+        g = &vars[pad.var]
+        g.nbytes = 0
+        if row_bytes == 0:
+            continue
+        if not grow(g, rows * row_bytes):
+            return False
+        g.nbytes = rows * row_bytes
+        for r in range(rows):
+            at = g.data + r * row_bytes
+            dims = own
+            if pad.fixed:
+                data = slot + out.slot_offset + r * out.row_bytes
+                nbytes = out.row_bytes
+            else:
+                data = vars[out.var].data + ends[r]
+                nbytes = ends[r + 1] - ends[r]
+                if out.ndim > 0:
+                    dims = noted + r * out.ndim
+                else:
+                    own[0] = nbytes // out.item
+            whole = True
+            for j in range(1, pad.ndim):
+                whole = whole and dims[j] == sides[j]
+            if whole:
+                if nbytes > 0:
+                    memcpy(at, data, nbytes)
+                _fill(at + nbytes, row_bytes - nbytes, pad.fill, pad.item)
+            else:
+                _fill(at, row_bytes, pad.fill, pad.item)
+                _place(pad, sides, dims, data, at)
+    return True

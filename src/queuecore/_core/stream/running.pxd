@@ -1,0 +1,30 @@
+# Running: how the pipes of a stream begin and end, one after the other. Under the GIL, by the holder (turns.pxd).
+from libc.stdint cimport int64_t, uint64_t
+from queuecore._core.stream.course cimport Course
+from queuecore._core.stream.describe cimport Keeper
+from queuecore._core.stream.feed cimport Feed
+from queuecore._core.stream.pipe cimport Lease, Pipe
+from queuecore._core.stream.to_device cimport ToDevice
+from queuecore._core.stream.views cimport Views
+
+
+cdef class Running(Course):
+    cdef Views views
+    cdef ToDevice there       # where batches go, or None
+    cdef Keeper keeper
+    cdef object feeder        # gets the Feed of a run, and sees to it that rows come
+    cdef Feed feed
+    cdef Lease lease          # on the next batch, since a first call began to deliver it: it is delivered once, and its slot freed once
+    cdef int64_t helped_before
+
+    cdef int _start(self) except -1
+    cdef int _begin_run(self) except -1
+    cdef int _discard_pipe(self) except -1
+    cdef int _recover(self, uint64_t k) except -1
+    cdef bint _leave_out(self) except -1
+    cdef int _log_files(self, Pipe* p, bint all_) except -1
+    # Ends the stream by this error, and raises it.
+    cdef int _fail(self, object error) except -1
+    cdef int _close_kept(self, const Pipe* p) noexcept
+    cdef int _stopped(self, Pipe* p) except -1
+    cdef int _end(self, Pipe* p) except -1

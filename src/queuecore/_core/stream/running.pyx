@@ -1,0 +1,224 @@
+"""Running: how the pipes of a stream begin and end, one after the other."""
+cimport cython
+from libc.stdint cimport int32_t, uint64_t
+from libc.string cimport memset
+from queuecore._core.atoms.process cimport check_layout, fork_generation
+from queuecore._core.io.blocks cimport blocks_saved
+from queuecore._core.stream.course cimport Course
+from queuecore._core.stream.describe cimport keep_until_unused
+from queuecore._core.atoms.errors cimport CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD
+from queuecore._core.stream.execute cimport execute_step
+from queuecore._core.stream.feed cimport feed_new
+from queuecore._core.order.op cimport PULL_FAULT
+from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold, pipe_new
+from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
+from queuecore._core.atoms.runtime cimport runner_start, runner_stop, stop_fault, wait_out_exit
+from queuecore._core.io.sources cimport file_skippable, table_close_idle, table_settle
+from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING
+from queuecore._core.stream.waiting cimport wait_for_end
+from queuecore._core.atoms.window cimport window_batch
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+
+cdef bint _settled(Pipe* p, Fault* f) noexcept:
+    with nogil:
+        return table_settle(p.table, f)
+
+
+@cython.no_gc_clear  # __dealloc__ needs its keeper
+cdef class Running(Course):
+    """The pipes of a stream: a new one begins after a resume, an error of an element, or records that are left out."""
+
+    def __dealloc__(self):
+        # Without `released`, Turns.__cinit__ failed, and attributes of this class are NULL instead of None.
+        if self.released != NULL and self.generation == fork_generation():
+            if self.there is not None:
+                self.there.end()
+            if self.pipe != NULL:
+                runner_stop(self.pipe.runner, NULL)
+                pipe_drop(self.pipe)
+            if self.keeper is not None and self.keeper.pipes.load(kAcquire) != 0:  # acquire: pairs with _pipe_free in pipe.pyx
+                keep_until_unused(self.keeper)
+
+    cdef int _start(self) except -1:
+        # The first next(): only now there are threads.
+        self.changing = True
+        try:
+            self._begin_run()
+        finally:
+            self.changing = False
+        # meanwhile, or before
+        if self.pipe != NULL and (self.told or self.state != STATE_RUNNING):
+            runner_stop(self.pipe.runner, NULL)
+        return 0
+
+    cdef int _begin_run(self) except -1:
+        cdef int32_t started = 0
+        cdef int rc
+        cdef Fault f
+        cdef Pipe* p
+        self.plan.start = self.at.start
+        self.plan.place = self.at.place
+        self.plan.saved = self.at.lanes if self.at.has_lanes else NULL
+        if self.at.has_lanes:
+            self.at.lanes[blocks_saved(self.frame.cycle)] = 0
+        self.plan.lengths = &self.lengths
+        self.out.plan_run(&self.plan, &self.at.start, self.shuffles > 0)
+        self.table.refs.fetch_add(1, kRelaxed)  # relaxed: this object holds a reference
+        with nogil:
+            p = pipe_new(&self.plan, self.table, self.out.cuts, self.out.cut_count, self.delivered, execute_step)
+        if p == NULL and self.plan.pin_result != 0:
+            self._fail(self.there.refused(&self.plan))
+        if p == NULL:
+            self._fail(_errors.ResourceExhaustedError(
+                f"no memory for the buffers of this pipeline, {self.plan.slots_bytes} bytes for its batches alone. Use smaller batches, a "
+                "smaller shuffle buffer or less prefetch"))
+        if self.state != STATE_RUNNING:  # closed meanwhile
+            pipe_drop(p)
+            return 0
+        self.next_k = 0
+        self.out.files_logged = 0
+        self.pipe = p
+        if self.there is not None:
+            try:
+                error = self.there.start(p, self.views)
+                if error is not None:
+                    self._fail(error)
+            except BaseException:
+                if self.state == STATE_RUNNING:  # this was no beginning; the next call makes one
+                    self.there.end()
+                    self.pipe = NULL
+                    pipe_drop(p)
+                raise
+        with nogil:
+            rc = runner_start(p.runner, p.config.threads, "qc-reader", pipe_hold, &started)
+        if rc != 0:
+            memset(&f, 0, sizeof(Fault))
+            f.code = CODE_UNAVAILABLE
+            f.what = WHAT_THREAD
+            f.stage = STAGE_RUNNER
+            f.err = rc
+            f.a = started + 1
+            f.file = f.offset = f.record = -1
+            with nogil:
+                runner_stop(p.runner, &f)
+            wait_for_end(p, -1)
+            self._stopped(p)
+        if self.feeder is not None:
+            try:
+                self.feed = feed_new(p, {pass_ for pass_, _ in self.out.handed})
+                self.keeper.kept[2:] = [self.feed.owners]
+                self.feeder(self.feed, self.drawn)
+            except BaseException as error:  # nobody will hand anything in
+                self._fail(error)
+        return 0
+
+    cdef int _discard_pipe(self) except -1:
+        # The next pipe shares the file table, so this one must be quiet first.
+        cdef Pipe* p = self.pipe
+        if p == NULL:
+            return 0
+        pipe_hold(p)
+        try:
+            with nogil:
+                runner_stop(p.runner, NULL)
+            wait_for_end(p, -1)
+            if self.pipe != p:  # a signal handler was faster
+                return 0
+            if self.feed is not None:
+                self.feed.owners.clear()
+                self.feed = None
+            self.lease = None
+            self.helped_before += p.shared.helped.load(kRelaxed)  # relaxed: a statistic
+            if self.there is not None:
+                self.there.end()
+            self.pipe = NULL
+            self.chunk = None  # its records are marked by the pipe
+            pipe_drop(p)
+        finally:
+            pipe_drop(p)
+        return 0
+
+    cdef int _recover(self, uint64_t k) except -1:
+        # Batch k holds a record that can't be read. The next run goes from this batch on, over the same table, and in it the source ends
+        # before that record: so what came before it is delivered, whole batches and the short one, and then the error.
+        cdef Batch* b = window_batch(self.pipe.window, k)
+        self.out.cut(self.delivered, self.out.broke(), b.fault_pass, b.fault_ordinal, &b.fault)
+        self._log_files(self.pipe, False)
+        self._discard_pipe()
+        return 0
+
+    cdef bint _leave_out(self) except -1:
+        # Records that are bad and to be left out: the next run goes without them. False: there are none.
+        cdef Pipe* p = self.pipe
+        p.keeps_files = True
+        with nogil:
+            runner_stop(p.runner, NULL)
+        pipe_hold(p)
+        try:
+            wait_for_end(p, -1)
+        finally:
+            pipe_drop(p)
+        if self.pipe != p:  # a signal handler begins elsewhere
+            return True
+        if not self.out.take_bad(p, self.delivered, self.feed, &self.at.start, self.shuffles > 0):
+            return False
+        self._log_files(p, False)  # the next run doesn't meet them
+        self._discard_pipe()
+        return True
+
+    cdef int _log_files(self, Pipe* p, bint all_) except -1:
+        cdef object error = self.out.log_files(p, self.table, &self.at, all_, self.feed)
+        if error is not None:
+            self._fail(error)
+        return 0
+
+    cdef int _fail(self, object error) except -1:
+        self.state = STATE_FAILED
+        self.failure = error
+        if self.pipe != NULL:
+            runner_stop(self.pipe.runner, NULL)
+            self._close_kept(self.pipe)
+        raise error
+
+    cdef int _close_kept(self, const Pipe* p) noexcept:
+        # What its workers have left open for a run that doesn't come.
+        if self.table != NULL and (p == NULL or p.keeps_files):
+            with nogil:
+                table_close_idle(self.table)
+        return 0
+
+    cdef int _stopped(self, Pipe* p) except -1:
+        cdef const Fault* f = stop_fault(&p.runner.stop)
+        if f != NULL:
+            self._fail(self.out.error(f, self.feed))
+        wait_out_exit()
+        if self.state == STATE_RUNNING:
+            self.state = STATE_CLOSED
+        self._refuse()
+        return 0
+
+    cdef int _end(self, Pipe* p) except -1:
+        cdef Fault f
+        cdef object error
+        self._log_files(p, p.end_status != PULL_FAULT)  # what lies behind an error was never asked for
+        if self.pipe != p:  # a signal handler begins elsewhere
+            return 0
+        if p.end_status == PULL_FAULT:
+            self._fail(self.out.final_error(&p.end_fault, self.feed))
+        while not _settled(p, &f):
+            if self.pipe != p or self.state != STATE_RUNNING:
+                return 0
+            if self.out.skips is None or not file_skippable(f.code, f.what, f.err):
+                self._fail(self.out.error(&f, self.feed))
+            error = self.out.log_file(&f, self.table, self.feed)
+            if error is not None:
+                self._fail(error)
+        if self.pipe != p or self.state != STATE_RUNNING:
+            return 0
+        self.state = STATE_ENDED
+        runner_stop(p.runner, NULL)
+        raise StopIteration

@@ -1,0 +1,34 @@
+# Streams: one iteration over a plan.
+from libc.stdint cimport int64_t, uint64_t
+from queuecore._core.stream.pipe cimport Lease, Pipe
+from queuecore._core.atoms.platform cimport Batch
+from queuecore._core.stream.running cimport Running
+from queuecore._core.stream.scope cimport Scope
+from queuecore._core.stream.waiting cimport Stall
+
+
+cdef class Stream(Running):
+    cdef bint on_hold_raise
+    cdef public bint _warned  # that batches are held
+    cdef Stall stall
+    cdef int64_t spin_ns
+    cdef int64_t copied, records
+    cdef Scope scope          # of the feeder
+    cdef bint raw             # batches are given as columns
+    cdef bint behind          # the last call raised the error of an element, and the next one goes on behind that
+
+    cdef object _next(self, object make)
+    cdef int await_batch(self) except -1
+    cdef bint _until_ready(self) except -1
+    cdef int _look(self, Pipe* p, uint64_t k) except -1
+    cdef int _raise_break(self, Pipe* p, uint64_t k) except -1
+    cdef object _deliver(self, Pipe* p, uint64_t k, object make)
+    cdef Lease _leased(self, Pipe* p, uint64_t k)
+    cdef int _say_held(self, int64_t most) except -1
+    cdef void _taken(self, Pipe* p, uint64_t k, list arrays) noexcept
+    cdef int _send(self, Pipe* p, uint64_t k) except -1
+    cdef object _deliver_there(self, Pipe* p, uint64_t k, object make)
+    cdef void note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil
+    cdef object _next_record(self, object make)
+    cdef dict _stats(self, Pipe* p, int64_t dropped, int64_t helped)
+    cdef int _leave_place(self, list later, stop, then) except -1

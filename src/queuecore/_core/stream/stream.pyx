@@ -1,0 +1,743 @@
+"""Streams: one iteration over a plan, and the iterators over it."""
+from functools import partial
+
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc
+from queuecore._core.atoms.process cimport check_layout, fork_generation
+from queuecore._core.stream.configure cimport configure
+from queuecore._core.stream.describe cimport Description, keeper_new
+from queuecore._core.device.lease cimport DeviceLease, transfer_hand
+from queuecore._core.device.transfer cimport Transfer, transfer_drop, transfer_hold, transfer_stop
+from queuecore._core.stream.left_out cimport LeftOut
+from queuecore._core.stream.limits cimport SPIN_NS
+from queuecore._core.stream.marks cimport Goal, Saved, ShuffleCounter, goal_of, point_follow, point_init
+from queuecore._core.atoms.parking cimport event_notify_all, turn_give, turn_take
+from queuecore._core.stream.pipe cimport BATCH_BREAK, Lease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory
+from queuecore._core.atoms.platform cimport Batch, kAcquire, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.stream.running cimport Running
+from queuecore._core.atoms.runtime cimport runner_stop, still_waiting, stop_requested, waited
+from queuecore._core.stream.scope cimport Scope, current_scope
+from queuecore._core.atoms.slab cimport slots_push
+from queuecore._core.io.sources cimport FileTable, table_drop, table_new
+from queuecore._core.stream.to_device cimport ToDevice
+from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING
+from queuecore._core.stream.views cimport Views, assembled, copies
+from queuecore._core.stream.waiting cimport Stall, wait_for_batch, wait_for_end, wait_until_there
+from queuecore._core.atoms.window cimport window_batch, window_ended, window_ready
+
+from queuecore import errors as _errors
+from queuecore._checks.warnings import warn
+
+check_layout(layout_hash())
+
+
+cdef object _again = object()  # no element: look again
+
+
+cdef inline object _following(Stream stream):
+    cdef object element
+    # A record of a chunk is made and taken without a holder: under the GIL, and where Python came in between, it is made again.
+    if stream.chunk is not None and (stream.scope is None or current_scope() == NULL):
+        element = stream._next_record(None)
+        if element is not _again:
+            return element
+    return stream._next(None)
+
+
+@cython.no_gc_clear  # as Running
+cdef class Stream(Running):
+    """One iteration over a plan: reads, decodes and batches in native threads, and hands out batches in order.
+
+    :class:`queuecore.data.Iterator`, which holds one, documents what a user sees.
+    """
+
+    def __init__(self, Description description not None):
+        cdef Description d = description
+        cdef ShuffleCounter counter
+        cdef int32_t i
+        if self.files is not None:
+            raise TypeError("an iterator can't be initialised twice")
+        self.files = d.files
+        self.expect_files = -1
+        self.spin_ns = SPIN_NS
+        self.on_hold_raise = d.on_hold_raise
+        self._warned = d.inner
+        self.stall = Stall(d.stall_warn, d.stall_timeout)
+        self.feeder = d.feeder
+        self.scope = d.scope
+        self.drawn = d.drawn
+        self.counters = d.ops.counters
+        self.views = Views.__new__(Views)
+        self.out = LeftOut.__new__(LeftOut)
+        self.out.files = d.files
+        self.out.skips = d.skips
+        if d.elements.components is not None:
+            self.out.step = d.elements.step
+        if d.target is not None:
+            self.there = ToDevice.__new__(ToDevice)
+            self.there.set_target(d.target)
+        self.keeper = keeper_new(d)
+        self.table = configure(d, &self.plan, &self.frame, self.views, self.keeper)
+        self.out.encoded = self.frame.encoding != 0
+        point_init(&self.at, &self.frame)
+        point_init(&self.ahead, &self.frame)
+        self.base = <int64_t*>calloc(d.ops.shuffles + 1, sizeof(int64_t))
+        self.begun = <int64_t*>calloc(d.ops.shuffles + 1, sizeof(int64_t))
+        if self.base == NULL or self.begun == NULL:
+            raise MemoryError
+        self.shuffles = d.ops.shuffles
+        for i in range(self.shuffles):
+            counter = self.counters[i]
+            if counter is not None:
+                self.plan.specs[self._spec_of(i)].iteration = self.base[i] = counter.next_iteration
+                counter.next_iteration += 1
+        self.state = STATE_RUNNING
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return _following(self)
+
+    cdef object _next(self, object make):
+        # make: what is returned of an element, or None. It is a part of the call: where it is cut short, the element comes again.
+        cdef object element = _again
+        if self.scope is not None and current_scope() != NULL:
+            self._check_scope()
+        self._enter()
+        try:
+            while element is _again:
+                if self.chunk is not None or not self._until_ready():
+                    element = self._next_record(make)
+                else:
+                    element = self._deliver(self.pipe, self.next_k, make)
+        finally:
+            self._leave()
+        if type(element) is Refused:
+            raise (<Refused>element).error
+        return element
+
+    cdef int await_batch(self) except -1:
+        # Waits for the next batch. Raises as a call of next() would.
+        self._enter()
+        try:
+            self._until_ready()
+        finally:
+            self._leave()
+        return 0
+
+    cdef bint _until_ready(self) except -1:
+        # Waits for the next batch, and for one that is good. Raises StopIteration at the end. False: there are elements of a chunk.
+        cdef uint64_t k
+        cdef Pipe* p
+        cdef bint waits = False
+        self.behind = False
+        while True:
+            if self.state != STATE_RUNNING or self.generation != fork_generation():
+                self._refuse()
+            if self.chunk is not None:
+                return False
+            if self.pipe == NULL:
+                self._start()
+                continue
+            p = self.pipe
+            k = self.next_k
+            # relaxed: published by B3 in window.pxd
+            if (window_ready(p.window, k) and not window_batch(p.window, k).failed.load(kRelaxed)
+                    and (self.there is None or self.there.is_ready(k))):
+                return True
+            if not waits:
+                waited()
+                waits = True
+            pipe_hold(p)
+            try:
+                self._look(p, k)
+            finally:
+                pipe_drop(p)
+
+    cdef int _look(self, Pipe* p, uint64_t k) except -1:
+        # Why batch k can't be delivered; waits, where that helps.
+        cdef int64_t spin_ns = self.spin_ns
+        cdef bint out
+        if window_ready(p.window, k):
+            if not window_batch(p.window, k).failed.load(kRelaxed):  # relaxed: as above
+                return self._send(p, k)
+            waited()
+            if window_batch(p.window, k).failed.load(kRelaxed) == BATCH_BREAK:  # relaxed: as above
+                return self._raise_break(p, k)
+            try:
+                if not self._leave_out():
+                    self._recover(k)
+            except BaseException as error:
+                if self.state == STATE_RUNNING and self.out.skips is not None:
+                    self._fail(error)  # some of what was left out may have been counted and logged
+                raise
+            return 0
+        if window_ended(p.window, k):
+            self._end(p)
+        if stop_requested(&p.runner.stop):
+            self._stopped(p)
+        if self.feed is not None:
+            try:
+                self.feed.press()
+            except MemoryError as error:
+                self._fail(error)  # what was to be handed in is lost
+        out = self._let_in()
+        with nogil:
+            spin_ns = wait_for_batch(p, k, spin_ns)
+        self.spin_ns = spin_ns
+        PyErr_CheckSignals()
+        if self.pipe == p and not window_ready(p.window, k):
+            still_waiting()
+        else:
+            waited()
+        if out:
+            self._enter()
+        if self.pipe == p:
+            error = self.stall.watch(p)
+            if error is not None:
+                self._fail(error)
+        return 0
+
+    def _check_scope(self):
+        # Raises if a function that makes elements for this iterator uses it.
+        cdef PyObject* scope = current_scope()
+        while scope != NULL:
+            if scope == <PyObject*>self.scope:
+                raise _errors.FailedPreconditionError(
+                    "a function that makes elements for this iterator can't use the iterator itself: it would wait for what only it can "
+                    "make. Make an iterator of its own with iter(dataset)")
+            scope = <PyObject*>(<Scope>scope).parent if (<Scope>scope).parent is not None else NULL
+
+    cdef int _raise_break(self, Pipe* p, uint64_t k) except -1:
+        # Batch k is the error of an element, which this call delivers: the next one goes on behind it. As in _deliver, what can raise, or
+        # run Python, comes first. Returns if by what ran there the stream is elsewhere.
+        cdef Batch* b = window_batch(p.window, k)
+        cdef int64_t pass_ = b.fault_pass
+        cdef bint was_handed
+        cdef object error = self.out.break_error(b, self.feed)
+        if self.pipe != p or self.next_k != k:
+            return 0
+        was_handed = self.out.deliver_break(b, self.feed)
+        self.stall.since = 0
+        self._count_all_iterations(p, k)
+        slots_push(&p.slab.stack, b.slot)
+        self._take(p, b, k, True)
+        self.delivered -= 1
+        if was_handed:
+            self.out.count_handed(pass_)
+        if not self.views.levels and not self.shuffles and self.out.step is None and self.frame.passes == 1:
+            self.out.forget_handed(&self.at.start)
+        if self.there is not None:  # which waits there
+            try:
+                self._discard_pipe()
+            except BaseException as cut:
+                self._fail(cut)
+        self.behind = self.state == STATE_RUNNING
+        raise error
+
+    cdef object _deliver(self, Pipe* p, uint64_t k, object make):
+        # The next batch, which is ready: as an element, or as the chunk that the next ones come out of. What can raise, or run Python, comes
+        # first: a call that is cut short there has not happened, and the batch comes again, in the same slot. _again: by what ran there it
+        # was taken already, or the stream is elsewhere.
+        cdef int64_t held
+        cdef Lease lease
+        cdef bint copy
+        cdef list arrays = None
+        cdef object element = None
+        if self.there is not None:
+            return self._deliver_there(p, k, make)
+        lease = self._leased(p, k)
+        held = p.shared.leases.load(kRelaxed) - 1  # relaxed: consumers take leases under the GIL
+        copy = held >= p.config.max_leases
+        if copy and self.on_hold_raise:
+            raise _errors.SlotsExhaustedError(
+                f"{held} batches of this iterator are still held, and on_hold='raise' allows {p.config.max_leases}. "
+                "Drop or copy them, or use on_hold='copy'")
+        if copy and not self.raw and not self._warned:
+            self._say_held(p.config.max_leases)
+        if self.out.skips is not None:
+            self._log_files(p, False)
+        if self.pipe != p or self.next_k != k:  # objects are looked up where this run's are
+            return _again
+        # What the template needs.
+        if self.raw:
+            arrays = self.views.columns(lease)
+            if copy:
+                arrays = copies(arrays)
+            element = lease.rows, arrays
+        elif self.views.levels and not copy and self.views.components is None:
+            element = self.views.batch(lease)
+        else:
+            try:
+                arrays = self.views.arrays(lease, self.feed, self.delivered)
+                if copy and self.views.can_be_copied():
+                    arrays = copies(arrays)
+                element = self.views.whole(arrays) if self.views.levels else None
+            except _errors.QueueCoreError:
+                if self.views.levels and self.pipe == p and self.next_k == k:  # of this batch, which it delivers: the next call goes on behind it
+                    self.lease = None
+                    self._taken(p, k, None)
+                raise
+        if make is not None and self.views.levels:
+            element = make(element)
+        if self.pipe != p or self.next_k != k:
+            return _again
+        self.copied += copy and not self.raw
+        self.lease = None
+        self._taken(p, k, arrays)
+        return element if self.views.levels else self._next_record(make)
+
+    cdef Lease _leased(self, Pipe* p, uint64_t k):
+        # The lease on the next batch. It stays here until the batch is delivered.
+        if self.lease is None:
+            self.lease = lease_new(p, window_batch(p.window, k))
+        return self.lease
+
+    cdef int _say_held(self, int64_t most) except -1:
+        self._warned = True
+        try:
+            warn(
+                f"more than {most} batches of this iterator are held; further ones are copies, which costs time. "
+                "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
+        except BaseException as error:
+            self._warned = isinstance(error, Warning)  # where it is an error it was said
+            raise
+        return 0
+
+    cdef void _taken(self, Pipe* p, uint64_t k, list arrays) noexcept:
+        # The batch is the consumer's: as an element, or as the chunk `arrays`.
+        cdef Batch* b = window_batch(p.window, k)
+        self._count_all_iterations(p, k)
+        self.records += b.rows
+        self.stall.since = 0
+        if not self.views.levels:
+            self.chunk = arrays
+            self.chunk_at = 0
+            self.chunk_rows = b.rows
+        self._take(p, b, k, bool(self.views.levels))  # from here on the descriptor is another batch's
+
+    cdef int _send(self, Pipe* p, uint64_t k) except -1:
+        # Waits until the batch, which is ready, is on its way to the device.
+        cdef ToDevice there = self.there
+        cdef bint out
+        if there is None or there.is_ready(k):
+            return 0
+        error = there.failure()
+        if error is not None:
+            self._fail(error)
+        out = self._let_in()
+        there.wait(k)
+        PyErr_CheckSignals()
+        still_waiting()
+        if out:
+            self._enter()
+        if self.pipe == p and stop_requested(&p.runner.stop):
+            self._stopped(p)
+        return 0
+
+    cdef object _deliver_there(self, Pipe* p, uint64_t k, object make):
+        # As _deliver, on a device. Its consumer may hold all slots but one; behind these, batches are copies of their own.
+        cdef ToDevice there = self.there
+        cdef Transfer* t = there.transfer
+        cdef DeviceLease lease
+        cdef Batch* b = window_batch(p.window, k)
+        cdef int64_t rows = b.rows, subs = b.subs
+        cdef list arrays
+        cdef object memory = None, element
+        pipe_hold(p)
+        transfer_hold(t)
+        try:
+            if self.out.skips is not None:
+                self._log_files(p, False)
+            stream, handle = there.arrays.stream()
+            if there.is_full():
+                said, self._warned = self._warned, True
+                there.target.say_held(self.on_hold_raise, said)
+                if self.pipe == p and self.next_k == k:
+                    memory = there.room(k)
+            if self.pipe != p or self.next_k != k:
+                return _again
+            lease = transfer_hand(t, there.device, k, stream, handle, there.arrays)
+            try:
+                arrays = there.arrays_of(p, lease, memory, rows, subs, self.views)
+                if there.widen is not None:
+                    element = assembled(there.widen.template, arrays)
+                else:
+                    element = self.views.whole(arrays) if self.views.levels else None
+            except Exception as error:
+                self._fail(error)
+            if make is not None and self.views.levels:
+                element = make(element)
+            if self.pipe != p or self.next_k != k:
+                return _again
+            there.taken(lease, memory is not None)
+            self.copied += memory is not None
+            self._taken(p, k, arrays)
+        finally:
+            transfer_drop(t)
+            pipe_drop(p)
+        return element if self.views.levels else self._next_record(make)
+
+    cdef void note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil:
+        # As _deliver does for an inner stream, whose shuffles' counters are its own.
+        cdef int32_t i
+        self.records += b.rows
+        self.stall.since = 0
+        for i in range(self.shuffles):
+            self.begun[i] = p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i]
+        self._take(p, b, k, True)
+
+    cdef object _next_record(self, object make):
+        # Elements that are records come out of a chunk of rows, one by one.
+        cdef list arrays = self.chunk
+        cdef int64_t at = self.chunk_at
+        if self.generation != fork_generation() or self.state != STATE_RUNNING:
+            self.chunk = None
+            self._refuse()
+        element = self.views.one(arrays, at)
+        if make is not None:
+            element = make(element)
+        if self.chunk is not arrays or self.chunk_at != at:  # as in _deliver
+            return _again
+        self.version += 1
+        self.chunk_at = at + 1
+        self.delivered += 1
+        point_follow(&self.at, &self.ahead)
+        if at + 1 == self.chunk_rows:
+            self.chunk = None
+            self._pass_mark()
+        return element
+
+    def next_columns(self):
+        """Return the rows of the next batch as they lie: how many, and a list as `Feed.hand` takes it. For all elements, or for none."""
+        self.raw = True
+        return self._next(None)
+
+    def close(self, timeout=1.0):
+        """Stop the native threads and wait up to `timeout` seconds (None: for ever) until they have ended. Idempotent."""
+        cdef Pipe* p = self.pipe
+        cdef int64_t deadline = -1 if timeout is None else monotonic_ns() + <int64_t>(timeout * 1e9)
+        if self.generation != fork_generation():
+            return
+        if self.state == STATE_RUNNING:
+            self.state = STATE_CLOSED
+        self.chunk = None
+        if p == NULL:
+            event_notify_all(self.released)
+            self._close_kept(NULL)
+            return
+        pipe_hold(p)
+        try:
+            if self.there is not None and self.there.transfer != NULL:
+                transfer_stop(self.there.transfer)
+            with nogil:
+                runner_stop(p.runner, NULL)
+                event_notify_all(&p.window.arrived)
+                event_notify_all(self.released)
+            if not wait_for_end(p, deadline):
+                warn(
+                    f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
+                    "behind with the memory they may still write to", 2)
+            self._close_kept(NULL)  # the last worker may be about to close them, and nobody waits for that
+        finally:
+            pipe_drop(p)
+
+    def _poll(self, double seconds):
+        # Begins, and waits up to so many seconds. Whether next() would not wait now.
+        cdef int64_t deadline
+        cdef uint64_t k
+        cdef Pipe* p
+        cdef bint there = False
+        if self.chunk is not None or self.state != STATE_RUNNING or self.generation != fork_generation():
+            return True
+        if self.pipe == NULL:
+            self._enter()
+            try:
+                if self.pipe == NULL and self.state == STATE_RUNNING:
+                    self._start()
+            finally:
+                self._leave()
+        p = self.pipe
+        if p == NULL:
+            return True
+        k = self.next_k
+        deadline = monotonic_ns() + <int64_t>(seconds * 1e9)
+        pipe_hold(p)
+        with nogil:
+            there = wait_until_there(p, k, deadline)
+        pipe_drop(p)
+        return there
+
+    def _stop(self):
+        # As close(), for another thread than the one that uses it: waits for nothing.
+        cdef Pipe* p = self.pipe
+        self.told = True
+        if p != NULL and self.generation == fork_generation():
+            pipe_hold(p)
+            runner_stop(p.runner, NULL)
+            event_notify_all(&p.window.arrived)
+            event_notify_all(&p.shared.room)
+            pipe_drop(p)
+
+    @property
+    def goes_on(self):
+        """True if the last call raised the error of an element, which it took away. Any other error means that the call
+        has not happened, or that the iterator is closed."""
+        return self.behind
+
+    @property
+    def closed(self):
+        """True if no more elements come: it is closed, ended by an error, past its end, or in a forked child."""
+        return self.state != STATE_RUNNING or self.generation != fork_generation()
+
+    def stats(self):
+        """Counters of this iterator, as a dict of int."""
+        cdef Pipe* p = self.pipe
+        cdef int64_t dropped = 0, helped = self.helped_before
+        self._check_made()
+        if p == NULL:
+            return self._stats(NULL, dropped, helped)
+        pipe_hold(p)
+        try:
+            with nogil:
+                turn_take(p.turn)
+                dropped = p.order.dropped
+                turn_give(p.turn)
+            helped += p.shared.helped.load(kRelaxed)
+            return self._stats(p, dropped, helped)
+        finally:
+            pipe_drop(p)
+
+    cdef dict _stats(self, Pipe* p, int64_t dropped, int64_t helped):
+        return {
+            "elements": self.delivered,
+            "records": self.records,
+            "bytes_read": self.table.bytes_read.load(kRelaxed),
+            "files_known": self.table.known_files.load(kRelaxed),
+            "empty_files": self.table.empty_files.load(kRelaxed),
+            "dropped_tails": self.table.dropped_tails.load(kRelaxed),
+            "dropped_records": dropped,
+            "copied_batches": self.copied,
+            "helped_units": helped,
+            "leases": 0 if p == NULL else p.shared.leases.load(kRelaxed) - (self.lease is not None and self.lease.pipe == p),
+            "threads": 0 if p == NULL else p.runner.live.load(kRelaxed),
+            "memory_bytes": 0 if p == NULL else pipe_memory(p),
+            **({} if self.there is None else self.there.stats()),
+            **({"skipped": 0, "skipped_files": 0, "skipped_bytes": 0} if self.out.skips is None else self.out.skips.counts()),
+        }
+
+    def go_to(self, prepare, *arguments):
+        """Go to a place: `prepare(*arguments)` returns the arguments of `restore`, and raises if it is none for this stream.
+
+        Nobody else changes the stream meanwhile. From the end, too; but not of a stream that is closed.
+        """
+        self._enter()
+        try:
+            self.changing = True
+            if self.state == STATE_CLOSED or self.state == STATE_FAILED:
+                self._refuse()
+            self.restore(**prepare(*arguments))
+        finally:
+            self.changing = False
+            self._leave()
+
+    def restore(self, Saved place not None, list seeds, list counters, drawn=None, list later=None, stop=None, then=None, check=None):
+        """Go on as an iterator would that had just come to a place.
+
+        Raises `ResumeMismatchError`, and changes nothing, if the place or its files are not those. What is raised later ends the stream.
+        Within `go_to`.
+
+        Parameters
+        ----------
+        seeds : list of tuple of int
+            Of each shuffle.
+        counters : list
+            Of each shuffle, its `ShuffleCounter`, or `None`.
+        drawn : object, optional
+            What belongs to the place besides.
+        later : list of tuple, optional
+            What later streams begin with: objects, to which a seed `pair` and a `counter` are given, and the counter's next iteration.
+        stop : callable, optional
+            Ends the waits of what hands in.
+        then : callable, optional
+            Is called when the run before has ended.
+        check : callable, optional
+            Is called with the files' digests, once these files are known, and raises if they are not those of the saved state. Default:
+            the place has that of the last one.
+        """
+        cdef Goal goal
+        cdef FileTable* t = NULL
+        self._check_made()
+        goal = goal_of(place, seeds, counters, self.shuffles, self.plan.config.blocks, &self.frame, self.files.names.count)
+        for _, _, counter, _ in [] if later is None else later:
+            <ShuffleCounter?>counter
+        try:
+            t = table_new(self.files.names, self.table.record_bytes, self.table.header_bytes, self.table.footer_bytes,
+                          self.table.hop_bytes, self.table.tail, self.table.fd_limit)
+            if t == NULL:
+                raise MemoryError
+            self._check_files(t, place, check)
+            self._leave_place(later, stop, then)
+            self.table, t = t, self.table
+        finally:
+            table_drop(t)
+        self._arrive(goal, place, drawn)
+
+    cdef int _leave_place(self, list later, stop, then) except -1:
+        # Ends the run. From here on it is neither here nor there.
+        try:
+            if self.pipe != NULL:
+                with nogil:
+                    runner_stop(self.pipe.runner, NULL)
+            if stop is not None:
+                stop()
+            self._discard_pipe()
+            for one, pair, counter, number in [] if later is None else later:
+                one.pair = pair
+                one.counter = counter
+                (<ShuffleCounter>counter).next_iteration = number
+            if then is not None:
+                then()
+        except BaseException as error:
+            if self.state == STATE_RUNNING or self.state == STATE_ENDED:
+                self._fail(error)
+            raise
+        if self.state == STATE_CLOSED or self.state == STATE_FAILED:  # meanwhile
+            self._refuse()
+        return 0
+
+@cython.final
+cdef class Refused:
+    """The answer of a function that refuses an element: the element is gone, and the call raises.
+
+    Parameters
+    ----------
+    error : BaseException
+    """
+    cdef object error
+
+    def __init__(self, error):
+        self.error = error
+
+
+cdef class Held:
+    """An iterator over a stream that it holds.
+
+    Parameters
+    ----------
+    stream : Stream
+        Nobody else asks it for elements.
+    """
+    cdef Stream held
+
+    def __init__(self, Stream stream not None):
+        if self.held is not None:
+            raise TypeError("an iterator can't be initialised twice")
+        self.held = stream
+
+    @property
+    def _stream(self):
+        return _stream_of(self)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return _following(_stream_of(self))
+
+
+cdef inline Stream _stream_of(Held iterator):
+    if iterator.held is None:
+        raise _errors.FailedPreconditionError("this iterator was never made: its __init__ has not been called, or has failed")
+    return iterator.held
+
+
+cdef object _through(object iterator, object make):
+    # The next element of an iterator, and what `make` makes of it, without a place between them where the element could get lost.
+    if isinstance(iterator, Held):
+        return _stream_of(<Held>iterator)._next(make)
+    if isinstance(iterator, Above):
+        iterator, own = iterator._step()
+        if own is not None:
+            make = own if make is None else partial(_both, own, make)
+        return _through(iterator, make)
+    element = next(iterator)
+    if make is not None:
+        element = make(element)
+        if type(element) is Refused:
+            raise (<Refused>element).error
+    return element
+
+
+def _both(first, second, element):
+    element = first(element)
+    return element if type(element) is Refused else second(element)
+
+
+cdef class Above:
+    """An iterator above another one: its ``_step()`` returns that one, and what makes its own elements of that one's, or `None`.
+
+    A call whose function is cut short has not happened: the same element comes again. A function that refuses an element returns
+    `Refused`.
+    """
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return _through(self, None)
+
+
+cdef class Gets:
+    """The native part of all iterators: no signal comes between an element and who asked for it."""
+
+    def get_next(self):
+        """Return the next element, as ``next()`` does.
+
+        Returns
+        -------
+        structure of ndarray, Ragged, Sparse or bytes
+
+        Raises
+        ------
+        OutOfRangeError
+            At the end, now and ever after. ``next()`` raises `StopIteration` there.
+        """
+        try:
+            return next(self)
+        except StopIteration:
+            raise _errors.OutOfRangeError("End of sequence") from None
+
+    def get_next_as_optional(self):
+        """Return the next element in an `Optional`, which is empty at the end, now and ever after.
+
+        Returns
+        -------
+        Optional
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import queuecore as qc
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> _ = file.write_bytes(bytes(range(2)))
+        >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_one_shot_iterator()
+        >>> while (one := it.get_next_as_optional()).has_value():
+        ...     print(int(one.get_value()))
+        0
+        1
+        >>> folder.cleanup()
+        """
+        made = self._optional()
+        cdef list parts = made._parts
+        parts.append(None)
+        try:
+            parts[0] = next(self)
+        except StopIteration:
+            parts.clear()
+        return made

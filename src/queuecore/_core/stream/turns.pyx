@@ -1,0 +1,94 @@
+"""Turns: the calls of several threads to one stream."""
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free
+from queuecore._core.atoms.process cimport check_layout, fork_generation
+from queuecore._core.atoms.parking cimport event_notify_all, event_prepare, event_wait
+from queuecore._core.atoms.platform cimport EventCount, alloc_lines, layout_hash, monotonic_ns
+from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, exiting, still_waiting, wait_out_exit, waited
+
+from queuecore import errors as _errors
+
+check_layout(layout_hash())
+
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident()
+
+
+@cython.no_gc_clear
+cdef class Turns:
+    def __cinit__(self, *_, **__):
+        self.generation = fork_generation()
+        self.state = STATE_CLOSED  # until it is described
+        self.released = <EventCount*>alloc_lines(sizeof(EventCount))
+        if self.released == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.released)
+
+    cdef int _enter(self) except -1:
+        cdef unsigned long me = PyThread_get_thread_ident()
+        if self.generation != fork_generation():
+            self._refuse()
+        if self.holder != me:
+            if self.holder != 0:
+                self._queue()
+            self.holder = me
+        elif self.changing:
+            raise _errors.FailedPreconditionError(
+                "this thread is in the middle of a call that begins or changes the iterator's run: what runs within that call, such as a "
+                "signal handler, can close the iterator, but not go on with it")
+        self.depth += 1
+        return 0
+
+    cdef int _queue(self) except -1:
+        cdef uint32_t epoch
+        waited()
+        while self.holder != 0:
+            if exiting():  # the holder may have been left behind
+                wait_out_exit()
+                self.state = STATE_CLOSED
+            if self.state == STATE_CLOSED or self.state == STATE_FAILED:
+                self._refuse()
+            self.queued += 1
+            epoch = event_prepare(self.released)
+            with nogil:
+                event_wait(self.released, epoch, monotonic_ns() + WAIT_SLICE_NS)  # ends with the holder's call, a close, or the time
+            self.queued -= 1
+            PyErr_CheckSignals()
+            still_waiting()
+        waited()
+        return 0
+
+    cdef void _leave(self) noexcept:
+        if self.holder != PyThread_get_thread_ident():  # it let others in, and didn't come back
+            return
+        self.depth -= 1
+        if self.depth == 0:
+            self.holder = 0
+            if self.queued > 0:
+                event_notify_all(self.released)
+
+    cdef bint _let_in(self) noexcept:
+        # Before a wait. False: a call around this one is in the middle of something. True: _enter() behind the wait.
+        if self.depth > 1:
+            return False
+        self._leave()
+        return True
+
+    cdef int _refuse(self) except -1:
+        if self.generation != fork_generation():
+            raise _errors.ForkedPipelineError(
+                "this iterator was made before os.fork(), and its native threads exist only in the parent process. "
+                "Make the iterator in the child")
+        if self.state == STATE_ENDED:
+            raise StopIteration
+        if self.state == STATE_CLOSED:
+            raise _errors.FailedPreconditionError("this iterator is closed; make a new one with iter(dataset)")
+        if self.state == STATE_FAILED:
+            raise _errors.FailedPreconditionError(
+                "this iterator is closed since an error ended it (see __cause__); make a new one with iter(dataset)"
+            ) from self.failure
+        return 0

@@ -1,0 +1,122 @@
+"""Waiting: what a consumer does while a pipe has nothing for it."""
+import os
+
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.stream.execute cimport execute_help
+from queuecore._core.stream.limits cimport SPIN_NS
+from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take
+from queuecore._core.stream.pipe cimport Pipe
+from queuecore._core.atoms.platform cimport Window, cpu_pause, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, runner_join, stop_requested, waited
+from queuecore._core.io.sources cimport name_of, table_pinned
+from queuecore._core.atoms.window cimport window_ended, window_ready
+
+from queuecore import errors as _errors
+from queuecore._checks.warnings import warn
+
+check_layout(layout_hash())
+
+
+cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil:
+    cdef Window* w = p.window
+    cdef int64_t now = monotonic_ns()
+    cdef int64_t begun = now
+    cdef int64_t slice_end = now + WAIT_SLICE_NS
+    cdef int64_t spin_end
+    cdef uint32_t epoch
+    # relaxed: the number alone matters, and the thread that took k tells nothing else by it
+    while (not window_ready(w, k) and w.consumed.load(kRelaxed) <= k and not window_ended(w, k)
+           and not stop_requested(&p.runner.stop)):
+        now = monotonic_ns()
+        if now >= slice_end:
+            return spin_ns
+        if p.config.help and execute_help(p):
+            waited()
+            continue
+        event_notify_all(&p.runner.work)  # there is room, and workers may sleep: the consumer's progress wakes them late
+        spin_end = now + (spin_ns if p.runner.spin else 0)
+        while now < spin_end and not window_ready(w, k):  # ends with the batch, or when a wake would have been cheaper
+            cpu_pause()
+            now = monotonic_ns()
+        if window_ready(w, k):
+            return spin_ns
+        epoch = event_prepare(&w.arrived)
+        if window_ready(w, k) or window_ended(w, k) or stop_requested(&p.runner.stop):
+            event_cancel(&w.arrived, epoch)
+            return spin_ns
+        event_wait(&w.arrived, epoch, slice_end)
+    # Spinning pays where a batch comes about as soon as a sleeper would be awake; else the next spin is shorter.
+    return SPIN_NS if monotonic_ns() - begun < 4 * SPIN_NS else spin_ns // 2
+
+
+cdef bint wait_for_end(Pipe* p, int64_t deadline) except *:
+    cdef int64_t until
+    cdef bint quiet
+    while True:
+        until = monotonic_ns() + WAIT_SLICE_NS
+        if deadline >= 0 and until > deadline:
+            until = deadline
+        with nogil:
+            quiet = runner_join(p.runner, until)
+        if quiet:
+            return True
+        PyErr_CheckSignals()
+        if deadline >= 0 and monotonic_ns() >= deadline:
+            return False
+
+
+cdef bint wait_until_there(Pipe* p, uint64_t k, int64_t deadline) noexcept nogil:
+    cdef uint32_t epoch
+    cdef bint there
+    while True:
+        epoch = event_prepare(&p.window.arrived)
+        there = window_ready(p.window, k) or window_ended(p.window, k) or stop_requested(&p.runner.stop)
+        if there or monotonic_ns() >= deadline:
+            event_cancel(&p.window.arrived, epoch)
+            return there
+        event_wait(&p.window.arrived, epoch, deadline)  # ends with an element, the end, a stop, or the time
+
+
+@cython.final
+cdef class Stall:
+    def __init__(self, double warn_s, double timeout_s):
+        self.warn_ns = -1 if warn_s < 0 else <int64_t>(warn_s * 1e9)
+        self.timeout_ns = -1 if timeout_s < 0 else <int64_t>(timeout_s * 1e9)
+
+    cdef object watch(self, Pipe* p):
+        cdef int64_t now = monotonic_ns()
+        # relaxed: statistics
+        cdef int64_t moved = p.table.bytes_read.load(kRelaxed) + <int64_t>p.shared.planned.load(kRelaxed)
+        if moved != self.moved or self.since == 0:
+            self.moved = moved
+            self.since = now
+            self.warned = False
+        elif 0 <= self.timeout_ns <= now - self.since:
+            return self._error(p, now)
+        elif 0 <= self.warn_ns <= now - self.since and not self.warned:
+            self.warned = True
+            warn(str(self._error(p, now)), 3)
+        return None
+
+    cdef object _error(self, Pipe* p, int64_t now):
+        cdef int64_t f = -1, i
+        cdef list names = []
+        while len(names) < 4:
+            f = table_pinned(p.table, f + 1)
+            if f < 0:
+                break
+            names.append(os.fsdecode(<bytes>name_of(p.table.names, f)))
+        for i in range(p.blocks.lane_count if p.blocks != NULL and p.blocks.encoding else 0):
+            turn_take(p.turn)
+            f = p.blocks.lanes[i].next.file if p.blocks.lanes[i].streaming else -1
+            turn_give(p.turn)
+            if f >= 0 and len(names) < 4:
+                names.append(os.fsdecode(<bytes>name_of(p.table.names, f)))
+        held = p.shared.leases.load(kRelaxed)  # relaxed: consumers take leases under the GIL
+        what = f"reads of {', '.join(map(repr, names))} have not come back" if names else "no file is being read"
+        return _errors.StallError(
+            f"nothing has moved for {(now - self.since) / 1e9:.3g} s: {what}; the consumer holds {held} batches, "
+            f"{p.runner.live.load(kRelaxed)} threads run", path=names[0] if names else None, stage="read")
