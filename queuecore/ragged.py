@@ -100,7 +100,7 @@ class Ragged:
     def _of(cls, values: Any, row_splits: np.ndarray[Any, Any]) -> Ragged:
         # Of splits that are known to fit, and that nobody else has: they are read-only from now on. By position, for a
         # keyword costs a dictionary, once a batch.
-        row_splits.setflags(False)
+        row_splits.setflags(False)  # type: ignore[call-arg]
         made = object.__new__(cls)
         made._values = values
         made._row_splits = row_splits

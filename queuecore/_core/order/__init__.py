@@ -1,1 +1,1 @@
-"""Which record comes when: operators on numbers of records, which never look into one."""
+"""The order of records: operators on their numbers, which never look into one."""
