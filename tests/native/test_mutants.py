@@ -34,7 +34,7 @@ TRIES = 5
 @pytest.fixture(scope="module")
 def tree(run_folder: Path) -> Path:
     # What has the queues' code in it: the classes, and what runs the hand-off alone.
-    return build(PACKAGE, run_folder / "mutants", MUTANTS, "queues", "slots", "testing.hand")
+    return build(PACKAGE, run_folder / "mutants", MUTANTS, "handoff.queues", "handoff.slots", "testing.hand")
 
 
 def searched(tree: Path, number: int, threads: str, workload: str, patience: float, rounds: int):

@@ -781,9 +781,16 @@ def test_booleans_are_bytes(swab, kind):
 # numba, where it is installed
 
 
-@pytest.mark.doors
-def test_a_numba_cfunc(tmp_path):
+@pytest.fixture(scope="module")
+def numba():
+    """Return numba, whose compiler has started the thread that it starts with its first function and never ends."""
     numba = pytest.importorskip("numba", reason="numba is not installed: make doors")
+    numba.cfunc(numba.types.int32(numba.types.int32))(lambda value: value)
+    return numba
+
+
+@pytest.mark.doors
+def test_a_numba_cfunc(numba, tmp_path):
     types = numba.types
 
     @numba.cfunc(types.int32(types.CPointer(types.uint8), types.CPointer(types.float32), types.intp))

@@ -182,17 +182,16 @@ cdef int _launch(Transfer* t, DeviceSlot* s, int64_t rows) noexcept nogil:
     return cuda.launch(t.widen.function, <unsigned>blocks, 1, 1, <unsigned>t.widen.threads, 1, 1, 0, t.stream, arguments, NULL)
 
 
-cdef bint _copy(Transfer* t, CuPointer to, const HostBatch* batch) noexcept nogil:
-    # By the call for several copies where there is one: the other one takes a lock of the whole driver.
+cdef int _copy(Transfer* t, CuPointer to, const HostBatch* batch) noexcept nogil:
+    # 0, or not. By the call for several copies where there is one: the other one takes a lock of the whole driver.
     cdef CuCopyAttributes attributes
     cdef CuPointer from_ = <CuPointer><uintptr_t>batch.data
     cdef size_t n = batch.nbytes, first = 0
     if cuda.copy_batch == NULL:
-        return not failed(&t.failure, cuda.copy_to_device(to, batch.data, n, t.stream), "cuMemcpyHtoDAsync", batch.nbytes)
+        return failed(&t.failure, cuda.copy_to_device(to, batch.data, n, t.stream), "cuMemcpyHtoDAsync", batch.nbytes)
     memset(&attributes, 0, sizeof(attributes))
     attributes.source_order = kCuSourceOrderStream
-    return not failed(&t.failure, cuda.copy_batch(&to, &from_, &n, 1, &attributes, &first, 1, t.stream),
-                      "cuMemcpyBatchAsync", batch.nbytes)
+    return failed(&t.failure, cuda.copy_batch(&to, &from_, &n, 1, &attributes, &first, 1, t.stream), "cuMemcpyBatchAsync", batch.nbytes)
 
 
 cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nogil:
@@ -211,13 +210,13 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
             return False
         s.nbytes = batch.nbytes
         if (failed(&t.failure, after_readers(t.stream, &s.region), "cuStreamWaitEvent", 0)
-                or (batch.nbytes > 0 and not _copy(t, s.region.memory, batch))
+                or (batch.nbytes > 0 and _copy(t, s.region.memory, batch) != 0)
                 or failed(&t.failure, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)):
             return False
     else:  # the copy need not wait for who reads the slot, the kernel does
         s.nbytes = s.region.capacity
         if ((t.next == 0 and failed(&t.failure, after_readers(t.stream, &t.raw), "cuStreamWaitEvent", 0))  # as kept
-                or (batch.nbytes > 0 and not _copy(t, t.raw.memory, batch))
+                or (batch.nbytes > 0 and _copy(t, t.raw.memory, batch) != 0)
                 or failed(&t.failure, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)
                 or failed(&t.failure, after_readers(t.stream, &s.region), "cuStreamWaitEvent", 0)
                 or failed(&t.failure, _launch(t, s, batch.rows), "cuLaunchKernel", 0)):
