@@ -106,7 +106,7 @@ def decode_csv(
     -----
     Runs without the GIL. Numbers have their exact value: a float64 equals Python's ``float``, a float32 is the one
     nearest to the text. Floats may also be hexadecimal (as in C99), ``nan``, ``inf`` or ``infinity`` in any case;
-    floats that are too large become infinity. Blanks around numbers are ignored. Follows TensorFlow's ``io.decode_csv``,
+    floats that are too large become infinity. Blanks around them are ignored. Follows TensorFlow's ``io.decode_csv``,
     but doesn't accept ``nan(...)``.
 
     Examples
