@@ -1,4 +1,4 @@
-"""Stage programs: what a native thread of a `QueueRunner` does, over and over."""
+"""Stage programs: native loops for the threads of a `QueueRunner`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["StageProgram"]
 
 
 class StageProgram:
-    """Read records, run operations on them, and hand over the results: an op of `QueueRunner`, without the GIL.
+    """Read records, run operations on them, and enqueue the results: an op of `QueueRunner`, without the GIL.
 
     Parameters
     ----------
@@ -38,15 +38,15 @@ class StageProgram:
     work : QueueBase or iterable
         Names of files, as in ``reader.read``. Programs that share a reader must name the same `work`.
     *ops : Stage or callable
-        What `queuecore.ops` return when they are given no input, or functions of Python's (see `queuecore.ops.python`).
-        The first gets the record's value, each further one what the one before it made. Without any, elements are the
+        Stages: operations of `queuecore.ops` called without input; or Python functions (see `queuecore.ops.python`).
+        The first gets the record's value, each further one the results before it. Without any, elements are the
         record's key and value. Neighbours that can share a pass over the element do, as in `queuecore.ops.compose`.
     on_error : {"raise", "skip"}, default "raise"
-        What happens with a bad record or file. ``"skip"``: it is left out, counted, and logged; the next one follows.
+        How a bad record or file is handled. ``"skip"``: it is left out, counted, and logged; the next one follows.
     max_skips : int, optional
         How many records and files may be left out, by all threads together. The next bad one is raised, with a note.
     quarantine : path, optional
-        A log of what was left out, which is appended to: one JSON object a line, with ``path``, ``offset`` (of the
+        A log of skipped data, which is appended to: one JSON object a line, with ``path``, ``offset`` (of the
         record, in bytes of the decompressed stream), ``record`` (its index in the file), ``reason`` (the error's
         class), ``message``, ``file`` (whether it is a file, or the rest of one) and ``bytes`` (how many are left out,
         null if unknown). Bytes of a path that are no UTF-8 come back by `json.loads` and `os.fsencode`.
@@ -54,19 +54,19 @@ class StageProgram:
     Raises
     ------
     InvalidArgumentError
-        If it is no reader, no such work, an operation that doesn't fit what it gets, or an option that can't be.
+        If `reader` or `work` is of another kind, an operation doesn't fit its input, or an option is not as described.
     NotFoundError, PermissionDeniedError, NotAFileError
         If the log can't be written.
 
     Notes
     -----
     A runner's thread runs the program from the first record to the last without taking the GIL. The exceptions are
-    names that come from a Python iterable, one at a time; functions of Python's, once for each record; and what is left
-    out. `explain` says which steps these are. ``queue`` gets one element for each record: its components, in their
-    order, or by name where both sides have names. Their dtypes must be the queue's: nothing is cast. What a function of
-    Python's returns at the end, without ``outputs``, is enqueued as by `QueueBase.enqueue`.
+    names that come from a Python iterable, one at a time; Python functions, once for each record; and skipped data.
+    `explain` says which steps these are. ``queue`` gets one element for each record: its components, in their
+    order, or by name where both sides have names. Their dtypes must be the queue's: nothing is cast. If the last step
+    is a Python function without ``outputs``, its results are enqueued as by `QueueBase.enqueue`.
 
-    An error says which record of which file it was, and closes the queue with it as the cause; what came before it is
+    An error names the record and the file, and closes the queue with the error as the cause; earlier records are
     delivered first. An exception of a Python function is the ``__cause__`` of a `PipelineError`, while
     `KeyboardInterrupt` and `SystemExit` come out as they are. Records that a stop or a close finds on their way into
     the queue are lost, as in TensorFlow: of each thread at most 16, or a sixteenth of the queue's capacity.
@@ -79,7 +79,7 @@ class StageProgram:
     - the rest of a file, in which no further record can be found: a TFRecord whose length is damaged, too long or cut,
       compressed data that are damaged, a line without end, a file that was changed while it was read.
 
-    It never leaves out what is not the data's fault: reads that fail, too many open files, no memory; nor these as the
+    It never hides errors that are not the data's fault: failed reads, too many open files, no memory; nor these as the
     cause of a `PipelineError`.
 
     Examples
@@ -136,7 +136,7 @@ class StageProgram:
 
     @property
     def outputs(self) -> tuple[Component, ...] | None:
-        """The components of its elements; `None` if a Python function makes them that doesn't say which."""
+        """The components of its elements; `None` if a Python function without `outputs` makes them."""
         return self._outputs
 
     def __repr__(self) -> str:
@@ -145,7 +145,7 @@ class StageProgram:
         return f"StageProgram({', '.join((*map(repr, (self._reader, self._work, *self._ops)), *skips))})"
 
     def explain(self) -> str:
-        """Return, a line each, which of its steps are native, which are Python, and why.
+        """Return a line for each step, which says whether it is native, or Python, and why.
 
         Examples
         --------
@@ -167,13 +167,13 @@ class StageProgram:
         return "\n".join(lines)
 
     def stats(self) -> dict[str, int]:
-        """Return what was done so far, by all threads that run it.
+        """Return counts of the work so far, by all threads that run it.
 
         Returns
         -------
         dict of int
             ``records``: elements put into the queue. ``skipped``: bad records that were left out. ``skipped_files``:
-            files that were given up, or rests of them. ``skipped_bytes``: what these were, as far as is known.
+            files, or rests of files, that were left out. ``skipped_bytes``: the bytes left out, as far as known.
         """
         counts = {"skipped": 0, "skipped_files": 0, "skipped_bytes": 0}
         return {"records": self._native.records, **(counts if self._quarantine is None else self._quarantine.counts())}
@@ -198,7 +198,7 @@ class StageProgram:
         return isinstance(work, QueueBase) and (work.dtypes[0].kind == "S" or work.dtypes[0] == np.dtype("U"))
 
     def _plan(self, queue: Any) -> tuple[list[int], list[int]]:
-        """Return which output each component of the queue gets, and in whose place each output may be made."""
+        """Return the output of each queue component, and the queue component where each output may be made."""
         if not isinstance(queue, QueueBase):
             raise InvalidArgumentError(f"a stage program fills queuecore's queues, not {queue!r}")
         if self._outputs is None:

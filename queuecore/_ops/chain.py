@@ -1,4 +1,4 @@
-"""Chains of operations on numbers, which one native step does."""
+"""Chains of operations on numbers, each run by one native step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Shape = tuple[int | None, ...] | None
-# Numbers of dtypes in the native loops.
+# The dtypes that the native loops know, with their numbers.
 NUMBERS = {
     code: index
     for index, code in enumerate(("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "bfloat16"))
@@ -55,7 +55,7 @@ def number_of(label: str, dtype: np.dtype[Any]) -> int:
 
 
 def code_of(dtype: np.dtype[Any]) -> str:
-    """Return the letters of a dtype, by which `NUMBERS` knows it."""
+    """Return the letters of a dtype: its key in `NUMBERS`."""
     return "bfloat16" if is_bfloat16(dtype) else dtype.str[1:]
 
 
@@ -65,7 +65,7 @@ def dtype_word(dtype: np.dtype[Any]) -> str:
 
 
 def lone_array(label: str, components: tuple[Component, ...]) -> Component:
-    """Return the one component, of numbers."""
+    """Return the only component, which must be of numbers."""
     if len(components) != 1:
         raise InvalidArgumentError(f"{label}: expected one component, got {len(components)}")
     dtype = components[0].dtype
@@ -75,14 +75,14 @@ def lone_array(label: str, components: tuple[Component, ...]) -> Component:
 
 
 def run_eagerly(label: str, stage: Stage, value: Any, element: int = 0, epoch: int = 0) -> Any:
-    """Return what a stage makes of a value, at once."""
+    """Run a stage on a value at once, and return the result."""
     array = array_of(label, value)
     step = stage.bind([Component(array.dtype, array.shape)])
     return step(array, element=whole(label, "element", element), epoch=whole(label, "epoch", epoch))[0]
 
 
 class _Pass:
-    """One pass over an element: the links that fit into it, and what has become of dtype and shape after them."""
+    """One pass over an element: the links that fit into it, and the dtype and shape after them."""
 
     def __init__(self, given: Component) -> None:
         self.given = given
@@ -90,7 +90,7 @@ class _Pass:
         self.shape: Shape = given.shape
         self.links: list[Any] = []
         self.turned = False
-        # Of the scales before a transposition; None: an axis that no longer is the last one has them.
+        # The channel counts of the scales before a transposition; None: the scaled axis is no longer the last one.
         self.channels: set[int] | None = set()
 
     def step(self) -> Step:
@@ -104,7 +104,7 @@ class _Pass:
             return
         codes = {code_of(self.dtype), code_of(dtype)}
         if "f2" in codes and not codes & {"f4", "f8"}:
-            # The same in two steps, of which the processor does one.
+            # Going through float32 gives the same result, and the processor converts between float16 and float32.
             self.cast(FLOAT, label)
             number = number_of(label, FLOAT)
         self.links.append(("cast", number, number_of(label, dtype), dtype.itemsize))
@@ -152,7 +152,7 @@ class Scale(NamedTuple):
         return True
 
     def _between(self, given: np.dtype[Any]) -> tuple[np.dtype[Any], np.ndarray, np.ndarray]:
-        """Return the dtype that it is computed in, and `a` and `b` in it."""
+        """Return the dtype of the computation, and `a` and `b` converted to it."""
         wide = any(dtype.str[1:] in _WIDE for dtype in (given, self.dtype))
         between = np.dtype(np.float64 if wide else np.float32)
         with np.errstate(over="ignore"):
@@ -232,7 +232,7 @@ class Links(Stage):
         chain = _Pass(lone_array(str(self.links[0]).partition("(")[0], components))
         passes = [chain]
         for link in self.links:
-            # A scale takes five links at most.
+            # A scale adds at most five links.
             if len(chain.links) > MAX_LINKS - 5 or not link.join(chain):
                 chain = _Pass(Component(chain.dtype, chain.shape, name=chain.given.name, ragged=chain.given.ragged))
                 passes.append(chain)
@@ -273,7 +273,7 @@ class Composed(Stage):
 
 
 def merged(stages: Sequence[Stage]) -> list[Stage]:
-    """Return the same operations, neighbours made one where they can share a pass."""
+    """Return the same operations, with neighbours merged where they can share a pass."""
     made: list[Stage] = []
     for stage in stages:
         for one in merged(stage.stages) if isinstance(stage, Composed) else [stage]:
@@ -285,7 +285,7 @@ def merged(stages: Sequence[Stage]) -> list[Stage]:
 
 
 def check_array_size(label: str, shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> None:
-    """Raise `InvalidArgumentError` if no memory can have so many bytes."""
+    """Raise `InvalidArgumentError` if an array has more dimensions or bytes than are possible."""
     if len(shape) > MAX_DIMS:
         raise InvalidArgumentError(f"{label}: {len(shape)} dimensions; at most {MAX_DIMS} are possible")
     if math.prod(side for side in shape if side is not None) * dtype.itemsize > LARGEST:

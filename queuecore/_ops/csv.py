@@ -26,7 +26,7 @@ _CSV_KINDS: dict[np.dtype[Any], int] = {
     np.dtype(np.int64): 3,
     BYTES: 4,
 }
-# Of a row of a file. A record on its own is in memory anyway.
+# The limit for a row of a file; a single record is in memory anyway.
 _MAX_RECORD_BYTES = 64 << 20
 
 
@@ -64,7 +64,7 @@ def decode_csv(
     na_value: str | bytes = "",
     select_cols: Sequence[int] | None = None,
 ) -> Any:
-    r"""Take records of comma-separated values apart.
+    r"""Split records of comma-separated values into columns.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def decode_csv(
     na_value : str or bytes, default ""
         A field of this text is taken as empty.
     select_cols : sequence of int, optional
-        Which fields are wanted, in rising order, as many as there are defaults; what follows them is not looked at.
+        Which fields are wanted, in rising order, one for each default; fields after the last of them are not checked.
 
     Returns
     -------
@@ -93,9 +93,9 @@ def decode_csv(
     Raises
     ------
     CsvError
-        If a record has another number of fields, a quote where none may be, or a newline outside of quotes; or a field
-        is required and empty, no number, or out of an integer's range. `record` is its index in the batch, `field` that
-        of the column.
+        If a record has another number of fields, a quote where none may be, or a newline outside of quotes; or if a
+        required field is empty, or a field is no number or out of an integer's range. `record` is the record's index in
+        the batch, `field` the column's.
     DtypeError
         If a default has another type, or the input is no bytes.
     InvalidArgumentError
@@ -105,9 +105,9 @@ def decode_csv(
     Notes
     -----
     Runs without the GIL. Numbers have their exact value: a float64 equals Python's ``float``, a float32 is the one
-    nearest to the text. Floats may also be hexadecimal (as in C99), ``nan``, ``inf`` or ``infinity`` in any case; too
-    large ones become infinity. Blanks around numbers are passed over. Follows TensorFlow's ``io.decode_csv``, but takes
-    no ``nan(...)``.
+    nearest to the text. Floats may also be hexadecimal (as in C99), ``nan``, ``inf`` or ``infinity`` in any case;
+    floats that are too large become infinity. Blanks around them are ignored. Follows TensorFlow's ``io.decode_csv``,
+    but doesn't accept ``nan(...)``.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def decode_csv(
         return step(strings)
     except CsvError as error:
         if error.record is not None and error.field is not None:
-            # The step has numbers only; here is the text.
+            # The step knows the numbers of record and field only; the field's text is added here.
             flat = strings.reshape(-1) if isinstance(strings, np.ndarray) else strings
             record = flat if isinstance(flat, bytes) else flat[error.record]
             text = step.field(record, error.field)  # type: ignore[attr-defined]
@@ -154,7 +154,7 @@ def _csv_default(index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]
         raise InvalidArgumentError(f"{label} must be one value, or an empty list; its shape is {array.shape}")
     dtype = array.dtype
     if not isinstance(default, (np.ndarray, np.generic)):
-        # TensorFlow's words: a Python int is an int32, a float a float32, and so is what an empty list lacks.
+        # As in TensorFlow: a Python int is int32, a float float32, and an empty list float32.
         if dtype == np.float64:
             dtype = np.dtype(np.float32)
         elif dtype == np.int64:
@@ -174,7 +174,7 @@ def _csv_default(index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]
 
 
 def csv_columns(record_defaults: Sequence[Any] | None) -> list[tuple[np.dtype[Any], bytes | None]]:
-    """Return dtype and default, `None` where a value is required, of each column; not for users."""
+    """Return the dtype and the default of each column, `None` where a value is required; not for users."""
     if record_defaults is None or len(record_defaults) == 0:
         raise InvalidArgumentError("decode_csv: record_defaults must have a default for each column")
     return [_csv_default(index, default) for index, default in enumerate(record_defaults)]
@@ -188,7 +188,7 @@ def csv_format(
     select_cols: Sequence[int] | None,
     max_record_bytes: int = _MAX_RECORD_BYTES,
 ) -> CsvFormat:
-    """Return the native description of a file or of records; not for users."""
+    """Return the native description of the format of a file or of records; not for users."""
     delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
     if len(delim) != 1:
         raise InvalidArgumentError(f"decode_csv: field_delim must be one byte, not {delim!r}")

@@ -1,4 +1,4 @@
-"""Decoding of pictures: by libjpeg and libpng in native code; GIF, and what no library is found for, by Pillow."""
+"""Decoding of pictures: by libjpeg and libpng in native code; GIF, and formats without a library here, by Pillow."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["decode_bmp", "decode_gif", "decode_image", "decode_jpeg", "decode_pn
 _JPEG, _PNG, _GIF, _BMP = 1, 2, 3, 4
 _NUMBERS: dict[np.dtype[Any], int] = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
 _METHODS = {"": 0, "INTEGER_ACCURATE": 0, "INTEGER_FAST": 1}
-# Ratio, smoothed colours, the usual method, no recovery.
+# The options in their order: ratio 1, smoothed colours, the usual method, no recovery.
 _PLAIN = (1, 1, 0, 0)
-# As many as take half a GiB in three channels; Pillow refuses above the same number.
+# So many pixels take half a GiB in three channels; Pillow refuses pictures above the same number.
 _MAX_PIXELS = 178_956_970
 _SHOWN = {_JPEG: "JPEG", _PNG: "PNG", _GIF: "GIF", _BMP: "BMP"}
 
 
 class PythonStage(Stage):
-    """A step that no native library does on this machine.
+    """A step in Python, because no native library can do it on this machine.
 
     Attributes
     ----------
@@ -48,15 +48,15 @@ class PythonStage(Stage):
         self.reason = reason
 
     def __repr__(self) -> str:
-        """Return the operation, and why it is Python's."""
+        """Return the operation, and why it runs in Python."""
         return f"{self._text} (Python: {self.reason})"
 
 
 class _Decoder:
     """One operation with its options.
 
-    `frames` is what it makes of animations: "all", "first", or "one" if there may be no other; "always": all, and a
-    picture that stands still is one frame.
+    `frames` says which frames of an animation it returns: "all"; "first"; "one", where more than one is an error; or
+    "always": all, where a still picture counts as one frame.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class _Decoder:
         self.jpeg = jpeg
 
     def answer(self, contents: Any, needed: tuple[int, ...]) -> Any:
-        """Return what the operation makes of its input, or, without one, a stage: native if all of `needed` are."""
+        """Return the decoded input, or, without an input, a stage: native if all formats in `needed` are."""
         if contents is not None:
             return self._eager(contents)
         options = [f"channels={self.channels}"] * (self.channels != 0 and self.frames != "always")
@@ -112,7 +112,7 @@ class _Decoder:
     def one(self, data: bytes) -> np.ndarray:
         """Decode one picture."""
         kind = _kind(data)
-        # What the operation doesn't take, native code refuses.
+        # Native code raises the error for a format that the operation doesn't accept.
         if kind not in self.kinds or _has_native(kind):
             given = Component(BYTES, (), len(data))
             sides = self._native((), given).measure(data)
@@ -133,7 +133,7 @@ class _Decoder:
         if not flat:
             return np.empty((*shape, 0, 0, self.channels), self.dtype)
         if self.frames != "always" and all(_has_native(kind) or kind not in self.kinds for kind in map(_kind, flat)):
-            # Measured first, so that all are decoded to where they stay.
+            # The header gives the shape first, so that all pictures are decoded straight into the result.
             given = Component(BYTES, shape)
             sides = self._native((), given).measure(flat[0], 0)
             batch: np.ndarray = self._native((Component(self.dtype, (*shape, *sides)),), given)(strings)[0]
@@ -183,7 +183,7 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
         raise InvalidArgumentError(
             f"{decoder.label}: such a {_SHOWN[kind]} picture can't be decoded with {decoder.channels} channels"
         )
-    # The plugins, not Image.open: its own limit on pixels is the process's, and warns.
+    # The plugins are called, not Image.open, whose limit on pixels belongs to the whole process, and warns.
     plugins: dict[int, Any] = {
         _JPEG: JpegImagePlugin.JpegImageFile,
         _PNG: PngImagePlugin.PngImageFile,
@@ -211,7 +211,7 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
         raise
     except Exception as error:  # whatever damage made of it
         raise DecodeError(f"{decoder.label}: the {_SHOWN[kind]} picture is damaged: {error}") from error
-    # As native code does.
+    # As native code widens.
     if decoder.dtype == np.uint16 and made.dtype == np.uint8:
         return made * np.uint16(257 if kind == _PNG else 256)
     if decoder.dtype == np.float32:
@@ -229,7 +229,7 @@ def _jpeg(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
     if picture.mode == "CMYK":
         if channels == 1:
             raise InvalidArgumentError(f"{decoder.label}: such a JPEG picture can't be decoded with 1 channels")
-        # Pillow gives the complement of what is stored, always; Adobe's programs have stored it.
+        # Pillow always gives the complement of the stored inks, and Adobe's programs store the complement.
         inks = np.asarray(picture).astype(np.uint16)
         inks = 255 - inks if "adobe" in picture.info else inks
         return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)
@@ -267,13 +267,13 @@ def _gif(picture: Any, count: int) -> np.ndarray:
     for index in range(count):
         picture.seek(index)
         frame = np.asarray(picture.convert("RGBA"))
-        # Nothing is black.
+        # Pixels that were never drawn are black.
         frames.append(frame[..., :3] * (frame[..., 3:] != 0))
     return np.stack(frames)
 
 
 def _gif_frames(label: str, data: bytes) -> int:
-    """Return the number of frames, of a GIF that is whole."""
+    """Return the number of frames of a GIF, which must be whole."""
 
     def table(at: int) -> int:
         return 3 << (data[at] & 7) + 1 if data[at] & 0x80 else 0
@@ -348,13 +348,13 @@ def decode_jpeg(
     contents : bytes, or array or list of bytes, optional
         Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
     channels : {0, 1, 3}, default 0
-        1: grey; 3: red, green, blue; 0: grey if the picture is, else 3.
+        1: grey; 3: red, green, blue; 0: 1 for a grey picture, else 3.
     ratio : {1, 2, 4, 8}, default 1
         Divides height and width, rounding up, while decoding.
     fancy_upscaling : bool, default True
-        Smooth colours that are stored in lower resolution.
+        Whether colours that are stored in lower resolution are smoothed.
     try_recover_truncated : bool, default False
-        Make up what a cut picture lacks, instead of an error.
+        Whether the missing rows of a cut picture are made up, instead of an error.
     acceptable_fraction : float, default 1
         Between 0 and 1; without effect, because rows that are made up count as read, in TensorFlow too.
     dct_method : {"", "INTEGER_ACCURATE", "INTEGER_FAST"}, default ""
@@ -362,7 +362,7 @@ def decode_jpeg(
     name : str, optional
         Not used.
     max_pixels : int, default 178956970
-        Of one picture: half a GiB in three channels. Above it, nothing is allocated.
+        The limit for one picture: half a GiB in three channels. Above it, nothing is allocated.
 
     Returns
     -------
@@ -383,11 +383,11 @@ def decode_jpeg(
 
     Notes
     -----
-    Runs without the GIL, in libjpeg-turbo, found at run time: the system's, or that of Pillow's wheel. Where there is
-    none, Pillow does it in Python, and the stage is no native one. Follows TensorFlow's ``io.decode_jpeg``: orientation
-    and profiles are not looked at, damage that the library makes something of is no error, and a PNG picture, or a GIF
-    of one frame, is taken too. TensorFlow's own default for `dct_method` is the fast one, and it takes some pictures
-    that lack nothing but their end mark.
+    Runs without the GIL, in libjpeg-turbo, found at run time: the system's, or that of Pillow's wheel. Without it,
+    Pillow decodes in Python, and the stage is not native. Follows TensorFlow's ``io.decode_jpeg``: orientation and
+    profiles are ignored, damage that the library can work around is no error, and a PNG picture, or a GIF of one frame,
+    is accepted too. TensorFlow's own default for `dct_method` is the fast one, and it accepts some pictures that
+    lack only their end mark.
 
     Examples
     --------
@@ -437,13 +437,13 @@ def decode_png(
     contents : bytes, or array or list of bytes, optional
         Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
     channels : {0, 1, 3, 4}, default 0
-        1: grey; 3: red, green, blue; 4: and alpha; 0: those of the picture, which may also be grey and alpha.
+        1: grey; 3: red, green, blue; 4: these and alpha; 0: those of the picture, which may also be grey and alpha.
     dtype : dtype, default uint8
         uint8, or uint16: of pictures of 8 bits, 257 times their value.
     name : str, optional
         Not used.
     max_pixels : int, default 178956970
-        Of one picture: half a GiB in three channels. Above it, nothing is allocated.
+        The limit for one picture: half a GiB in three channels. Above it, nothing is allocated.
 
     Returns
     -------
@@ -464,10 +464,10 @@ def decode_png(
 
     Notes
     -----
-    Runs without the GIL, in libpng, found at run time: the system's, or that of Pillow's wheel. Where there is none,
-    Pillow does it in Python, and the stage is no native one. Follows TensorFlow's ``io.decode_png``: colours are taken
-    as they are stored, whatever gamma or profile says, and a JPEG picture, or a GIF of one frame, is taken too. Alpha
-    that is added is opaque; TensorFlow gives less to pictures of 1, 2 or 4 bits.
+    Runs without the GIL, in libpng, found at run time: the system's, or that of Pillow's wheel. Without it, Pillow
+    decodes in Python, and the stage is not native. Follows TensorFlow's ``io.decode_png``: colours are returned as they
+    are stored, whatever gamma or profile says, and a JPEG picture, or a GIF of one frame, is accepted too. Alpha that
+    is added is opaque; TensorFlow gives less to pictures of 1, 2 or 4 bits.
 
     Examples
     --------
@@ -506,11 +506,11 @@ def decode_bmp(
     contents : bytes, or array or list of bytes, optional
         Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
     channels : {0, 3, 4}, default 0
-        3: red, green, blue; 4: and alpha, opaque if there is none; 0: those of the picture: 1, 3 or 4.
+        3: red, green, blue; 4: these and alpha, opaque if there is none; 0: those of the picture: 1, 3 or 4.
     name : str, optional
         Not used.
     max_pixels : int, default 178956970
-        Of one picture: half a GiB in three channels. Above it, nothing is allocated.
+        The limit for one picture: half a GiB in three channels. Above it, nothing is allocated.
 
     Returns
     -------
@@ -529,8 +529,8 @@ def decode_bmp(
 
     Notes
     -----
-    Runs without the GIL. Follows TensorFlow's ``io.decode_bmp``: 8, 24 or 32 bits a pixel; those of 8 are greys,
-    whatever the palette says. Compressed ones, which TensorFlow takes for plain ones, are errors.
+    Runs without the GIL. Follows TensorFlow's ``io.decode_bmp``: 8, 24 or 32 bits a pixel; pixels of 8 bits are greys,
+    whatever the palette says. Compressed pictures, which TensorFlow reads as uncompressed ones, are errors.
 
     Examples
     --------
@@ -561,7 +561,7 @@ def decode_gif(contents: Any = None, name: str | None = None, *, max_pixels: int
     name : str, optional
         Not used.
     max_pixels : int, default 178956970
-        Of one picture, with all its frames: half a GiB in three channels. Above it, nothing is allocated.
+        The limit for one picture, with all its frames: half a GiB in three channels. Above it, nothing is allocated.
 
     Returns
     -------
@@ -582,9 +582,9 @@ def decode_gif(contents: Any = None, name: str | None = None, *, max_pixels: int
 
     Notes
     -----
-    Done by Pillow, in Python: the stage is no native one. Follows TensorFlow's ``io.decode_gif``: every frame is whole,
-    with what earlier ones left; where nothing was drawn it is black; and a JPEG or PNG picture is taken too, as one
-    frame. A cut one is an error.
+    Pillow decodes in Python: the stage is not native. Follows TensorFlow's ``io.decode_gif``: every frame is whole, and
+    includes what earlier frames left; pixels that were never drawn are black; a JPEG or PNG picture is accepted too,
+    as one frame. A cut picture is an error.
 
     Examples
     --------
@@ -644,9 +644,9 @@ def decode_image(
     name : str, optional
         Not used.
     expand_animations : bool, default True
-        All frames of a GIF, with an axis for them even if it is but one; else the first frame.
+        Whether all frames of a GIF are returned, with an axis for them even for one frame; if not, the first frame.
     max_pixels : int, default 178956970
-        Of one picture, with all its frames: half a GiB in three channels. Above it, nothing is allocated.
+        The limit for one picture, with all its frames: half a GiB in three channels. Above it, nothing is allocated.
 
     Returns
     -------
@@ -667,7 +667,7 @@ def decode_image(
 
     Notes
     -----
-    Runs without the GIL, GIF apart; see the operations of each format. In a native stage a GIF is an error. Follows
+    Runs without the GIL, except for GIF; see the operations of each format. A native stage refuses a GIF. Follows
     TensorFlow's ``io.decode_image``.
 
     Examples

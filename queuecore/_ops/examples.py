@@ -78,11 +78,11 @@ def parse_example(
 
     Notes
     -----
-    One native call for the whole batch, without the GIL. Follows TensorFlow's ``io.parse_example``. Of several entries
-    with one key the last one counts; a feature of no kind is missing; one without values is there. Values that nobody
-    asks for are skipped and not looked at, as are unknown fields; known fields of the wrong wire type are refused.
-    Unlike TensorFlow, the partitions of a `RaggedFeature` are always checked, and bad features are the same error for
-    one and for many Examples.
+    One native call parses all, without the GIL. Follows TensorFlow's ``io.parse_example``. Of several entries with
+    one key the last one counts; a feature of no kind counts as missing; a feature without values is present. Values
+    that no description names are skipped unchecked, as are unknown fields; known fields of the wrong wire type are
+    errors. Unlike TensorFlow, the partitions of a `RaggedFeature` are always checked, and bad features raise the same
+    error for one and for many Examples.
 
     A stage gives the columns as they come off the wire, each a component of its own. A `FixedLenFeature` is one dense
     component with the feature's key as its name, and so is a `FixedLenSequenceFeature`. The others share the flat
@@ -280,7 +280,7 @@ def _some_sections(label: str, context: Any, sequences: Any) -> list[Any]:
 
 
 def _examples(label: str, serialized: Any, sections: list[Any], names: Any, batch: bool | None) -> Any:
-    """Parse, or return a stage. `batch`: False for lone messages only."""
+    """Parse, or return a stage. `batch`: False accepts lone messages only."""
     plan = ExamplePlan(label, sections, len(sections) > 1)
     if serialized is None:
         return _example_stage(label, plan, batch)
@@ -296,7 +296,7 @@ def _examples(label: str, serialized: Any, sections: list[Any], names: Any, batc
 
 
 def _messages(label: str, value: Any) -> bytes | Sequence[bytes] | Ragged:
-    """Return bytes, or many of them."""
+    """Return the messages: bytes for one, a sequence or a `Ragged` for many."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, Ragged) and value.is_bytes:
@@ -304,7 +304,7 @@ def _messages(label: str, value: Any) -> bytes | Sequence[bytes] | Ragged:
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, np.ndarray) and value.dtype.kind == "S":
-        # A message may well end with one: a 0.
+        # A message may well end with a zero byte.
         raise DtypeError(f"{label}: arrays of {value.dtype} lose the zeros at the end of strings; use a list")
     if isinstance(value, np.ndarray) and value.dtype == object:
         if value.ndim > 1:

@@ -26,13 +26,13 @@ __all__ = [
     "VarLenFeature",
 ]
 
-# As in example.pxd.
+# The numbers are those of example.pxd.
 _BYTES, _FLOAT, _INT = 1, 2, 3
 _FIXED, _PADDED, _FLAT = 0, 1, 2
 _DTYPES: dict[int, np.dtype[Any]] = {_BYTES: np.dtype("S"), _FLOAT: np.dtype(np.float32), _INT: np.dtype(np.int64)}
 _MAX_DIMS = 30
 _MAX_VALUES = 2**48
-# Rows without values that the ids of one batch may bring about, beyond a few for each value.
+# The limit on rows without values that the ids of one batch may add, beyond a few for each value.
 _SPARE_ROWS = 2**24
 
 Array = np.ndarray[Any, Any]
@@ -110,8 +110,8 @@ class FixedLenFeature:
     dtype : dtype
         ``np.int64``, ``np.float32`` or ``bytes``.
     default_value : optional
-        What an Example gets that has no such feature: as many values as the shape has. Without it, it is an error. A
-        feature that is there but has no values is an error in any case.
+        The values of an Example that lacks the feature: as many as the shape has. Without it, a missing feature is an
+        error. A feature that is there but has no values is an error in any case.
     """
 
     shape: Any
@@ -134,7 +134,7 @@ class VarLenFeature:
 
 @dataclass(frozen=True)
 class FixedLenSequenceFeature:
-    """A feature of any number of rows of one shape: a dense array, in a batch filled up to the longest.
+    """A feature of any number of rows of one shape: a dense array; in a batch, padded to the longest Example.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class SparseFeature:
     dtype : dtype
         Of the values: ``np.int64``, ``np.float32`` or ``bytes``.
     size : int, or list of int
-        Of each dimension. Whether indices are below is not looked at.
+        The length of each dimension. Indices are not compared with it.
     already_sorted : bool, default False
         Whether values are in the order of their indices, and need not be sorted.
     """
@@ -200,7 +200,7 @@ class RaggedFeature:
     row_splits_dtype : dtype, default int32
         ``np.int32`` or ``np.int64``.
     validate : bool, default False
-        Not used: whether partitions fit the values is always looked at.
+        Not used: partitions are always checked against the values.
     """
 
     @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class RaggedFeature:
 
     @dataclass(frozen=True)
     class ValueRowIds:
-        """The row of each value; rows may be left out, which are then empty."""
+        """The row of each value; a row that no value names is empty."""
 
         key: Any
 
@@ -276,7 +276,7 @@ class FeatureColumn(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """A flat column as it was parsed: splits of steps in feature lists, splits of records in a batch."""
+    """A flat column after parsing: splits of steps in feature lists, splits of records in a batch."""
 
     values: Any
     step_splits: Array | None
@@ -295,7 +295,7 @@ _FEATURES = (FixedLenFeature, FixedLenSequenceFeature, VarLenFeature, SparseFeat
 
 
 class ExamplePlan:
-    """Columns for some descriptions of features, and the way back.
+    """The columns that some descriptions of features need, and the way back to components.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ class ExamplePlan:
         self.columns: list[FeatureColumn] = []
         self.sections = [dict(section or {}) for section in sections]
         self._flat: dict[tuple[int, bytes], int] = {}
-        # By section and the description's key: the columns it is made of.
+        # The columns of each description, by section and the description's key.
         self._needs: list[dict[Any, list[int]]] = [{}, {}]
         kinds: dict[tuple[int, bytes], int] = {}
         for number, section in enumerate(self.sections):
@@ -458,7 +458,7 @@ class ExamplePlan:
         return self.assemble(parts, batch)[0][0]
 
     def spec(self, fill: Callable[[np.dtype[Any], tuple[Any, ...]], Any]) -> dict[Any, Any]:
-        """Return what `fill` makes of each component's dtype and shape, by key; `None` where sides may differ."""
+        """Return, by key, the result of `fill` for each component's dtype and shape; `None`: a side may differ."""
         made = {}
         for key, feature in self.sections[0].items():
             column = self.columns[self._needs[0][key][0]]
@@ -496,7 +496,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _places(splits: Array) -> tuple[Array, Array]:
-    """Return of each value the row it is in, and its place in that row."""
+    """Return, for each value, its row and its place in that row."""
     lengths = np.diff(splits)
     rows = np.repeat(np.arange(len(lengths)), lengths)
     return rows, np.arange(splits[-1]) - np.repeat(splits[:-1], lengths)
@@ -507,7 +507,7 @@ def _longest(splits: Array) -> int:
 
 
 def _sparse(rows: _Rows) -> Sparse:
-    """Return a `Sparse` in whose rows the values stand first."""
+    """Return a `Sparse` in which the values of each row stand first."""
     splits = rows.step_splits if rows.step_splits is not None else rows.row_splits
     count = len(rows.values)
     if splits is None:
@@ -539,7 +539,7 @@ def _placed(where: str, feature: SparseFeature, sizes: list[int], needs: list[_R
         shape.insert(0, len(splits) - 1)
     values, indices = first.values, np.stack(columns, 1)
     if not feature.already_sorted:
-        # The last key of a lexsort goes first; equal ones stay in order.
+        # lexsort sorts by its last key first; equal indices stay in order.
         order = np.lexsort(columns[::-1])
         if (order[1:] < order[:-1]).any():
             values, indices = values[order], indices[order]
@@ -557,7 +557,7 @@ def _nested(where: str, feature: RaggedFeature, needs: list[_Rows]) -> Any:
     """Return the component of a `RaggedFeature`: its values, then the columns of its partitions."""
     dtype = _splits_dtype(where, feature.row_splits_dtype)
     first = needs[0]
-    # Rows are steps in feature lists, else records; a lone Example is a batch of one, which is taken off in the end.
+    # Rows are steps in feature lists, else records; a lone Example is a batch of one until the end.
     rows = [_splits(one) for one in needs]
     if first.step_splits is not None and any(len(splits) != len(rows[0]) for splits in rows):
         raise InvalidArgumentError(f"{where}: values and partitions do not have the same steps")
@@ -603,7 +603,7 @@ def _uniform(where: str, made: Ragged, length: int) -> Ragged:
 
 def _divided(where: str, made: Ragged, part: Any, told: Array, splits: Array, dtype: np.dtype[Any]) -> Ragged:
     """Return `made` with its rows divided as the values `told` say, of which row i has those from splits[i] on."""
-    # In terms of all values: where the new rows end, and where among those the old rows do.
+    # Both counted in values of the whole batch: where the new rows end, and where among these ends the old rows do.
     lengths = np.diff(splits)
     starts = np.repeat(made.row_splits[:-1].astype(np.int64), lengths)
     firsts = splits[:-1][lengths > 0]
@@ -639,7 +639,7 @@ def _by_ids(where: str, made: Ragged, ids: Array, splits: Array) -> tuple[Array,
     same = np.repeat(np.arange(len(lengths)), lengths)
     if ((ids[1:] < ids[:-1]) & (same[1:] == same[:-1])).any():
         return nothing
-    # They rise: a row's last one is its largest. In floats first, where sums can't overflow.
+    # Ids rise, so a row's last id is its largest. The check uses floats first, since their sums can't overflow.
     rows = np.zeros(len(lengths), np.int64)
     rows[lengths > 0] = ids[splits[1:][lengths > 0] - 1]
     if rows.astype(np.float64).sum() + len(rows) > 2 * len(ids) + _SPARE_ROWS:

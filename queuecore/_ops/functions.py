@@ -1,4 +1,4 @@
-"""Functions of the user's as steps: compiled ones without the GIL, Python's with it."""
+"""Functions of users as steps: compiled ones without the GIL, Python ones with it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def cfunc(function: Any, outputs: Any) -> Stage:
     ----------
     function : numba ``@cfunc`` or ctypes function
         With a declared signature: pointers to the items of each input, in their order; then pointers to the items of
-        each output; then, if it has so many arguments more, the number of items of each input, as 64-bit integers.
-        Returns nothing, or a 32 or 64-bit integer, of which anything but 0 is an error.
+        each output; then, optionally, the number of items of each input, as 64-bit integers. Returns nothing, or a
+        32-bit or 64-bit integer, where anything but 0 is an error.
     outputs : list of (dtype, shape), or dict of them by name
-        What it makes: booleans or numbers, in shapes without `None`.
+        The dtype and shape of each output: booleans or numbers, in shapes without `None`.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def cfunc(function: Any, outputs: Any) -> Stage:
     writes them. Nothing guards the rest of the process against what it does with them.
 
     numba's ``CPointer(uint8)`` is a pointer to ``uint8``, ``intp`` and ``int64`` are 64-bit integers. An exception in a
-    ``@cfunc`` reaches nobody: return an error code. Of ctypes functions, those of libraries need ``argtypes`` and
+    ``@cfunc`` is lost: return an error code. ctypes functions that come from a library need ``argtypes`` and
     ``restype``.
 
     Examples
@@ -105,7 +105,7 @@ def cfunc(function: Any, outputs: Any) -> Stage:
 
 
 def is_native(function: Any) -> bool:
-    """Return whether it is a compiled function, which `cfunc` takes."""
+    """Return whether a function is compiled, so that `cfunc` takes it."""
     return isinstance(getattr(function, "ctypes", function), _FUNCTION)
 
 
@@ -165,7 +165,7 @@ def _word(argument: Any) -> str:
 
 
 def _outputs(label: str, outputs: Any, fixed: bool) -> Components:
-    """Return what (dtype, shape) pairs describe; fixed: numbers of known shapes alone."""
+    """Return the components that (dtype, shape) pairs describe; `fixed`: only numbers of known shapes."""
     named = isinstance(outputs, Mapping)
     if not named and (isinstance(outputs, (str, bytes)) or not isinstance(outputs, Sequence)) or not len(outputs):
         raise InvalidArgumentError(f"{label}: outputs must be a list of (dtype, shape), or a dict, not {outputs!r}")
@@ -204,7 +204,7 @@ def _no_shape(label: str, shape: Any) -> NoReturn:
 
 
 def python(function: Callable[..., Any], outputs: Any = None) -> Stage:
-    r"""Call a function of Python's: a step that takes the GIL, once for each element.
+    r"""Call a Python function: a step that takes the GIL, once for each element.
 
     Parameters
     ----------
@@ -213,10 +213,10 @@ def python(function: Callable[..., Any], outputs: Any = None) -> Stage:
         array of them where it is more). Those that a native step made are its own, to keep or to change. Returns an
         array or bytes; of several components a tuple or a list of them, or a dict by their names.
     outputs : list of (dtype, shape), or dict of them by name, optional
-        What it returns, so that native steps can come after it: booleans, numbers, or bytes of any length; in a shape,
-        `None` for a side that may differ, and for a shape of which nothing is known. What it returns is converted as by
-        `QueueBase.enqueue`. Without them, it may return anything that can be enqueued, and only steps in Python can
-        follow.
+        The outputs' dtypes and shapes, so that native steps can follow: booleans, numbers, or bytes of any length; a
+        side that may differ, or a whole shape that is unknown, is `None`. Results are converted as by
+        `QueueBase.enqueue`. Without `outputs`, the function may return anything that can be enqueued, and only Python
+        steps can follow.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Operations on pictures: sizes, crops, mirror images and colours, and what of that is drawn at random."""
+"""Operations on pictures: sizes, crops, mirror images and colours, also at random."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def resize(x: Any = None, size: Any = None, method: str = "bilinear") -> Any:
     Notes
     -----
     Follows TensorFlow 2's ``image.resize`` without antialiasing: the centre of pixel i lies at i + 0.5, so target
-    pixel i is what is at ``(i + 0.5) * old / new - 0.5`` in the source; beyond its border is its last pixel. Nearest
-    rounds that up where it lies in the middle. Computed in float32. Runs without the GIL.
+    pixel i is at ``(i + 0.5) * old / new - 0.5`` in the source; beyond the border the border's pixel counts. Nearest
+    rounds halves up. Computed in float32. Runs without the GIL.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def random_crop(x: Any, size: Any, seed: SupportsIndex, *, element: int = ..., e
 def random_crop(
     x: Any = None, size: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0
 ) -> Any:
-    """Take a part of a given size at a random place.
+    """Cut a part of a given size at a random place.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def random_crop(
     seed : int
         Of this operation.
     element, epoch : int, default 0
-        Which element `x` is, or the first one of a batch.
+        The number of the element `x`, or of the first one of a batch; and the epoch.
 
     Returns
     -------
@@ -162,8 +162,8 @@ def random_crop(
 
     Notes
     -----
-    The place depends on the seed, the epoch, and the element's number: neither on threads nor on batches. A stage
-    learns the number from who runs it; in a `StageProgram` it is the count of records that the reader gave before.
+    The place depends on the seed, the epoch, and the element's number: neither on threads nor on batches. The runner of
+    a stage tells it the number; in a `StageProgram` that is the count of records that the reader gave before.
     Give each operation of a chain a seed of its own. All places are equally likely. Runs without the GIL.
 
     Examples
@@ -209,7 +209,7 @@ def random_flip_left_right(x: Any, seed: SupportsIndex, *, element: int = ..., e
 def random_flip_left_right(
     x: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0
 ) -> Any:
-    """Take each picture as it is, or its mirror image, with equal chances.
+    """Mirror each picture, or leave it as it is, with equal chances.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def adjust_brightness(x: None = None, delta: float | None = ...) -> Stage: ...
 def adjust_brightness(x: Any, delta: float) -> np.ndarray: ...
 @traceable
 def adjust_brightness(x: Any = None, delta: float | None = None) -> Any:
-    """Add the same to all values of a picture.
+    """Add one number to all values of a picture.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ def _drawn(
     element: int,
     epoch: int,
 ) -> Any:
-    """Return the pictures, or the stage, for a factor between bounds, or from minus one bound to it."""
+    """Return the pictures, or the stage, for a factor drawn between two bounds, or between minus one bound and it."""
     for what, value in bounds.items():
         if value is None:
             raise InvalidArgumentError(f"{label}: {what} is missing")
@@ -510,12 +510,12 @@ def random_brightness(
     element: int = 0,
     epoch: int = 0,
 ) -> Any:
-    """Add a random number to all values of a picture: from -max_delta up to max_delta.
+    """Add a random number between -max_delta and max_delta to all values of a picture.
 
     Parameters
     ----------
     x : array, optional
-        Pictures, as for `adjust_brightness`; each has a number of its own. Without it, the result is a `Stage`.
+        Pictures, as for `adjust_brightness`; each gets its own random number. Without it, the result is a `Stage`.
     max_delta : float
         Not negative, where 1 is white.
     seed, element, epoch : int
@@ -576,7 +576,7 @@ def random_contrast(
     Parameters
     ----------
     x : array, optional
-        Pictures, as for `adjust_contrast`; each has a number of its own. Without it, the result is a `Stage`.
+        Pictures, as for `adjust_contrast`; each gets its own random number. Without it, the result is a `Stage`.
     lower, upper : float
         Not negative; `lower` is below `upper`.
     seed, element, epoch : int
@@ -637,7 +637,7 @@ def random_saturation(
     Parameters
     ----------
     x : array, optional
-        Pictures, as for `adjust_saturation`; each has a number of its own. Without it, the result is a `Stage`.
+        Pictures, as for `adjust_saturation`; each gets its own random number. Without it, the result is a `Stage`.
     lower, upper : float
         Not negative; `lower` is below `upper`.
     seed, element, epoch : int
@@ -696,7 +696,7 @@ def random_hue(
     Parameters
     ----------
     x : array, optional
-        Pictures, as for `adjust_hue`; each has a number of its own. Without it, the result is a `Stage`.
+        Pictures, as for `adjust_hue`; each gets its own random number. Without it, the result is a `Stage`.
     max_delta : float
         From 0 to 0.5.
     seed, element, epoch : int

@@ -80,7 +80,7 @@ def compose(*stages: Stage) -> Stage:
 
     Notes
     -----
-    What is made is the same as without: bit for bit.
+    The results are those of the separate stages: bit for bit.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def on(component: str | int, *stages: Stage) -> Stage:
     Returns
     -------
     Stage
-        What is made of the component takes its place, and its name if it is one component too.
+        The result takes the component's place, and also its name if it is one component.
 
     Raises
     ------
@@ -192,9 +192,9 @@ def cast(x: Any = None, dtype: Any = None) -> Any:
 
     Notes
     -----
-    As NumPy's ``astype``: floats to integers truncate, integers wrap, anything but 0 is a true boolean, and float16
-    and bfloat16 round to nearest, ties to even, the latter from float32, to which wider numbers are rounded before, as
-    `ml_dtypes` does. A float that doesn't fit into an integer dtype, or is no number, becomes any value.
+    As NumPy's ``astype``: floats to integers truncate, integers wrap, and anything but 0 is true. float16 and bfloat16
+    round to nearest, ties to even; wider numbers are rounded to float32 before bfloat16, as in `ml_dtypes`. A float
+    that is nan or doesn't fit into an integer dtype becomes any value.
     Runs without the GIL.
 
     Examples
@@ -288,7 +288,7 @@ def reshape(x: Any = None, shape: Any = None) -> Any:
     x : array, optional
         Of numbers. Without it, the result is a `Stage`.
     shape : sequence of int
-        -1 once at most: as long as it comes.
+        -1 is allowed once: the side that makes the sizes match.
 
     Returns
     -------
@@ -304,7 +304,7 @@ def reshape(x: Any = None, shape: Any = None) -> Any:
 
     Notes
     -----
-    Follows TensorFlow's ``reshape``. In a stage it costs nothing.
+    Follows TensorFlow's ``reshape``. In a stage it takes no time.
 
     Examples
     --------
@@ -381,7 +381,7 @@ def pad(x: None = None, paddings: Any = ..., constant: Any = ..., mode: str = ..
 def pad(x: Any, paddings: Any, constant: Any = ..., mode: str = ...) -> np.ndarray: ...
 @traceable
 def pad(x: Any = None, paddings: Any = None, constant: Any = 0, mode: str = "constant") -> Any:
-    """Put a constant, or more of the same, around an array.
+    """Put a constant, or repeated or mirrored items, around an array.
 
     Parameters
     ----------
@@ -451,7 +451,7 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0, mode: str = "con
         check_array_size("pad", made, given.dtype)
         return PadStep((given,), (Component(given.dtype, made, name=given.name),), before, after, fill, mode)
 
-    # The constant's text is older than the other modes: plans and saved places have it.
+    # The constant's text is older than the other modes: plans and saved positions contain it.
     text = f"{[list(pair) for pair in pairs]}" + ("" if mode == "constant" else f", mode={mode!r}")
     stage = Stage(f"pad({text})", bind)
     return stage if x is None else run_eagerly("pad", stage, x)
@@ -525,7 +525,7 @@ def one_hot(x: None = None, depth: Any = ..., on_value: Any = ..., off_value: An
 def one_hot(x: Any, depth: Any, on_value: Any = ..., off_value: Any = ..., dtype: Any = ...) -> np.ndarray: ...
 @traceable
 def one_hot(x: Any = None, depth: Any = None, on_value: Any = 1, off_value: Any = 0, dtype: Any = np.float32) -> Any:
-    """Make a row for each index, with one value at its place and another one everywhere else.
+    """Make a row for each index, with one value at the index and another one everywhere else.
 
     Parameters
     ----------

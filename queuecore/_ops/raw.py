@@ -63,7 +63,7 @@ def decode_raw(
     fixed_length: int | None = None,
     name: str | None = None,
 ) -> Any:
-    r"""Take strings of bytes for numbers.
+    r"""Read strings of bytes as numbers.
 
     Parameters
     ----------
@@ -161,14 +161,14 @@ def decode_padded_raw(
     little_endian: bool = True,
     name: str | None = None,
 ) -> Any:
-    r"""Take strings of bytes for numbers, each cut or filled up to the same length: `decode_raw` with a `fixed_length`.
+    r"""Read strings of bytes as numbers, each cut or padded to the same length: `decode_raw` with a `fixed_length`.
 
     Parameters
     ----------
     input_bytes : bytes, or array or list of bytes, optional
         Of any shape. Without it, the result is a `Stage`.
     fixed_length : int
-        To which every string is cut, or filled up with zeros; a multiple of the item's size.
+        The length to which every string is cut, or padded with zeros; a multiple of the item's size.
     out_type, little_endian, name
         As of `decode_raw`.
 
@@ -311,7 +311,7 @@ def decode_compressed(
     name : str, optional
         Not used.
     max_record_bytes : int, default 64 MiB
-        How long a string may be when it is decompressed.
+        The most bytes that a string may have when decompressed.
 
     Returns
     -------

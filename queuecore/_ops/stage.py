@@ -1,4 +1,4 @@
-"""Stages: what native operations have in common, and what is known of what they work on."""
+"""Stages: the base of native operations, and the facts known of their components."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Components = tuple[Component, ...]
 
 
 class Stage:
-    """A step of a `StageProgram`, as an operation returns it that was given no input.
+    """A step of a `StageProgram`: the result of an operation that is called without input.
 
-    It knows its options; what components it gets, and so which it gives, shows when it is put into a program.
+    A stage knows its options; `bind`, when it is put into a program, shows the components that it gets and gives.
 
     Attributes
     ----------
     python : callable or None
-        Does the same in Python: a function of the components' values, as `queuecore.ops.python` takes it. It is used
-        where there is no native way: where ``bind`` finds out that a library is missing (`UnimplementedError`).
+        The same operation in Python: a function of the components' values, as `queuecore.ops.python` takes it. It is
+        used where ``bind`` finds that a library is missing (`UnimplementedError`).
     outputs : tuple of Component, or None
         What `python` returns, as far as that is known.
     device : callable or None
-        Does the same in a kernel on a device: from tensors to tensors, as `queuecore._device.kernels` has them.
+        The same operation as a kernel on a device: from tensors to tensors of `queuecore._device.kernels`.
     """
 
     __slots__ = ("_bind", "_text", "device", "outputs", "python", "rowwise", "structure")
@@ -50,7 +50,7 @@ class Stage:
         self._text = text
         self._bind = bind
         self.structure = structure
-        # Whether a batch of elements becomes the same as they do one by one.
+        # Whether a batch gives the same results as its elements one by one.
         self.rowwise = rowwise
         self.python = python
         self.outputs = outputs
@@ -82,7 +82,7 @@ class Stage:
             return python_step(self._text, given, self.python, self.outputs, str(error), True)
 
     def on_device(self, tensors: list[Any]) -> list[Any]:
-        """Return what becomes of tensors to whose components it could be bound.
+        """Apply the operation to tensors on a device; `bind` must accept their components.
 
         Raises
         ------
@@ -102,7 +102,7 @@ def python_step(
     why: str,
     own: bool,
 ) -> PythonStep:
-    """Return a step that calls a function. Of our `own`, errors of ours come out as they are."""
+    """Return a step that calls a function. `own`: errors of queuecore come out as they are."""
     converters = None
     if outputs is not None:
         converters = [
@@ -143,7 +143,7 @@ def _aligned(value: Any) -> Any:
 def traceable(op: Any) -> Any:
     """Return an operation that also takes a symbol of a trace as its input, which is its first parameter.
 
-    A symbol is what has the method `_traced_operation`. Users see the operation in `queuecore.ops`.
+    A symbol is an object with the method `_traced_operation`. Users see the operation in `queuecore.ops`.
     """
     first = next(iter(inspect.signature(op).parameters))
     name = op.__name__

@@ -1,4 +1,4 @@
-"""Strings of bytes, as they come from users."""
+"""Strings of bytes, as users pass them."""
 
 from __future__ import annotations
 

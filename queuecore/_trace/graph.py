@@ -1,4 +1,4 @@
-"""The graph of what a traced function does."""
+"""The graph of the operations of a traced function."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Value:
     Attributes
     ----------
     node : TraceNode
-        Which one.
+        The node that makes it.
     index : int
-        Which of the things that it makes.
+        Its place among the node's values.
     dtype : numpy.dtype
         As of a `Component`.
     dims : tuple of int or Unknown, or None
-        `None`: not even their number is known.
+        The sides; `None`: not even their number is known.
     nbytes, ragged
         As of a `Component`.
     opaque : str
-        What it is, if only operations of `queuecore.ops` can be done to it.
+        The kind of value, if only operations of `queuecore.ops` accept it.
     """
 
     __slots__ = ("dims", "dtype", "index", "nbytes", "node", "opaque", "ragged")
@@ -62,26 +62,26 @@ class Value:
         node.made.append(self)
 
     def component(self, name: str | None = None) -> Component:
-        """Return what is known of it."""
+        """Return the component that describes it."""
         shape = None if self.dims is None else tuple(side if isinstance(side, int) else None for side in self.dims)
         return Component(self.dtype, shape, self.nbytes, name, self.ragged)
 
 
 class TraceNode:
-    """Something that is done.
+    """One operation of a graph.
 
     Attributes
     ----------
     kind : str
         "input", "constant", "stage", "reshape", "view", "cast" or "call".
     given : list
-        What it is done to: values; of a call also arrays.
+        The operands: values; for a call also arrays.
     what : object
         Of an input its number; of a constant the bytes or the array; of a stage, the stage and its step; of a
         reshape, its step; of a view, axes and starts; of a cast, whether it is NumPy's own; of a call, function and
         dtypes.
     made : list of Value
-        What it makes.
+        The results.
     """
 
     __slots__ = ("given", "kind", "made", "number", "what")
@@ -94,12 +94,12 @@ class TraceNode:
         self.made: list[Value] = []
 
     def values(self) -> list[Value]:
-        """Return the values among what it is done to."""
+        """Return the values among the operands."""
         return [one for one in self.given if isinstance(one, Value)]
 
 
 class Graph:
-    """The nodes, in the order in which they were made, and so in one in which they can be done."""
+    """The nodes, in the order in which they were made, which is also an order in which they can run."""
 
     def __init__(self) -> None:
         self.nodes: list[TraceNode] = []
@@ -111,7 +111,7 @@ class Graph:
         return node
 
     def input(self, number: int, component: Component, outer: Dims) -> Value:
-        """Return a component of the element, with these dimensions in front."""
+        """Return a component of the element, with the dimensions `outer` in front."""
         dims: Dims | None = None
         if component.shape is not None:
             dims = (*outer, *(Unknown() if side is None else side for side in component.shape))
@@ -131,7 +131,7 @@ class Graph:
         return Value(node, given.dtype, given.shape)
 
     def stage(self, stage: Stage, step: Step, value: Value) -> list[Value]:
-        """Return what a stage, bound, makes of a value."""
+        """Return the values that a bound stage makes of a value."""
         node = self._node("stage", (value,), (stage, step))
         for component in step.outputs:
             dims = None
@@ -143,7 +143,7 @@ class Graph:
         return node.made
 
     def reshape(self, value: Value, shape: tuple[int, ...]) -> Value:
-        """Return it in another shape, with -1 once at most."""
+        """Return a value in another shape, with -1 once at most."""
         step = Links(Reshape(shape)).bind((value.component(),))
         made = step.outputs[0]
         assert made.shape is not None
@@ -151,7 +151,7 @@ class Graph:
         return Value(self._node("reshape", (value,), step), value.dtype, dims)
 
     def cast(self, value: Value, dtype: np.dtype[Any], numpys: bool) -> Value:
-        """Return it in another dtype, as NumPy does it, or as `queuecore.ops.cast`."""
+        """Return a value in another dtype: converted as by NumPy, or as by `queuecore.ops.cast`."""
         if dtype == value.dtype:
             return value
         made = Value(self._node("cast", (value,), numpys), dtype, value.dims)
@@ -159,16 +159,16 @@ class Graph:
         return made
 
     def view(self, value: Value, axes: Sequence[tuple[int, int]], starts: Sequence[int], dims: Dims) -> Value:
-        """Return a part of it.
+        """Return a part of a value.
 
         Parameters
         ----------
         axes : sequence of tuple
-            For each dimension, which one of the value's it is, and with what step; (-1, 0) for a new one.
+            For each dimension, the value's dimension and the step; (-1, 0) for a new one.
         starts : sequence of int
-            Where it begins, for each dimension of the value.
+            The first index, for each dimension of the value.
         dims : tuple
-            How long each dimension is.
+            The length of each dimension.
         """
         assert value.dims is not None
         if dims == value.dims and not any(starts) and list(axes) == [(axis, 1) for axis in range(len(dims))]:
@@ -191,12 +191,12 @@ class Graph:
         return made
 
     def call(self, ufunc: Any, loop: Sequence[np.dtype[Any]], given: Sequence[Value | np.ndarray]) -> Value:
-        """Return what an element-wise function, or numpy.where, makes; arrays have the dtypes of the loop.
+        """Return the result of an element-wise function, or of numpy.where; arrays have the dtypes of the loop.
 
         Raises
         ------
         ValueError
-            If their shapes don't go together, or may not.
+            If their shapes don't go together, or the result may have no such shape.
         """
         dims = _broadcast([one.dims if isinstance(one, Value) else one.shape for one in given])
         made = Value(self._node("call", given, (ufunc, tuple(loop))), loop[-1], dims)
@@ -208,7 +208,7 @@ class Graph:
         return made
 
     def text(self, values: Sequence[Value], show: Callable[[list[str]], str]) -> str:
-        """Return what is done, in words that are the same in every process."""
+        """Return the operations in words that are the same in every process."""
         nodes = reachable(self, values)
         uses = [0] * len(self.nodes)
         for node in nodes:
@@ -300,7 +300,7 @@ def reachable(graph: Graph, values: Sequence[Value]) -> list[TraceNode]:
 
 
 def computed(graph: Graph, values: Sequence[Value], tensors: Sequence[Any]) -> list[Any]:
-    """Return what computes these values on a device, from the tensors of `queuecore._device.kernels` for all inputs.
+    """Compute values on a device, from the tensors of `queuecore._device.kernels` for all inputs.
 
     Raises
     ------

@@ -24,10 +24,10 @@ def lowered(
     Raises
     ------
     ValueError
-        If it takes more than one step can be, or a loop of NumPy's can't be had.
+        If one step is too small for it, or one of NumPy's loops isn't available.
     """
     nodes = reachable(graph, values)
-    celled = set(map(id, values))  # what has to lie in memory as a whole
+    celled = set(map(id, values))  # values that must lie in memory as a whole
     for node in nodes:
         if node.kind in ("stage", "reshape") or node.kind == "view" and node.given[0].node.kind != "input":
             celled.update(map(id, node.values()))
@@ -64,7 +64,7 @@ def lowered(
 
 
 def _groups(nodes: list[TraceNode], celled: set[int]) -> dict[int, list[TraceNode]]:
-    """Return the casts and calls that are one expression each, by the number of the last one."""
+    """Return the casts and calls of each expression, by the number of its last node."""
     roots: dict[int, TraceNode] = {}
     users: dict[int, list[TraceNode]] = {}
     weights: dict[int, int] = {}
@@ -74,7 +74,7 @@ def _groups(nodes: list[TraceNode], celled: set[int]) -> dict[int, list[TraceNod
             after = {roots[user.number].number: roots[user.number] for user in users.get(node.number, ())}
             if id(node.made[0]) not in celled and len(after) == 1:
                 one = next(iter(after.values()))
-                # Each may need a register for what it makes, and for each input a constant, or the input and two casts.
+                # A node may need a register for its result, and for each input a constant, or the input and two casts.
                 weight = 1 + 3 * len(node.given)
                 if one.made[0].dims == node.made[0].dims and weights[one.number] + weight <= MOST_REGISTERS:
                     root = one
@@ -91,12 +91,12 @@ def _groups(nodes: list[TraceNode], celled: set[int]) -> dict[int, list[TraceNod
 
 
 def _places(values: Sequence[Value]) -> dict[int, int]:
-    """Return for which values the graph's outputs have a place."""
+    """Return the values that may be made at the place of one of the graph's outputs."""
     places: dict[int, int] = {}
     for index, value in enumerate(values):
         places.setdefault(id(value), index)
     for index, value in enumerate(values):
-        # What a reshape gets may be made where its own result belongs, if it is known to be as long.
+        # The input of a reshape may be made where the reshape's result belongs, if it is known to be as long.
         one = value
         while one.node.kind == "reshape" and places.get(id(one)) == index:
             one = one.node.given[0]
@@ -107,7 +107,7 @@ def _places(values: Sequence[Value]) -> dict[int, int]:
 
 
 class _Expression:
-    """Casts and calls over one shape, the last one of which makes the result; or a view by itself."""
+    """Casts and calls over one shape, of which the last one makes the result; or a single view."""
 
     def __init__(self, nodes: list[TraceNode]) -> None:
         self._nodes = nodes
@@ -124,7 +124,7 @@ class _Expression:
         self._program: list[list[Any]] = []
 
     def step(self) -> tuple[Step, list[Value]]:
-        """Return the step, and what it gets."""
+        """Return the step and its inputs."""
         made: dict[int, int] = {}
         for node in self._nodes:
             result = node.made[0]
@@ -171,7 +171,7 @@ class _Expression:
         if "f2" in codes and not codes & {"f4", "f8"}:
             middle = np.dtype(np.float32)
             register, given = self._cast(register, given, middle, self._temporary(middle), numpys), middle
-        # The processor's own conversion of a half that signals makes it quiet; NumPy's leaves its bits alone.
+        # The processor's conversion quiets a signalling float16; NumPy's leaves its bits alone.
         self._program.append(["cast", NUMBERS[code_of(given)], NUMBERS[code_of(dtype)], register, out, numpys])
         return out
 
@@ -228,7 +228,7 @@ class _Expression:
         return len(self._leaves) - 1
 
     def _placed(self) -> list[int]:
-        """Return the room of each temporary: what nobody reads any more leaves its room to others."""
+        """Return the room of each temporary; a temporary that is no longer read leaves its room to others."""
         last: dict[int, int] = {}
         for index, one in enumerate(self._program):
             for register in _given(one):

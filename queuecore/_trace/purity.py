@@ -1,16 +1,17 @@
-"""Purity: the checks that a function makes the same of the same element every time, which no trace can see.
+"""Purity: the checks that a function gives the same result for the same element every time, which no trace can see.
 
-A function that draws a random number, asks for the time, or counts its calls makes something else each time, but a
-trace would take what it made once for a constant. And a call for a trace may be one too many: who takes an element out
-of an iterator, or writes a line, does it for each element and not once more. So the call ends before such an effect:
+A function that draws a random number, asks for the time, or counts its calls gives another result each time, but a
+trace would record the first result as a constant. And the call for a trace may be one call too many: a function that
+takes an element out of an iterator, or writes a line, must do so once for each element and no more. So the call ends
+before such an effect:
 
-- Before a function of Python's begins, its instructions are looked at, and what they name: variables that it assigns to
-  outside of itself; iterators, generators of random numbers, queues, and compiled functions of which nothing is known.
+- Before a Python function begins, its instructions and the objects that they name are checked: variables outside of
+  itself that it assigns to; iterators, generators of random numbers, queues, and unknown compiled functions.
 - Before a compiled function is called that does more than compute, or that changes a list, a dict or an array that was
   there before.
 
-Nothing can tell for certain. What has changed all the same when the function has returned, by an assignment to an item,
-is put back.
+These checks are not complete. If the function changed something all the same by an assignment to an item, the change
+is undone when the function has returned.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _IMPURE_BUILTINS = frozenset(
 )
 _PURE_TYPES: tuple[type, ...] = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
 _PURE_TYPES += (slice, range, np.ndarray, np.generic, np.dtype, np.ufunc)
-# What they do to what they belong to. Every type has only some of them.
+# Methods that change the object they belong to. Every type has only some of them.
 _CHANGES_NAMES = """
     append extend insert remove pop clear sort reverse update setdefault popitem add discard difference_update
     intersection_update symmetric_difference_update __setitem__ __delitem__ __iadd__ __imul__ __ior__ __iand__ __isub__
@@ -63,7 +64,7 @@ _CHANGES_NAMES = """
 _CHANGES = frozenset(_CHANGES_NAMES.split())
 _CHANGED_BY_OPERATOR = frozenset(("setitem", "delitem", "iadd", "iconcat", "imul", "ior", "iand", "isub", "ixor"))
 _DRAWING = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
-# Modules of ours whose objects wait, move, or write; all others only describe and compute.
+# Our modules whose objects wait, move, or write; objects of all others only describe and compute.
 _OUR_IMPURE_NAMES = """
     queues stdqueue runtime readers writers programs device torch jax cli data.iterator data.iterators data.device
     _core.handoff.queues _core.handoff.objects _core.atoms.runtime _core.io.readers _core.io.streams _core.stream.feed
@@ -75,7 +76,7 @@ _SEEN: tuple[type, ...] = (FunctionType, functools.partial, BuiltinFunctionType,
 _SEEN += (ClassMethodDescriptorType, MethodWrapperType, WrapperDescriptorType)  # the last two are operators
 _PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes))
 _NOTHING: Any = object()
-_SYMBOLS = "queuecore._trace.symbol"  # what stands for values, and must not be touched
+_SYMBOLS = "queuecore._trace.symbol"  # the module of the stand-ins for values, which must not be touched
 _MOST_BYTES = 16 << 20
 _MOST_MET = 10_000
 _MOST_ITEMS = 1_000
@@ -106,9 +107,9 @@ class _Mention(NamedTuple):
         As it stands there, with the attributes: ``"self.table"``.
     value : object
     is_local : bool
-        The name begins with a local variable.
+        Whether the name begins with a local variable.
     is_last : bool
-        Of an object of which only attributes are used, these are the last.
+        Whether these are the last attributes of an object of which only attributes are used.
     """
 
     name: str
@@ -130,13 +131,13 @@ class Watch:
     Parameters
     ----------
     function : callable
-        It is about to be called.
+        The function that is about to be called.
     is_users : callable
         Whether a frame is one of the user's code.
     stop : callable
-        Gets the reason and the frame before an effect, and raises what ends the call.
+        Called with the reason and the frame before an effect; raises the exception that ends the call.
     report : callable
-        Gets the reason and the frame where something speaks against the function, and it may go on.
+        Called with the reason and the frame when the result can't be trusted, though the function may go on.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class Watch:
             self._meet(name, value, None)
         self._base = sys._getframe(1)
         self._before = sys.getprofile()
-        # What the collector calls, at any time, isn't the function's.
+        # The collector may call finalizers at any time; these calls are not the function's.
         self._collected = gc.isenabled()
         gc.disable()
         sys.setprofile(self._event)
@@ -186,7 +187,7 @@ class Watch:
         self._check()
 
     def _check(self) -> None:
-        """Report what is different since before the call, and put back what the function assigned to."""
+        """Report differences from the state before the call, and undo the function's assignments."""
         if _random_state() != self._drawn:
             self._report("it draws random numbers", None)
         for name, value, before, saved in self._kept:
@@ -200,7 +201,7 @@ class Watch:
             return
         at = frame if event == "c_call" else frame.f_back
         while at is not None and at is not self._base:
-            if not self.is_users(at):  # something that was called for the user: it knows what it does
+            if not self.is_users(at):  # library code called by the user's code: it knows what it does
                 return
             at = at.f_back
         if event == "c_call":
@@ -233,18 +234,18 @@ class Watch:
         old = False
         for name, value, is_local, is_last in _mentioned(known):
             if "." not in name:
-                # What a local name stands for was made by the function, or was there before under another name.
+                # A local name's value was made by the function, or was there before under another name.
                 old = not is_local or id(value) in self._old or id(value) in self._met
             if old:
                 self._old[id(value)] = value
                 if is_last or isinstance(value, _DRAWING):
                     self._meet(name, value, frame)
-        # Its handlers would go on behind the end of the call, and nobody would see what they do.
+        # An exception handler would go on after the end of the call, and its effects would not be seen.
         if "PUSH_EXC_INFO" in words and (reason := _unsure(known, set())):
             self._stop(f"it may catch the end of a trace, and {reason}", frame)
 
     def _meet(self, name: str, value: Any, frame: FrameType | None) -> None:
-        """Look at what a function can reach, and at what is in it."""
+        """Check a value that a function can reach, and the values inside it."""
         effect = _effect(value)
         if not effect and callable(value) and not _seen_or_pure(value):
             effect = "it may call {}, a compiled function that may do more than compute"
@@ -272,7 +273,7 @@ def _name(function: Any) -> str:
 
 
 def _computes(function: Any) -> bool:
-    """Return whether a compiled function does nothing but compute."""
+    """Return whether a compiled function only computes."""
     owner = getattr(function, "__self__", None)
     if owner is None or isinstance(owner, ModuleType):
         module = getattr(function, "__module__", None)
@@ -290,8 +291,8 @@ def _impure_module(module: Any) -> bool:
 
 
 def _assigned(code: CodeType) -> str:
-    """Return what it assigns to outside of itself; empty: nothing."""
-    makes = code.co_name in ("__init__", "__new__", "__post_init__")  # its attributes are those of a new object
+    """Return the name of a variable or attribute outside of itself that code assigns to; empty: there is none."""
+    makes = code.co_name in ("__init__", "__new__", "__post_init__")  # their attributes are those of a new object
     for one in dis.get_instructions(code):
         if one.opname in _OUTSIDE and not (makes and one.opname == "STORE_ATTR"):
             return f"{_OUTSIDE[one.opname]}, {one.argval!r}"
@@ -301,7 +302,7 @@ def _assigned(code: CodeType) -> str:
 
 
 def _effect(value: Any) -> str:
-    """Return what the use of a value would do beside computing, with a place for its name; empty: nothing."""
+    """Return the effect of using a value, with a place for its name; empty: there is none."""
     kind = type(value)
     if isinstance(value.__self__ if kind in (BuiltinFunctionType, MethodType) else value, _DRAWING):
         return "it may draw from {}, which makes random numbers"
@@ -313,7 +314,7 @@ def _effect(value: Any) -> str:
 
 
 def _seen_or_pure(function: Any) -> bool:
-    """Return whether the calls of a callable are seen before they happen, or only compute."""
+    """Return whether a callable only computes, or its calls are seen before they happen."""
     kind = type(function)
     if kind is MethodType:
         return _seen_or_pure(function.__func__)
@@ -326,8 +327,7 @@ def _seen_or_pure(function: Any) -> bool:
         file = getattr(sys.modules.get(module), "__file__", None) or ""
         compiled = module in sys.builtin_module_names or file.endswith(".so")
         return not compiled or module in ("builtins", *_PURE_MODULES)
-    # What a wrapper calls is seen, as long as it is Python's; so is an object whose class says in Python what a call
-    # does.
+    # The calls of a Python wrapper are seen; so are those of an object whose class defines `__call__` in Python.
     wrapped = getattr(function, "__wrapped__", None) if kind.__module__ == "functools" else None
     return isinstance(wrapped or inspect.getattr_static(kind, "__call__", None), FunctionType)
 
@@ -350,7 +350,7 @@ def _is_users_module(name: Any) -> bool:
 
 
 def _mentioned(known: _Known) -> Iterator[_Mention]:
-    """Yield what instructions name: global and local variables, those of functions around, attributes of all these."""
+    """Yield the values that instructions name: global, local and enclosing variables, and attributes of all these."""
     name, value, is_local = "", None, False  # no name: nothing is known
     for one in dis.get_instructions(known.code):
         if one.opname in ("LOAD_ATTR", "LOAD_METHOD") and name:
@@ -374,7 +374,7 @@ def _mentioned(known: _Known) -> Iterator[_Mention]:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """Return what an attribute is, if nothing has to run for that."""
+    """Return the value of an attribute, if no code has to run for that."""
     held = inspect.getattr_static(value, name, _NOTHING)
     if isinstance(held, (staticmethod, classmethod)):
         return held.__func__
@@ -384,7 +384,7 @@ def _attribute(value: Any, name: str) -> Any:
 
 
 def _unsure(known: _Known, seen: set[CodeType]) -> str:
-    """Return what instructions may do beside computing, as far as can be told before they run; empty: nothing."""
+    """Return an effect that instructions may have, as far as can be told before they run; empty: there is none."""
     seen.add(known.code)
     named = set()
     for name, value, _, is_last in _mentioned(known):
@@ -406,7 +406,7 @@ def _unsure(known: _Known, seen: set[CodeType]) -> str:
 
 
 def _computing_names_anew() -> frozenset[str]:
-    """Return the names of all methods that only compute, or change what they belong to."""
+    """Return the names of all methods that only compute, or only change the object they belong to."""
     return frozenset(name for kind in _PURE_TYPES for name in dir(kind))
 
 
@@ -414,13 +414,13 @@ _computing_names = functools.cache(_computing_names_anew)
 
 
 def _captured(function: Any) -> list[tuple[str, Any]]:
-    """Return the values from elsewhere that come with a function; global variables show when it is called."""
+    """Return the values from elsewhere that a function holds; global variables show when it is called."""
     made: list[tuple[str, Any]] = []
     while isinstance(function, functools.partial):
         made += [(f"argument {i}", one) for i, one in enumerate(function.args)] + list(function.keywords.items())
         function = function.func
     if isinstance(function, MethodType):
-        function = function.__func__  # what it uses of its object is looked at when it is called
+        function = function.__func__  # its uses of the object are checked when it is called
     if not isinstance(function, FunctionType):
         function = getattr(type(function), "__call__", None)  # noqa: B004
         if not isinstance(function, FunctionType):
@@ -435,7 +435,7 @@ def _captured(function: Any) -> list[tuple[str, Any]]:
 
 
 def _image(value: Any) -> Any:
-    """Return something that is equal as long as the value is the same inside; `None`: it isn't looked at."""
+    """Return an object that stays equal as long as the value's contents stay the same; `None`: it isn't checked."""
     if isinstance(value, dict):
         return [(key, id(one)) for key, one in list(value.items())]
     if isinstance(value, (list, set)):

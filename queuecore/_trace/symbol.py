@@ -1,9 +1,9 @@
-"""Tracing: a function of Python's, called once with symbols for an element, as a native stage.
+"""Tracing: a Python function, called once with symbols for an element, as a native stage.
 
-What the function does to its symbols is written down as a graph: operations of `queuecore.ops`, parts of arrays, and
-calls of NumPy's element-wise functions. `queuecore._trace.graph` makes native steps of it. A touch that can't be
-written down ends the trace, so that the function has to run in Python; and so does everything whose result may differ
-from that of the function itself by as much as a bit.
+A graph records what the function does to its symbols: operations of `queuecore.ops`, parts of arrays, and calls of
+NumPy's element-wise functions. `queuecore._trace.graph` makes native steps of it. Any other use of a symbol ends the
+trace, so that the function has to run in Python; and so does every operation whose result may differ by even one bit
+from the function's own.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class GiveUp(BaseException):
     """The end of a trace. Not an `Exception`: what the function catches must not change what it does."""
 
 
-# Of what these make, every bit follows from the operands alone, whatever lies beside them in memory.
+# Every bit of these functions' results follows from the operands alone, not from their place in memory.
 _EXACT_NAMES = """
     add subtract multiply divide true_divide floor_divide remainder mod fmod negative positive absolute fabs sign
     equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not
@@ -65,27 +65,27 @@ _EXACT_NAMES = """
 """
 _CLIP = np._core.umath.clip  # type: ignore[attr-defined]
 _EXACT = frozenset((_CLIP, *(getattr(np, name) for name in _EXACT_NAMES.split() if hasattr(np, name))))
-# Of these, too, as long as the items lie side by side: NumPy has several ways to compute them, and picks one by that.
+# The same holds for these if the items are contiguous: NumPy picks one of several algorithms by that.
 _SMOOTH_NAMES = """
     exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt
 """
 _SMOOTH = frozenset(getattr(np, name) for name in _SMOOTH_NAMES.split())
-# Functions of NumPy's that are methods, too.
+# NumPy functions that are also methods of arrays.
 _METHODS = frozenset((np.transpose, np.reshape, np.ravel, np.clip, np.copy))
 _MOST_CONSTANT = 64 << 20  # bytes
 _MOST_LISTED = 16
-_MOST_PILED = 64  # each takes a few steps of an expression
+_MOST_PILED = 64  # arrays; each takes a few steps of an expression
 
 
 class Tracer:
-    """One call of a function.
+    """One traced call of a function.
 
     Attributes
     ----------
     lead : int
-        How many dimensions of a batch are in front of those of an element.
+        The number of batch dimensions in front of an element's.
     graph, rows : Graph
-        What is done to the element; what is done to a row of it, where the same can be said of one.
+        The operations on the element; the operations on one row of it, where the function does the same to each row.
     """
 
     def __init__(self, lead: int, function: Any) -> None:
@@ -110,7 +110,7 @@ class Tracer:
         raise GiveUp
 
     def distrust(self, reason: str, frame: FrameType | None) -> None:
-        """Take down that the result can't be trusted, and let the function go on."""
+        """Record that the result can't be trusted, and let the function go on."""
         if self.active and self.failure is None:
             self.failure = Untraced(reason, self.place if frame is None else _place(frame, frame.f_lineno))
 
@@ -136,7 +136,7 @@ def _place(frame: FrameType, line: int) -> str:
 
 
 def _defined(function: Any) -> str:
-    """Return where a function is defined, if it is one of Python's."""
+    """Return where a Python function is defined; empty for anything else."""
     while isinstance(function, functools.partial):
         function = function.func
     code = getattr(function, "__code__", None)
@@ -168,14 +168,14 @@ def _binary(ufunc: Any) -> Any:
 
 
 def _operators(ufunc: Any) -> tuple[Any, Any, Any]:
-    """Return an operator, the one for a symbol on its right, and the one in place."""
+    """Return the methods of an operator: with the symbol on the left, on the right, and in place."""
 
     def swapped(self: Symbol, other: Any) -> Symbol:
         return _call(self._tracer, ufunc, (other, self))
 
     def inplace(self: Symbol, other: Any) -> Symbol:
-        # To a number's name it only gives another number. But what operations and numpy.where make is an array, even
-        # if it has no dimensions.
+        # For a number, `x += y` only gives the name another number. But operations and numpy.where make arrays, even
+        # without dimensions, which it changes.
         node = self._value.node
         number = node.kind == "input" or node.kind == "call" and node.what[0] is not np.where
         if self._sides("an operation in place") or not number:
@@ -190,10 +190,10 @@ def _unary(ufunc: Any) -> Any:
 
 
 class Symbol:
-    """The stand-in that a function gets while it is traced, instead of an array, a number, or bytes.
+    """The stand-in for an array, a number, or bytes, which a function gets while it is traced.
 
-    What can be done to it: arithmetic, comparison, NumPy's element-wise functions, operations of `queuecore.ops`;
-    indices that are constant; ``astype``, ``reshape``, ``transpose`` and what is known beforehand of dtype and shape.
+    It supports arithmetic, comparison, NumPy's element-wise functions, operations of `queuecore.ops`; constant indices;
+    ``astype``, ``reshape``, ``transpose``; and the parts of dtype and shape that are known before the data are read.
     Anything else ends the trace.
     """
 
@@ -457,7 +457,7 @@ class Symbol:
         return self
 
     def clip(self, *limits: Any, **options: Any) -> Symbol:
-        """Return it with what is beyond two limits moved there."""
+        """Return it with values beyond the two limits moved to them."""
         if len(limits) != 2 or options or any(one is None for one in limits):
             self._stop("clip with other arguments than two limits")
         return _call(self._tracer, _CLIP, (self, *limits))
@@ -470,7 +470,7 @@ class Symbol:
             self._stop(str(error))
         row = None
         if self._row is not None and tracer.lead == 1 and sides:
-            # The same rows as before: as many items in each, and all that are left over to the batch.
+            # A row keeps its number of items; the batch takes the rest.
             dims = self._row.dims or ()
             known = [side for side in dims if isinstance(side, int)]
             items = math.prod(known)
@@ -509,10 +509,10 @@ class Symbol:
         return made[0]
 
     def _apply(self, stage: Stage) -> list[Symbol]:
-        """Return what a stage makes of it."""
+        """Return the results of a stage on it."""
         tracer = self._tracer
         if isinstance(stage, Links) and all(isinstance(link, (Cast, Reshape, Transpose)) for link in stage.links):
-            # Expressions take these in.
+            # Expressions include the work of these stages.
             made = self
             for link in stage.links:
                 if isinstance(link, Cast):
@@ -531,7 +531,7 @@ class Symbol:
         values = self._bound(tracer.graph, stage, self._value)
         rows: list[Value] | None = None
         if stage.rowwise and self._row is not None:
-            # If it can't work on a row, it means something else by a batch; and so if it makes more of one.
+            # A stage that can't work on a row, or that makes several rows of one, means something else by a batch.
             with contextlib.suppress(QueueCoreError):
                 rows = self._bound(tracer.rows, stage, self._row)
         if rows is not None and len(rows) != len(values):
@@ -587,7 +587,7 @@ class Symbol:
         self._stop(f"the attribute {name!r}")
 
     def _asked(self) -> type:
-        # isinstance() asks for it, if it isn't a Symbol that is asked for.
+        # isinstance() reads it, unless it is asked for Symbol itself.
         if self._tracer.active:
             self._stop("a question for its type (isinstance())")
         return Symbol
@@ -611,7 +611,7 @@ def _power(base: Symbol, exponent: Any) -> Any:
     if base._number("**").dtype.kind == "b":
         base._stop("a power of booleans")  # whose dtype depends on whether the exponent happens to be 2
     if base._number("**").dtype.kind == "f":
-        # Arrays know a square when they see one; what is a number is raised by another function than what is an array.
+        # NumPy squares arrays directly for the exponent 2; it raises numbers by another function than arrays.
         if type(exponent) in (int, float) and exponent == 2 and base._sides("**"):
             return _call(base._tracer, np.square, (base,))
         base._stop("a power of floats")
@@ -619,7 +619,7 @@ def _power(base: Symbol, exponent: Any) -> Any:
 
 
 def _call(tracer: Tracer, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
-    """Return what an element-wise function of NumPy's makes."""
+    """Return the result of an element-wise function of NumPy's."""
     name = ufunc.__name__
     if ufunc not in _EXACT and ufunc not in _SMOOTH:
         tracer.give_up(f"numpy.{name}")
@@ -645,7 +645,7 @@ def _call(tracer: Tracer, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
 
 
 def _choice(tracer: Tracer, inputs: Sequence[Any]) -> Symbol:
-    """Return what numpy.where makes."""
+    """Return the result of numpy.where."""
     operands, dtypes = _operands(tracer, "where", inputs)
     # NumPy's rules for dtypes, asked of arrays without items.
     parts = [one if type(one) in (int, float) else np.empty(0, dtypes[i]) for i, one in enumerate(operands)]
@@ -657,7 +657,7 @@ def _choice(tracer: Tracer, inputs: Sequence[Any]) -> Symbol:
 
 
 def _operands(tracer: Tracer, name: str, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return what a function gets: symbols, arrays, and Python's own numbers; and their dtypes, or their types."""
+    """Return the operands: symbols, arrays, and Python numbers; and for each its dtype, or its type."""
     operands: list[Any] = []
     dtypes: list[Any] = []
     for one in inputs:
@@ -679,7 +679,7 @@ def _operands(tracer: Tracer, name: str, inputs: Sequence[Any]) -> tuple[list[An
 
 
 def _looped(tracer: Tracer, function: Any, loop: Sequence[np.dtype[Any]], operands: list[Any]) -> Symbol:
-    """Return what a loop over items makes."""
+    """Return the result of a loop over items."""
     name = function.__name__
     given = [one._value.dtype if type(one) is Symbol else loop[i] for i, one in enumerate(operands)]
     if not all(map(is_native_dtype, (*loop, *given))):
@@ -700,7 +700,7 @@ def _looped(tracer: Tracer, function: Any, loop: Sequence[np.dtype[Any]], operan
 
 
 def _row_call(tracer: Tracer, ufunc: Any, loop: Any, operands: list[Any], ndim: int) -> Value | None:
-    """Return the same of a row, if it means the same."""
+    """Return the result of the same call on a row, if it means the same."""
     rank = ndim - tracer.lead
     rows: list[Any] = []
     for one in operands:
@@ -732,7 +732,7 @@ def constant_of(tracer: Tracer, value: Any, what: str) -> np.ndarray:
 
 
 def stacked(tracer: Tracer, items: list[Any]) -> Any:
-    """Return a list as the array that numpy.asarray makes of it, which is also asked for dtype and shape."""
+    """Return a list as the array that numpy.asarray makes of it; dtype and shape come from numpy.asarray too."""
     items = [stacked(tracer, one) if type(one) is list else one for one in items]
     if not any(type(one) is Symbol for one in items):
         return constant_of(tracer, items, "a list")
@@ -750,7 +750,7 @@ def stacked(tracer: Tracer, items: list[Any]) -> Any:
         tracer.give_up(f"a list that is no array: {error}")
     if not is_native_dtype(like.dtype) or len(items) > _MOST_LISTED:
         tracer.give_up(f"a list of {like.dtype}, {len(items)} long")
-    # The last one, and over it those before: each where the first index is its own.
+    # Start with the last array; over it comes each earlier one where the first index is its number.
     numbers = np.arange(len(items)).reshape(-1, *[1] * (like.ndim - 1))
     made: Any = None
     for index in reversed(range(len(items))):
@@ -765,7 +765,7 @@ def stacked(tracer: Tracer, items: list[Any]) -> Any:
 
 
 def _piled(tracer: Tracer, items: Sequence[Any], axis: Any = 0) -> Any:
-    """Return what numpy.stack makes: of each item where the index along the new axis is its own."""
+    """Return the result of numpy.stack: each item where the index along the new axis is its number."""
     arrays = [one if type(one) is Symbol else constant_of(tracer, one, "numpy.stack") for one in items]
     dims = [one._sides("numpy.stack") if type(one) is Symbol else one.shape for one in arrays]
     rank = len(dims[0]) + 1

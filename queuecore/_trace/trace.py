@@ -38,9 +38,9 @@ class Traced(NamedTuple):
     Attributes
     ----------
     stage : Stage
-        Of the components of an element; its structure is that of what the function returns.
+        The stage on the components of an element; its structure is that of the function's result.
     components : tuple of Component
-        What it makes of an element; of a batch, if the function got batches and isn't `stage.rowwise`.
+        The stage's outputs for an element; for a batch, if the function got batches and isn't `stage.rowwise`.
     template : object
         Their structure: their numbers in tuples and dicts.
     """
@@ -60,7 +60,7 @@ def trace(
     unpack: bool | None = None,
     finish: Callable[[Any], Any] | None = None,
 ) -> Traced | Untraced:
-    """Call a function with symbols for an element, and return it as a native stage, or why it has to run in Python.
+    """Call a function with symbols for an element; return it as a native stage, or why it must run in Python.
 
     Parameters
     ----------
@@ -71,14 +71,14 @@ def trace(
     template : object
         Their structure over their numbers: tuples, dicts, or a number.
     assemble : callable, optional
-        Makes an element of components, and of whether they are those of a batch, where there is more to it.
+        Makes an element of components, and of whether they are a batch's, if the template isn't enough.
     batch : tuple of int or None
-        The batch dimensions of what the function gets, from the outermost one; `None`: not known, or not always the
-        same.
+        The batch dimensions of the function's arguments, from the outermost one; `None`: a side is not known, or not
+        always the same.
     unpack : bool, optional
         Whether the parts of a tuple are arguments of their own; by default they are, if the element is a tuple.
     finish : callable, optional
-        Makes of what the function returns, symbols in it, what counts as returned.
+        Makes the result of what the function returns, which contains symbols.
 
     Returns
     -------
@@ -88,8 +88,8 @@ def trace(
     Notes
     -----
     The call ends before the function does anything besides computing its result, as far as that can be seen
-    (`queuecore._trace.purity`): it does that once for each element then, in Python. `KeyboardInterrupt` comes out as it
-    is.
+    (`queuecore._trace.purity`): the function then does it in Python, once for each element. `KeyboardInterrupt` comes
+    out as it is.
     """
     lead = len(batch)
     tracer = Tracer(lead, function)
@@ -128,14 +128,14 @@ def trace(
         )
     finally:
         tracer.active = False
-    # One that the function caught counts, too.
+    # A failure counts even if the function caught it.
     return tracer.failure or traced or Untraced("its trace was given up", tracer.place)
 
 
 def _flattened(
     tracer: Tracer, made: Any, parts: list[tuple[Value, Value | None, str | None]], path: tuple[Any, ...]
 ) -> Any:
-    """Return the structure of what was returned, and add its parts."""
+    """Return the structure of the result, and append its parts."""
     if type(made) is dict:
         if not all(type(key) is str for key in made):
             tracer.give_up("it returns a dict with keys that are no strings", tracer.place)
@@ -218,7 +218,7 @@ def _specified(shape: Any, outputs: tuple[Component, ...], fill: Callable[[np.dt
 
 
 class _TracedStage(Stage):
-    """A stage that is traced anew where it is unpickled: as much can be pickled as the function can."""
+    """A stage that is traced anew when it is unpickled; it can be pickled if the function can."""
 
     __slots__ = ("again",)
 

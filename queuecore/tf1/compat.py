@@ -38,7 +38,7 @@ def as_str_any(value: Any, encoding: str = "utf-8") -> str:
 
 
 def path_to_str(path: Any) -> Any:
-    """Return a path as text; what is none as it is."""
+    """Return a path as text; return anything else as it is."""
     return as_str_any(os.fspath(path)) if isinstance(path, os.PathLike) else path
 
 

@@ -1,4 +1,4 @@
-"""``tf.image``: pictures decoded and changed. Values are those of TensorFlow 1, operations those of `queuecore.ops`."""
+"""``tf.image``: pictures decoded and changed. Values are TensorFlow 1's, operations those of `queuecore.ops`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _factor(old: int, new: int, align_corners: bool) -> np.float32:
 
 
 def _bilinear(x: Any, height: int, width: int, align_corners: bool) -> Any:
-    # As TensorFlow 1: the corner of a pixel, not its centre, is where it is.
+    # As in TensorFlow 1, a pixel's position is that of its corner, not of its centre.
     made = x.astype(np.float32)
     for axis, new in ((-2, width), (-3, height)):
         old = made.shape[axis]
@@ -168,8 +168,8 @@ def resize_bilinear(
         Whether the centres of the corners stay where they are.
     name : str, optional
     half_pixel_centers : bool, default False
-        Whether a pixel is where its centre is, as everywhere else: then a runner can do it natively
-        (`queuecore.ops.resize`). TensorFlow 1 takes its corner.
+        Whether a pixel's position is its centre: then a runner can resize natively (`queuecore.ops.resize`). By default
+        it is the pixel's corner, as in TensorFlow 1.
     """
     return _resized("ResizeBilinear", images, size, False, align_corners, half_pixel_centers, name)
 
@@ -200,13 +200,13 @@ def resize_images(
     align_corners : bool, default False
         Whether the centres of the corners stay where they are.
     preserve_aspect_ratio : bool, default False
-        Whether the size is the largest one, and the picture keeps its proportions. Its own size must be known.
+        Whether the picture keeps its proportions, and `size` is a limit. The picture's own size must be known.
     name : str, optional
 
     Returns
     -------
     Tensor
-        Bilinear: of float32, unless it has that size already.
+        Bilinear: of float32, unless the picture has that size already.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def _cut(x: Any, top: int, left: int, height: int, width: int) -> Any:
 def crop_to_bounding_box(
     image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Tensor:
-    """Return a part of pictures: so many pixels from there on.
+    """Return a part of pictures, of the given size, from the given offsets on.
 
     Raises
     ------
@@ -278,7 +278,7 @@ def _around(x: Any, top: int, left: int, height: int, width: int) -> Any:
 def pad_to_bounding_box(
     image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Tensor:
-    """Return pictures with zeros around them: so many pixels, in which they begin there.
+    """Return pictures in the given size, at the given offsets, with zeros around them.
 
     Raises
     ------
@@ -305,7 +305,7 @@ def pad_to_bounding_box(
 
 
 def resize_image_with_crop_or_pad(image: Any, target_height: int, target_width: int) -> Tensor:
-    """Return pictures of another size: their middle, or they themselves in the middle of zeros, on each axis."""
+    """Return pictures of another size: on each axis the middle is cut out, or zeros are added on both sides."""
     given, sides = _pictures(image, "resize_image_with_crop_or_pad")
     if min(target_height, target_width) < 1:
         raise ValueError("target_height and target_width must be > 0.")
@@ -331,7 +331,7 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
     Raises
     ------
     ValueError
-        If the fraction isn't above 0, and 1 at most.
+        If the fraction isn't above 0 and at most 1.
     """
     if not 0 < central_fraction <= 1:
         raise ValueError("central_fraction must be within (0, 1]")
@@ -354,7 +354,7 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
 
 
 def flip_left_right(image: Any) -> Tensor:
-    """Return mirror images: the right is where the left was."""
+    """Return mirror images, with left and right exchanged."""
     return _same("FlipLeftRight", image, lambda x: x[..., ::-1, _WHOLE], "flip_left_right")
 
 
@@ -364,7 +364,7 @@ def flip_up_down(image: Any) -> Tensor:
 
 
 def transpose(image: Any, name: str | None = None) -> Tensor:
-    """Return pictures with rows for columns."""
+    """Return pictures with rows and columns exchanged."""
     return rot(image, 0, True, name or "transpose")
 
 
@@ -372,12 +372,12 @@ transpose_image = transpose
 
 
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
-    """Return pictures turned to the left by so many right angles."""
+    """Return pictures turned to the left by `k` right angles."""
     return rot(image, int(k) % 4, False, name or "rot90")
 
 
 def rot(image: Any, k: int, mirrored: bool, name: str) -> Tensor:
-    """Return pictures turned, or with rows for columns."""
+    """Return pictures turned, or with rows and columns exchanged."""
     given, sides = _pictures(image, name)
 
     def kernel(x: Any) -> Any:
@@ -408,13 +408,13 @@ def _number(value: Any, what: str) -> float:
 
 
 def adjust_brightness(image: Any, delta: Any) -> Tensor:
-    """Return pictures to all of whose values something is added: see `queuecore.ops.adjust_brightness`."""
+    """Return pictures with a number added to all values: see `queuecore.ops.adjust_brightness`."""
     amount = _number(delta, "delta")
     return _same("AdjustBrightness", image, lambda x: ops.adjust_brightness(x, amount), "adjust_brightness")
 
 
 def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
-    """Return pictures whose values are as many times as far from their mean: see `queuecore.ops.adjust_contrast`."""
+    """Return pictures with the distances from the mean multiplied: see `queuecore.ops.adjust_contrast`."""
     factor = _number(contrast_factor, "contrast_factor")
     return _same("AdjustContrast", images, lambda x: ops.adjust_contrast(x, factor), "adjust_contrast")
 
@@ -426,7 +426,7 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
 
 
 def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Tensor:
-    """Return pictures whose colours are as many times as strong: see `queuecore.ops.adjust_saturation`."""
+    """Return pictures with the saturation multiplied: see `queuecore.ops.adjust_saturation`."""
     factor = _number(saturation_factor, "saturation_factor")
     return _same("AdjustSaturation", image, lambda x: ops.adjust_saturation(x, factor), name or "adjust_saturation")
 
@@ -458,15 +458,15 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
 
 
 def random_flip_up_down(image: Any, seed: int | None = None) -> Tensor:
-    """Return a picture, or that upside down, with equal chances."""
-    # Which is a mirror image, between two exchanges of rows and columns.
+    """Return a picture, or the picture upside down, with equal chances."""
+    # Upside down is a mirror image between two exchanges of rows and columns.
     return transpose(_drawn("RandomFlipUpDown", transpose(image), seed,
                             lambda x, number, **which: ops.random_flip_left_right(x, number, **which),
                             "random_flip_up_down", single=True))  # fmt: skip
 
 
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
-    """Return pictures with something added, at most `max_delta`: see `queuecore.ops.random_brightness`."""
+    """Return pictures with a random number added, at most `max_delta`: see `queuecore.ops.random_brightness`."""
     if max_delta < 0:
         raise ValueError("max_delta must be non-negative.")
     return _drawn("RandomBrightness", image, seed,
@@ -482,7 +482,7 @@ def _limits(lower: float, upper: float) -> None:
 
 
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
-    """Return pictures of another contrast, by a factor between two: see `queuecore.ops.random_contrast`."""
+    """Return pictures of another contrast, by a random factor: see `queuecore.ops.random_contrast`."""
     _limits(lower, upper)
     return _drawn("RandomContrast", image, seed,
                   lambda x, number, **which: ops.random_contrast(x, lower, upper, number, **which),
@@ -490,7 +490,7 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
 
 
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
-    """Return pictures of other saturation, by a factor between two: see `queuecore.ops.random_saturation`."""
+    """Return pictures of other saturation, by a random factor: see `queuecore.ops.random_saturation`."""
     _limits(lower, upper)
     return _drawn("RandomSaturation", image, seed,
                   lambda x, number, **which: ops.random_saturation(x, lower, upper, number, **which),
@@ -506,7 +506,7 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
 
 
 def per_image_standardization(image: Any) -> Tensor:
-    """Return pictures with the mean 0 and the deviation 1, float32; one of one colour is 0 everywhere."""
+    """Return pictures with mean 0 and deviation 1, float32; a picture of one colour becomes 0 everywhere."""
     given, sides = _pictures(image, "per_image_standardization")
 
     def kernel(x: Any) -> Any:
@@ -531,7 +531,7 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
     image : Tensor
     dtype : dtype
     saturate : bool, default False
-        Whether what doesn't fit becomes the nearest number that does.
+        Whether a value that doesn't fit becomes the nearest number that does.
     name : str, optional
     """
     given, wanted = convert_to_tensor(image), as_dtype(dtype)
@@ -569,7 +569,7 @@ _WEIGHTS = (0.2989, 0.587, 0.114)
 
 
 def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
-    """Return pictures with one channel: how bright the three of each pixel are together."""
+    """Return pictures with one channel: the brightness of the three together."""
     given, sides = _pictures(images, "rgb_to_grayscale")
     if sides[-1] not in (3, None):
         raise ValueError(f"rgb_to_grayscale: expected 3 channels, got {given.shape}")
@@ -582,7 +582,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
 
 
 def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
-    """Return pictures whose one channel is there three times."""
+    """Return pictures whose single channel is repeated three times."""
     given, sides = _pictures(images, "grayscale_to_rgb")
     if sides[-1] not in (1, None):
         raise ValueError(f"grayscale_to_rgb: expected 1 channel, got {given.shape}")

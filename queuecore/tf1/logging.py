@@ -40,7 +40,7 @@ log = _logger.log
 
 
 def set_verbosity(level: int) -> None:
-    """Leave out what is below this level."""
+    """Leave out messages below this level."""
     _logger.setLevel(level)
 
 

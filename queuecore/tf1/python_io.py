@@ -26,11 +26,11 @@ class TFRecordOptions:
     Parameters
     ----------
     compression_type : str or int, optional
-        ``"GZIP"``, ``"ZLIB"`` or ``""``, or of `TFRecordCompressionType`. Default: none.
+        ``"GZIP"``, ``"ZLIB"`` or ``""``, or a number of `TFRecordCompressionType`. Default: none.
     compression_level : int, optional
         From 0 to 9. Default: the library's own choice.
     **unused
-        What else TensorFlow has is taken, and not used.
+        TensorFlow's other options are accepted, and not used.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def tf_record_iterator(path: Any, options: Any = None) -> Iterator[bytes]:
     NotFoundError
         With the first record, if there is no such file.
     DataLossError
-        In its place, if it is damaged.
+        At a damaged record.
     """
     with iter(eager.TFRecordDataset([path], compression_of(options) or None)) as records:
         yield from records

@@ -1,7 +1,8 @@
 """Datasets of a graph: operations whose values are the datasets of `queuecore.data`.
 
-Each transformation is an operation that reads those before it, and tensors: numbers, names, and what its function has
-captured. An iterator's initializer runs them, and so makes the datasets anew, of what those tensors are then.
+Each transformation is an operation that reads its input datasets, and tensors: numbers, names, and tensors that its
+function has captured. An iterator's initializer runs these operations, and so makes the datasets anew, from the
+tensors' present values.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ class Options:
     deterministic, experimental_deterministic : bool, optional
         Whether elements keep their order where several are made at a time. Default: they do.
     num_threads : int, optional
-        Of native threads, as of `queuecore.data.Options`.
+        The number of native threads, as in `queuecore.data.Options`.
 
     Notes
     -----
-    Any other attribute of TensorFlow's can be set, and changes nothing.
+    Any other attribute of TensorFlow's can be set, and has no effect.
     """
 
     def __init__(self) -> None:
@@ -100,9 +101,9 @@ class Options:
 class Dataset(DatasetBase):
     """A stream of elements: a source and the steps after it, in a graph.
 
-    Make one with its static methods, or of files; take its elements with an iterator. See `queuecore.data.Dataset`,
-    which each session makes of it, for what the steps do, and which of them run natively: functions that are given to
-    `map`, `filter` and `reduce` are written with tensors, and run natively wherever all their operations can.
+    Make one with its static methods, or of files; take its elements with an iterator. Each session makes a
+    `queuecore.data.Dataset` of it: see there for the steps, and which of them run natively. Functions that are given
+    to `map`, `filter` and `reduce` are written with tensors, and run natively if all their operations can.
 
     Attributes
     ----------
@@ -224,9 +225,9 @@ class Dataset(DatasetBase):
         ----------
         file_pattern : str, list of str or Tensor
         shuffle : bool, optional
-            Whether they come in another order each time. Default: they do; else they are sorted.
+            Whether the order is another one each time. Default: it is; otherwise names are sorted.
         seed : int, optional
-            For that.
+            The seed of that order.
         """
         patterns = convert_to_tensor(file_pattern, string)
         shuffled = shuffle is None or bool(shuffle)
@@ -256,9 +257,9 @@ class Dataset(DatasetBase):
         output_shapes : structure of shapes, optional
             Default: any.
         args : sequence, optional
-            Tensors, whose values the generator gets.
+            Tensors whose values are the generator's arguments.
         output_signature : structure of what has a dtype and a shape, optional
-            Instead of both.
+            Instead of types and shapes.
         name : str, optional
 
         Raises
@@ -339,7 +340,7 @@ class Dataset(DatasetBase):
         return self._step("ShardDataset", self._spec, lambda _, ds, n, i: ds.shard(int(n), int(i)), given, name)
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Dataset:
-        """Make so many elements ahead; -1: as many as serve."""
+        """Make this many elements ahead; -1: a number chosen by the pipeline."""
         given = [int_tensor(buffer_size, "buffer_size")]
         return self._step("PrefetchDataset", self._spec, lambda _, ds, n: ds.prefetch(int(n)), given, name)
 
@@ -360,7 +361,7 @@ class Dataset(DatasetBase):
         ----------
         buffer_size : int or Tensor
         seed : int or Tensor, optional
-            With the graph's (`set_random_seed`) it decides the order. Without both, it is another one each time.
+            Decides the order, together with the graph's (`set_random_seed`). Without both, the order differs each time.
         reshuffle_each_iteration : bool, optional
             Whether every pass of a `repeat` has an order of its own. Default: it has. An initializer begins with the
             first one again.
@@ -431,7 +432,7 @@ class Dataset(DatasetBase):
         return self._step("UnbatchDataset", mapped(_unbatched, self._spec), lambda _, ds: ds.unbatch(), (), name)
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
-        """Give each element its number, an int64."""
+        """Pair each element with its number, an int64."""
         spec = (Leaf(np.dtype(np.int64), as_shape([])), self._spec)
         given = [int_tensor(start, "start")]
         return self._step("EnumerateDataset", spec, lambda _, ds, n: ds.enumerate(int(n)), given, name)
@@ -461,13 +462,13 @@ class Dataset(DatasetBase):
         return self._step("WindowDataset", mapped(Nested, self._spec), kernel, counts, name)
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Dataset:
-        """Leave out elements that can't be made."""
+        """Leave out elements whose computation fails."""
         return self._step(
             "IgnoreErrorsDataset", self._spec, lambda _, ds: ds.ignore_errors(bool(log_warning)), (), name
         )
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """Put steps on this dataset that a function knows.
+        """Return the dataset that a function makes of this one.
 
         Raises
         ------
@@ -498,7 +499,7 @@ class Dataset(DatasetBase):
         name: str | None = None,
         **unused: Any,
     ) -> Dataset:
-        """Make something else of each element.
+        """Replace each element by a function's result.
 
         Parameters
         ----------
@@ -506,7 +507,7 @@ class Dataset(DatasetBase):
             From the tensors of an element, the parts of a tuple as arguments of their own, to a structure of tensors.
             It is called once, now.
         num_parallel_calls : int or Tensor, optional
-            In how many threads it runs if it isn't native.
+            The number of threads that run the function if it isn't native.
         deterministic : bool, optional
             Whether elements keep their order then.
         name : str, optional
@@ -524,7 +525,7 @@ class Dataset(DatasetBase):
         return self._step("MapDataset", found.spec, kernel, [*calls, *found.captured], name)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """Keep the elements that a function says yes of.
+        """Keep the elements for which a function returns true.
 
         Raises
         ------
@@ -539,7 +540,7 @@ class Dataset(DatasetBase):
         return self._step("FilterDataset", self._spec, kernel, found.captured, name)
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """Keep the elements before the first one of which a function says no."""
+        """Keep the elements before the first one for which a function returns false."""
         found = _predicate(self, predicate)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
@@ -548,7 +549,7 @@ class Dataset(DatasetBase):
         return self._step("TakeWhileDataset", self._spec, kernel, found.captured, name)
 
     def flat_map(self, map_func: Callable[..., Dataset], name: str | None = None) -> Dataset:
-        """Make a dataset of each element, and put these behind each other.
+        """Make a dataset of each element, and chain these datasets.
 
         Raises
         ------
@@ -627,7 +628,7 @@ class Dataset(DatasetBase):
         return found, found.spec.spec
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
-        """Return what a function makes of all elements, one after the other.
+        """Fold all elements with a function, one after the other.
 
         Parameters
         ----------
@@ -639,7 +640,7 @@ class Dataset(DatasetBase):
         Returns
         -------
         structure of Tensor
-            A run goes over the dataset.
+            Each run goes over the dataset.
 
         Raises
         ------
@@ -657,7 +658,7 @@ class Dataset(DatasetBase):
                 f"The element types for the new state must match the initial state. Expected {spec} but got "
                 f"{found.spec}."
             )
-        # What is known of a shape that the function changes is less.
+        # The state keeps only those facts of a shape that the function doesn't change.
         general_shapes = [a.shape.most_general_with(b.shape) for a, b in zip(before, after, strict=True)]
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
@@ -710,14 +711,14 @@ def _variant(type_: str, tensors: Sequence[Tensor], kernel: Callable[..., Any], 
 
 
 def checked(dataset: Any, what: str) -> Dataset:
-    """Return a dataset. `TypeError`: it is none."""
+    """Return a dataset. `TypeError`: the object is none."""
     if not isinstance(dataset, Dataset):
         raise TypeError(f"{what}: expected a tf.data.Dataset, got {dataset!r:.80}")
     return dataset
 
 
 def general(datasets: Sequence[Dataset], what: str) -> Any:
-    """Return what is known of the elements of several datasets.
+    """Return the facts that hold for the elements of several datasets.
 
     Raises
     ------
@@ -758,7 +759,7 @@ def _constant(value: Any, dtype: Any) -> Any:
 
 
 def batch_tensors(batch_size: Any, drop_remainder: Any) -> tuple[list[Tensor], int | None]:
-    """Return size and remainder's rule of a batch as tensors, and the number of rows where all have it."""
+    """Return batch size and `drop_remainder` as tensors, and the number of rows if all batches have it."""
     size = int_tensor(batch_size, "batch_size")
     drop = convert_to_tensor(drop_remainder, bool, "drop_remainder")
     known = constant_value(size) if constant_value(drop) else None
@@ -770,7 +771,7 @@ def _unbatched(leaf: Any) -> Any:
 
 
 def padding_of(dataset: Dataset, padded_shapes: Any, padding_values: Any) -> tuple[list[TensorShape], Any, Any]:
-    """Return the padded shapes of the parts of elements; and these and the values, as `queuecore.data` takes them."""
+    """Return the padded shapes of an element's parts; and shapes and values, as `queuecore.data` takes them."""
     found = leaves(dataset._spec)
     if any(not isinstance(leaf, Leaf) for leaf in found):
         raise TypeError("Batching of padded sparse tensors and of datasets is not supported")
@@ -824,7 +825,7 @@ def _predicate(dataset: Dataset, predicate: Any) -> Function:
 
 
 def seeds_of(seed: Any) -> tuple[Callable[..., Any], list[Tensor]]:
-    """Return what makes the pair of seeds in a run, and the tensors that it reads for it."""
+    """Return a function that makes the pair of seeds in a run, and the tensors that it reads."""
     graph_seed = get_default_graph().seed
     if isinstance(seed, Tensor):
         return lambda value: paired(graph_seed, int(value)), [seed]
@@ -869,7 +870,7 @@ class _Files(Dataset):
                 return make([b"/"], _FORMATS[word], *rest).take(0)
             parallel = rest[-1] if num_parallel_reads is not None else None
             if parallel is not None and (parallel > 1 or parallel == AUTOTUNE) and len(names) > 1:
-                # Elements then come of several files in turns, as in TensorFlow.
+                # As in TensorFlow, elements then come from several files in turns.
                 cycle = len(names) if parallel == AUTOTUNE else int(parallel)
                 files = eager.Dataset.from_tensor_slices(names)
                 return files.interleave(lambda name: make([name], _FORMATS[word], *rest), cycle, 1, AUTOTUNE)
@@ -895,7 +896,7 @@ class TextLineDataset(_Files):
     buffer_size : int, optional
         Not used.
     num_parallel_reads : int, optional
-        From how many files lines come in turns. Default: one file after the other.
+        The number of files that lines come from in turns. Default: one file after the other.
     """
 
     def __init__(
@@ -920,7 +921,7 @@ class TFRecordDataset(_Files):
     buffer_size : int, optional
         Not used.
     num_parallel_reads : int, optional
-        From how many files records come in turns. Default: one file after the other.
+        The number of files that records come from in turns. Default: one file after the other.
     """
 
     def __init__(
@@ -948,11 +949,11 @@ class FixedLengthRecordDataset(_Files):
         Not used.
     compression_type : {"", "ZLIB", "GZIP"}, optional
     num_parallel_reads : int, optional
-        From how many files records come in turns. Default: one file after the other.
+        The number of files that records come from in turns. Default: one file after the other.
 
     Notes
     -----
-    A file that ends inside a record is a `TruncatedRecordError` behind its whole ones.
+    A file that ends inside a record raises a `TruncatedRecordError` after its whole records.
     """
 
     def __init__(
@@ -986,7 +987,7 @@ class CsvDataset(_Files):
     ----------
     filenames : str, list of str, Tensor or Dataset
     record_defaults : list
-        Of each column a type, if there must be a value, or the value that stands for none.
+        For each column a type, if a value is required, or the value of empty fields.
     compression_type : {"", "ZLIB", "GZIP"}, optional
     buffer_size : int, optional
         Not used.

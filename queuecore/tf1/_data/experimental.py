@@ -1,4 +1,4 @@
-"""``tf.data.experimental``: steps for `Dataset.apply`, and what else TensorFlow keeps there."""
+"""``tf.data.experimental``: steps for `Dataset.apply`, and the other names that TensorFlow keeps there."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def map_and_batch(
     drop_remainder: Any = False,
     num_parallel_calls: Any = None,
 ) -> _Step:
-    """Return a step that makes something else of each element, and stacks what follows each other.
+    """Return a step that replaces each element by a function's result, and stacks results that follow each other.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def map_and_batch(
     batch_size, drop_remainder
         As of `Dataset.batch`.
     num_parallel_batches : int, optional
-        Batches to work on at a time. Not both.
+        The number of batches in work at a time. Excludes `num_parallel_calls`.
     """
     if num_parallel_batches is not None and num_parallel_calls is not None:
         raise ValueError(
@@ -104,7 +104,7 @@ def parallel_interleave(
     buffer_output_elements: Any = None,
     prefetch_input_elements: Any = None,
 ) -> _Step:
-    """Return a step that takes turns among datasets, made of the elements, that are all begun ahead.
+    """Return a step that makes a dataset of each element, begins all ahead, and takes turns among them.
 
     Parameters
     ----------
@@ -113,9 +113,9 @@ def parallel_interleave(
     sloppy : bool or Tensor, default False
         Whether one whose next element isn't ready loses its turn.
     buffer_output_elements : optional
-        Not used: how far each reads ahead is its own affair.
+        Not used: each dataset decides how far it reads ahead.
     prefetch_input_elements : int or Tensor, optional
-        How many are begun besides those that take turns.
+        The number of datasets that are begun besides those that take turns.
     """
     del buffer_output_elements
     return lambda dataset: dataset._parallel_interleave(
@@ -187,7 +187,7 @@ def ignore_errors(log_warning: bool = False) -> _Step:
 
 
 def take_while(predicate: Callable[..., Any]) -> _Step:
-    """Return a step that keeps the elements before the first one of which a function says no."""
+    """Return a step that keeps the elements before the first one for which a function returns false."""
     return lambda dataset: dataset.take_while(predicate)
 
 
@@ -211,7 +211,7 @@ def copy_to_device(target_device: Any, source_device: str = "/cpu:0") -> _Step:
 def choose_from_datasets(
     datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = False
 ) -> Dataset:
-    """Return a dataset of elements of several ones, in turns that another one, of int64 numbers, says.
+    """Return a dataset that takes each element from one of several, as a dataset of int64 numbers says.
 
     Raises
     ------
@@ -239,10 +239,10 @@ def sample_from_datasets(
     ----------
     datasets : sequence of Dataset
     weights : sequence of float, Tensor or Dataset, optional
-        How often each is asked, in proportion.
+        How often each dataset is asked, in proportion.
     seed : int or Tensor, optional
     stop_on_empty_dataset : bool, default False
-        End when one is asked that has no more elements.
+        Whether to end when a dataset without further elements is asked.
 
     Notes
     -----
@@ -303,7 +303,7 @@ class _CastTo:
 
 
 def cardinality(dataset: Dataset) -> Tensor:
-    """Return the number of elements, an int64; -1: there is no end, -2: nobody knows before they are read."""
+    """Return the number of elements, an int64; -1: infinite, -2: unknown before they are read."""
     return apply_op(
         "DatasetCardinality", [dataset._variant], np.int64, (), lambda _, ds: np.int64(ds.cardinality()), None,
         pure=False,

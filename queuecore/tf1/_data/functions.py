@@ -1,4 +1,4 @@
-"""Functions over tensors that are given to datasets: the operations they make, as functions over values."""
+"""Functions over tensors that are given to datasets: their operations, as functions over values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Aside", "Function", "evaluated"]
 
 
 class Aside:
-    """The run of a function for one element, as kernels see it; no session has begun it.
+    """A function's run for one element, as kernels see it; it belongs to no `Session.run`.
 
-    It doesn't keep the session, whose iterators' threads keep it.
+    It doesn't hold a reference to the session, because the session's iterators have threads that hold this object.
     """
 
     deadline = None
@@ -44,7 +44,7 @@ class Aside:
 def evaluated(plan: Plan, run: Any, given: Sequence[Any], salt: int | None = None) -> list[Any]:
     """Run a plan; return the values of all its slots.
 
-    With a `salt` it is traced: what draws numbers draws them for an element's number, and by the salt without a seed.
+    With a `salt` it is traced: random operations draw by the element's number, and by the salt if they have no seed.
     """
     values: list[Any] = [None] * plan.slots
     for (_, slot), value in zip(plan.feeds, given, strict=True):
@@ -59,26 +59,26 @@ def evaluated(plan: Plan, run: Any, given: Sequence[Any], salt: int | None = Non
 
 
 class Function:
-    """A function over tensors, called once, with symbolic ones: what it did with them.
+    """A function over tensors, called once with symbolic ones, and the operations that the call made.
 
     Parameters
     ----------
     graph : Graph
-        In which it is called.
+        The graph in which it is called.
     function : callable
     specs : sequence of structures of Leaf
-        Of its arguments. The parts of a tuple are arguments of their own if it is the only one.
+        The specifications of its arguments. The parts of a tuple are separate arguments if it is the only one.
     what : str
-        What wants it, for messages.
+        The step that uses it, for messages.
 
     Attributes
     ----------
     result : object
         What it returned.
     spec : structure of Leaf
-        What is known of that.
+        The specification of the result.
     captured : list of Tensor
-        Of the graph around it, which it reads.
+        The tensors of the graph around it that it reads.
     """
 
     def __init__(self, graph: Graph, function: Callable[..., Any], specs: Sequence[Any], what: str) -> None:
@@ -100,7 +100,7 @@ class Function:
             self.result = tuple(result) if isinstance(result, list) else result
             self.spec, results = tensors_of(self.result, what)
         own = {op: index for index, op in enumerate(made)}
-        # All that does something is done, also where nothing reads it, in the order in which it was written down.
+        # Operations with effects run in the order of their creation, even if nothing reads them.
         active = [op for op in made if not op.pure and "dataset" not in op.attributes and op.type != "Arg"]
         wanted = [*results, *active]
         self.captured = _outside(wanted, own)
@@ -136,7 +136,7 @@ class Function:
             values = evaluated(self._plan, aside, [*given, *kept], salt if traced else None)
             return joined(self.spec, [values[slot] for slot in self._slots])
 
-        # What a dataset shows of it, and files of a cache know it by.
+        # Datasets show this name, and files of a cache are recognised by it.
         call.__name__ = call.__qualname__ = self.name
         return call
 
@@ -146,7 +146,7 @@ def _fed(_: Any) -> Any:
 
 
 def _outside(wanted: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
-    # The tensors of other operations that they read, in a fixed order.
+    # The tensors of other operations that these read, in a fixed order.
     found: dict[Tensor, None] = {}
     seen: set[Operation] = set()
     left: list[Operation] = []

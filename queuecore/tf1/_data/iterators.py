@@ -64,7 +64,7 @@ class _Place:
     # A place in a dataset, of one session.
     def __init__(self, spec: Any, once: Any = None) -> None:
         self.spec = spec
-        # What makes its dataset when the first element is asked for, if there is no initializer.
+        # Makes the dataset when the first element is asked for, if there is no initializer.
         self._once = once
         self.iterator: eager.Iterator | None = None
         self.handle = b"queuecore.tf1.Iterator/%d" % next(_numbers)
@@ -82,7 +82,7 @@ class _Place:
 
     def begin(self, dataset: eager.Dataset) -> None:
         made = iter(dataset)
-        # Programs of TensorFlow's keep what runs return: some of it is copied then, and nobody is told.
+        # TensorFlow programs keep the results of runs: some are copied then, and no warning is given.
         made._stream._warned = True
         before, self.iterator = self.iterator, made
         if before is not None:  # which also ends a run that waits for it
@@ -107,7 +107,7 @@ class _Place:
             except StopIteration:
                 raise OutOfRangeError("End of sequence") from None
             except PipelineError as error:
-                # What an operation of a function raised is what the user is to see.
+                # The user gets the exception that an operation of a function raised.
                 cause = error.__cause__
                 if not isinstance(cause, QueueCoreError):
                     raise
@@ -157,15 +157,15 @@ class Iterator:
     Attributes
     ----------
     initializer : Operation
-        What lets it begin, and begin again; only one of `make_initializable_iterator` has it.
+        The operation that starts it, and restarts it; only iterators of `make_initializable_iterator` have it.
     output_types, output_shapes, output_classes : structure
         Of an element.
 
     Notes
     -----
-    Runs of all threads of a session share its place. At the end, and ever after, a run raises `OutOfRangeError`; where
-    it has not begun, `FailedPreconditionError`. After the error of an element the next run goes on behind it, as
-    TensorFlow's does; after an error of the source it is closed.
+    Runs of all threads of a session share its place. From the end on, each run raises `OutOfRangeError`; before the
+    start, `FailedPreconditionError`. After the error of an element the next run takes the next element, as in
+    TensorFlow; after an error of the source the iterator is closed.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Iterator:
 
     @property
     def initializer(self) -> Operation:
-        """The operation that lets it begin, and begin again."""
+        """The operation that starts it, and restarts it."""
         if self._initializer is None:
             raise ValueError(
                 "The iterator does not have an initializer: make it with `make_initializable_iterator()`. Those of "
@@ -210,7 +210,7 @@ class Iterator:
     def from_structure(
         output_types: Any, output_shapes: Any = None, shared_name: str | None = None, output_classes: Any = None
     ) -> Iterator:
-        """Return an iterator that can be switched from dataset to dataset, to the beginning of each.
+        """Return an iterator that can be switched from dataset to dataset, each time to the beginning.
 
         Parameters
         ----------
@@ -234,13 +234,13 @@ class Iterator:
         Parameters
         ----------
         string_handle : str or Tensor
-            What the other one's `string_handle` is in the same session; a placeholder, mostly.
+            The other iterator's `string_handle` in the same session; usually a placeholder.
         output_types, output_shapes, output_classes
             As of `from_structure`.
 
         Notes
         -----
-        Switching loses no place. A run with a handle that names none raises `InvalidArgumentError`.
+        Switching loses no place. A run with a handle of no iterator raises `InvalidArgumentError`.
         """
         spec = _declared(output_types, output_shapes, output_classes)
         handle = convert_to_tensor(string_handle, string, "string_handle")
@@ -257,7 +257,7 @@ class Iterator:
         return _of(made, None, spec)
 
     def make_initializer(self, dataset: DatasetBase, name: str | None = None) -> Operation:
-        """Return an operation that switches to a dataset, and to its beginning each time.
+        """Return an operation that switches to a dataset, each time to its beginning.
 
         Raises
         ------
@@ -274,7 +274,7 @@ class Iterator:
         return op
 
     def get_next(self, name: str | None = None) -> Any:
-        """Return the tensors of the next element: a run of any of them takes one, for all that it runs.
+        """Return the tensors of the next element: a run takes one element for all of them that it reads.
 
         Each call makes another operation, which takes an element of its own.
         """
@@ -288,7 +288,7 @@ class Iterator:
         return shown(self._spec, op.outputs)
 
     def string_handle(self, name: str | None = None) -> Tensor:
-        """Return a string that names it in this session, for `from_string_handle`."""
+        """Return a string that identifies it in this session, for `from_string_handle`."""
 
         def kernel(run: Any, place: _Place) -> bytes:
             run.session.resource("handles", dict)[place.handle] = place
@@ -375,7 +375,7 @@ def make_one_shot_iterator(dataset: DatasetBase) -> Iterator:
 
 
 def make_initializable_iterator(dataset: DatasetBase, shared_name: str | None = None) -> Iterator:
-    """Return an iterator over a dataset that begins when its `Iterator.initializer` runs, and begins again then.
+    """Return an iterator over a dataset that is started, and restarted, by its `Iterator.initializer`.
 
     Parameters
     ----------
@@ -406,7 +406,7 @@ def get_output_classes(dataset_or_iterator: Any) -> Any:
 
 
 class Optional:
-    """An element that a run may have found, or not; made by `get_next_as_optional`."""
+    """An element that may be missing; made by `get_next_as_optional`."""
 
     def __init__(self, variant: Tensor, spec: Any) -> None:
         self._variant = variant
@@ -430,7 +430,7 @@ class Optional:
 
 
 def get_next_as_optional(iterator: Iterator) -> Optional:
-    """Return the next element of an iterator, or that it is at its end, which is no error then."""
+    """Return the next element of an iterator, or a missing one at its end, which then is no error."""
 
     def kernel(run: Any, place: _Place) -> Any:
         try:

@@ -1,1 +1,1 @@
-"""The deferred graph: operations, what is known of their values, and sessions that run them."""
+"""The deferred graph: operations, the facts known of their values, and sessions that run them."""

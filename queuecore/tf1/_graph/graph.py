@@ -1,4 +1,4 @@
-"""The deferred graph: operations that are written down now, and run by a session."""
+"""The deferred graph: operations that a program adds now and a session runs later."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ class Operation:
     name, type : str
     inputs : list of Tensor
     control_inputs : list of Operation
-        What must have run before it.
+        The operations that must have run before it.
     outputs : list of Tensor
     kernel : callable
         Of a pure operation ``kernel(*values)``, of all others ``kernel(run, *values)``. Returns the output, a tuple of
         several, or `None`.
     pure : bool
-        It depends on its inputs alone, and does nothing else.
+        Whether it depends on its inputs alone, and has no other effect.
     blocking : bool
-        It may wait for what another operation does.
+        Whether it may wait for the effect of another operation.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Operation:
         self.blocking = blocking
         self.outputs = [Tensor(self, index, dtype, as_shape(shape)) for index, (dtype, shape) in enumerate(outputs)]
         self.device = ""
-        # What the lowering of a runner knows it by.
+        # Facts by which the lowering of a runner recognises it.
         self.attributes: dict[str, Any] = {}
 
     def run(self, feed_dict: Any = None, session: Any = None) -> None:
@@ -123,10 +123,10 @@ class Tensor(Operators):
     ----------
     op : Operation
     value_index : int
-        Which of its outputs.
+        Its place among the operation's outputs.
     dtype : numpy.dtype
     shape : TensorShape
-        What is known of it beforehand.
+        The facts known before the graph runs.
     """
 
     __array_priority__ = 100  # NumPy's arrays leave operators to it
@@ -145,7 +145,7 @@ class Tensor(Operators):
 
     @property
     def name(self) -> str:
-        """The operation's name, and which output it is."""
+        """The operation's name, a colon, and its place among the operation's outputs."""
         return f"{self.op.name}:{self.value_index}"
 
     @property
@@ -159,11 +159,11 @@ class Tensor(Operators):
         return self._shape
 
     def get_shape(self) -> TensorShape:
-        """Return what is known of its shape."""
+        """Return the shape, as far as it is known."""
         return self._shape
 
     def set_shape(self, shape: Any) -> None:
-        """Say more of its shape. `ValueError` if that contradicts what is known."""
+        """Add facts about its shape. `ValueError` if they contradict the known ones."""
         self._shape = self._shape.merge_with(shape)
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
@@ -179,7 +179,7 @@ class Tensor(Operators):
         return f"<tf.Tensor {self.name!r} shape={self._shape} dtype={name_of(self.dtype)}>"
 
     def __hash__(self) -> int:
-        """Return what is its own: tensors are equal if they are the same one."""
+        """Return a hash by identity: a tensor is equal only to itself."""
         return id(self)
 
     def __eq__(self, other: object) -> bool:
@@ -262,9 +262,9 @@ class Graph:
         return op
 
     def unique_name(self, name: str) -> str:
-        """Return the name within the present scope, with a number if it is taken; it is taken from now on.
+        """Return the name within the present scope, with a number if it is taken, and reserve it.
 
-        A name that ends with a slash is that of a scope itself, whose it may be once.
+        A name that ends with a slash is that of a scope itself, and may be taken once by an operation.
         """
         if name.endswith("/"):
             return name[:-1] if name[:-1] not in self._named else self._unique(name[:-1])
@@ -307,7 +307,7 @@ class Graph:
         KeyError
             If there is none of that name.
         TypeError, ValueError
-            If it is neither, or of another graph.
+            If it is neither, or belongs to another graph.
         """
         if hasattr(obj, "_as_graph_element"):
             obj = obj._as_graph_element()
@@ -343,7 +343,7 @@ class Graph:
 
     @contextlib.contextmanager
     def name_scope(self, name: str | None) -> Iterator[str]:
-        """Put a name and a slash before those of operations that are added meanwhile."""
+        """Put a name and a slash before the names of operations that are added meanwhile."""
         before = self._scope
         if not name:
             self._scope = ""
@@ -358,7 +358,7 @@ class Graph:
 
     @contextlib.contextmanager
     def control_dependencies(self, control_inputs: Any) -> Iterator[None]:
-        """Let operations that are added meanwhile run after these; `None`: after none, also of those around."""
+        """Let operations that are added meanwhile run after these; `None`: drop also the outer dependencies."""
         before = self._control
         if control_inputs is None:
             self._control = []
@@ -372,7 +372,7 @@ class Graph:
 
     @contextlib.contextmanager
     def device(self, device_name_or_function: Any) -> Iterator[None]:
-        """Note where operations should be. Everything here runs on the host, next to its queue."""
+        """Record where operations should be. All of them run on the host, next to their queue."""
         before = self._device
         self._device = device_name_or_function if isinstance(device_name_or_function, str) else ""
         try:
@@ -382,12 +382,12 @@ class Graph:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[list[Operation]]:
-        """Take operations that are added meanwhile out of the graph again: they are those of a function.
+        """Remove operations that are added meanwhile from the graph again: they belong to a function.
 
         Yields
         ------
         list of Operation
-            They, when it is over. What they read may be in the graph.
+            These operations, complete when the context ends. Their inputs may be in the graph.
         """
         made: list[Operation] = []
         with self._lock:
@@ -414,7 +414,7 @@ class Graph:
     # ---- collections
 
     def add_to_collection(self, name: Any, value: Any) -> None:
-        """Add a value to a collection, which need not be there yet."""
+        """Add a value to a collection, which is made if needed."""
         if self._finalized:
             raise RuntimeError("Graph is finalized and cannot be modified.")
         self._collections.setdefault(name, []).append(value)
@@ -425,7 +425,7 @@ class Graph:
             self.add_to_collection(name, value)
 
     def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
-        """Return what is in a collection; `scope`: what has a name that begins so."""
+        """Return the values of a collection; `scope`: only those whose name begins with it."""
         found = self._collections.get(name, [])
         if scope is None:
             return list(found)
@@ -451,7 +451,7 @@ _global_graph = Graph()
 
 
 def stack_of(kind: str) -> list[Any]:
-    """Return the stack of this thread's default ones of a kind, the innermost last."""
+    """Return this thread's stack of defaults of a kind, the innermost last."""
     found: list[Any] | None = getattr(_stacks, kind, None)
     if found is None:
         found = []
@@ -513,7 +513,7 @@ def session_of(graph: Graph, session: Any) -> Any:
 
 
 def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Any:
-    """Put a name before those of operations that are added meanwhile; see `Graph.name_scope`."""
+    """Put a name before the names of operations that are added meanwhile; see `Graph.name_scope`."""
     del values
     chosen = default_name if name is None else name
     return get_default_graph().name_scope(chosen)
@@ -540,12 +540,12 @@ def get_collection(key: Any, scope: str | None = None) -> list[Any]:
 
 
 def set_random_seed(seed: int | None) -> None:
-    """Set the default graph's seed, with which those of operations made from now on are paired."""
+    """Set the default graph's seed, which is paired with the seeds of operations made from now on."""
     get_default_graph().seed = seed
 
 
 class Drawn(Pair):
-    """A pair that no seed decides: what is made of it may be something else each time."""
+    """A pair that no seed decides: its results may differ each time."""
 
     __slots__ = ()
 
@@ -562,7 +562,7 @@ def seed_pair(op_seed: int | None) -> Pair:
 
 # Tensors
 
-# The function that makes one tensor of several; its module, which builds upon this one, says which.
+# The function that makes one tensor of several; its module imports this one, and so registers it.
 _packing: list[Callable[..., Tensor]] = []
 
 
@@ -601,7 +601,7 @@ def tensor_in(graph: Graph, value: Any, dtype: Any = None, name: str | None = No
         with graph.as_default():
             return _packing[0]([tensor_in(graph, one, dtype) for one in value], name=name or "packed")
     found = as_value(value, dtype)
-    if isinstance(found, np.ndarray):  # neither whose array it was nor who fetches it can change it
+    if isinstance(found, np.ndarray):  # neither the owner of the array nor a caller that fetches it can change it
         found = found.copy() if isinstance(value, np.ndarray) else found
         found.flags.writeable = False
     op = graph.create_op("Const", [], [facts_of(found)], lambda: found, name or "Const", pure=True)
@@ -616,7 +616,7 @@ def _holds_tensor(value: Any) -> bool:
 
 
 def listed(tensors: Any) -> list[Any]:
-    """Return what a list has, or the keys of a dict. `TypeError`: it is none, but a tensor or a string."""
+    """Return the items of a list, or the keys of a dict. `TypeError`: it is a tensor, a string, or no list."""
     lone = isinstance(tensors, (Tensor, str, bytes)) or hasattr(tensors, "_as_graph_element")
     if lone or not hasattr(tensors, "__iter__"):
         raise TypeError(f"a list or a dict of tensors is wanted, not {tensors!r}")
@@ -649,7 +649,7 @@ def apply_op(
     pure: bool = True,
     blocking: bool = False,
 ) -> Tensor:
-    """Add an operation of one output to the default graph, and return that."""
+    """Add an operation of one output to the default graph, and return the output."""
     graph = inputs[0].graph if inputs else get_default_graph()
     op = graph.create_op(type_, inputs, [(as_dtype(dtype), shape)], kernel, name, pure=pure, blocking=blocking)
     return op.outputs[0]

@@ -13,7 +13,7 @@ _functions: dict[str, Callable[..., Any]] = {}
 
 
 def register_operators(**functions: Callable[..., Any]) -> None:
-    """Say which function each operator is, by the names below. Tensors are defined before their arithmetic."""
+    """Set the functions of the operators, by the names below. Tensors are defined before their arithmetic."""
     _functions.update(functions)
 
 

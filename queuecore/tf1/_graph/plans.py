@@ -17,7 +17,7 @@ from queuecore.tf1._graph.graph import Operation, Tensor
 
 __all__ = ["Plan", "Step", "do", "planned", "run_beside"]
 
-_GRACE_SECONDS = 1.0  # for a function of Python's when the run is over: it hears of nothing
+_GRACE_SECONDS = 1.0  # for a Python function when the run is over, because it can't be told
 
 
 class Step(NamedTuple):
@@ -42,16 +42,16 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The operations that a run needs, in an order in which they can run.
+    """The operations that a run needs, in a possible order.
 
     Attributes
     ----------
     slots : int
         How many values there are.
     feeds : list of tuple of Tensor and int
-        The slots of what is fed.
+        The slots of the fed values.
     fetched : list of int
-        The slots of what is fetched; -1: an operation, which has no value.
+        The slots of the fetched values; -1: an operation, which has no value.
     concurrent : bool
         Whether operations that may wait don't need each other, so that they have to wait at the same time.
     """
@@ -101,7 +101,7 @@ def planned(fetches: Iterable[Any], fed: Sequence[Any]) -> Plan:
 def _sorted(
     wanted: list[Operation], needs: Callable[[Operation], list[Operation]]
 ) -> tuple[list[Operation], dict[Operation, set[Operation]]]:
-    # Each behind what it needs; those that may wait as late as that allows. And all that is before each that may wait.
+    # Operations after their needs, waiting ones as late as that allows; and for each waiting one all before it.
     before: dict[Operation, list[Operation]] = {}
     left = list(wanted)
     while left:
@@ -130,9 +130,9 @@ def _sorted(
 
 
 def do(step: Step, run: Any, values: list[Any]) -> None:
-    """Run an operation in its slots; what it raises names it.
+    """Run an operation in its slots; an exception names the operation.
 
-    `run`: a session's run, or what stands for one.
+    `run`: a session's run, or its stand-in.
     """
     given = [values[slot] for slot in step.inputs]
     try:
@@ -160,7 +160,7 @@ def _note(error: QueueCoreError, op: Operation) -> None:
 
 
 def run_beside(plan: Plan, run: Any, values: list[Any]) -> None:
-    """Run a plan's operations; those that may wait, and need nothing of each other, each in a thread of its own."""
+    """Run a plan's operations; those that may wait, and don't need each other, each in its own thread."""
     done: queue.SimpleQueue[tuple[Step, BaseException | None]] = queue.SimpleQueue()
     left = list(plan.steps)
     finished = set()
@@ -168,7 +168,7 @@ def run_beside(plan: Plan, run: Any, values: list[Any]) -> None:
     under_way: set[Operation] = set()
     failure: BaseException | None = None
     over = False
-    hears = getattr(run, "look", None)  # that of an element's function has none
+    hears = getattr(run, "look", None)  # the stand-in for an element's function has none
 
     def look(name: str) -> None:
         if over:
@@ -221,7 +221,7 @@ def run_beside(plan: Plan, run: Any, values: list[Any]) -> None:
 
 def _taken(done: queue.SimpleQueue[Any], until: float | None = None) -> Any:
     wait_over()
-    while until is None or time.monotonic() < until:  # in slices: Ctrl-C is heard between them
+    while until is None or time.monotonic() < until:  # in slices: Ctrl-C is noticed between them
         try:
             taken = done.get(timeout=0.05)
         except queue.Empty:

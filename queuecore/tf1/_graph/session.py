@@ -1,4 +1,4 @@
-"""Sessions: they run a graph's operations, and own what those keep from run to run."""
+"""Sessions: they run a graph's operations, and own the state that these keep from run to run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RunOptions:
     Attributes
     ----------
     timeout_in_ms : int, default 0
-        A run that waits longer raises `DeadlineExceededError`, and nothing is lost; 0: no end.
+        A run that waits longer raises `DeadlineExceededError`, and nothing is lost; 0: no limit.
     """
 
     NO_TRACE = 0
@@ -57,12 +57,12 @@ class RunOptions:
 
 @dataclass
 class RunMetadata:
-    """Taken, and left empty."""
+    """Accepted, and left empty."""
 
 
 @dataclass
 class ConfigProto:
-    """Options of a session. Those about devices and thread pools are taken, and change nothing.
+    """Options of a session. Options for devices and thread pools are accepted, and change nothing.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class ConfigProto:
 
 
 class Run:
-    """One run: what kernels know of it.
+    """One run, as kernels see it.
 
     Attributes
     ----------
@@ -97,11 +97,11 @@ class Run:
         self.begun = time.monotonic()
 
     def left(self) -> float | None:
-        """Return the seconds that a wait may last; `None`: no end."""
+        """Return the seconds that a wait may last; `None`: no limit."""
         return None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
 
     def look(self, name: str) -> None:
-        """End a wait for a queue, during which this is called, or say what may be missing."""
+        """End a wait for a queue, which calls this while it lasts, or warn of a missing start."""
         if self.session._closed:
             raise CancelledError("the operation was cancelled: the session was closed")
         now = time.monotonic()
@@ -120,16 +120,16 @@ class Session:
     Parameters
     ----------
     target : str, default ""
-        There are no others than the one of this process.
+        The only target is this process.
     graph : Graph, optional
         Default: the default one.
     config : ConfigProto, optional
 
     Notes
     -----
-    Any number of threads may run at once. A run executes each operation once, whatever asks for it; operations that may
-    wait run beside each other if none needs the other. Waits leave the GIL, hear Ctrl-C, and end when the session is
-    closed.
+    Any number of threads may run at once. A run executes each operation once, however many others read it; operations
+    that may wait run beside each other if none needs the other. Waits release the GIL, notice Ctrl-C, and end when the
+    session is closed.
     """
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
@@ -153,7 +153,7 @@ class Session:
     # ---- what lives as long as the session
 
     def resource(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what is kept under a key, made when it is first asked for."""
+        """Return the object kept under a key; the first call makes it."""
         found = self._resources.get(key)
         if found is None:
             with self._lock:
@@ -173,13 +173,13 @@ class Session:
     def run(
         self, fetches: Any, feed_dict: Any = None, options: RunOptions | None = None, run_metadata: Any = None
     ) -> Any:
-        """Execute what is needed for the fetches, and return their values.
+        """Execute the operations that the fetches need, and return the values of the fetches.
 
         Parameters
         ----------
         fetches : Tensor, Operation, str, or lists, tuples and dicts of them
         feed_dict : dict, optional
-            Values that tensors have in this run, instead of what they compute.
+            Values of tensors in this run, instead of computed ones.
         options : RunOptions, optional
         run_metadata : RunMetadata, optional
             Left as it is.
@@ -194,7 +194,7 @@ class Session:
         TypeError, ValueError
             If something can't be fetched or fed.
         QueueCoreError
-            As the operations.
+            The errors of the operations.
         """
         del run_metadata
         feeds = self._feeds(feed_dict) if feed_dict else {}
@@ -245,7 +245,7 @@ class Session:
         assert isinstance(found, Tensor)
         return found
 
-    @np.errstate(all="ignore")  # as there: infinities and numbers that are none need no warning
+    @np.errstate(all="ignore")  # as in TensorFlow: infinities and nan need no warning
     def _execute(self, plan: Plan, feeds: Mapping[Any, Any], options: RunOptions | None) -> list[Any]:
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
@@ -272,7 +272,7 @@ class Session:
     # ---- its end
 
     def close(self) -> None:
-        """End it. Waits end with `CancelledError`, and what it owns is gone."""
+        """End it. Waits end with `CancelledError`, and the session drops the objects that it owns."""
         with self._lock:
             self._closed = True
             kept, self._resources = self._resources, {}
@@ -312,7 +312,7 @@ class InteractiveSession(Session):
         register_session_ops(self)
 
     def close(self) -> None:
-        """End it; it is the default one no more."""
+        """End it; it is no longer the default session."""
         stack = stack_of("sessions")
         if self in stack:
             stack.remove(self)
@@ -329,7 +329,7 @@ def _shown(value: Any) -> Any:
         return value[()]
     return (
         value if value.flags.writeable else value.copy()
-    )  # a constant's, or a variable's, is not the user's to change
+    )  # users must not change the array of a constant or of a variable
 
 
 def _fed(tensor: Any, value: Any) -> Any:
@@ -340,7 +340,7 @@ def _fed(tensor: Any, value: Any) -> Any:
         )
     if isinstance(value, (np.ndarray, np.generic)) and tensor.dtype.kind != "S" and value.dtype.kind not in "SUO":
         found = np.asarray(value)
-        # What keeps it, a dataset or a variable, knows by its being fixed that it need not be copied again.
+        # A dataset or a variable that keeps a fixed array need not copy it again.
         found = own(found, fixed=True) if found.dtype == tensor.dtype else found.astype(tensor.dtype)
     else:
         try:
@@ -363,7 +363,7 @@ def _key(fetches: Any) -> Any:
 
 
 def _structured(fetches: Any, graph: Graph, flat: list[Any]) -> Callable[[list[Any]], Any]:
-    # What puts the values of `flat` into the structure of the fetches.
+    # A function that puts the values of `flat` into the structure of the fetches.
     if fetches is None:
         raise TypeError("Fetch argument None has invalid type <class 'NoneType'>")
     if isinstance(fetches, (list, tuple)):
@@ -395,9 +395,9 @@ def _structured(fetches: Any, graph: Graph, flat: list[Any]) -> Callable[[list[A
 
 
 def _missing_start(session: Session, name: str) -> str | None:
-    """Return what to say of a wait for a queue, if a runner that was to fill one was never started in the session.
+    """Return a warning for a wait for a queue, if a runner that fills the queue was never started in the session.
 
-    Nothing, if the queue isn't one that runners fill: then somebody else does.
+    Return `None` if no runner fills the queue: other code does.
     """
     runners = session.graph.get_collection(GraphKeys.QUEUE_RUNNERS)
     left = [one for one in runners if one.queue not in session._started]

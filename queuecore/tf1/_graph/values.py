@@ -1,4 +1,4 @@
-"""Types, shapes and values of tensors: what is known of one before the graph runs, and what a session computes with."""
+"""Types, shapes and values of tensors: the facts known before the graph runs, and the values in a session."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ALL: list[np.dtype[Any]] = [float16, float32, float64, int8, int16, int32, int6
 _ALL += [complex64, complex128, bool_]
 NAMES: dict[str, np.dtype[Any]] = {one.name: one for one in _ALL} | {"half": half, "double": double, "string": string}
 _KNOWN = frozenset(NAMES.values())
-# Python's types and words mean here what they mean to TensorFlow: 32 bits.
+# Python's types and words mean the same as in TensorFlow: 32 bits.
 _WORDS = NAMES | {"float": float32, "int": int32, "str": string, "bytes": string}
 _CLASSES: dict[Any, np.dtype[Any]] = {one.type: one for one in _ALL} | {
     float: float32,
@@ -189,7 +189,7 @@ class TensorShape:
     Parameters
     ----------
     dims : TensorShape, sequence of (int, Dimension or None), int, or None
-        `None`: not even the number of dimensions.
+        `None`: not even the number of dimensions is known.
     """
 
     __slots__ = ("sides",)
@@ -247,7 +247,7 @@ class TensorShape:
         return count
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Return whether a tensor may have both."""
+        """Return whether a tensor may have both shapes."""
         theirs = as_shape(other).sides
         if self.sides is None or theirs is None:
             return True
@@ -261,7 +261,7 @@ class TensorShape:
             raise ValueError(f"Shapes {self} and {as_shape(other)} are incompatible")
 
     def merge_with(self, other: Any) -> TensorShape:
-        """Return what both say together.
+        """Return the facts of both shapes together.
 
         Raises
         ------
@@ -275,7 +275,7 @@ class TensorShape:
         return TensorShape([b if a is None else a for a, b in zip(self.sides, theirs.sides, strict=True)])
 
     def most_general_with(self, other: Any) -> TensorShape:
-        """Return what holds of tensors of either shape."""
+        """Return the facts that hold for tensors of either shape."""
         theirs = as_shape(other).sides
         if self.sides is None or theirs is None or len(self.sides) != len(theirs):
             return TensorShape(None)
@@ -287,7 +287,7 @@ class TensorShape:
         return TensorShape(None if self.sides is None or theirs is None else self.sides + theirs)
 
     def with_rank(self, rank: int) -> TensorShape:
-        """Return it, with so many dimensions; `ValueError` if it has others."""
+        """Return the shape with this number of dimensions; `ValueError` if it has another number."""
         if self.sides is None:
             return TensorShape([None] * rank)
         if len(self.sides) != rank:
@@ -341,7 +341,7 @@ def as_shape(value: Any) -> TensorShape:
 
 
 def joined(shapes: Sequence[TensorShape], general: bool) -> TensorShape:
-    """Return all that is known of tensors that have each of these shapes; with `general`, that have any of them.
+    """Return the facts for tensors that have all of these shapes; with `general`, for tensors that have any of them.
 
     Raises
     ------
@@ -388,22 +388,22 @@ def _broadcast_side(a: int | None, b: int | None, shapes: Sequence[TensorShape])
 
 
 def as_value(value: Any, dtype: Any = None) -> Any:
-    """Return what a session computes with: arrays or scalars of NumPy's; strings are bytes, or object arrays of them.
+    """Return a value as a session uses it: a NumPy array or scalar; strings are bytes, or object arrays of them.
 
     Parameters
     ----------
     value : object
     dtype : dtype, optional
-        Default: that of arrays; of Python's numbers TensorFlow's, with 32 bits where they fit.
+        Default: an array's own; for Python's numbers TensorFlow's, with 32 bits where they fit.
 
     Raises
     ------
     TypeError, ValueError
-        If it is none, or of another type.
+        If it can't be a value, or has another type.
 
     Notes
     -----
-    An array of NumPy's isn't copied; whatever else becomes an array is.
+    A NumPy array isn't copied; anything else that becomes an array is.
     """
     wanted = None if dtype is None else as_dtype(dtype)
     if value is None:
@@ -429,7 +429,7 @@ def _listed(value: Any, wanted: np.dtype[Any] | None) -> Any:
     try:
         array = np.asarray(value)
         if not isinstance(value, (list, tuple)):
-            array = own(array)  # it may lie in memory of the user's
+            array = own(array)  # it may lie in the user's memory
     except ValueError as error:
         raise ValueError(f"{value!r} is no tensor: {error}") from error
     if array.dtype.kind == "O" and not all(isinstance(one, (str, bytes)) for one in array.flat):

@@ -38,7 +38,7 @@ __all__ = [
 
 _SEVERAL = "{!r} is made of several tensors, and a queue's component is one. Give its parts, or make it dense"
 
-# A sparse tensor goes through a queue as one string, which nobody else reads.
+# A sparse tensor goes through a queue as one string, which only this module reads.
 
 
 def _packed(given: SparseTensor, enqueue_many: bool) -> Tensor:
@@ -86,7 +86,7 @@ def _unpacked(strings: Tensor, like: SparseTensor, enqueue_many: bool) -> Sparse
 
 
 def _keep(keep: Tensor, enqueue_many: bool) -> Tensor | None:
-    # What says which are kept; none if all are.
+    # The tensor that says which examples are kept; `None` if all are.
     if keep.shape.ndims is None:
         raise ValueError("`keep_input` dimensions must be known at graph construction.")
     if keep.shape.ndims > 1:
@@ -102,7 +102,7 @@ def _keep(keep: Tensor, enqueue_many: bool) -> Tensor | None:
 
 
 def _kept_rows(tensors: list[Tensor], keep: Tensor, enqueue_many: bool) -> list[Tensor]:
-    # What isn't kept is no rows at all.
+    # An example that isn't kept becomes no rows at all.
     kernel: Callable[..., Any]
     if keep.shape.ndims == 1:
         kernel = lambda value, kept: value[kept]  # noqa: E731
@@ -180,7 +180,7 @@ def _batched(
                     f"{', '.join(name_of(one.dtype) for one in other)}."
                 )
         if shapes is None:
-            # A queue that pads takes what holds of all of them; any other one needs every side, from whichever says it.
+            # A queue that pads takes the facts that hold for all lists; others need every side, known from any list.
             for one in itertools.chain(*lists):
                 if one.shape.sides is None:
                     raise ValueError(f"Cannot infer Tensor's rank: {one!r}")
@@ -229,7 +229,7 @@ def batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Return batches of what tensors are in one run after the other, which a runner's threads compute ahead.
+    """Return batches of the tensors' values in successive runs, which a runner's threads compute ahead.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def batch(
     batch_size : int or Tensor
         Examples in a batch; may exceed `capacity`.
     num_threads : int, default 1
-        With several, the order of examples is left free.
+        With several threads, the order of examples is not defined.
     capacity : int, default 32
         Of the queue.
     enqueue_many : bool, default False
@@ -248,7 +248,7 @@ def batch(
     dynamic_pad : bool, default False
         Whether dimensions that are unknown may differ: they are padded to the largest in a batch.
     allow_smaller_final_batch : bool, default False
-        Whether what is left at the end comes as a smaller batch. If not, it never comes.
+        Whether the examples left at the end form a smaller batch. If not, they are dropped.
     shared_name : str, optional
         As of the queues.
     name : str, optional
@@ -291,13 +291,13 @@ def maybe_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """As `batch`, of those examples only for which `keep_input` is true.
+    """As `batch`, but only examples for which `keep_input` is true.
 
     Parameters
     ----------
     tensors : list, tuple or dict of Tensor
     keep_input : bool or Tensor
-        A scalar: whether what this run computed is kept. A vector, with `enqueue_many` only: which rows.
+        A scalar: whether the example of this run is kept. A vector, with `enqueue_many` only: which rows are kept.
     batch_size, num_threads, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, shared_name, name
         As of `batch`.
     """
@@ -346,7 +346,7 @@ def maybe_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """As `batch_join`, of those examples only for which `keep_input` is true; see `maybe_batch`."""
+    """As `batch_join`, but only examples for which `keep_input` is true; see `maybe_batch`."""
     return _batched(
         "batch_join", tensors_list, 1, batch_size, keep_input, _in_order(capacity, dynamic_pad, shared_name),
         enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, name,
@@ -407,7 +407,7 @@ def maybe_shuffle_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """As `shuffle_batch`, of those examples only for which `keep_input` is true; see `maybe_batch`."""
+    """As `shuffle_batch`, but only examples for which `keep_input` is true; see `maybe_batch`."""
     return _batched(
         "shuffle_batch", [tensors], num_threads, batch_size, keep_input,
         _in_random_order(capacity, min_after_dequeue, seed, shared_name), enqueue_many, shapes, False,
@@ -447,7 +447,7 @@ def maybe_shuffle_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """As `shuffle_batch_join`, of those examples only for which `keep_input` is true; see `maybe_batch`."""
+    """As `shuffle_batch_join`, but only examples for which `keep_input` is true; see `maybe_batch`."""
     return _batched(
         "shuffle_batch_join", tensors_list, 1, batch_size, keep_input,
         _in_random_order(capacity, min_after_dequeue, seed, shared_name), enqueue_many, shapes, False,
@@ -463,7 +463,7 @@ def prefetch_queue(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> QueueBase:
-    """Return a queue whose elements are what tensors are in one run after the other: batches, made ahead of their use.
+    """Return a queue of the tensors' values in successive runs: batches, made ahead of their use.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ def prefetch_queue(
         Their shapes must be known whole without `dynamic_pad`.
     capacity : int, default 8
     num_threads : int, default 1
-        With several, the order is left free.
+        With several threads, the order is not defined.
     dynamic_pad : bool, default False
     shared_name, name : str, optional
 

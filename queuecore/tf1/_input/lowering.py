@@ -1,7 +1,7 @@
 """Lowering: an enqueue operation whose way from a reader is made of native stages, as a native program.
 
-The operations between the reader's value and the queue are called once more, with symbols in the place of arrays, as
-a function that is given to `Dataset.map` would be; so what can be native there can be native here.
+The kernels of the operations between the reader's value and the queue are called once more, with symbols in the place
+of arrays, as `Dataset.map` calls its function; so an operation that can be native there can be native here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Lowered(NamedTuple):
 
 
 def lowered(op: Any) -> Lowered | str:
-    """Return an enqueue operation as a native program, or why it can't be one: which operation forbids it."""
+    """Return an enqueue operation as a native program, or the reason why not: the operation that forbids it."""
     if isinstance(op, Tensor):
         op = op.op
     if "lowered" not in op.attributes:
@@ -80,7 +80,7 @@ def _lowered(op: Operation) -> Lowered | str:
     batch = (None,) if op.attributes["many"] else ()
     try:
         traced = trace(function, [component], 0, batch=batch)
-    except QueueCoreError as error:  # of an operation that refuses what it always gets
+    except QueueCoreError as error:  # from an operation that refuses its fixed inputs
         return str(error)
     if not isinstance(traced, Traced):
         return traced.reason

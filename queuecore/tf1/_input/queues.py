@@ -1,4 +1,4 @@
-"""Queues of a graph. Each session has its own ones, which are those of `queuecore`."""
+"""Queues of a graph. Each session has its own queues, which are `queuecore` queues."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class QueueBase:
     names : list of str or None
     name : str
     queue_ref : Tensor
-        What stands for it where an operation wants one.
+        The tensor that operations use as the queue.
     """
 
     _kind = ""
@@ -139,7 +139,7 @@ class QueueBase:
     # ---- putting
 
     def enqueue(self, vals: Any, name: str | None = None) -> Operation:
-        """Return an operation that puts one element, waiting for room.
+        """Return an operation that enqueues one element, and waits for room.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class QueueBase:
         return self._putting("QueueEnqueueV2", given, kernel, name or f"{self._label}_enqueue", False)
 
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
-        """Return an operation that puts the rows of the components as elements, in order, waiting for room.
+        """Return an operation that enqueues the rows of the components in order, and waits for room.
 
         Parameters
         ----------
@@ -220,12 +220,12 @@ class QueueBase:
     # ---- taking
 
     def dequeue(self, name: str | None = None) -> Any:
-        """Return the components of one element, taken in the run, waiting for it.
+        """Return the components of one element; the run waits for it and takes it.
 
         Returns
         -------
         Tensor, list or dict
-            Of one component bare; of several a list; by name in a queue with names.
+            One component: bare; several: a list; in a queue with names: a dict by name.
         """
         return self._taking(
             "QueueDequeueV2",
@@ -236,7 +236,7 @@ class QueueBase:
         )
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
-        """Return the components of `n` elements, stacked, taken in the run, waiting for all of them.
+        """Return the components of `n` elements, stacked; the run waits for all of them and takes them.
 
         Raises
         ------
@@ -286,9 +286,9 @@ class QueueBase:
     # ---- the rest
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
-        """Return an operation that closes the queue, behind the enqueues that wait, or cancelling them.
+        """Return an operation that closes the queue, after the waiting enqueues, or cancelling them.
 
-        A second one in the same session raises `CancelledError`, unless it cancels.
+        A second close in the same session raises `CancelledError`, unless it cancels.
         """
 
         def kernel(queue: Any, run: Any) -> None:

@@ -1,4 +1,4 @@
-"""Readers of a graph. Each session has its own ones, which are those of `queuecore`."""
+"""Readers of a graph. Each session has its own readers, which are `queuecore` readers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ReaderBase:
     Attributes
     ----------
     reader_ref : Tensor
-        What stands for it.
+        The tensor that operations use as the reader.
     supports_serialize : bool
         Whether its state can be saved.
     """
@@ -147,7 +147,7 @@ class ReaderBase:
         return op
 
     def reset(self, name: str | None = None) -> Operation:
-        """Return an operation that makes it as it was in the beginning."""
+        """Return an operation that returns it to its first state."""
         op: Operation = self.reader_ref.graph.create_op(
             "ReaderResetV2", [], [], lambda run: self.of(run.session).reset(), name or "ReaderReset"
         )

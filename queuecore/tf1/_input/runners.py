@@ -62,9 +62,9 @@ class QueueRunner:
 
     Notes
     -----
-    An operation whose way from a reader to the queue is made of what native stages can do is *lowered*: its thread runs
-    a `queuecore.StageProgram`, without the GIL. `lowering_report` says which are. What follows from errors and ends is
-    as for `queuecore.QueueRunner`.
+    An operation is *lowered* if all operations between a reader and the queue can be native stages: its thread runs
+    a `queuecore.StageProgram`, without the GIL. `lowering_report` says which are. Errors and ends have the same
+    consequences as in `queuecore.QueueRunner`.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class QueueRunner:
 
     @property
     def exceptions_raised(self) -> list[BaseException]:
-        """Errors of the threads last made, if they had no coordinator to hear of them."""
+        """The errors of the latest threads, if they had no coordinator to report to."""
         return [] if self._last is None else self._last.exceptions_raised
 
     @property
@@ -168,7 +168,7 @@ class QueueRunner:
         return _Core(self.name, sess, self._queue.of(sess), ops, close, cancel, self._closed_types)
 
     def to_proto(self, export_scope: str | None = None) -> Any:
-        """Return a description by names, from which `from_proto` makes it again in a graph with the same ones."""
+        """Return a description by names, of which `from_proto` makes the runner in a graph with the same names."""
         from queuecore.tf1._protos.queue_runner import QueueRunnerDef
 
         def shown(name: str) -> str:
@@ -185,7 +185,7 @@ class QueueRunner:
 
     @staticmethod
     def from_proto(queue_runner_def: Any, import_scope: str | None = None) -> QueueRunner:
-        """Return the runner that a description is of."""
+        """Return the runner that a description stands for."""
         return QueueRunner(queue_runner_def=queue_runner_def, import_scope=import_scope)
 
 
@@ -209,7 +209,7 @@ def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS)
 
 
 def fill(queue: QueueBase, ops: list[Any], copies: int = 1, cancel_op: Any = None) -> None:
-    """Let a runner run these operations to fill a queue, each in so many threads, when `start_queue_runners` is called.
+    """Add a runner that fills a queue by these operations, each in so many threads; `start_queue_runners` starts it.
 
     Raises
     ------
@@ -279,7 +279,7 @@ class Entry:
     lowered : bool
         Whether a native program runs in its place.
     reason : str
-        Why not: which operation forbids it.
+        The operation that forbids it, in words.
     """
 
     def __init__(self, queue: str, op: str, reason: str) -> None:
@@ -294,7 +294,7 @@ class Entry:
 
 
 def lowering_report(graph: Any = None) -> list[Entry]:
-    """Say of each operation of each runner of a graph whether a native program runs in its place, and if not, why.
+    """Report for each operation of each runner of a graph whether a native program runs in its place, or why not.
 
     Parameters
     ----------

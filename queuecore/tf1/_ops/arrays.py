@@ -1,4 +1,4 @@
-"""Tensors of other shapes: constants, stacks, parts. As in _math, pure kernels also take the symbols of a trace."""
+"""Tensors of other shapes: constants, stacks, parts. As in `_ops.math`, pure kernels also take symbols of a trace."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
     ----------
     dtype : dtype
     shape : optional
-        What values must have; `None`: any.
+        The shape that values must have; `None`: any.
     name : str, optional
     """
     wanted = as_dtype(dtype)
@@ -131,7 +131,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
 
 
 def _structural(kernel: Callable[..., Any], dtype: np.dtype[Any]) -> Callable[..., Any]:
-    """Return a kernel that moves items about also for strings, of which one alone is bytes, and no array."""
+    """Return a kernel that moves items, also of strings, where a single string is bytes and no array."""
     if dtype != string:
         return kernel
 
@@ -149,7 +149,7 @@ def _objects(value: bytes) -> Any:
 
 
 def _at(axis: Any, rank: int | None, what: str) -> int:
-    """Return one axis that is known; of unknown rank as it is."""
+    """Return one axis, not negative if the rank is known; with an unknown rank as it is given."""
     found = axes_of(axis, rank, what)
     if found is None or len(found) != 1:
         raise ValueError(f"{what} needs one axis, got {axis!r}")
@@ -184,7 +184,7 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Return a tensor with the same items in another shape; -1: what is left for one side."""
+    """Return a tensor with the same items in another shape; -1: one side, which makes the sizes match."""
     given = convert_to_tensor(tensor)
     wanted = convert_to_tensor(shape.as_list() if isinstance(shape, TensorShape) else shape, np.int32)
     known = constant_value(wanted)
@@ -221,7 +221,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 
 
 def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Tensor:
-    """Return a tensor with its dimensions in another order: that of `perm`, or the other way round."""
+    """Return a tensor with its dimensions in another order: that of `perm`, or reversed."""
     given = convert_to_tensor(a)
     order = None if perm is None else tuple(int(one) for one in np.ravel(_known(perm, "perm")))
     sides = given.shape.sides
@@ -287,7 +287,7 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
-    """Return a tensor without dimensions of length 1: without these, or without all such.
+    """Return a tensor without the named dimensions of length 1, or without all of them.
 
     Raises
     ------
@@ -377,12 +377,12 @@ def _several(
 
 
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
-    """Return the parts of a tensor along a dimension, without that.
+    """Return the parts of a tensor along a dimension, and drop that dimension.
 
     Raises
     ------
     ValueError
-        If their number is neither known nor given, or another one.
+        If their number is neither known nor given, or differs from `num`.
     """
     given = convert_to_tensor(value)
     sides = given.shape.sides
@@ -413,7 +413,7 @@ def split(
     ----------
     value : Tensor
     num_or_size_splits : int, or list of int
-        How many equal pieces, or how long each is; one of them may be -1: what is left.
+        The number of equal pieces, or the length of each; one length may be -1: the rest.
     axis : int, default 0
     num : int, optional
         The number of pieces.
@@ -535,7 +535,7 @@ def strided_slice(
     var: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Return a part of a tensor, as an index of slices would: bit i of a mask is about the i-th part of it.
+    """Return a part of a tensor, as an index of slices would: bit i of each mask is about part i of the index.
 
     Parameters
     ----------
@@ -584,9 +584,9 @@ def gather(
     ----------
     params : Tensor
     indices : Tensor of integers, or Python's
-        Of any shape, which takes the place of the dimension.
+        Of any shape, which replaces the dimension.
     validate_indices : optional
-        Not used: they always are.
+        Not used: indices are always checked.
     name : str, optional
     axis : int, default 0
     batch_dims : int, default 0
@@ -657,7 +657,7 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int |
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
-    """Return a tensor so many times after itself, on each axis."""
+    """Return a tensor repeated along each axis, as often as `multiples` says."""
     given, wanted = convert_to_tensor(input), convert_to_tensor(multiples)
     known = constant_value(wanted)
     sides = given.shape.sides
@@ -685,13 +685,13 @@ _PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetr
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
 ) -> Tensor:
-    """Return a tensor with more around it.
+    """Return a tensor with values around it.
 
     Parameters
     ----------
     tensor : Tensor
     paddings : Tensor of integers, shape (n, 2)
-        How much before and after, on each axis.
+        The number of items before and after, on each axis.
     mode : {"CONSTANT", "REFLECT", "SYMMETRIC"}, default "CONSTANT"
         One value; or what is inside, mirrored without or with the border itself.
     name : str, optional
@@ -745,7 +745,7 @@ def pad(
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
-    """Return a tensor the other way round on some axes."""
+    """Return a tensor with the order along some axes reversed."""
     given = convert_to_tensor(tensor)
     places = axes_of(axis, given.shape.ndims, "reverse") or ()
     if given.shape.ndims is None:
@@ -773,7 +773,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
 
 
 def shape_within(tensor: Tensor) -> Sides | None:
-    """Return what is known beforehand of the shape that a tensor's value is."""
+    """Return the facts known beforehand of the shape that a tensor's value stands for."""
     known = constant_value(tensor)
     op = tensor.op
     if known is not None:
@@ -850,7 +850,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 
 
 def zeros(shape: Any, dtype: Any = np.float32, name: str | None = None) -> Tensor:
-    """Return a tensor of zeros, of empty strings, or of what doesn't hold."""
+    """Return a tensor of zeros, of empty strings, or of `False`."""
     return fill(_listed(shape), _same(0, as_dtype(dtype)), name or "zeros")
 
 
@@ -860,7 +860,7 @@ def ones(shape: Any, dtype: Any = np.float32, name: str | None = None) -> Tensor
 
 
 def _listed(shape: Any) -> Any:
-    # One side alone is a shape here.
+    # A single side is a shape here.
     if isinstance(shape, (list, tuple, TensorShape)):
         return shape
     made = convert_to_tensor(shape)
@@ -899,7 +899,7 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize:
 
 
 def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
-    """Return numbers from one on up to below another: ``range(limit)`` or ``range(start, limit, delta)``.
+    """Return the numbers from `start` up to below `limit`: ``range(limit)`` or ``range(start, limit, delta)``.
 
     Raises
     ------
@@ -948,7 +948,7 @@ def _constant_cast(tensor: Tensor) -> Any:
 
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
-    """Return so many floats from one to another, both among them, at equal distances."""
+    """Return `num` floats from `start` to `stop`, both included, at equal distances."""
     a, b = tensors(start, stop)
     if a.dtype.kind != "f":
         raise TypeError(f"linspace of {name_of(a.dtype)}")
@@ -1017,7 +1017,7 @@ def one_hot(
     dtype: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Return a tensor with a dimension more, in which one item is on: that of the index, if there is one.
+    """Return a tensor with one more dimension, in which the item at the index, if it exists, is `on_value`.
 
     Parameters
     ----------
@@ -1115,7 +1115,7 @@ def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) ->
 
 
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
-    """Return for each vector a tensor of the shape of all, along whose own dimension it lies."""
+    """Return for each vector a tensor of the common shape, in which the vector lies along its own dimension."""
     given = tensors(*args)
     if indexing not in ("xy", "ij"):
         raise ValueError("indexing parameter must be either 'xy' or 'ij'")

@@ -1,4 +1,4 @@
-"""Operations that act in a run: printing, checks, functions of Python's, and branches of which one is run."""
+"""Operations that act in a run: printing, checks, Python functions, and branches of which one runs."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def py_func(
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Return the tensors that a function of Python's makes of others, in each run.
+    """Return the tensors that a Python function makes of others, in each run.
 
     Parameters
     ----------
@@ -188,13 +188,13 @@ def py_func(
     OutOfRangeError, ResourceExhaustedError, UnimplementedError
         If it raises `StopIteration`, `MemoryError`, or `NotImplementedError`.
     UnknownError
-        If it raises another exception; its own is the cause. Errors of queuecore come as they are.
+        If it raises another exception, which is the cause. Errors of queuecore come out as they are.
 
     Notes
     -----
-    Runs under the GIL; what needs it isn't lowered. Functions of which none needs the other run beside each other, each
-    in a thread, as they may wait for one another; a function that is alone runs in the thread that runs the session.
-    Nothing can end a function that waits: if another part of the run fails meanwhile, it is left behind.
+    Runs under the GIL; operations that need its result aren't lowered. Functions that don't need each other run beside
+    each other, each in a thread, as they may wait for one another; a single function runs in the thread that runs the
+    session. Nothing can end a function that waits: if another part of the run fails meanwhile, it is left behind.
     """
     del stateful
     if not callable(func):
@@ -208,7 +208,7 @@ def py_func(
     def kernel(run: Any, *values: Any) -> Any:
         del run
         try:
-            # It may write to what it gets, and fill what it returns again.
+            # The function may write to its arguments, and reuse the arrays that it returns.
             made = own_result(func, tuple(np.array(one)[()] if isinstance(one, np.ndarray) else one for one in values))
         except QueueCoreError:
             raise
@@ -257,7 +257,7 @@ def numpy_function(
 
 
 class _Branch:
-    # What one function adds to the graph, which runs only if it is chosen.
+    # The operations that one function adds to the graph; they run only if it is chosen.
 
     def __init__(self, graph: Graph, function: Callable[[], Any]) -> None:
         before = len(graph._ops)
@@ -323,7 +323,7 @@ def cond(
     fn1: Any = None,
     fn2: Any = None,
 ) -> Any:
-    """Return what one of two functions makes, of which a run executes only that one.
+    """Return the result of one of two functions, of which a run executes only the chosen one.
 
     Parameters
     ----------
@@ -348,7 +348,7 @@ def cond(
 
     Notes
     -----
-    What is made outside of the functions is executed in any case, also if only one branch needs it.
+    Operations made outside of the functions run in any case, even if only one branch needs them.
     """
     true_fn, false_fn = fn1 if true_fn is None else true_fn, fn2 if false_fn is None else false_fn
     if isinstance(pred, (bool, np.bool_)):
@@ -395,13 +395,13 @@ def cond(
 def case(
     pred_fn_pairs: Any, default: Any = None, exclusive: bool = False, strict: bool = False, name: str = "case"
 ) -> Any:
-    """Return what the first function makes whose condition holds; a run executes only that one.
+    """Return the result of the first function whose condition holds; a run executes only that one.
 
     Parameters
     ----------
     pred_fn_pairs : list of (Tensor of bool, callable), or dict
     default : callable, optional
-        If none holds; without it, that is an error.
+        Used if no condition holds; without it, that is an error.
     exclusive : bool, default False
         Whether it is an error if more than one holds.
     strict : bool, default False
@@ -439,7 +439,7 @@ def case(
 
             checks.append(graph.create_op("Assert", conditions, [], check, "Assert"))
         with graph.control_dependencies(checks):
-            # From the last one on; without a default that one stands for what is never reached.
+            # From the last pair backwards; without a default the last function fills the place that is never reached.
             made = default if default is not None else pairs[-1][1]
             rest = list(zip(conditions, [one for _, one in pairs], strict=True))
             for condition, function in reversed(rest if default is not None else rest[:-1]):

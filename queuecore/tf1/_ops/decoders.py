@@ -62,7 +62,7 @@ def decode_raw(
     *,
     fixed_length: int | None = None,
 ) -> Tensor:
-    """Take strings of bytes for numbers: see `queuecore.ops.decode_raw`.
+    """Read strings of bytes as numbers: see `queuecore.ops.decode_raw`.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ def decode_raw(
     TypeError, ValueError
         If there is no such dtype, the input is no strings, or the length is no multiple of the item's size.
     InvalidArgumentError
-        In a run, if a string has another length than the others, or none that is a multiple of the item's size.
+        In a run, if a string has another length than the others, or its length is no multiple of the item's size.
     """
     given = _strings(bytes if input_bytes is None else input_bytes, "decode_raw")
     dtype = as_dtype(out_type)
-    ops.decode_raw(None, dtype, little_endian, fixed_length)  # which refuses what it can't do
+    ops.decode_raw(None, dtype, little_endian, fixed_length)  # raises for arguments that it can't use
     sides = given.shape.sides
     items = None if fixed_length is None else fixed_length // dtype.itemsize
     shape = None if sides is None else (*sides, items)
@@ -130,7 +130,7 @@ def decode_csv(
     na_value: str = "",
     select_cols: Sequence[int] | None = None,
 ) -> list[Tensor]:
-    """Take records of comma-separated values apart: see `queuecore.ops.decode_csv`.
+    """Split records of comma-separated values into columns: see `queuecore.ops.decode_csv`.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _default(value: Any) -> Any:
     known = constant_value(value)
     if known is None:
         raise ValueError(f"decode_csv: a default must be known before the graph runs, and {value!r} is not")
-    # An empty array of strings says by its type alone what it is of.
+    # An empty array of strings shows the column's type by its dtype alone.
     return np.empty(0, "S1") if value.dtype == string and np.size(known) == 0 else known
 
 
@@ -214,7 +214,7 @@ def decode_jpeg(
     channels : {0, 1, 3}, default 0
         0: as in the file.
     ratio : {1, 2, 4, 8}, default 1
-        By which it is made smaller.
+        The divisor of height and width.
     fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method
     name : str, optional
 
@@ -307,7 +307,7 @@ def decode_image(
     Returns
     -------
     Tensor
-        Nothing is known of its shape; without `expand_animations`, that there are three dimensions.
+        Its shape is unknown; without `expand_animations`, it has three dimensions.
     """
     wanted = as_dtype(dtype)
     ops.decode_image(None, channels, wanted, None, expand_animations)
@@ -354,7 +354,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _dense(made: Any, shape: Sides) -> Any:
-    # Strings come as rows of characters. All else, symbols of a trace among it (which refuse isinstance), as it is.
+    # Strings come as rows of characters. Others, also symbols of a trace (which refuse isinstance), stay as they are.
     return _string_array(made, shape) if type(made) is Ragged else made
 
 
@@ -425,7 +425,7 @@ def _parsed(
     outer: Sides = given.shape.sides or () if rank is None else (None,) * rank
     if rank and given.shape.sides is not None:
         outer = given.shape.sides
-    call(None)  # which refuses features that are none
+    call(None)  # raises for descriptions that are no features
     parts = [
         {key: _part(feature, outer, number == 1) for key, feature in (section or {}).items()}
         for number, section in enumerate(sections)
@@ -462,7 +462,7 @@ def _parsed(
 
 
 def _names(example_names: Any) -> Any:
-    # For messages alone; those that a run makes are not looked at.
+    # Used in messages alone; names that a run computes are ignored.
     known = None if example_names is None else constant_value(convert_to_tensor(example_names))
     return None if known is None or isinstance(known, bytes) else [one.decode(errors="replace") for one in known]
 

@@ -1,4 +1,4 @@
-"""Initializers: what makes the first value of a variable, of a shape."""
+"""Initializers: functions that make a variable's first value, given a shape."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = [
 
 
 def zeros_initializer(dtype: Any = "float32") -> Any:
-    """Return what makes zeros of a shape."""
+    """Return a function that makes zeros of a shape."""
     return lambda shape, dtype_=None: np.zeros(as_shape(shape).as_list(), as_dtype(dtype_ or dtype))  # type: ignore[arg-type]
 
 
 def ones_initializer(dtype: Any = "float32") -> Any:
-    """Return what makes ones of a shape."""
+    """Return a function that makes ones of a shape."""
     return lambda shape, dtype_=None: np.ones(as_shape(shape).as_list(), as_dtype(dtype_ or dtype))  # type: ignore[arg-type]
 
 
 def constant_initializer(value: Any = 0, dtype: Any = "float32", verify_shape: bool = False) -> Any:
-    """Return what makes an array of one value, or of these values, of a shape."""
+    """Return a function that makes an array of a shape, of one value or of the given values."""
     del verify_shape
 
     def make(shape: Any, dtype_: Any = None) -> Any:
@@ -52,12 +52,12 @@ def constant_initializer(value: Any = 0, dtype: Any = "float32", verify_shape: b
 def random_normal_initializer(
     mean: float = 0.0, stddev: float = 1.0, seed: int | None = None, dtype: Any = "float32"
 ) -> Any:
-    """Return what draws an array of a shape from a normal distribution."""
+    """Return a function that draws an array of a shape from a normal distribution."""
     return lambda shape, dtype_=None: random_normal(as_shape(shape).as_list(), mean, stddev, dtype_ or dtype, seed)
 
 
 def random_uniform_initializer(
     minval: float = 0, maxval: Any = None, seed: int | None = None, dtype: Any = "float32"
 ) -> Any:
-    """Return what draws an array of a shape from a uniform distribution."""
+    """Return a function that draws an array of a shape from a uniform distribution."""
     return lambda shape, dtype_=None: random_uniform(as_shape(shape).as_list(), minval, maxval, dtype_ or dtype, seed)

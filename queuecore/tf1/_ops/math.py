@@ -86,7 +86,7 @@ __all__ = [
 
 
 def tensors(*values: Any, dtype: Any = None) -> list[Tensor]:
-    """Return values as tensors of one type: that of the first that is a tensor, unless it is given.
+    """Return values as tensors of one type: `dtype`, or that of the first tensor among them.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
-    """Return it as another type: floats lose what is behind the point, as by `queuecore.ops.cast`."""
+    """Return it as another type: floats lose their fraction, as in `queuecore.ops.cast`."""
     given, wanted = convert_to_tensor(x), as_dtype(dtype)
     if given.dtype == wanted:
         return given if name is None else identity(given, name)
@@ -199,7 +199,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
 
 
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
-    """Return it as another type; what doesn't fit becomes the nearest number that does."""
+    """Return it as another type; a value that doesn't fit becomes the nearest number that does."""
     given, wanted = convert_to_tensor(value), as_dtype(dtype)
     if wanted.kind in "iu" and given.dtype.kind in "iuf":
         limits = np.iinfo(wanted)
@@ -251,7 +251,7 @@ sin = _named("sin", _floating("Sin", np.sin), "Return the sine.")
 cos = _named("cos", _floating("Cos", np.cos), "Return the cosine.")
 tan = _named("tan", _floating("Tan", np.tan), "Return the tangent.")
 tanh = _named("tanh", _floating("Tanh", np.tanh), "Return the hyperbolic tangent.")
-# Of tanh, which overflows nowhere.
+# By tanh, which never overflows.
 sigmoid = _named("sigmoid", _floating("Sigmoid", lambda x: np.tanh(x / 2) / 2 + 0.5), "Return ``1 / (1 + exp(-x))``.")
 floor = _named("floor", _floating("Floor", np.floor), "Return the largest whole number that isn't larger.")
 ceil = _named("ceil", _floating("Ceil", np.ceil), "Return the smallest whole number that isn't smaller.")
@@ -276,7 +276,7 @@ def round_(x: Any, name: str | None = None) -> Tensor:
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
-    """Return it with what is beyond two limits moved there.
+    """Return it with values beyond the two limits moved to them.
 
     Raises
     ------
@@ -316,7 +316,7 @@ def add_n(inputs: Sequence[Any], name: str | None = None) -> Tensor:
 
 
 def axes_of(axis: Any, rank: int | None, what: str = "reduction") -> tuple[int, ...] | None:
-    """Return the axes that are meant, rising; `None`: all of them, whose number isn't known.
+    """Return the axes in rising order; `None`: all axes of an unknown rank.
 
     Raises
     ------
@@ -379,7 +379,7 @@ def _mean(x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _limit(dtype: np.dtype[Any], high: bool) -> Any:
-    # What the largest or smallest of no number is.
+    # The largest or smallest of no numbers.
     if dtype.kind == "f":
         return np.inf if high else -np.inf
     limits = np.iinfo(dtype)

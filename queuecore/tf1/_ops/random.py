@@ -23,7 +23,7 @@ from queuecore.tf1._ops.arrays import shape_tensor, shape_within
 __all__ = ["random_crop", "random_normal", "random_shuffle", "random_uniform", "truncated_normal"]
 
 Array = np.ndarray[Any, Any]
-# How many blocks of four numbers TensorFlow's kernels set aside for each item that they make.
+# The blocks of four numbers that TensorFlow's kernels reserve for each item.
 _ASIDE = 256
 
 
@@ -116,7 +116,7 @@ def _drawn(
     return result
 
 
-# Twice as many words still have a number of bytes.
+# Twice as many words can still be counted in bytes.
 _MOST_ITEMS = 2**56
 _UNIFORM = ("float16", "float32", "float64", "int32", "int64")
 
@@ -147,7 +147,7 @@ def random_uniform(
     ----------
     shape : Tensor of integers, or list of int
     minval, maxval : number, default 0 and 1
-        The smallest one, and what they are below; for integers `maxval` must be given.
+        The smallest number, and the bound below which all lie; for integers `maxval` must be given.
     dtype : {float16, float32, float64, int32, int64}
     seed : int, optional
     name : str, optional
@@ -267,8 +267,8 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 
     Notes
     -----
-    The place is that of `queuecore.ops.random_crop` for the number of the record (here: of the run), so that a runner
-    can do it natively. It is reproducible, and not TensorFlow's.
+    The place is that of `queuecore.ops.random_crop` for the number of the record (elsewhere: of the run), so that
+    a runner can crop natively. It is reproducible, but not TensorFlow's.
     """
     given = convert_to_tensor(value)
     known = constant_value(convert_to_tensor(size))

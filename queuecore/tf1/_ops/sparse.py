@@ -45,7 +45,7 @@ class SparseTensorValue(NamedTuple):
 
 
 class SparseTensor:
-    """A tensor of which only some values are there.
+    """A tensor of which only some values are stored.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class RaggedTensor:
 
 
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
-    """Return a sparse tensor whose three parts are given to each run: as the key of `feed_dict` use these.
+    """Return a sparse tensor whose three parts are fed to each run: its parts are the keys of `feed_dict`.
 
     Parameters
     ----------
@@ -202,9 +202,9 @@ def sparse_tensor_to_dense(
     ----------
     sp_input : SparseTensor
     default_value : optional
-        What is in the other places; 0 or an empty string by default.
+        The value of all other places; 0 or an empty string by default.
     validate_indices : bool, default True
-        Taken; that indices lie inside is always looked at.
+        Accepted; indices are always checked to lie inside.
     name : str, optional
     """
     del validate_indices
@@ -245,7 +245,7 @@ def sparse_to_dense(
         One for each place, or one for all.
     default_value : optional
     validate_indices : bool, default True
-        Taken; that indices lie inside is always looked at.
+        Accepted; indices are always checked to lie inside.
     name : str, optional
     """
     del validate_indices

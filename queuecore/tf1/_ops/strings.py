@@ -56,7 +56,7 @@ def _each(function: Callable[..., Any], dtype: Any) -> Callable[..., Any]:
 
 
 def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = None) -> Tensor:
-    """Return strings joined, item by item, with a separator between them.
+    """Return strings joined item by item, with a separator between them.
 
     Parameters
     ----------
@@ -226,12 +226,12 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
         Where they begin (negative: from the end), and how many they have at most. Scalars, or of the input's shape.
     name : str, optional
     unit : {"BYTE", "UTF8_CHAR"}
-        Of what.
+        The unit of `pos` and `len`.
 
     Raises
     ------
     InvalidArgumentError
-        In a run, if a beginning lies outside.
+        In a run, if a part begins outside its string.
     """
     if unit not in ("BYTE", "UTF8_CHAR"):
         raise ValueError(f"substr: unit must be 'BYTE' or 'UTF8_CHAR', not {unit!r}")
@@ -299,7 +299,7 @@ def regex_replace(
 def string_to_number(
     string_tensor: Any = None, out_type: Any = np.float32, name: str | None = None, input: Any = None
 ) -> Tensor:
-    """Return the numbers that strings are: float32, float64, int32 or int64.
+    """Return strings parsed as numbers: float32, float64, int32 or int64.
 
     Raises
     ------
@@ -329,7 +329,7 @@ def string_to_number(
 
 
 def read_file(filename: Any, name: str | None = None) -> Tensor:
-    """Return what is in a file.
+    """Return a file's contents.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Variables: what a session keeps from one run to the next."""
+"""Variables: values that a session keeps from one run to the next."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Variable(Operators):
     Parameters
     ----------
     initial_value : Tensor, or what can be one, or callable without arguments
-        What its initializer assigns.
+        The value that its initializer assigns.
     trainable : bool, default True
-        Whether it is in the collection of those; nothing here trains.
+        Whether it is in the collection of trainable variables; nothing here trains.
     collections : list of str, optional
-        Where it is kept. Default: ``[GraphKeys.GLOBAL_VARIABLES]``.
+        The collections that hold it. Default: ``[GraphKeys.GLOBAL_VARIABLES]``.
     validate_shape : bool, default True
         Whether all its values have the first one's shape.
     caching_device, variable_def, import_scope, use_resource
@@ -77,8 +77,8 @@ class Variable(Operators):
 
     Notes
     -----
-    Assignments are atomic. Inside `control_dependencies` a new read is made each time it is used, behind those
-    operations; elsewhere it is read once in a run, at no particular time.
+    Assignments are atomic. Inside `control_dependencies` each use makes a new read, after those operations; elsewhere a
+    run reads it once, at no particular time.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Variable(Operators):
         return self._as_graph_element()
 
     def read_value(self) -> Tensor:
-        """Return a new read of its value, behind the present control dependencies."""
+        """Return a new read of its value, after the present control dependencies."""
         return self._reading("read")
 
     def initialized_value(self) -> Tensor:
@@ -195,21 +195,21 @@ class Variable(Operators):
         return self._initial_value
 
     def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Tensor:
-        """Return a tensor that assigns a value, and is it."""
+        """Return a tensor that assigns a value, and has that value."""
         del use_locking, read_value
         return self._assigning("Assign", value, lambda _, new: new, name)
 
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Tensor:
-        """Return a tensor that adds to its value, and is the sum."""
+        """Return a tensor that adds to its value, and has the sum as its value."""
         del use_locking, read_value
         return self._assigning("AssignAdd", delta, lambda old, new: np.asarray(old + new, self.dtype)[()], name)
 
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Tensor:
-        """Return a tensor that subtracts from its value, and is the difference."""
+        """Return a tensor that subtracts from its value, and has the difference as its value."""
         del use_locking, read_value
         return self._assigning("AssignSub", delta, lambda old, new: np.asarray(old - new, self.dtype)[()], name)
 
@@ -241,7 +241,7 @@ class Variable(Operators):
         return self._shape
 
     def set_shape(self, shape: Any) -> None:
-        """Say more of its shape."""
+        """Add facts about its shape."""
         self._shape = self._shape.merge_with(shape)
 
     def __repr__(self) -> str:
@@ -249,7 +249,7 @@ class Variable(Operators):
         return f"<tf.Variable {self.name!r} shape={self._shape} dtype={name_of(self.dtype)}_ref>"
 
     def __getattr__(self, name: str) -> Any:
-        """Do as its value does."""
+        """Return an attribute of its value."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.value(), name)
@@ -302,7 +302,7 @@ def group(*inputs: Any, name: str | None = None) -> Operation:
 def variables_initializer(var_list: Sequence[Variable], name: str = "init") -> Operation:
     """Return an operation that initialises variables.
 
-    Where the initial value of one reads another, let it read that one's `Variable.initialized_value`.
+    If the initial value of a variable reads another variable, let it read that variable's `initialized_value`.
     """
     return group(*[one.initializer for one in var_list], name=name)
 
@@ -354,7 +354,7 @@ class VariableScope:
     reuse : bool, AUTO_REUSE or None
         `True`: they must be there; `False` or `None`: they must not; `AUTO_REUSE`: either.
     initializer : optional
-        Of those that have none of their own.
+        The initializer of variables that have none of their own.
     """
 
     def __init__(self, name: str, reuse: bool | None, initializer: Any) -> None:
@@ -399,7 +399,7 @@ def variable_scope(
     values, dtype
         Taken, and not used.
     initializer : optional
-        Of variables that have none of their own.
+        The initializer of variables that have none of their own.
     reuse : bool, optional
         Whether variables of `get_variable` must be there already.
     """

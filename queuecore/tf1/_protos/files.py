@@ -48,7 +48,7 @@ def _name(path: Any) -> str:
 
 @contextlib.contextmanager
 def _refused(path: Any) -> Iterator[None]:
-    # What the system refuses, as errors of queuecore's.
+    # Errors of the system become errors of queuecore.
     try:
         yield
     except OSError as error:
@@ -64,7 +64,7 @@ class GFile:
     ----------
     name : str, bytes or os.PathLike
     mode : {"r", "w", "a", "r+", "w+", "a+"}, default "r"
-        With a ``b`` behind it, what is read is `bytes`, and else `str`.
+        With a ``b`` behind it, data are `bytes`, otherwise `str`.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class GFile:
             return self._shown(file.read(n))
 
     def readline(self) -> Any:
-        """Return the next line with its end; at the end of the file nothing."""
+        """Return the next line with its end; at the end of the file an empty one."""
         file = self._file_to(True)
         with _refused(self.name):
             return self._shown(file.readline())
@@ -160,7 +160,7 @@ class GFile:
                 self._file.flush()
 
     def close(self) -> None:
-        """Close it. It may be used again, and is then opened anew."""
+        """Close it. A later use opens it anew."""
         if self._file is not None:
             file, self._file = self._file, None
             with _refused(self.name):
@@ -189,7 +189,7 @@ class GFile:
 
 @dataclass(frozen=True)
 class FileStatistics:
-    """The facts that the system knows of a file.
+    """The system's facts about a file.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ def isdir(path: Any) -> bool:
 
 
 def stat(path: Any) -> FileStatistics:
-    """Return what the system knows of a file. `NotFoundError`: there is none."""
+    """Return the system's facts about a file. `NotFoundError`: there is none."""
     with _refused(path):
         found = os.stat(_name(path))
     return FileStatistics(found.st_size, found.st_mtime_ns, _stat.S_ISDIR(found.st_mode))
@@ -237,14 +237,14 @@ def listdir(path: Any) -> list[str]:
 
 
 def mkdir(path: Any) -> None:
-    """Make a directory, if it isn't there. `NotFoundError`: that which it is to be in isn't."""
+    """Make a directory, if it isn't there. `NotFoundError`: its parent isn't there."""
     if not isdir(path):
         with _refused(path):
             os.mkdir(_name(path))
 
 
 def makedirs(path: Any) -> None:
-    """Make a directory, and those above it, as far as they aren't there.
+    """Make a directory, and its missing parents.
 
     Raises
     ------
@@ -315,7 +315,7 @@ def join(path: Any, *paths: Any) -> str:
 
 
 def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield each directory below one, this one too, with the names of the directories and of the files in it.
+    """Yield each directory from `top` down, with the names of its directories and files.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Example messages: what programs fill in, and write into TFRecord files.
+"""Example messages: programs fill them in, and write them into TFRecord files.
 
-They have attributes and methods as protobuf's have, and its wire layout; they are no messages of protobuf's, which need
-not be there.
+They have the attributes, methods and wire layout of protobuf's messages, but are independent of protobuf, which need
+not be installed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
-    # Number, type and value of each field; what is no number is a view of its bytes.
+    # The number, wire type and value of each field; a value that is no number is a view of its bytes.
     at = 0
     while at < len(data):
         tag, at = _read_varint(data, at)
@@ -94,9 +94,9 @@ class Message:
 
     __slots__ = ("_changed", "_set", "_values")
 
-    # Of each field its number, and what makes it.
+    # The number of each field, and the function that makes its value.
     _FIELDS: ClassVar[dict[str, tuple[int, Callable[[Callable[[], None]], Any]]]] = {}
-    # Whether only one of them can be set.
+    # The name of the oneof; empty if several fields can be set.
     _ONEOF: ClassVar[str] = ""
 
     def __init__(self, **fields: Any) -> None:
@@ -125,7 +125,7 @@ class Message:
         return found
 
     def _touched(self, name: str) -> None:
-        # A field of it was set: then so is it, and other fields of a oneof are not.
+        # A field was set, so this message is set in its parent, and other fields of a oneof are unset.
         if self._ONEOF:
             kept = self._values[name]
             for other in self._values.values():
@@ -140,7 +140,7 @@ class Message:
             self._changed()
 
     def _drop(self) -> None:
-        # It is part of nothing any more.
+        # It has no parent any more.
         self._changed = None
 
     @classmethod
@@ -177,24 +177,24 @@ class Message:
 
     @classmethod
     def FromString(cls, s: bytes) -> Self:  # noqa: N802
-        """Return the message that these bytes are.
+        """Return the message that bytes stand for.
 
         Raises
         ------
         ProtoError
-            If they are none. Fields of other numbers are left out.
+            If the bytes are no message. Fields of unknown numbers are left out.
         """
         made = cls()
         made.MergeFromString(s)
         return made
 
     def ParseFromString(self, serialized: bytes) -> int:  # noqa: N802
-        """Become the message that these bytes are. Returns how many there are; errors as of `FromString`."""
+        """Become the message that bytes stand for. Return their number; errors are those of `FromString`."""
         self.Clear()
         return self.MergeFromString(serialized)
 
     def MergeFromString(self, serialized: bytes) -> int:  # noqa: N802
-        """Add the message that these bytes are to it. Returns how many there are; errors as of `FromString`."""
+        """Merge the message that bytes stand for into this one. Return their number; errors as of `FromString`."""
         self._merge(memoryview(serialized).cast("B"))
         return len(serialized)
 
@@ -253,7 +253,7 @@ class Message:
         return found._set
 
     def WhichOneof(self, oneof_group: str) -> str | None:  # noqa: N802
-        """Return the name of the field that is set, of those of which only one can be."""
+        """Return the name of the field of a oneof that is set."""
         if not self._ONEOF or oneof_group != self._ONEOF:
             raise ValueError(f'Protocol message {type(self).__name__} has no oneof "{oneof_group}" field.')
         return next((name for name, _ in self._present()), None)
@@ -294,7 +294,7 @@ def _nested(name: str, value: Message) -> list[str]:
     return [f"{name} {{", *(f"  {line}" for line in value._lines()), "}"]
 
 
-# Lists and maps, which call what they were made with when they change
+# Lists and maps: they call the function given to them when they change
 
 
 class _List(MutableSequence[Any]):
@@ -314,7 +314,7 @@ class _List(MutableSequence[Any]):
 
     def _fill(self, values: Iterable[Any]) -> None:
         if isinstance(values, _List) and type(values) is type(self) and not isinstance(self, _Features):
-            self._items += values._items  # which were checked
+            self._items += values._items  # already checked
             self._touch()
         else:
             self.extend(values)
@@ -480,7 +480,7 @@ class _Features(_List):
 
 
 class _Map(Mapping[str, Any]):
-    # Messages by name; one that is asked for is there from then on.
+    # Messages by name; a name that is asked for is added.
     def __init__(self, kind: type[Message], changed: Callable[[], None]) -> None:
         self._kind = kind
         self._items: dict[str, Any] = {}
@@ -704,7 +704,7 @@ class Features(Message):
 
     @property
     def feature(self) -> Any:
-        """The features; one that is asked for by name is there from then on."""
+        """The features; a name that is asked for is added."""
         return self._field("feature")
 
 
@@ -744,7 +744,7 @@ class FeatureLists(Message):
 
     @property
     def feature_list(self) -> Any:
-        """The lists; one that is asked for by name is there from then on."""
+        """The lists; a name that is asked for is added."""
         return self._field("feature_list")
 
 
@@ -780,7 +780,7 @@ class Example(Message):
 
 
 class SequenceExample(Message):
-    """One example that is a sequence: features of all of it, and lists of those of its steps.
+    """One example that is a sequence: features of the whole, and lists of features of its steps.
 
     Parameters
     ----------

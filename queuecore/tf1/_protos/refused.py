@@ -1,4 +1,4 @@
-"""Names of TensorFlow's that have nothing to do with input: who asks for one is told the way out."""
+"""Names of TensorFlow's that have nothing to do with input: the error names the alternative."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _KNOWN["tf.image"] = frozenset(_PICTURES.split())
 def refusing(module: str) -> Callable[[str], NoReturn]:
     """Return a ``__getattr__`` for a module.
 
-    It raises `UnimplementedError` for what TensorFlow has there and an input program doesn't need, and
-    `AttributeError` for all else.
+    It raises `UnimplementedError` for names of TensorFlow's that an input program doesn't need, and
+    `AttributeError` for all others.
     """
 
     def missing(name: str) -> NoReturn:
