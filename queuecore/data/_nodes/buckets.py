@@ -296,7 +296,7 @@ class Buckets(Node):
     def _indices(
         self, run: Run, element: Callable[[int], Any], columns: list[Column], n: int, number: int
     ) -> tuple[Sequence[int] | Array, Array, dict[int, BaseException]]:
-        """Return the lengths of rows, their buckets, and what went wrong with some; nothing behind what ends it all."""
+        """Return the lengths of rows, their buckets, and the errors of some rows, up to an error that ends it all."""
         assert self.sorted is not None
         known = self.sorted.lengths(columns, n)
         if known is not None:

@@ -60,7 +60,7 @@ class Store:
         return self._first if self._first is not None and self._first.pairs == pairs else None
 
     def begins(self, key: Key) -> None:
-        """Say what an iterator's shuffles begin with: all later ones do, whether its pass is read to its end or not.
+        """Note the key of an iterator's shuffles: all later ones begin with it, even if its pass isn't read to its end.
 
         How far a pass is read ahead depends on threads; orders must not.
         """

@@ -42,7 +42,7 @@ def reduced(chain: Chain, initial_state: Any, reduce_func: Callable[[Any, Any], 
         return _folded(chain, state, steps, label)
     with _opened(chain) as elements:
         for element in elements:
-            # A state that the function changes in place is ours; of another array that it keeps we take a copy.
+            # The function may change a state in place, so the state is ours; another array that it keeps is copied.
             made = called(label, own_result, reduce_func, (state, element), state)
             state = next_state(state, made, _NAME)
     return state

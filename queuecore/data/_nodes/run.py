@@ -226,7 +226,7 @@ class Run:
         return self._source.inputs[index]
 
     def open(self, index: int, pass_: int, start: int = 0, batch: int = 0, skips: Quarantine | None = None) -> Opened:
-        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed.
+        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. Callers close it.
 
         Elements that it leaves out go to `skips`, if that is given.
         """
@@ -315,7 +315,7 @@ class Run:
         return self._children.ended or (self._feed is not None and self._feed.stopped)
 
     def stop(self) -> None:
-        """End every wait for an input. Never waits itself."""
+        """End every wait for an input. Never waits."""
         self._children.stop()
 
     def memory_bytes(self) -> int:

@@ -45,7 +45,7 @@ class Window(Node):
     Attributes
     ----------
     size, shift, stride : int
-        Elements of a window, elements between the beginnings of two, and between two elements of one.
+        Elements in a window; between the beginnings of two windows; and between two elements of one window.
     drop_remainder : bool
         Whether windows that aren't full are left out.
     """

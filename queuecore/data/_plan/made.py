@@ -72,7 +72,7 @@ class Made:
     structure: Structure | None
 
     def elements(self, leaves: list[Any] | None = None) -> Elements:
-        """Return what the native stream makes; `leaves`: of a record that lies at a known place, all of it."""
+        """Return the description of the stream's elements; `leaves`: all of a record that lies at a known place."""
         return Elements(self.template, self.components, leaves, self.step, self.assemble)
 
 

@@ -102,7 +102,7 @@ def fits(declared: Any, given: Any, what: str) -> bool:
     Returns
     -------
     bool
-        Whether that settles it. If not, more was declared than the dataset knows, and each element has to be checked.
+        Whether that settles it. If not, more was declared than the dataset knows, and each element must be checked.
 
     Raises
     ------
