@@ -37,7 +37,7 @@ class Arrays(Protocol):
         ...
 
     def memory(self, lease: DeviceLease) -> Any:
-        """Return the memory of a batch, which keeps its lease. `allocate` may return memory for a lease, too."""
+        """Return the memory of a batch, which keeps its lease. The lease may be on memory that `allocate` returned."""
         ...
 
     def allocate(self, nbytes: int) -> Any:

@@ -266,7 +266,7 @@ class _Feed:
         start_thread("qc-stage", _fill, work, self.staged, self._errors, self.idle)
 
     def stop(self) -> None:
-        """Stop the thread."""
+        """End what works for it."""
         self._stop.set()
         self.staged.stop()
 

@@ -42,10 +42,10 @@ class Target(NamedTuple):
         Makes arrays there.
     buffers : int
         Batches that may be there at a time.
-    Whether a batch is good only until the next one is taken, and not as long as its arrays are.
-        A batch is good until the next one is taken, and not as long as its arrays are.
-    Whether host memory that can't be page-locked is accepted.
-        Host memory that can't be page-locked will do.
+    ring : bool
+        Whether a batch is good only until the next one is taken, and not as long as its arrays are.
+    prefer : bool
+        Whether host memory that can't be page-locked is accepted.
     widening : Widening, optional
         The stages that run on a batch there.
     """

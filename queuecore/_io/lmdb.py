@@ -90,7 +90,7 @@ class LmdbRecords:
         return (*_joined([key for key, _ in records]), *_joined([value for _, value in records]))
 
     def state(self) -> tuple[int, int, bytes]:
-        """Return how many units are done, how many records there were, and no name: there is no place to go back to."""
+        """Return the completed units, the records produced, and an empty name: there is no place to go back to."""
         return self.completed, self.produced, b""
 
     def reset(self, completed: int = 0, produced: int = 0, last: bytes = b"") -> None:

@@ -143,7 +143,7 @@ class DeviceDataset:
     def plan(self) -> str:
         """Return the steps and where each runs, as `Dataset.plan` does, and why a map doesn't run on the device.
 
-        Only of those that were meant for it: marked, or put behind `Dataset.prefetch_to_device`.
+        A reason is given only for maps meant for the device: marked ones, or maps behind `Dataset.prefetch_to_device`.
         """
         host, widening, kept = self._parts
         stages = [] if widening is None else widening.stages

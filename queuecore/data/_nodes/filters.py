@@ -49,14 +49,14 @@ class Predicate:
 
     Attributes
     ----------
-    The method that the function was given to, for messages.
-        The method that it was given to, for messages.
-    The user's function.
-        The user's.
-    The function as a native stage that keeps all components and adds the answer.
-        It, as a native stage that keeps all components and adds the answer.
-    Why the function isn't native.
-        Why it isn't native.
+    what : str
+        The method that the function was given to, for messages.
+    function : callable or Stage
+        The user's function.
+    native : Stage or None
+        The function as a native stage that keeps all components and adds the answer.
+    why : str
+        Why the function isn't native.
     """
 
     what: str

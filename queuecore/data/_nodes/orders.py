@@ -4,9 +4,9 @@ Where a node gives elements as they come, their count doesn't say which ones the
 *tape*, one for each of its passes. A place in the stream that it feeds says how many of these nobody needs again: they
 are *settled*, and only their set is kept, as a number below which all have come, and the numbers beyond it. Those that
 follow are a list. A run that begins at that place gives the elements of the list in its order, and then the others.
+
 Inputs may have such nodes too. The node notes how far it used these up with what it made of them. It keeps numbers,
 about as many as there can be elements under way.
-and about as many as elements can be on their way.
 """
 
 from __future__ import annotations

@@ -59,10 +59,10 @@ class Snapshot(Cache):
 
     Attributes
     ----------
-    Takes an element and returns the number of its shard.
-        From an element to the number of its shard.
-    Takes a dataset of the shards, as datasets, and returns a dataset of elements.
-        From a dataset of the shards, as datasets, to one of elements.
+    shard : callable or None
+        Takes an element and returns the number of its shard.
+    reader : callable or None
+        Takes a dataset of the shards, as datasets, and returns a dataset of elements.
     """
 
     name = "snapshot"

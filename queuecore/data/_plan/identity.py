@@ -50,8 +50,8 @@ class Identity:
     """Identifies the files of a dataset, for one iterator.
 
     For files that the iterator reads itself, the leading files on which its place depends count, as they were
-    when it opened them. For a dataset made of others, all files of these count, as they were when they were first
-    asked for.
+    when it opened them. For a dataset made of others, all files of these count, as they were when their stamps
+    were first asked for.
 
     Parameters
     ----------

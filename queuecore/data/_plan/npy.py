@@ -112,8 +112,8 @@ class _Header(NamedTuple):
     ----------
     head : bytes
         All bytes before the first number.
-    The offset in `head` of the text with the dtype, order and shape.
-        Where in these the dtype, order and shape stand.
+    offset : int
+        The offset in `head` of the text with the dtype, order and shape.
     """
 
     head: bytes

@@ -32,10 +32,10 @@ class Position:
         The place in the stream, of which the state's `orders` and `stamps` are not a part.
     seeds : list of tuple of int
         The pair of every shuffle.
-    The order of elements where it isn't kept, by the node's place among the inputs.
-        Where order isn't kept, what it was: by the node's place among the inputs.
-    The files of the state. `None`: there are none, or the state is older than stamps.
-        Which files they were. `None`: of none, or in a state of before there were any.
+    orders : dict
+        The order of elements where it isn't kept, by the node's place among the inputs.
+    stamps : Stamps or None
+        The files of the state. `None`: there are none, or the state is older than stamps.
     """
 
     place: Saved
