@@ -1,7 +1,7 @@
 """The processors and the bytes of memory that this process may use, as far as the system limits them.
 
-A container sees all processors and all memory of its machine; what it may use of them, its control groups say (Linux's
-cgroups, of either version, also both at once): ``cpu.max`` or ``cpu.cfs_quota_us``, and ``memory.max``,
+A container sees all processors and all memory of its machine; its control groups (Linux's cgroups, of either version,
+also both at once) say what it may use of them: ``cpu.max`` or ``cpu.cfs_quota_us``, and ``memory.max``,
 ``memory.high`` or ``memory.limit_in_bytes``. A group's limits hold for all groups in it, so the tightest one of a
 process's group and of those around it counts.
 """
@@ -42,9 +42,9 @@ class _Mount(NamedTuple):
 
 
 def limits_of(root: str | os.PathLike[str] = "/") -> Limits:
-    """Return the limits of this process's control groups, as the files under `root` tell them.
+    """Return the limits of this process's control groups, read from the files under `root`.
 
-    What can't be read, or isn't understood, limits nothing.
+    A file that can't be read, or isn't understood, sets no limit.
     """
     base = Path(root)
     cpus = memory = math.inf

@@ -1,6 +1,6 @@
 """Devices, and arrays in their memory.
 
-What moves batches there is native (`queuecore._core.device`): it finds the CUDA driver at run time and needs nothing of
+Native code (`queuecore._core.device`) moves batches there: it finds the CUDA driver at run time and needs nothing of
 CUDA to be built or imported. CuPy makes the arrays; it is imported when the first one is made, and not before.
 """
 

@@ -150,11 +150,11 @@ class DeviceIterator:
         self._error: BaseException | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        """Return itself."""
+        """Return this iterator."""
         return self
 
     def __next__(self) -> Any:
-        """Return the next element; what is raised comes in its place, after all elements before it."""
+        """Return the next element; an error comes in its place, after all elements before it."""
         while self._error is None and len(self._ahead) < self._buffers:
             try:
                 if not self._taken:
@@ -195,12 +195,12 @@ class DeviceIterator:
         return made
 
     def close(self, timeout: float | None = 1.0) -> None:
-        """Stop what works for it; see `queuecore.data.Iterator.close`."""
+        """Stop the threads of this iterator; see `queuecore.data.Iterator.close`."""
         self._ahead.clear()
         self._iterator.close(timeout)
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return this iterator."""
         return self
 
     def __exit__(

@@ -116,7 +116,7 @@ class Ragged:
         return Ragged._of(values, self._row_splits.copy())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what makes it again, with a check."""
+        """Return the arguments that make the object again, with a check."""
         return Ragged, (self._values, self._row_splits)
 
     @property
@@ -346,7 +346,7 @@ class Sparse:
         return Sparse(*(own(part, fixed=fixed) for part in (self._indices, self._values, self._dense_shape)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what makes it again, with a check."""
+        """Return the arguments that make the object again, with a check."""
         return Sparse, (self._indices, self._values, self._dense_shape)
 
     @property

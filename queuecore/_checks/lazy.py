@@ -1,4 +1,4 @@
-"""Attributes, and results of methods, that are found out when somebody asks for the first time."""
+"""Attributes, and results of methods, that are computed on first use."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):  # noqa: N801 - a decorator, as property is one
-    """A property that is made once.
+    """A property that is computed once.
 
-    As `functools.cached_property`, of which Python 3.11 holds one lock for all instances while one is made: a thread
+    `functools.cached_property` of Python 3.11 holds one lock for all instances while it computes a value: a thread
     that makes one by running a pipeline would wait for a thread of that pipeline, which asks another instance for its
-    own. Here two threads may both make it, and the first one's stays.
+    own. Here two threads may both compute the value; the first result stays.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
@@ -30,15 +30,15 @@ class lazy(Generic[T]):  # noqa: N801 - a decorator, as property is one
         self._name = name
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> T:
-        # Not asked once the instance has an attribute of that name.
+        # Python doesn't call this once the instance has an attribute of that name.
         made: T = instance.__dict__.setdefault(self._name, self._make(instance))
         return made
 
 
 def once(make: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Return a method without arguments whose result is kept by each instance, which nothing changes.
+    """Return a method without arguments whose result each instance keeps; nothing may change that result.
 
-    Two threads may both make it, and the first one's stays. An error isn't kept. `without_kept` leaves out what is.
+    Two threads may both compute it; the first result stays. An error isn't kept. `without_kept` leaves out the results.
     """
     name = f"{_KEPT}{make.__qualname__}"
 

@@ -1,4 +1,4 @@
-"""Pickles that an earlier version made: what private modules and classes they name is gone, and loading says so.
+"""Pickles of an earlier version: private modules and classes that they name are gone, and loading says so.
 
 Their classes had other attributes, so a map from old names to new ones would make objects that fail later.
 """
@@ -20,15 +20,15 @@ _MESSAGE = (
 
 
 class Outdated:
-    """The class of all objects in such pickles whose own is gone from a module that is still there."""
+    """Stands for any class in such pickles that is gone from a module that still exists."""
 
     def __new__(cls, *_: Any, **__: Any) -> NoReturn:
-        """Say what to do."""
+        """Raise an error that says what to do."""
         raise InvalidArgumentError(_MESSAGE)
 
 
 class _Gone:
-    # The last finder of modules: it is asked for those that nobody has.
+    # The last finder of modules: Python asks it for modules that no other finder has.
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: Any = None) -> None:
         package, *inner = name.split(".")

@@ -1,4 +1,4 @@
-"""Functions of the user's: what they are called, how they are called, and the errors that they raise."""
+"""Users' functions: their names, their calls, and the errors that they raise."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ __all__ = ["arguments_of", "called", "called_at", "element_error", "name_of", "p
 
 
 def name_of(function: Any) -> str:
-    """Return what to call a function; the same in every process."""
+    """Return the name of a function; it is the same in every process."""
     if isinstance(function, functools.partial):
         return name_of(function.func)
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def element_error(what: str, name: str, error: BaseException, number: int) -> PipelineError:
-    """Return the exception for one that a function of the user's raised at an element."""
+    """Return the error for an exception that a user's function raised at an element."""
     return PipelineError(
         f"{what}: {name} raised {type(error).__name__}: {error} (element {number})", stage=what, record=number
     )
 
 
 def placed(what: str, name: str, error: QueueCoreError, number: int) -> QueueCoreError:
-    """Return an error about what a function returned, with its place."""
+    """Return an error about a function's result, with its place."""
     error.args = (f"{what}: what {name} returns: {error} (element {number})",)
     error.stage, error.record = what, number
     return error
 
 
 def arguments_of(element: Any) -> tuple[Any, ...]:
-    """Return the arguments that a function of an element gets: the parts of a tuple are arguments of their own."""
+    """Return the arguments for a function of an element: the parts of a tuple are separate arguments."""
     return element if type(element) is tuple else (element,)
 
 
 def called_at(what: str, number: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of the user's returns for element `number`.
+    """Return the result of a user's function for element `number`.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def called_at(what: str, number: int, function: Callable[..., Any], *arguments: 
 
 
 def called(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of the user's returns.
+    """Return the result of a user's function.
 
     Raises
     ------
@@ -71,5 +71,5 @@ def called(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def raised(label: str, error: BaseException) -> PipelineError:
-    """Return the exception for one that a function of the user's raised."""
+    """Return the error for an exception that a user's function raised."""
     return PipelineError(f"{label} raised {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Warnings to the user, which no stream that can't be written to makes an error."""
+"""Warnings to the user; a stream that can't be written to doesn't make them errors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["warn"]
 
 
 def warn(message: str, stacklevel: int) -> None:
-    """Give a `RuntimeWarning`, as `warnings.warn` does where this is called; who has made errors of warnings gets one.
+    """Give a `RuntimeWarning` as `warnings.warn` does at the call; a filter that makes warnings errors raises it.
 
-    That ``sys.stderr`` is closed, or what shows warnings fails, is no reason to end a pipeline: that goes unsaid.
+    A closed ``sys.stderr``, or a failure of the code that shows warnings, doesn't end a pipeline: it goes unreported.
     """
     try:
         warnings.warn(message, RuntimeWarning, stacklevel + 1)

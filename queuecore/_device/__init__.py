@@ -1,1 +1,1 @@
-"""Arrays and kernels of devices."""
+"""Arrays, kernels and staging of batches on devices."""

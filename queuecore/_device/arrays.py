@@ -1,4 +1,4 @@
-"""Arrays on devices: what makes them, and which library does."""
+"""Arrays on devices, and the library that makes them."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _told = False
 
 
 class Arrays(Protocol):
-    """Makes arrays of what lies in a device's memory. They have the CUDA array interface, or are tensors."""
+    """Makes arrays of a device's memory. They have the CUDA array interface, or are tensors."""
 
     def stream(self) -> tuple[Any, int]:
         """Return the stream that the consumer's next work goes to, and its handle."""
         ...
 
     def memory(self, lease: DeviceLease) -> Any:
-        """Return the memory of a batch, which keeps its lease. A lease may be one on what `allocate` returned."""
+        """Return the memory of a batch, which keeps its lease. The lease may be on memory that `allocate` returned."""
         ...
 
     def allocate(self, nbytes: int) -> Any:
-        """Return memory of its own, for what follows in the consumer's stream, and to be used again behind that."""
+        """Return memory for work that follows in the consumer's stream; it is reused behind that work."""
         ...
 
     def address(self, memory: Any) -> int:
-        """Return where memory begins."""
+        """Return the address at which memory begins."""
         ...
 
     def array(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -91,7 +91,7 @@ class CuPyArrays:
             ) from error
 
     def address(self, memory: Any) -> int:
-        """Return where memory begins."""
+        """Return the address at which memory begins."""
         return int(memory.ptr)
 
     def array(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -99,12 +99,12 @@ class CuPyArrays:
         return _leased_array()(shape, dtype, memptr=memory + offset)
 
     def compiled(self, kernel: Kernel) -> Compiled:
-        """Return a kernel that CuPy has compiled, and keeps."""
+        """Return a kernel that CuPy has compiled and keeps."""
         return compile_for(kernel, self._device.ordinal)
 
 
 def _leased_dlpack(self: Any, stream: int | None = None, **rest: Any) -> Any:
-    # CuPy lets that stream wait for its own; what is written to this memory next has to wait for that stream.
+    # CuPy makes that stream wait for its own; the next write to this memory has to wait for that stream.
     lease = lease_at(self.data.ptr) if self.nbytes and stream != _UNORDERED else None
     if lease is not None:
         handle = _LEGACY if stream is None else stream

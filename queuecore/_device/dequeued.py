@@ -11,7 +11,7 @@ __all__ = ["Dequeued", "device_queue"]
 
 
 def device_queue(elements: Queue, device: str, buffers: SupportsIndex, mode: str, pinned: str) -> Dequeued:
-    """Return the iterator of a user's arguments."""
+    """Return the iterator for a user's arguments."""
     target, _ = target_of(device, buffers, mode, pinned)
     return Dequeued(elements, target)
 
@@ -48,7 +48,7 @@ class Dequeued:
         return made
 
     def close(self) -> None:
-        """Stop what works for this iterator. Elements that it took out of the queue already are gone."""
+        """Stop the threads of this iterator. Elements that it already took out of the queue are lost."""
         self._iterator.close()
 
     def __enter__(self) -> Dequeued:

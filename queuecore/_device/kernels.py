@@ -79,11 +79,11 @@ class KernelColumn(NamedTuple):
     Attributes
     ----------
     component : Component
-        With the batch dimension in front, if there is one. Of dtype ``S``: raw records, each of `nbytes`.
+        With the batch dimension in front, if there is one. Dtype ``S`` means raw records, each of `nbytes`.
     offset : int
-        Of the first row, in bytes from the start of the slot.
+        Offset of the first row, in bytes from the start of the slot.
     stride : int, optional
-        From one row to the next; by default rows follow each other.
+        Bytes from one row to the next; by default rows follow each other.
     """
 
     component: Component
@@ -93,7 +93,7 @@ class KernelColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel's source, and how it is to be launched.
+    """A kernel's source, and the facts needed to launch it.
 
     It takes ``const unsigned char* in, unsigned char* out, long long rows``; both areas begin at multiples of
     `ALIGNMENT` bytes. Any number of blocks of `THREADS` threads will do, also for no rows.
@@ -105,7 +105,7 @@ class Kernel:
     entry : str
         The function's name.
     outputs : tuple of Component
-        What each row becomes: shapes without the batch dimension.
+        The components of each output row: shapes without the batch dimension.
     """
 
     source: str
@@ -115,18 +115,18 @@ class Kernel:
     most_blocks: ClassVar[int] = _MOST_BLOCKS
 
     def row_bytes(self) -> list[int]:
-        """Return how long a row of each output is."""
+        """Return the bytes of a row of each output."""
         return [_items(one.shape) * one.dtype.itemsize for one in self.outputs]
 
     def offsets(self, rows: int) -> list[int]:
-        """Return where each output begins in the output area of a batch of so many rows; at last, where that ends."""
+        """Return the offset of each output in the output area of a batch of `rows` rows; the last entry is its end."""
         made = [0]
         for nbytes in self.row_bytes():
             made.append(made[-1] + -(-nbytes * rows // ALIGNMENT) * ALIGNMENT)
         return made
 
     def nbytes(self, rows: int) -> int:
-        """Return how long the output area is for a batch of so many rows. More rows never take less."""
+        """Return the bytes of the output area for a batch of `rows` rows. More rows never take fewer."""
         return self.offsets(rows)[-1]
 
     @property
@@ -135,7 +135,7 @@ class Kernel:
         return max(_items(one.shape) for one in self.outputs)
 
     def blocks(self, rows: int) -> int:
-        """Return how many blocks to launch for a batch of so many rows."""
+        """Return how many blocks to launch for a batch of `rows` rows."""
         return min(max(-(-self.items * rows // THREADS), 1), _MOST_BLOCKS)
 
 
@@ -178,7 +178,7 @@ def kernel_of(
     given : sequence of KernelColumn
         The raw batch.
     stages : sequence of Stage
-        Each gets what the one before it makes. With none of them, the components are only split off.
+        Each stage gets the output of the one before it. Without stages, the components are only split off.
     batched : bool, default True
         Whether components have a batch dimension in front. If not, stages get a row, and the kernel does the same to
         each row of a batch.
@@ -188,9 +188,9 @@ def kernel_of(
     Raises
     ------
     UnimplementedError
-        If a stage, or a dtype, is nothing for a kernel.
+        If a kernel can't do a stage, or can't hold a dtype.
     InvalidArgumentError
-        If a stage can't work on what it gets.
+        If a stage can't work on its input.
     """
     try:
         tensors = [_column(column, batched) for column in given]
@@ -232,7 +232,7 @@ def _type(dtype: np.dtype[Any]) -> str:
 
 
 class Tensor:
-    """A component on a device: how any item of it is computed.
+    """A component on a device: the way to compute any of its items.
 
     Shapes and axes in the arguments of methods are those that a user sees, with the batch dimension in front. Each
     method returns another tensor, or raises `UnimplementedError` with no more than a reason.
@@ -242,17 +242,17 @@ class Tensor:
     dtype : numpy.dtype
         Of the items; ``S`` for raw bytes, of which the items are strings of `nbytes`, as pointers.
     shape : tuple of int
-        Of a row.
+        The shape of a row.
     rows : bool
-        Whether there is one for each row of a batch, and so a batch dimension.
+        Whether each row of a batch has its own, so that there is a batch dimension.
     batch : int or None
         How many rows a batch has, if that is always the same.
     item : callable
-        Writes down what computes the item at a place, an index into the row; returns that as an expression.
+        Writes the code that computes the item at an index into the row; returns its expression.
     largest : int
         The largest index that is computed on the way.
     alignment : int
-        Of raw bytes: what their addresses are multiples of.
+        For raw bytes: the number of which their addresses are multiples.
     """
 
     __slots__ = ("alignment", "batch", "dtype", "item", "largest", "name", "nbytes", "rows", "shape")
@@ -269,18 +269,18 @@ class Tensor:
         self.alignment = 1
 
     def component(self) -> Component:
-        """Return what the host knows of it."""
+        """Return the host's view of the component."""
         shape: tuple[int | None, ...] = (self.batch, *self.shape) if self.rows else self.shape
         return Component(self.dtype, shape, self.nbytes, self.name)
 
     def named(self, name: str | None) -> Tensor:
-        """Return the same with a name."""
+        """Return this tensor under a name."""
         made = copy.copy(self)
         made.name = name
         return made
 
     def output(self, component: Component, rows: bool) -> Tensor:
-        """Return it as what a stage makes, of which the host knows this."""
+        """Return this tensor as a stage's output, which the host describes by `component`."""
         if self.rows != rows:
             raise UnimplementedError("it makes something that isn't there for each row of a batch")
         pairs = zip(self.component().shape or (), component.shape or (), strict=True)
@@ -288,7 +288,7 @@ class Tensor:
         return self.named(component.name)
 
     def _own(self, body: _Body, k: str) -> str:
-        """Write down what computes an item, once."""
+        """Write the code that computes an item, once."""
         key = (id(self), k)
         if key not in body.known:
             body.known[key] = self.item(body, k)
@@ -297,7 +297,7 @@ class Tensor:
     # -- numbers
 
     def constant(self, array: np.ndarray[Any, Any]) -> Tensor:
-        """Return a constant that has nothing to do with this tensor."""
+        """Return a constant, independent of this tensor."""
         flat = array.ravel()
         if flat.size == 1:
             return Tensor(array.dtype, array.shape, lambda body, k: _literal(flat[0]))
@@ -306,7 +306,7 @@ class Tensor:
         return Tensor(array.dtype, array.shape, lambda body, k: f"{body.table(flat)}[{k}]")
 
     def cast(self, dtype: np.dtype[Any]) -> Tensor:
-        """Return it in another dtype."""
+        """Return this tensor in another dtype."""
         if dtype == self.dtype:
             return self
         made = _type(dtype)
@@ -377,7 +377,7 @@ class Tensor:
         return Tensor(self.dtype, sides, self._own, self)
 
     def view(self, axes: Sequence[tuple[int, int]], starts: Sequence[int], shape: Sequence[int | None]) -> Tensor:
-        """Return a part of it.
+        """Return a part of this tensor.
 
         Parameters
         ----------
@@ -401,7 +401,7 @@ class Tensor:
         return Tensor(self.dtype, dims, lambda body, k: self._own(body, place.at(body, k)), self)
 
     def transpose(self, perm: Sequence[int]) -> Tensor:
-        """Return it with its axes in another order."""
+        """Return this tensor with its axes in another order."""
         shape = self.component().shape or ()
         return self.view([(axis, 1) for axis in perm], [0] * len(perm), [shape[axis] for axis in perm])
 
@@ -419,7 +419,7 @@ class Tensor:
     # -- raw bytes
 
     def fields(self, leaves: Sequence[RecordLeaf]) -> list[Tensor]:
-        """Return what leaves of a record are cut out of each string."""
+        """Return the fields that leaves of a record are cut into, from each string."""
         return [self._field(leaf) for leaf in leaves]
 
     def _field(self, leaf: RecordLeaf) -> Tensor:
@@ -486,7 +486,7 @@ class _Body:
     Attributes
     ----------
     known : dict
-        What is computed already, by tensor and place.
+        The variables of what is already computed, by tensor and place.
     """
 
     def __init__(self, tables: dict[tuple[str, bytes], np.ndarray[Any, Any]]) -> None:

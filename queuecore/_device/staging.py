@@ -27,7 +27,7 @@ from queuecore.errors import (
 
 __all__ = ["KINDS", "Elements", "Queue", "QueueElements", "Staging"]
 
-# Seconds that a wait for a queue's element lasts, before it is looked whether anybody still wants it.
+# Seconds of one wait for a queue's element, after which the thread checks whether anybody still wants it.
 _SLICE = 0.1
 # What a device's arrays can be made of.
 KINDS = "biufc"
@@ -37,13 +37,13 @@ class Elements(Protocol):
     """Elements that come one by one, with a place after each: an iterator of a dataset, or what a queue gives."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Return it."""
+        """Return this object."""
         ...
 
     def _stop(self) -> None: ...
 
     def close(self, timeout: float | None = 1.0) -> None:
-        """Stop what works for it."""
+        """Stop the threads that work for it."""
         ...
 
     def stats(self) -> dict[str, int]:
@@ -80,11 +80,11 @@ class _Sent(NamedTuple):
     Attributes
     ----------
     element : nested
-        With a `_StagedPart` in the place of each array.
+        The element, with a `_StagedPart` in the place of each array.
     offsets : list of int
-        Where each array begins.
+        The byte at which each array begins.
     state : dict
-        The place after it.
+        The place after the element.
     """
 
     element: Any
@@ -100,15 +100,15 @@ class _StagedPart:
 
 
 class Staging:
-    """Elements of an iterator, with their arrays on a device. What is no array of numbers stays on the host, as a copy.
+    """Elements of an iterator, with their arrays on a device. Anything but arrays of numbers stays on the host, copied.
 
     Parameters
     ----------
     elements : Elements
-        Used by nobody else.
+        The iterator; only this object uses it.
     target : Target
     on_hold_raise : bool
-        Who holds too many batches gets an error, and no copies.
+        Whether a consumer that holds too many batches gets an error instead of copies.
     """
 
     _feed: _Feed | None = None
@@ -127,7 +127,7 @@ class Staging:
         self._failure: BaseException | None = None
 
     def __iter__(self) -> Self:
-        """Return it."""
+        """Return this iterator."""
         return self
 
     def __next__(self) -> Any:
@@ -156,7 +156,7 @@ class Staging:
             target.say_held(self._on_hold_raise, said)
             memory = target.arrays.allocate(staged.next_bytes())
         stream = target.arrays.stream()
-        # Up to here it may come again.
+        # If an exception comes before this point, the element may come again.
         try:
             made = self._arrays_there(sent, staged.take(*stream, target.arrays), memory)
         except BaseException as error:
@@ -201,7 +201,7 @@ class Staging:
             self._counts = {name: count + counts[name] for name, count in self._counts.items()}
 
     def close(self, timeout: float | None = 1.0) -> None:
-        """Stop what works for this iterator; see `Iterator.close`."""
+        """Stop the threads of this iterator; see `Iterator.close`."""
         self._closed = True
         self._halt()
         self._elements.close(timeout)
@@ -334,7 +334,7 @@ class QueueElements:
         self._stopped = False
 
     def of_numbers(self) -> bool:
-        """Return whether they can be taken out and copied without Python."""
+        """Return whether elements can be taken out and copied without Python."""
         return all(dtype.kind in KINDS and dtype.isnative for dtype in self.queue.dtypes)
 
     def __iter__(self) -> QueueElements:

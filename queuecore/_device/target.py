@@ -43,11 +43,11 @@ class Target(NamedTuple):
     buffers : int
         Batches that may be there at a time.
     ring : bool
-        A batch is good until the next one is taken, and not as long as its arrays are.
+        Whether a batch is good only until the next one is taken, and not as long as its arrays are.
     prefer : bool
-        Host memory that can't be page-locked will do.
+        Whether host memory that can't be page-locked is accepted.
     widening : Widening, optional
-        What is made of a batch there.
+        The stages that run on a batch there.
     """
 
     device: Device
@@ -84,12 +84,12 @@ class Widening:
     Attributes
     ----------
     given : sequence of Component
-        A raw row's.
+        The components of a raw row.
     stages : list of Stage
     template : nested
-        Of an element, over the outputs.
+        The structure of an element, over the outputs.
     arrays : Arrays
-        Compiles it.
+        Compiles the kernel.
     """
 
     given: Sequence[Component]
@@ -103,7 +103,7 @@ class Widening:
         return kernel_of(columns, self.stages, batched=False)
 
     def compiled(self, offsets: Sequence[int]) -> tuple[Kernel, Compiled]:
-        """Return it, and ready to be launched."""
+        """Return that kernel, and its compiled form."""
         kernel = self.kernel(offsets)
         return kernel, self.arrays.compiled(kernel)
 

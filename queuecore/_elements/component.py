@@ -1,4 +1,4 @@
-"""Components: what is known beforehand of the parts of an element."""
+"""Components: the facts known beforehand about the parts of an element."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BYTES: np.dtype[Any] = np.dtype("S")
 
 
 class Component(NamedTuple):
-    """The facts that are known beforehand of one component of an element.
+    """The facts known beforehand about one component of an element.
 
     Attributes
     ----------
@@ -43,11 +43,11 @@ class Structure(NamedTuple):
     Attributes
     ----------
     assemble : callable
-        From the list of components, and whether they are those of a batch, to an element.
+        Takes the list of components, and whether they belong to a batch, and returns an element.
     spec : callable
-        From a function that makes a specification of a dtype and a shape, to that of an element.
+        Takes a function that makes a specification of a dtype and a shape, and returns that of an element.
     template : object, optional
-        If there is no more to it, the structure of an element over the indices of the components.
+        The structure of an element over the indices of the components, if that says everything.
     """
 
     assemble: Callable[[list[Any], bool], Any]

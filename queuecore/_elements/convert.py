@@ -1,4 +1,4 @@
-"""Conversion of what users hand in to the arrays that a queue or a step takes."""
+"""Conversion of users' values to the arrays that a queue or a step takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Shape = tuple[int | None, ...]
 
 
 class Converter:
-    """One component of an element: its dtype and shape, and how a value becomes one."""
+    """One component of an element: its dtype and shape, and the conversion of a value to it."""
 
     __slots__ = ("dtype", "label", "pads", "reference", "shape")
 
@@ -139,7 +139,7 @@ def converters(dtypes: Any, shapes: Any) -> list[Converter]:
 
 
 def all_fixed(components: list[Converter]) -> list[Converter]:
-    """Return them, if no dimension is left open."""
+    """Return the components, if no dimension is left open."""
     if any(one.pads for one in components):
         raise InvalidArgumentError("all shapes must be fully defined; a PaddingFIFOQueue takes shapes with None")
     return components

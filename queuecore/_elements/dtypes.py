@@ -1,4 +1,4 @@
-"""Dtypes that NumPy doesn't have of its own: bfloat16, of the `ml_dtypes` package, which only its users need."""
+"""Dtypes that NumPy lacks: bfloat16, from the package `ml_dtypes`, which only its users need."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def as_dtype(value: Any) -> np.dtype[Any]:
 
 
 def is_bfloat16(dtype: np.dtype[Any]) -> bool:
-    """Return whether it is that dtype. To NumPy it is one of raw bytes, so the name decides."""
+    """Return whether a dtype is bfloat16. To NumPy it is one of raw bytes, so the name decides."""
     return dtype.kind == "V" and dtype.itemsize == 2 and dtype.type.__name__ == "bfloat16"
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """Return NumPy's letter for what sort of dtype it is; of bfloat16 that of floats."""
+    """Return NumPy's letter for the kind of a dtype; bfloat16 has the letter of floats."""
     return "f" if is_bfloat16(dtype) else dtype.kind

@@ -28,14 +28,14 @@ class Optional:
 
     @classmethod
     def from_value(cls, value: Any) -> Optional:
-        """Return one with a value."""
+        """Return an `Optional` with a value."""
         made = cls()
         made._parts.append(value)
         return made
 
     @classmethod
     def empty(cls) -> Optional:
-        """Return one without a value."""
+        """Return an `Optional` without a value."""
         return cls()
 
     def has_value(self) -> bool:

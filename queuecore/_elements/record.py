@@ -22,9 +22,9 @@ __all__ = ["ArraySpec", "DatasetSpec", "RecordLeaf", "RecordPlan", "compile_byte
 NativeLeaf = tuple[np.dtype[Any], tuple[int, ...], int, tuple[int, ...], int]
 
 _SWAP_BOOL = -1
-# Of one field, with gaps between them.
+# Offsets of one field's items, with gaps between them.
 _MOST_PIECES = 1 << 20
-# What these kinds hold has a fixed size and needs no Python object: bool, integers, floats, complex, bytes, raw, text,
+# Items of these kinds have a fixed size and need no Python object: bool, integers, floats, complex, bytes, raw, text,
 # times.
 _KINDS = frozenset("biufcSVUMm")
 
@@ -79,9 +79,9 @@ class RecordLeaf:
     Attributes
     ----------
     dtype : numpy.dtype
-        Of the output, in native byte order.
+        The dtype of the output, in native byte order.
     shape : tuple of int
-        Of the output for one record.
+        The shape of the output for one record.
     swap : int
         Size in bytes of the units to reverse; 0: copy as it is; -1: booleans, any byte other than zero becomes 1.
     offsets : tuple of int

@@ -1,1 +1,1 @@
-"""Names of files, compression, LMDB, and what becomes of bad data."""
+"""Names of files, compression, record files and their writers, LMDB, and the treatment of bad data."""

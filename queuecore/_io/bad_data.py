@@ -1,4 +1,4 @@
-"""Bad records and files that are left out: which may be, how many there were, and the log of them."""
+"""Bad records and files that are left out: the rule for them, their counts, and their log."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _BAD_DATA = (
     PermissionDeniedError,
     NotAFileError,
 )
-# What the system says of a name, not of itself. None: it is a pipe or a device, no file.
+# Errors of the system that concern a name, not the system. None: the name is a pipe or a device, no file.
 _BAD_NAMES = (None, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)
-# What it says of itself, to a function of the user's.
+# Errors that concern the system itself, when a user's function meets them.
 _BAD_MACHINE = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.ESTALE)
 _MOST_LETTERS = 2000
 
@@ -55,7 +55,7 @@ def is_bad_data(error: BaseException) -> bool:
 
 
 def check_on_error(on_error: Any, max_skips: Any, quarantine: Any) -> Quarantine | None:
-    """Return what the options ask for; `None`: errors are raised."""
+    """Return the quarantine that the options ask for; `None`: errors are raised."""
     if on_error not in ("raise", "skip"):
         raise InvalidArgumentError(f'on_error must be "raise" or "skip", not {on_error!r}')
     if on_error == "skip":
@@ -93,11 +93,11 @@ class Quarantine:
             if isinstance(max_skips, bool) or not hasattr(max_skips, "__index__") or max_skips.__index__() < 0:
                 raise InvalidArgumentError(f"max_skips must be an integer from 0 on, or None, not {max_skips!r}")
             max_skips = max_skips.__index__()
-        # Whether what can't be made is told to who reads it, and only files are left out.
+        # Whether the reader is told of elements that can't be made, so that only files are left out here.
         self.tells = False
         self._most = max_skips
         self._path = None if path is None else _writable(path)
-        # Held for a few additions only, and by nobody who just looks: a signal handler or a forked child may do that.
+        # Held for a few additions only, and never for reading: a signal handler or a forked child may read.
         self._lock = threading.Lock()
         self._counts = (0, 0, 0)  # records, files, bytes
 
@@ -114,21 +114,21 @@ class Quarantine:
     def counts(self) -> dict[str, int]:
         """Return how many records were left out, how many files (or rests of them), and how many bytes that were.
 
-        Bytes that nobody knows of don't count: of a file that can't be opened, and of the rest of a compressed one.
+        Unknown bytes don't count: those of a file that can't be opened, and of the rest of a compressed one.
         """
         return dict(zip(("skipped", "skipped_files", "skipped_bytes"), self._counts, strict=True))
 
     def skip(self, error: QueueCoreError, *, file: bool = False, nbytes: int | None = None) -> None:
-        """Leave out what an error is about.
+        """Leave out the record or file that an error is about.
 
         Parameters
         ----------
         error : QueueCoreError
-            With its place.
+            The error, with its place.
         file : bool, default False
-            Whether a file, or all that is left of it, and not one record.
+            Whether a file, or the rest of one, is left out instead of one record.
         nbytes : int, optional
-            How many bytes are left out.
+            The bytes that are left out.
 
         Raises
         ------
@@ -157,7 +157,7 @@ class Quarantine:
         raise unwritten from error
 
     def _count(self, step: int, file: bool, nbytes: int | None) -> bool:
-        # One more, or one less after all. False: there were enough.
+        # Counts one more, or takes one back. False: the limit was reached.
         with self._lock:
             records, files, total = self._counts
             if step > 0 and self._most is not None and records + files >= self._most:

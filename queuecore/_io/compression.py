@@ -35,7 +35,7 @@ def encoding_number(word: str | None, label: str = "compression_type") -> int:
     word : str or None
         None, ``""`` or ``"NONE"``: not compressed; or ``"GZIP"``, ``"ZLIB"``, ``"ZSTD"``.
     label : str, default "compression_type"
-        What the caller's users call it.
+        The caller's name for the argument.
 
     Raises
     ------

@@ -86,11 +86,11 @@ class LmdbRecords:
                 while len(records) < n and (record := self._next()) is not None:
                     records.append(record)
             except QueueCoreError as error:
-                self._failure = error  # for the next call: what came before it goes first
+                self._failure = error  # raised by the next call: records before it are returned first
         return (*_joined([key for key, _ in records]), *_joined([value for _, value in records]))
 
     def state(self) -> tuple[int, int, bytes]:
-        """Return how many units are done, how many records there were, and no name: there is no place to go back to."""
+        """Return the completed units, the records produced, and an empty name: there is no place to go back to."""
         return self.completed, self.produced, b""
 
     def reset(self, completed: int = 0, produced: int = 0, last: bytes = b"") -> None:
@@ -103,7 +103,7 @@ class LmdbRecords:
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[None]:
-        # Python's lock hears Ctrl-C while it waits.
+        # Python's lock reacts to Ctrl-C while it waits.
         if self._pid != os.getpid():
             raise ForkedPipelineError("this reader was made before os.fork(). Make one in the child")
         if self._owner == threading.get_ident():
@@ -212,7 +212,7 @@ class _Database:
         self._transaction = environment.begin()
         self._least_bytes = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
         if status.st_size < self._least_bytes:
-            # Beyond its end is no memory: to touch that ends the process.
+            # There is no memory beyond its end: touching that ends the process.
             raise TruncatedRecordError(
                 f"{shown!r} is cut: {status.st_size} of the {self._least_bytes} bytes of its pages are there",
                 path=self._name,
@@ -264,7 +264,7 @@ class _Database:
         )
 
     def close(self) -> None:
-        """Give back what was opened. Twice is no error."""
+        """Release the database. A second call is no error."""
         self._records = iter(())
         if self._transaction is not None:
             self._transaction.abort()

@@ -16,7 +16,7 @@ from queuecore.errors import DtypeError, FailedPreconditionError, QueueCoreError
 
 __all__ = ["RecordFile", "flat"]
 
-# Collected up to here, so that a small record costs no system call. A record this long goes out by itself, uncopied.
+# Bytes that are collected, so that a small record costs no system call. A longer record is written by itself, uncopied.
 _BLOCK_BYTES = 1 << 18
 _STAGE = "write"
 
@@ -33,7 +33,7 @@ def flat(data: Any, what: str) -> bytes | memoryview:
 
 
 class RecordFile:
-    """A file that is written record by record: buffering, compression, and what is left after an error."""
+    """A file that is written record by record: buffering, compression, and the state after an error."""
 
     def __init__(self, path: Filename, codec: Codec | None, header: bytes = b"") -> None:
         self._closed = True  # until there is something to close
@@ -63,7 +63,7 @@ class RecordFile:
         )
 
     def _append(self, records: int, *parts: bytes | bytearray | memoryview) -> None:
-        # All the parts, or after an error none of them, are in the file.
+        # The file has all the parts, or after an error none of them.
         with self._lock:
             self._check_usable()
             try:
@@ -96,7 +96,7 @@ class RecordFile:
         self._whole_records = self._records
 
     def _give_up(self, error: BaseException) -> None:
-        # What follows the last whole record goes: nobody should take it for one.
+        # Removes the bytes after the last whole record: nobody should take them for one.
         self._failed = error
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, self._whole_bytes)

@@ -1,4 +1,4 @@
-"""Coordinators: what stops a group of threads together, waits for them, and raises the first error of any."""
+"""Coordinators, which stop a group of threads together, wait for them, and raise the first error of any."""
 
 from __future__ import annotations
 

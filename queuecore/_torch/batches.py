@@ -127,7 +127,7 @@ class Stream:
         self._elements = elements
 
     def batch(self) -> Any:
-        """Return the next one.
+        """Return the next batch.
 
         Raises
         ------
@@ -159,14 +159,14 @@ class Stream:
         return batch
 
     def place(self, over: bool = False) -> dict[str, Any]:
-        """Return the place behind the last batch that was delivered."""
+        """Return the place behind the last delivered batch."""
         place = None if self._stateful is None else self._stateful.state_dict()
         if self._data and not over:
             place = self._before
         return {"samples": self._samples, "place": place, "over": over}
 
     def result(self, call: Call) -> Result:
-        """Return the next batch, for a worker, or that there is none. Errors are raised."""
+        """Return the next batch, for a worker, or the information that there is none. Errors are raised."""
         try:
             with self._guard:
                 self.open()
@@ -185,5 +185,5 @@ class Stream:
 
 
 def _pinning(loader: Loader) -> Any:
-    """Return what puts a batch into pinned memory, or `None` if that isn't wanted, or of no use."""
+    """Return the function that puts a batch into pinned memory, or `None` if that isn't wanted, or of no use."""
     return torch.utils.data._utils.pin_memory.pin_memory if loader.pin_memory and torch.cuda.is_available() else None

@@ -1,6 +1,6 @@
 """Copies of a dataset for worker threads, and what such copies still share that two threads can't use at a time.
 
-A dataset is looked at as what it is made of: its attributes, and the lists, tuples, dicts, bound methods and objects
+A dataset is examined through its parts: its attributes, and the lists, tuples, dicts, bound methods and objects
 in them. Of the datasets among these every worker gets copies of its own, which share everything else.
 """
 
@@ -63,7 +63,7 @@ class Shared(NamedTuple):
     Attributes
     ----------
     path : str
-        Where it is: ``"dataset.dataset.file"``.
+        The path to it: ``"dataset.dataset.file"``.
     handle : object
     """
 
@@ -86,7 +86,7 @@ _locks_lock = threading.Lock()
 
 
 class Guard:
-    """Lets one thread at a time use what is shared; a context manager.
+    """Lets one thread at a time use the shared objects; a context manager.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Guard:
     def __init__(self, shared: Sequence[Shared]) -> None:
         self._kept = [one.handle for one in shared]
         with _locks_lock:
-            # In one order for all: so nobody waits for somebody who waits for him.
+            # All guards take locks in one order, so that no two threads wait for each other.
             self._locks = [_locks.setdefault(key, _Lock()) for key in sorted({id(one) for one in self._kept})]
 
     def __enter__(self) -> None:
@@ -172,7 +172,7 @@ def _is_unsafe(value: Any) -> bool:
 
 
 def _is_generator(value: Any) -> bool:
-    """Return whether it is a random generator that is nobody else's."""
+    """Return whether a value is a random generator that nobody else uses."""
     shared = (getattr(random, "_inst", None), getattr(np.random.mtrand, "_rand", None))
     return isinstance(value, _RANDOM) and not any(value is one for one in shared)
 
@@ -204,9 +204,9 @@ class Parts:
     Attributes
     ----------
     objects : list
-        All that are of users' classes, and their functions.
+        All objects of users' classes, and their functions.
     unsafe : list of Shared
-        What no two threads may use at a time.
+        Objects that no two threads may use at a time.
     is_changing : bool
         Whether copies may become different from each other: code sets attributes, or there are random generators.
     """
@@ -386,7 +386,7 @@ class Parts:
         return made
 
     def shared(self, how: str | bool) -> list[Shared]:
-        """Return what is unsafe, and the same object in all copies."""
+        """Return the unsafe objects that are the same in all copies."""
         if not self.unsafe or not how:
             return self.unsafe
         again = Parts(self.copy(str(how)), self._kinds, self._generators)

@@ -1,4 +1,4 @@
-"""The crew of an epoch: threads where samples share nothing that forbids them, else processes, or the loop's thread."""
+"""The crew of an epoch: threads if samples share nothing that forbids them, else processes, or the loop's thread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DRAWING_METHODS = frozenset(
 
 
 def _is_drawn(value: Any, name: str) -> bool:
-    """Return whether something draws from PyTorch's global generator: what code names, or a method by its name."""
+    """Return whether a value that code names, or an unknown object's method `name`, draws from PyTorch's generator."""
     if name:
         return name in _DRAWING_METHODS
     module = str(getattr(value, "__module__", None) or getattr(value, "__name__", ""))

@@ -28,7 +28,7 @@ VERSION = 1
 
 
 def is_stateful(one: Any) -> bool:
-    """Return whether it can say its place, and go to one."""
+    """Return whether an object can return its place and load one."""
     return hasattr(one, "state_dict") and hasattr(one, "load_state_dict")
 
 
@@ -63,7 +63,7 @@ def size_of(loader: Loader) -> dict[str, Any]:
 
 
 def arranged(loader: Loader) -> dict[str, Any] | None:
-    """Return the same for a dataset that is gone through; `None`: it is one of ours, which compares by itself."""
+    """Return the same for an iterable dataset; `None` for one of ours, which compares by itself."""
     if loader._opened is not None:
         return None
     workers = loader.num_workers if loader._epoch.beside else 0

@@ -33,7 +33,7 @@ class Alone:
     Parameters
     ----------
     jobs : list of Fetch or Stream
-        Of each worker.
+        The job of each worker.
     workers : list of Worker
         None: there are no workers.
     """
@@ -77,7 +77,7 @@ class Alone:
 
 
 class Team:
-    """The queues and the stop that worker threads share with the one who takes their results.
+    """The queues and the stop that worker threads share with the thread that takes their results.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class Team:
         self._started = 0
 
     def stop(self) -> None:
-        """Let everybody end: at once, or when the call that he makes has returned."""
+        """Let all threads end: at once, or when their current calls have returned."""
         self._stopped = self._scope.stopped = True
         self.order.put(None)
         for done in self.done:
@@ -124,7 +124,7 @@ class Team:
                 calls.put(None)
 
     def results(self) -> Generator[Result]:
-        """Yield what the threads make."""
+        """Yield the threads' results."""
         early: dict[int, Result] = {}
         try:
             while (due := self.order.get()) is not None:

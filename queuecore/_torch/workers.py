@@ -1,4 +1,4 @@
-"""Workers that are no processes: what PyTorch's `get_worker_info` answers in them, and their random states."""
+"""Workers that aren't processes: the answer of PyTorch's `get_worker_info` in them, and their random states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _worker_info: Any = None  # for `_answer`: that of PyTorch's module
 
 
 def _info_here() -> Any:
-    """Return the answer for the worker whose thread this is; `None`: it is no worker's."""
+    """Return the answer for the worker of this thread; `None` if the thread is no worker's."""
     info = getattr(_here, "info", None)
     if info is not None and sys._getframe(2).f_globals.get("__name__") == "torch.utils.data._utils.collate":
         return None  # PyTorch's collation asks whether its batches have to go to another process
@@ -48,7 +48,7 @@ def answer_in_threads() -> None:
 
 
 def info_of(number: int, workers: int, seed: int, dataset: Any) -> Any:
-    """Return what PyTorch's `get_worker_info` answers in a worker."""
+    """Return the answer of PyTorch's `get_worker_info` in a worker."""
     kind: Any = torch.utils.data._utils.worker.WorkerInfo
     return kind(id=number, num_workers=workers, seed=seed, dataset=dataset)
 
@@ -84,7 +84,7 @@ class Worker:
             _here.info = before
 
     def begin(self) -> BaseException | None:
-        """Call what is to be called once in each worker; return its error."""
+        """Call the functions that are called once in each worker; return their error."""
         begin, self._begin = self._begin, None
         try:
             if begin is not None:

@@ -1,4 +1,4 @@
-"""Files of records, checked from start to end: what ``queuecore verify`` does."""
+"""Checks of record files from start to end: the work of ``queuecore verify``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class TFRecordCheck:
     Attributes
     ----------
     encoding : int
-        How they are compressed: a number from `queuecore._io.compression.encoding_number`.
+        The compression of the files: a number from `queuecore._io.compression.encoding_number`.
     max_record_bytes : int
-        The longest record that is let through.
+        The longest record that is accepted, in bytes.
     index : bool
         Whether the places of good records are written beside each file, under its name with ``.idx`` behind: a line for
         each, offset and length in bytes, as other readers of TFRecords take it.

@@ -69,7 +69,7 @@ __all__ = [
     "Dataset",
 ]
 
-# The native core numbers the places of a shuffle's window by 32 bits, and keeps a batch's rows below this.
+# The native core numbers the places of a shuffle's window with 32 bits, and keeps a batch's rows below this.
 _MOST_SHUFFLED = 2**31 - 1
 _MOST_ROWS = 2**40
 _MOST_CYCLE = 2**16
@@ -133,7 +133,7 @@ class Dataset(Chained):
         Parameters
         ----------
         count : int
-            How many; -1: all. More than there are is no error.
+            Number of elements to keep; -1: all. A larger number than there are is no error.
 
         Returns
         -------
@@ -152,7 +152,7 @@ class Dataset(Chained):
         Parameters
         ----------
         count : int
-            How many; -1: all, so that nothing is left. More than there are is no error.
+            Number of elements to leave out; -1: all. A larger number than there are is no error.
 
         Returns
         -------
@@ -165,7 +165,7 @@ class Dataset(Chained):
 
         Notes
         -----
-        What is left out isn't read, if nothing but counting is needed to find its end.
+        Elements that are left out aren't read, if counting alone finds where they end.
         """
         return self._then(Skip(check_int(count, "count", -1)))
 
@@ -175,9 +175,9 @@ class Dataset(Chained):
         Parameters
         ----------
         batch_size : int
-            How many make a batch, at least 1.
+            Elements in a batch, at least 1.
         drop_remainder : bool, default False
-            Leave out a last batch that isn't full; else it is delivered with what there is.
+            Leave out a last batch that isn't full; otherwise it is delivered short.
 
         Returns
         -------
@@ -230,7 +230,7 @@ class Dataset(Chained):
         Parameters
         ----------
         batch_size : int
-            How many make a batch, at least 1.
+            Elements in a batch, at least 1.
         padded_shapes : nest of tuple of int or None, optional
             In the structure of an element, the shape of each component in the batch. `None` (or -1) in it: the longest
             of the batch. An int is a shape of one dimension. `None` for a component, or for all: its own shape, in
@@ -286,7 +286,7 @@ class Dataset(Chained):
         Parameters
         ----------
         batch_size : int
-            How many make a batch, at least 1.
+            Elements in a batch, at least 1.
         drop_remainder : bool, default False
             Leave out a last batch that isn't full.
 
@@ -339,7 +339,7 @@ class Dataset(Chained):
         bucket_boundaries : sequence of int, rising
             Bucket i takes the lengths from boundary i - 1 up to, but not including, boundary i.
         bucket_batch_sizes : sequence of int
-            Of each bucket, how many elements make a batch: one more than there are boundaries.
+            For each bucket, the number of elements in a batch: one more entry than there are boundaries.
         padded_shapes, padding_values : optional
             As in `padded_batch`.
         pad_to_bucket_boundary : bool, default False
@@ -470,19 +470,19 @@ class Dataset(Chained):
         Parameters
         ----------
         buffer_size, seed
-            As of `shuffle`.
+            As for `shuffle`.
         count : int, optional
-            As of `repeat`.
+            As for `repeat`.
 
         Returns
         -------
         Dataset
-            That of ``shuffle(buffer_size, seed).repeat(count)``.
+            The same as ``shuffle(buffer_size, seed).repeat(count)``.
 
         Raises
         ------
         InvalidArgumentError
-            As these two.
+            As for these two methods.
         """
         return self.shuffle(buffer_size, seed).repeat(count)
 
@@ -492,9 +492,9 @@ class Dataset(Chained):
         Parameters
         ----------
         seed : int, optional
-            As of `shuffle`.
+            As for `shuffle`.
         reshuffle_each_iteration : bool, default True
-            As of `shuffle`.
+            As for `shuffle`.
 
         Returns
         -------
@@ -709,7 +709,7 @@ class Dataset(Chained):
         Parameters
         ----------
         options : Options
-            What it sets replaces what was set before; what it leaves at `None` stays.
+            Options that are not `None` replace those set before; the others stay.
 
         Returns
         -------
@@ -723,7 +723,7 @@ class Dataset(Chained):
         return Dataset._of(self._chain.with_options(options))
 
     def options(self) -> Options:
-        """Return how the dataset runs: all that `with_options` has set.
+        """Return the options that `with_options` has set.
 
         Returns
         -------
@@ -732,22 +732,22 @@ class Dataset(Chained):
         return self._chain.options
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """Put steps on this dataset that a function knows.
+        """Apply a function that adds steps to this dataset.
 
         Parameters
         ----------
         transformation_func : callable
-            From this dataset to the one wanted. It is called once, now; what it raises comes out as it is.
+            Takes this dataset and returns another one. It is called once, now; its exceptions pass through unchanged.
 
         Returns
         -------
         Dataset
-            What it returned.
+            The function's result.
 
         Raises
         ------
         InvalidArgumentError
-            If it can't be called, or returns something else than a dataset.
+            If the function can't be called, or doesn't return a dataset.
 
         Examples
         --------
@@ -777,7 +777,7 @@ class Dataset(Chained):
         *,
         on_device: bool = False,
     ) -> Dataset:
-        r"""Make something else of each element.
+        r"""Apply a function to each element.
 
         Parameters
         ----------
@@ -880,28 +880,28 @@ class Dataset(Chained):
         drop_remainder: bool = False,
         num_parallel_calls: SupportsIndex | None = None,
     ) -> Dataset:
-        """Make something else of each element, and stack what follows each other.
+        """Apply a function to each element, and stack consecutive results.
 
         Parameters
         ----------
         map_func
-            As of `map`.
+            As for `map`.
         batch_size, drop_remainder
-            As of `batch`.
+            As for `batch`.
         num_parallel_batches : int, optional
-            Batches to work on at a time, at least 1: for each, as many calls as it has elements.
+            Batches to work on at a time, at least 1; each takes as many calls as it has elements.
         num_parallel_calls : int, optional
-            As of `map`. Not both.
+            As for `map`. Only one of the two may be given.
 
         Returns
         -------
         Dataset
-            That of ``map(map_func, num_parallel_calls).batch(batch_size, drop_remainder)``.
+            The same as ``map(map_func, num_parallel_calls).batch(batch_size, drop_remainder)``.
 
         Raises
         ------
         InvalidArgumentError, UnimplementedError
-            As these two, or if both parallel arguments are given.
+            As for these two methods, or if both parallel arguments are given.
         """
         size = check_int(batch_size, "batch_size", 1)
         calls = num_parallel_calls
@@ -912,12 +912,12 @@ class Dataset(Chained):
         return self.map(map_func, calls).batch(size, drop_remainder)
 
     def take_while(self, predicate: Stage | Callable[..., Any]) -> Dataset:
-        """Keep the elements before the first one of which a function says no.
+        """Keep the elements before the first one that a function rejects.
 
         Parameters
         ----------
         predicate : Stage or callable
-            From an element to a bool, as of `filter`.
+            Takes an element and returns a bool, as for `filter`.
 
         Returns
         -------
@@ -944,12 +944,12 @@ class Dataset(Chained):
         return _of(TakeWhile.of(self._chain, predicate))
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], tuple[Any, Any]]) -> Dataset:
-        """Make something else of each element, with a state that goes from element to element.
+        """Apply a function to each element, with a state that passes from element to element.
 
         Parameters
         ----------
         initial_state : array, bytes, `Ragged` or `Sparse`, or a dict or tuple of them, nested
-            What the function is first called with, in each pass. It is copied.
+            The state of the first call, in each pass. It is copied.
         scan_func : callable
             From a state and an element, which stays one argument if it is a tuple, to a pair: the next state and the
             new element. The state keeps its structure and its dtypes; its shapes may change.
@@ -1076,7 +1076,7 @@ class Dataset(Chained):
         *args : int
             ``stop``; ``start, stop``; or ``start, stop, step``, as of Python's `range`.
         output_type : dtype, default int64
-            Of the elements.
+            The dtype of the elements.
 
         Returns
         -------
@@ -1108,9 +1108,9 @@ class Dataset(Chained):
         file_pattern : str, bytes, os.PathLike, or a sequence of them
             Glob patterns. The names are sorted by bytes; one that several patterns match comes several times.
         shuffle : bool, optional
-            Whether they come in another order each time, as of ``shuffle(count, seed)``. `None` (the default): yes.
+            Whether they come in another order each time, as with ``shuffle(count, seed)``. `None` (the default): yes.
         seed : int, optional
-            For that.
+            The seed of that shuffle.
 
         Returns
         -------
@@ -1474,7 +1474,7 @@ class Dataset(Chained):
         return _of(Cache((self._chain,), store))
 
     def filter(self, predicate: Stage | Callable[..., Any]) -> Dataset:
-        """Keep the elements that a function says yes of.
+        """Keep the elements that a function accepts.
 
         Parameters
         ----------
@@ -1520,7 +1520,7 @@ class Dataset(Chained):
         Parameters
         ----------
         log_warning : bool, default False
-            Whether each is a warning in the log ``"queuecore"``.
+            Whether each element that is left out gives a warning in the log ``"queuecore"``.
 
         Returns
         -------
@@ -1560,7 +1560,7 @@ class Dataset(Chained):
         args: Sequence[Any] | None = None,
         output_signature: Any = None,
     ) -> Dataset:
-        """Elements that a function of Python's yields.
+        """Return a dataset of the elements that a Python function yields.
 
         Parameters
         ----------
@@ -1571,7 +1571,7 @@ class Dataset(Chained):
         output_shapes : nest of tuple, optional
             Their shapes, with `None` for a side that may differ. Default: any.
         args : sequence, optional
-            What `generator` gets: each as an array, or `bytes`.
+            The arguments of `generator`, each as an array, or `bytes`.
         output_signature : nest of ArraySpec, optional
             Both in one, instead of the two.
 
@@ -1622,12 +1622,12 @@ class Dataset(Chained):
         return _of(Generated((), generator, given, signature))
 
     def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
-        """Make a dataset of each element, and put these behind each other.
+        """Make a dataset of each element, and concatenate these datasets.
 
         Parameters
         ----------
         map_func : callable
-            From an element to a dataset; the parts of a tuple are arguments of their own.
+            Takes an element and returns a dataset; the parts of a tuple are separate arguments.
 
         Returns
         -------
@@ -1640,7 +1640,7 @@ class Dataset(Chained):
 
         Notes
         -----
-        As `interleave` with a `cycle_length` of 1.
+        The same as `interleave` with a `cycle_length` of 1.
 
         After a `window`, `map_func` is called once with what only stands for windows. If it makes one batch of each
         whole window (``lambda w: w.batch(size)``, or a `zip` of such batches), windows are cut out of the rows as
@@ -1671,7 +1671,7 @@ class Dataset(Chained):
         Parameters
         ----------
         map_func : callable
-            From an element to a dataset; the parts of a tuple are arguments of their own.
+            Takes an element and returns a dataset; the parts of a tuple are separate arguments.
         cycle_length : int, default 1
             How many datasets take turns.
         block_length : int, default 1
@@ -1795,7 +1795,7 @@ class Dataset(Chained):
     def choose_from_datasets(
         datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
     ) -> Dataset:
-        """Take elements of several datasets, in turns that another one says.
+        """Take elements of several datasets, in the turns that another dataset gives.
 
         Parameters
         ----------
@@ -2084,7 +2084,7 @@ class Dataset(Chained):
         raise InvalidArgumentError("the dataset has no element")
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
-        """Make one value of all elements.
+        """Reduce all elements to one value.
 
         Parameters
         ----------
@@ -2148,7 +2148,7 @@ class Dataset(Chained):
         return shown(self._chain)
 
     def plan(self) -> str:
-        """Say what is done, and where.
+        """Return the steps, and where each one runs.
 
         Returns
         -------

@@ -41,11 +41,11 @@ class _Parts(NamedTuple):
     Attributes
     ----------
     host : Chain
-        Of what is copied.
+        The chain whose elements are copied.
     widening : Widening, optional
-        What is made of it on the device.
+        The stages that run on the device.
     kept : dict of int to str
-        Of maps that are marked for the device and done on the host, by their place in `host`: why.
+        For each map that is marked for the device and runs on the host, by its place in `host`: the reason.
     """
 
     host: Chain
@@ -137,13 +137,13 @@ class DeviceDataset:
         return DeviceDataset(self._chain.with_options(options), self._target, self._asked)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what is pickled: a copy asks for a device where it is made."""
+        """Return the pickled form: a copy asks for a device where it is made."""
         return device_dataset, (self._chain, *self._asked)
 
     def plan(self) -> str:
-        """Say what is done, and where, as `Dataset.plan` does; of maps that are not done on the device, why.
+        """Return the steps and where each runs, as `Dataset.plan` does, and why a map doesn't run on the device.
 
-        Only of those that were meant for it: marked, or put behind `Dataset.prefetch_to_device`.
+        A reason is given only for maps meant for the device: marked ones, or maps behind `Dataset.prefetch_to_device`.
         """
         host, widening, kept = self._parts
         stages = [] if widening is None else widening.stages
@@ -165,7 +165,7 @@ def _opened(chain: Chain) -> Iterator:
 
 
 def _parted(whole: Chain, target: Target | None) -> _Parts:
-    """Return where the steps of a dataset are done: as many of the last maps on the device as can be."""
+    """Return where the steps of a dataset run: as many of the last maps on the device as possible."""
     steps = whole.steps
     first = len(steps)
     while first and _lets_by(steps[first - 1]):
@@ -185,13 +185,13 @@ def _parted(whole: Chain, target: Target | None) -> _Parts:
 
 
 def _lets_by(step: Step) -> bool:
-    """Return whether a map before this step may be done behind the copy, as far as this step goes."""
-    # Others than maps only say which elements come, and when; but padding is made for the shapes that it gets.
+    """Return whether this step allows a map before it to run behind the copy."""
+    # Steps other than maps only decide which elements come, and when; but padding depends on the shapes that it gets.
     return step.on_device if isinstance(step, Map) else not isinstance(step, ShapedBatch)
 
 
 def _widening(whole: Chain, host: Chain, arrays: Arrays) -> Widening:
-    """Return what the last maps of a dataset, which the host's lacks, are on a device, or raise UnimplementedError."""
+    """Return the device form of a dataset's last maps, which `host` lacks, or raise UnimplementedError."""
     if len(host.batches) != 1 or not goes_as_it_lies(host):
         raise UnimplementedError("elements are no batches of one size")
     made = whole.made
@@ -200,7 +200,7 @@ def _widening(whole: Chain, host: Chain, arrays: Arrays) -> Widening:
     source, before = host.source, host.stages
     given = source.made(before).given
     if isinstance(source, FixedLengthSource) and not before:
-        # Of records without stages it knows no names, by which the first stage may ask for fields.
+        # A record without stages has no known names, by which the first stage may ask for fields.
         given = record_stage(source.record).bind((Component(BYTES, (), source.record.record_bytes),)).outputs
     widening = Widening(given, whole.stages[len(before) :], made.template, arrays)
     widening.kernel([0] * len(given))
@@ -208,7 +208,7 @@ def _widening(whole: Chain, host: Chain, arrays: Arrays) -> Widening:
 
 
 def device_dataset(chain: Chain, device: str, buffers: SupportsIndex, mode: str, pinned: str) -> DeviceDataset:
-    """Return the dataset of a user's arguments."""
+    """Return the dataset for a user's arguments."""
     target, count = target_of(device, buffers, mode, pinned)
     return DeviceDataset(chain, target, Asked(device, count, mode, pinned))
 

@@ -230,7 +230,7 @@ class IteratorBase(Gets):
 
 
 class _Above(Above, IteratorBase):
-    """An iterator above another one."""
+    """An iterator that takes its elements from another one, beneath it."""
 
     __slots__ = ("__weakref__", "_spec")
 
@@ -238,12 +238,12 @@ class _Above(Above, IteratorBase):
         self._spec = spec
 
     def _current(self) -> IteratorBase:
-        """Return the one beneath, or raise if there is none."""
+        """Return the iterator beneath, or raise if there is none."""
         raise NotImplementedError
 
     @property
     def element_spec(self) -> Any:
-        """The structure of an element, as was said when this was made; a shape may be `None`: unknown."""
+        """The structure of an element, as declared when this iterator was made; an unknown shape is `None`."""
         return self._spec
 
     @property

@@ -62,7 +62,7 @@ class Options:
         After how many seconds in which nothing moves (no byte is read, no batch begun) a consumer that waits is told so
         by a `RuntimeWarning`, which names the files that are being read. Default 60; ``math.inf``: never.
     stall_timeout : float, optional
-        The same as a `StallError`, which ends the iterator. Default: never.
+        The seconds after which the same stall is a `StallError`, which ends the iterator. Default: never.
     on_error : {"raise", "skip"}, optional
         What becomes of a record that is damaged or can't be decoded, and of a file that can't be opened or in which no
         further record can be found: an error in its place (the default), or it is left out. Faults of the machine

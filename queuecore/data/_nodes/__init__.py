@@ -1,1 +1,1 @@
-"""Sources whose elements are handed in, one file a kind, and what runs them."""
+"""Sources whose elements a thread of Python hands in, one file a kind, and the runs of these sources."""

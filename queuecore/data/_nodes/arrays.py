@@ -33,9 +33,9 @@ class Slices(Node):
     Attributes
     ----------
     rows : Rows
-        All of them, as they lie.
+        All rows, as they lie in memory.
     given : Layout
-        What they are.
+        The components and structure of a row.
     """
 
     name = "from_tensor_slices"
@@ -45,7 +45,7 @@ class Slices(Node):
 
     @lazy
     def digest(self) -> str:
-        """The digest of the bytes; made when it is asked for."""
+        """The digest of the bytes, computed on first use."""
         made = hashlib.blake2b(digest_size=8)
         for column in compacted(self.rows.columns, self.rows.first, self.rows.n, self.rows.rows):
             for part in column if isinstance(column, tuple) else (column,):
@@ -93,9 +93,9 @@ class Items(Node):
     Attributes
     ----------
     items : list
-        The elements. They are handed out again and again, as views that nobody can write to.
+        The elements. Every pass hands them out again, as read-only views.
     of : object
-        The specification of an element; `None`: nobody knows.
+        The specification of an element; `None` if it is unknown.
     """
 
     name = "from_tensors"
@@ -140,7 +140,7 @@ class Numbers(Node):
 
     @classmethod
     def of(cls, arguments: tuple[SupportsIndex, ...], output_type: Any) -> Numbers:
-        """Return that of a user's arguments."""
+        """Return the node for a user's arguments."""
         if not 1 <= len(arguments) <= 3:
             raise InvalidArgumentError(f"range takes 1 to 3 numbers (start, stop, step), not {len(arguments)}")
         names = ("stop",) if len(arguments) == 1 else ("start", "stop", "step")

@@ -20,12 +20,12 @@ from queuecore.ragged import Ragged
 __all__ = ["Shelves", "dims_of", "rows_can_be_stacked"]
 
 _CHAR = np.dtype("S1")
-# Rows shorter than this, in items, are gathered item by item: others one after the other.
+# Rows shorter than this, in items, are gathered item by item; longer rows are copied one after the other.
 _SHORT = 256
 
 
 def rows_can_be_stacked(components: Sequence[NativeComponent]) -> bool:
-    """Return whether rows of these can be sorted here."""
+    """Return whether rows of these components can be sorted here."""
     return all(kind != STRINGS and (kind != RAGGED or math.prod(shape)) for kind, _, shape in components)
 
 
@@ -37,9 +37,9 @@ class ShelfPart(NamedTuple):
     values : ndarray
         The rows; where they vary in length, their items one after the other.
     ends : ndarray of int64, optional
-        Where each of those ends; one more than there are rows.
+        The end of each row in `values`, after a leading 0; one entry more than there are rows.
     dims : ndarray of int64, optional
-        And the dimensions of each, if they have any.
+        The dimensions of each row, if rows have any.
     """
 
     values: Array
@@ -143,20 +143,20 @@ class Shelves:
     Parameters
     ----------
     components : list of tuple
-        Of a row, as a stream gives them.
+        The components of a row, as a stream gives them.
     leaves : list of int
-        Which of them each leaf of the structure is.
+        For each leaf of the structure, the index of its component.
     sizes : list of int
-        How many rows of each bucket make a batch.
+        For each bucket, the number of rows in a batch.
     joins : list of Joiner
-        Make them.
+        For each bucket, what joins its rows into a batch.
     start : int
-        So many batches are known already, and not made again.
+        Number of the first batches that are already known and are not made again.
 
     Attributes
     ----------
     made : int
-        Batches so far.
+        Number of batches so far.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class Shelves:
         self.made = 0
 
     def add(self, columns: Sequence[Column], index: Array, first: int, stop: int) -> Generator[Objects]:
-        """Take rows [first, stop), each for the bucket that `index` has for it; yield batches that become whole."""
+        """Take rows [first, stop), each into the bucket that `index` gives; yield the batches that become full."""
         if first == stop:
             return
         order = first + np.argsort(index[first:stop], kind="stable")
@@ -194,7 +194,7 @@ class Shelves:
             if begin < end:
                 left.append((bucket, begin, end))
             begin = end
-        # In the order of the rows that completed them.
+        # Batches come in the order of the rows that completed them.
         for _, bucket, begin, upto in sorted(whole):
             pieces = [*self._waiting[bucket], [part.cut(begin, upto) for part in parts]]
             self._waiting[bucket], self._held[bucket] = [], 0
@@ -204,7 +204,7 @@ class Shelves:
             self._held[bucket] += end - begin
 
     def rest(self) -> Generator[Objects]:
-        """Yield what is no whole batch, bucket by bucket; nothing is left."""
+        """Yield the incomplete batches, bucket by bucket, and empty the shelves."""
         for bucket, pieces in enumerate(self._waiting):
             if pieces:
                 self._waiting[bucket] = []

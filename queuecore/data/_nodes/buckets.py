@@ -49,12 +49,12 @@ _LEAST_ROWS = 32
 
 @dataclass(frozen=True)
 class Length:
-    """A function of the user's, called with an element; the parts of a tuple are arguments of their own."""
+    """A user's length function, called with an element; the parts of a tuple are passed as separate arguments."""
 
     function: Callable[..., Any]
 
     def __call__(self, element: Any, number: int) -> int:
-        # A tuple with names is taken apart here, too.
+        # A named tuple is taken apart, too.
         made = called_at(_NAME, number, self.function, *(element if isinstance(element, tuple) else (element,)))
         if type(made) is int:
             return made
@@ -72,22 +72,22 @@ class Length:
 
 @dataclass(frozen=True)
 class Sorted:
-    """The way in which elements that lie as rows of columns get their buckets.
+    """The way in which elements that lie as rows of columns are sorted into buckets.
 
     Attributes
     ----------
     components : list of tuple
-        Of the rows, as their stream has them.
+        The components of the rows, as their stream has them.
     template : object
-        The structure of an element over them.
+        The structure of an element over these components.
     native : Stage or None
-        The length function, as a stage that makes a further component.
+        The length function, as a stage that computes a further component.
     dtype : numpy.dtype or None
-        Of what that makes.
+        The dtype of that component.
     builtin : bool
-        Whether it is ``len``, of elements of one component.
+        Whether the length function is ``len``, on elements of one component.
     why : str
-        Why it is neither.
+        Why the length function is neither native nor built in.
     """
 
     components: list[NativeComponent]
@@ -99,7 +99,7 @@ class Sorted:
 
     @classmethod
     def of(cls, chain: Chain, function: Callable[..., Any]) -> Sorted | None:
-        """Return how it is done with those of a dataset; `None`: they don't lie so."""
+        """Return how a dataset's elements are sorted; `None` if they don't lie as rows."""
         if chain.layout.components is None:
             return None
         made = chain.made
@@ -120,11 +120,11 @@ class Sorted:
 
     @property
     def leaves(self) -> list[int]:
-        """The component that each leaf of an element is."""
+        """The index of the component of each leaf of an element."""
         return list(leaves_of(self.template))
 
     def lengths(self, columns: list[Column], n: int) -> Array | None:
-        """Return the lengths of rows, if they are known without Python's help."""
+        """Return the lengths of rows, if they can be computed without calling Python."""
         kind, _, shape = self.components[0]
         if self.dtype is not None:
             last: Any = columns[-1]
@@ -145,11 +145,11 @@ class Bucket:
     Attributes
     ----------
     size : int
-        How many make a batch.
+        How many elements make a batch.
     fit : Fit
         Makes arrays of an element.
     join : Joiner
-        Makes a batch of them.
+        Makes a batch of such arrays.
     """
 
     size: int
@@ -171,21 +171,21 @@ class Buckets(Node):
     Attributes
     ----------
     length : Length
-        Of an element.
+        The length function.
     sorted : Sorted or None
-        How rows are sorted; `None`: elements are looked at one by one.
+        How rows are sorted; `None` if elements are examined one by one.
     boundaries : list of int
-        Where the next bucket begins.
+        The first length of every bucket but the first one.
     each : list of Bucket
-        One more than boundaries.
+        The buckets, one more than boundaries.
     shapes : Shapes
-        Of elements and batches.
+        The shapes of elements and batches.
     given : list
-        The arguments, as plain values.
+        The user's arguments, as plain values.
     closed : bool
-        Whether the last bucket is to stay empty.
+        Whether the last bucket must stay empty.
     drop : bool
-        Whether batches that never become full are left out.
+        Whether batches that never become full are dropped.
     """
 
     name = _NAME
@@ -249,7 +249,7 @@ class Buckets(Node):
             yield from shelves.rest()
 
     def _failed(self, error: BaseException, rest: Generator[Chunk]) -> Generator[Chunk | Failed]:
-        # What came before an error is delivered first, unless it has to wait for whole batches.
+        # Batches before an error are delivered first, unless they must wait for whole batches.
         if not self.drop:
             yield from rest
         yield Failed(error)
@@ -296,7 +296,7 @@ class Buckets(Node):
     def _indices(
         self, run: Run, element: Callable[[int], Any], columns: list[Column], n: int, number: int
     ) -> tuple[Sequence[int] | Array, Array, dict[int, BaseException]]:
-        """Return the lengths of rows, their buckets, and what went wrong with some; nothing behind what ends it all."""
+        """Return the lengths of rows, their buckets, and the errors of some rows, up to an error that ends it all."""
         assert self.sorted is not None
         known = self.sorted.lengths(columns, n)
         if known is not None:
@@ -315,7 +315,7 @@ class Buckets(Node):
         return lengths, index, errors
 
     def _bad(self, columns: list[Column], index: Array, errors: dict[int, BaseException]) -> Array:
-        """Return which rows can't be placed."""
+        """Return which rows fit no bucket."""
         assert self.sorted is not None
         bad = index == len(self.boundaries) if self.closed else np.zeros(len(index), bool)
         bad[list(errors)] = True
@@ -330,7 +330,7 @@ class Buckets(Node):
         return bad
 
     def _misfit(self, element: Any, length: int, index: int, number: int) -> Exception:
-        """Return the error of an element that can't be placed."""
+        """Return the error of an element that fits no bucket."""
         try:
             self._placed(element, length, index, number)
         except QueueCoreError as error:
@@ -369,7 +369,7 @@ class Buckets(Node):
         yield from self._rest(waiting, made, start)
 
     def _next(self, run: Run, source: Any, told: bool) -> tuple[int, list[Array]] | Failed | None:
-        # The next element and its bucket; `told`: what is left out is not known yet.
+        # The next element and its bucket; `told`: elements that are left out are not yet reported.
         for number, element in source:
             if isinstance(element, Failed):
                 return element

@@ -34,7 +34,7 @@ class Cache(Node):
     Attributes
     ----------
     store : Memory or Files
-        Where they are kept.
+        Holds the kept elements.
     """
 
     name = "cache"
@@ -68,11 +68,11 @@ class Cache(Node):
         self.store.begins(Key(pairs, bases))
 
     def key(self, run: Run) -> Key:
-        """Return what decides the order of the pass that is kept."""
+        """Return the seeds and passes that decide the order of the kept pass."""
         return Key(*run.seeds())
 
     def kept(self, run: Run, key: Key, pass_: int, start: int) -> Generator[Chunk] | None:
-        """Return what yields the elements that are kept, from number `start` on; `None`: nothing is."""
+        """Yield the kept elements from number `start` on; return `None` if nothing is kept."""
         del pass_
         found = self.store.find(self.inputs[0], key, run.skips is not None)
         made: Generator[Chunk] | None = None if found is None else found.chunks(start)
@@ -84,7 +84,7 @@ class Cache(Node):
         return True
 
     def writer(self, store: Files, paths: Paths, key: Key, lock: Lock) -> FileWriter:
-        """Return what writes files."""
+        """Return a writer of files."""
         return FileWriter(store, self.inputs[0], paths, key, lock)
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk | Failed]:
@@ -144,7 +144,7 @@ class Cache(Node):
 
 
 def _endless(chain: Chain) -> bool:
-    """Return whether a dataset surely has no end, and so no complete pass."""
+    """Return whether a dataset surely has no end, and so never a complete pass."""
     endless = False
     for step in chain.steps:
         if isinstance(step, Repeat):
@@ -155,7 +155,7 @@ def _endless(chain: Chain) -> bool:
 
 
 class Memory(Store):
-    """Keeps elements in memory, as long as the dataset or an iterator is there. A pickled copy is empty."""
+    """Keeps elements in memory while the dataset or one of its iterators lives. A pickled copy is empty."""
 
     shares: ClassVar[bool] = True
 
@@ -183,7 +183,7 @@ class Memory(Store):
         return _MemoryWriter(self, key)
 
     def keep(self, kept: _Kept) -> None:
-        """Take a complete pass."""
+        """Store a complete pass."""
         self._kept = kept
 
 
@@ -212,7 +212,7 @@ class _MemoryWriter:
     def add(self, chunk: Chunk) -> Chunk:
         """Keep a chunk; return the one to hand in."""
         if isinstance(chunk, Rows):
-            # The kept rows are handed in: the batch that they came in is used again at once.
+            # The kept rows are handed in, so the memory of the batch that they came in is free again at once.
             copy = Rows(chunk.n, [copied(column) for column in chunk.columns])
             self._pieces.append(copy)
             return copy
@@ -244,7 +244,7 @@ def _size(chunk: Chunk) -> int:
 
 
 def _part(chunk: Chunk, at: int) -> Chunk:
-    """Return the elements of a chunk from one on. Containers are new, so that a user may change them."""
+    """Return the elements of a chunk from number `at` on. Containers are new, so that a user may change them."""
     if isinstance(chunk, Rows):
         return chunk.part(at, chunk.n)
     return Objects([_renewed(one) for one in itertools.islice(chunk.elements, at, None)])

@@ -1,4 +1,4 @@
-"""A pass that is kept in files, which appear when they are complete, and its lock."""
+"""A pass kept in files, which appear when they are complete, and the lock of their writer."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _PATIENCE = 0.5
 
 
 class Files(Store):
-    """Keeps elements in two files, which are there only when a pass is complete.
+    """Keeps elements in two files, which exist only when a pass is complete.
 
     Parameters
     ----------
     name : str
-        What the names of the files begin with; of a snapshot, the directory.
+        The prefix of the names of the files; for a snapshot, the directory.
     snapshot : bool
-        Every plan has a directory of its own there, and what is out of date is written anew; else it is refused.
+        Whether each plan has its own directory and an outdated pass is written anew; otherwise it is refused.
     compress : bool
         Whether pieces are compressed.
     shards : str, optional
-        What says to which shard an element belongs, if that matters.
+        Description of the function that assigns elements to shards, if there is one.
     """
 
     def __init__(self, name: str, snapshot: bool = False, compress: bool = False, shards: str | None = None) -> None:
@@ -96,7 +96,7 @@ class Files(Store):
         return None if index is None else index.ends[-1]
 
     def plan(self, chain: Chain) -> dict[str, Any]:
-        """Return what decides what is kept."""
+        """Return the plan that decides which elements are kept."""
         return _plan_of(chain) | ({} if self.shards is None else {"shards": self.shards})
 
     def paths(self, chain: Chain) -> Paths:
@@ -110,7 +110,7 @@ class Files(Store):
         return self._paths
 
     def _load(self, chain: Chain) -> Index | None:
-        """Return the index; the one that was read before, if it is still that."""
+        """Return the index; the one read before, if its file has not changed."""
         path = self.paths(chain).listing
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -145,7 +145,7 @@ class Files(Store):
             time.sleep(0.01)
         if owner is None:
             try:
-                if self._valid(chain) is None:  # nobody completed it since
+                if self._valid(chain) is None:  # nobody has completed it since
                     made: FileWriter = make(self, paths, key, lock)
                     return made
             except BaseException:
@@ -196,22 +196,22 @@ class Index:
         self.key = Key([(low, high) for low, high in said["pairs"]], said["bases"])
         self.skipped: bool = said["skipped"]
         self._compressed: bool = said["compressed"]
-        # Of each piece: elements, where it is, how long with its frame, and its last 4 bytes.
+        # For each piece: its elements, offset, length with its frame, and its last 4 bytes.
         self._pieces = said["pieces"].tolist()
         self._shards = said["shards"].tolist() if "shards" in said else []
         self.ends = [0, *itertools.accumulate(piece[0] for piece in self._pieces)]
         self._same: bool = False
 
     def count(self, of: int) -> int:
-        """Return how many elements are in a shard."""
+        """Return how many elements are in shard `of`."""
         return sum(piece[0] for piece, shard in zip(self._pieces, self._shards, strict=True) if shard == of)
 
     def shards(self) -> list[int]:
-        """Return the numbers of the shards, rising."""
+        """Return the numbers of the shards, in rising order."""
         return sorted(set(self._shards))
 
     def difference(self, chain: Chain, now: dict[str, Any]) -> str:
-        """Return what has changed since; nothing: it holds. Once it held, input files aren't looked at again."""
+        """Return what has changed since, empty if nothing. Once the index held, input files aren't checked again."""
         if self._same:
             return ""
         then = self._plan
@@ -220,14 +220,14 @@ class Index:
             others = (what for what in ("files", "seeds", "shards") if then.get(what) != now.get(what))
             return why or f"it is of other {next(others, 'things')}"
         for path, old, new in zip(chain.paths(), self._files, _stamps(chain), strict=True):
-            # One that is missing isn't needed any more.
+            # An input file that is missing isn't needed any more.
             if new != _NO_FILE and old != new:
                 return f"{os.fsdecode(path)} has changed since"
         self._same = True
         return ""
 
     def chunks(self, start: int, of: int | None = None) -> Generator[Chunk]:
-        """Yield the elements, of a shard or of all, from number `start` on."""
+        """Yield the elements of shard `of`, or of all shards, from number `start` on."""
         pieces, ends = self._pieces, self.ends
         if of is not None:
             pieces = [piece for piece, shard in zip(pieces, self._shards, strict=True) if shard == of]
@@ -291,7 +291,7 @@ class FileWriter:
         return chunk
 
     def more(self) -> dict[str, Any]:
-        """Return what else the index says."""
+        """Return further entries of the index."""
         return {}
 
     def _flush(self) -> None:
@@ -365,21 +365,21 @@ def _synced(file: Any) -> None:
 
 
 class Lock:
-    """A file that says who writes. The system lets go of it when its owner dies, whatever is left of the file."""
+    """A file that names the writer. The system releases the lock when its owner dies, whatever is left of the file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1
 
     def take(self) -> str | None:
-        """Take it, from a dead owner too; or return who has it."""
+        """Take the lock, also from a dead owner; otherwise return the name of its owner."""
         while True:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             owner = os.pread(fd, 1000, 0).decode("utf-8", "replace").strip()
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                # Where files have no locks, what is written in it must do.
+                # Where the file system has no locks, the text in the file decides.
                 if isinstance(error, BlockingIOError) or owner:
                     os.close(fd)
                     if _is_dead(owner):  # a child that it forked may still have the lock open
@@ -430,7 +430,7 @@ _NO_FILE = [-1, -1]
 
 
 def _plan_of(chain: Chain) -> dict[str, Any]:
-    """Return what decides the elements: steps, names of files, and seeds that a user chose."""
+    """Return what decides the elements: steps, names of files, and the seeds that a user chose."""
     count, digest = chain.names()
     plan = {
         "plan": chain.describe(),

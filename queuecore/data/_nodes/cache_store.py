@@ -19,12 +19,12 @@ __all__ = ["Key", "MOST_BYTES", "MOST_OBJECTS", "STAGE", "Store", "copied", "pie
 
 STAGE = "cache"
 
-# Python objects are kept in pieces of so many, so that they are handed in together.
+# Python objects are kept in pieces of this many, so that they are handed in together.
 MOST_OBJECTS = 256
 MOST_BYTES = 1 << 20
 
-# Seconds for which a run waits for another one of the same chain that is about to give up. Unless a function of the
-# user's keeps that one, it is a matter of moments, however busy the machine is.
+# Seconds for which a run waits for another run of the same chain that is about to give up. That takes moments, however
+# busy the machine is, unless a user's function blocks the other run.
 _GIVING_UP = 10.0
 
 
@@ -34,9 +34,9 @@ class Key(NamedTuple):
     Attributes
     ----------
     pairs : list of tuple of int
-        Of each shuffle of the input, the seeds.
+        The seeds of each shuffle of the input.
     bases : list of int
-        And the number of its pass.
+        The number of each shuffle's pass.
     """
 
     pairs: Pairs
@@ -46,7 +46,7 @@ class Key(NamedTuple):
 class Store:
     """The store that iterators of a cache share. At most one run of each process writes at a time."""
 
-    # Whether Python objects are the same ones in every pass.
+    # Whether every pass hands out the same Python objects.
     shares: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -55,31 +55,31 @@ class Store:
         self._off = False
 
     def first(self, chain: Chain, pairs: Pairs) -> Key | None:
-        """Return what a new iterator's shuffles are to begin with; `None`: with whatever comes next for them."""
+        """Return the key that a new iterator's shuffles begin with; `None` lets each shuffle take its next pass."""
         del chain
         return self._first if self._first is not None and self._first.pairs == pairs else None
 
     def begins(self, key: Key) -> None:
-        """Say what an iterator's shuffles begin with: all later ones do, whether its pass is read to its end or not.
+        """Note the key of an iterator's shuffles: all later ones begin with it, even if its pass isn't read to its end.
 
-        How far a pass is read ahead depends on threads, and orders must not.
+        How far a pass is read ahead depends on threads; orders must not.
         """
         self._first = key
 
     def find(self, chain: Chain, key: Key, skips: bool) -> Any:
-        """Return what is kept of such a pass, with a method ``chunks(start)``; `None`: nothing."""
+        """Return the kept pass of this key, an object with a method ``chunks(start)``; `None` if nothing is kept."""
         raise NotImplementedError
 
     def count(self, chain: Chain) -> int | None:
-        """Return how many elements are kept; `None`: no complete pass is."""
+        """Return how many elements are kept; `None` if no complete pass is kept."""
         raise NotImplementedError
 
     def write(self, chain: Chain, key: Key, run: Run, make: Callable[..., Any]) -> Any:
-        """Return a writer; `None`: this pass isn't kept. `make`: what makes one of files; see `Cache.writer`."""
+        """Return a writer; `None` if this pass isn't kept. `make` makes a writer of files; see `Cache.writer`."""
         mine = object(), run
         patience = time.monotonic() + _GIVING_UP
         while not self._off and (other := self._writers.setdefault(os.getpid(), mine)) is not mine:
-            # One whose iterator was closed a moment ago keeps nobody from it: its thread gives up when it gets to it.
+            # A run whose iterator was closed a moment ago blocks nobody: its thread gives up when it gets to it.
             if not other[1].stopped or run.stopped or time.monotonic() > patience:
                 return None
             time.sleep(0.002)
@@ -102,7 +102,7 @@ class Store:
         self._writers.pop(os.getpid(), None)
 
     def failed(self, error: BaseException) -> None:
-        """Keep nothing more: there is no room for it."""
+        """Keep nothing more, because there is no room."""
         self.release()
         self._off = True
         warn(f"{self}: {str(error) or 'out of memory'}: nothing is cached, and every pass makes its elements anew", 2)
@@ -120,6 +120,6 @@ def copied(column: Column) -> Column:
 
 
 def pieces_from(ends: list[int], start: int) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of the pieces that have the elements from `start` on, and how many to leave out of each."""
+    """Yield the numbers of the pieces that hold the elements from `start` on, and how many to leave out of each."""
     for piece in range(bisect_right(ends, start) - 1, len(ends) - 1):
         yield piece, max(start - ends[piece], 0)

@@ -1,4 +1,4 @@
-"""Calls for an element: of a user's function, or of a native stage."""
+"""Calls of a user's function, or of a native stage, for each element."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = ["Call", "StageCall", "parted"]
 
 
 def parted(made: Any) -> Any:
-    """Return what a map's function returned as an element: a list is a tuple, one that is a part of it an array."""
+    """Return a map function's result as an element: a list becomes a tuple, a list inside it an array."""
     return tuple(made) if type(made) is list else made
 
 
 class Call(NamedTuple):
-    """A function that makes an element of an element.
+    """A function that makes a new element of an element.
 
     Attributes
     ----------
     function : callable
-        The user's.
+        The user's function.
     """
 
     function: Callable[..., Any]

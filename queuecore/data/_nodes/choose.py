@@ -1,4 +1,4 @@
-"""Elements of several datasets in turns that numbers decide: those of a dataset, or random ones.
+"""Elements of several datasets, in turns chosen by numbers: the elements of another dataset, or random numbers.
 
 The random numbers are those of NumPy's Philox (4 x 64 bits, 10 rounds, whose raw output NumPy keeps for ever): key =
 the two seeds, counter = (0, number of the pass, 0, 0), the pass always 0 unless each has numbers of its own. Number i
@@ -35,7 +35,7 @@ _CHUNK = 4096
 
 @dataclass(frozen=True, eq=False)
 class Seeds(Node):
-    """No elements. A shuffle of it keeps the seeds of a node that it is the last input of."""
+    """A node without elements. As the last input of another node, its shuffle keeps that node's seeds."""
 
     name = "seeds"
 
@@ -53,14 +53,14 @@ class Seeds(Node):
 
 @dataclass(frozen=True, eq=False)
 class Choose(Node):
-    """Elements of several datasets, in turns that the last input says.
+    """Elements of several datasets, in the turns that the last input gives.
 
     Attributes
     ----------
     number : int
-        Of the inputs, how many have the elements.
+        The number of inputs that have the elements.
     stop : bool
-        Whether it ends when a dataset is asked that has ended. If not, that one is left out.
+        Whether the end of a chosen dataset ends the pass. If not, that dataset is left out.
     """
 
     name = "choose_from_datasets"
@@ -84,7 +84,7 @@ class Choose(Node):
         return general_spec(self.inputs[: self.number], self.name)
 
     def choices(self, run: Run, pass_: int, start: int) -> Generator[Array]:
-        """Yield the numbers of the datasets to ask, from the `start`-th on."""
+        """Yield the numbers of the chosen datasets, from the `start`-th on."""
         chain = self.inputs[self.number]
         dtype = components_of(chain.layout)[0].dtype
         source, steps = chain.source, chain.steps
@@ -110,7 +110,7 @@ class Choose(Node):
         layout = self.layout()
         skipped = np.zeros(self.number, np.int64)
         if self.stop:
-            # Every choice is an element, so those before are counted, and not read.
+            # Every choice is an element, so the choices before `start` are counted and not read.
             for part in self._checked(run, pass_, 0):
                 part = part[:start]
                 skipped += np.bincount(part, minlength=self.number)
@@ -180,9 +180,9 @@ class Sample(Choose):
     Attributes
     ----------
     weights : tuple of float or None
-        How often each is chosen.
+        The weight of each dataset.
     rerandomize : bool
-        Whether each pass has numbers of its own.
+        Whether each pass draws new numbers.
     """
 
     name = "sample_from_datasets"
@@ -235,8 +235,8 @@ def _fractions(random: np.random.Philox, n: int) -> Array:
 
 
 def _chosen_by(points: Array, bounds: Array) -> Array:
-    """Return of each point the first number whose bound is above it."""
-    # A product may be rounded up to the last bound, which nothing is above.
+    """Return, for each point, the first index whose bound is above the point."""
+    # Rounding may raise a product to the last bound; no bound is above that.
     below = np.minimum(points, np.nextafter(bounds[:, -1], 0))
     made: Array = (below[:, None] >= bounds).sum(axis=1)
     return made

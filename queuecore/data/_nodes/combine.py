@@ -41,7 +41,7 @@ class Zip(Node):
     Attributes
     ----------
     template : object
-        The structure of the inputs, over their numbers.
+        The structure of an element over the numbers of the inputs.
     """
 
     name = "zip"
@@ -90,8 +90,8 @@ class Zip(Node):
                 for index in range(len(self.inputs))
             ]
             while True:
-                # One after the other, so that an error of one comes only where those before it have an element. It
-                # takes an element of each.
+                # Inputs are filled one after another: an error of one comes only where those before it have an element.
+                # Each turn takes an element of each input.
                 failed, there = None, []
                 for part in parts:
                     if part.fill():
@@ -182,7 +182,7 @@ class Enumerate(Node):
 
 
 def alike(chains: Sequence[Chain], what: str) -> Layout:
-    """Return the layout of elements that come out of any of several datasets.
+    """Return the layout that fits the elements of each of several datasets.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def alike(chains: Sequence[Chain], what: str) -> Layout:
 
 
 def general_spec(chains: Sequence[Chain], what: str) -> Any:
-    """Return the specification that the elements of all datasets meet; `None`: nobody knows.
+    """Return the specification that the elements of all datasets meet; `None` if it is unknown.
 
     Raises
     ------
@@ -236,7 +236,7 @@ def _general(one: Any, other: Any, problem: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Concatenate(Node):
-    """The elements of a dataset, and then those of another one."""
+    """The elements of a dataset, then those of another one."""
 
     name = "concatenate"
 
@@ -260,7 +260,7 @@ class Concatenate(Node):
         layout = self.layout()
         before = math.inf if not start else None if run.skips is not None else self.inputs[0].known_count()
         if before is None or start < before:
-            # Where nobody knows the first one's end, its elements are counted.
+            # Where the first dataset's end is unknown, its elements are counted.
             skip = 0 if before is None else start
             start -= skip
             with contextlib.closing(laid_out(run, 0, pass_, skip, layout, None, True)) as chunks:
@@ -426,7 +426,7 @@ def _of_objects(chain: Chain) -> bool:
 
 
 def _leading(component: Component) -> int | None:
-    """Return the first dimension of elements, where all have the same."""
+    """Return the first dimension of elements, if all have the same one."""
     return None if not component.shape or component.ragged else component.shape[0]
 
 

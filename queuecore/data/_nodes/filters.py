@@ -1,7 +1,7 @@
-"""Predicates: functions that say of each element yes or no, and what is left of a dataset by them.
+"""Predicates: functions that say yes or no of each element, and the datasets of the elements they keep.
 
-A predicate that is native is computed by the stream of its input, as one more component of each element; it makes a
-mask of a chunk of rows, and the rows go on without a copy. One that is not is called for each element.
+The stream of the input computes a native predicate, as one more component of each element; the answers become a
+mask of a chunk of rows, and the rows go on without a copy. A predicate that isn't native is called for each element.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Predicate:
     Attributes
     ----------
     what : str
-        The method that it was given to, for messages.
+        The method that the function was given to, for messages.
     function : callable or Stage
-        The user's.
+        The user's function.
     native : Stage or None
-        It, as a native stage that keeps all components and adds the answer.
+        The function as a native stage that keeps all components and adds the answer.
     why : str
-        Why it isn't native.
+        Why the function isn't native.
     """
 
     what: str
@@ -71,7 +71,7 @@ class Predicate:
         Raises
         ------
         InvalidArgumentError
-            If it is known not to return one bool, or isn't callable.
+            If the function is known not to return one bool, or isn't callable.
         """
         if not callable(function) and not isinstance(function, Stage):
             raise InvalidArgumentError(f"{what} takes a function of Python's or an operation, not {function!r}")
@@ -90,15 +90,15 @@ class Predicate:
 
     @property
     def name(self) -> str:
-        """The name for messages; that of a native one says what it computes."""
+        """The name for messages; the name of a native predicate says what it computes."""
         return _name(self.function) if self.native is None else f"{_name(self.function)}: {self.native!r}"
 
     def input(self, chain: Chain) -> Chain:
-        """Return what a node with this predicate reads instead of the dataset."""
+        """Return the chain that a node with this predicate reads instead of the dataset."""
         return chain if self.native is None else chain.then(Map(self.native))
 
     def __call__(self, element: Any, pass_: int, number: int) -> bool:
-        """Return the answer of one that isn't native.
+        """Return the answer of a predicate that isn't native.
 
         Raises
         ------
@@ -127,7 +127,7 @@ def _name(function: Any) -> str:
 
 
 def _stage_of(chain: Chain, function: Any) -> tuple[Stage | None, str]:
-    """Return a function as a native stage, or why there is none."""
+    """Return a function as a native stage, or the reason why there is none."""
     if isinstance(function, Stage):
         return function, ""
     made = chain.made
@@ -138,12 +138,12 @@ def _stage_of(chain: Chain, function: Any) -> tuple[Stage | None, str]:
         found = trace(function, made.given, template)
     if isinstance(found, Untraced):
         return None, str(found)
-    # One bool in a tuple or a dict is none.
+    # One bool in a tuple or a dict is no answer.
     return (found.stage, "") if found.template == 0 else (None, "it returns no bool")
 
 
 def keeping(stage: Stage) -> Stage:
-    """Return a stage that also keeps what it gets, in front of what it makes."""
+    """Return a stage that also keeps its input components, in front of its results."""
     return Stage(f"and({stage!r})", functools.partial(_kept, stage))
 
 
@@ -152,23 +152,23 @@ def _kept(stage: Stage, components: tuple[Component, ...]) -> Step:
 
 
 def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[tuple[Piece, Any]]:
-    """Yield the elements of an input, and which of them a predicate says yes of.
+    """Yield the elements of an input, and which of them a predicate keeps.
 
     Parameters
     ----------
     index : int
-        Of the node's inputs; that one is `Predicate.input`.
+        Index among the node's inputs; that input is `Predicate.input`.
 
     Yields
     ------
     chunk : Rows, Row, One or Failed
-        All elements in their order, but for those that are left out because of an error.
+        All elements in their order, except those that are left out because of an error.
     mask : ndarray of bool, or bool
-        For each; of `Rows` an array.
+        The answer for each element; an array for `Rows`.
 
     Notes
     -----
-    What is raised comes after all that was before it. To be closed.
+    An error is raised after everything that came before it. The caller must close the generator.
     """
     chain = run.input(index)
     if predicate.native is not None:
@@ -224,7 +224,7 @@ def elements_of(
     columns: list[Column],
     n: int,
 ) -> Callable[[int], Any]:
-    """Return what makes, of a row's number, the element as a user sees it, who can't write to it."""
+    """Return a function from a row's number to the element as a user sees it, read-only."""
     parts: list[Any] = []
     at = 0
     for kind, dtype, shape in components:
@@ -274,12 +274,12 @@ class _Varied:
 
 @dataclass(frozen=True, eq=False)
 class Filter(Node):
-    """The elements that a predicate says yes of. Its input is `Predicate.input`.
+    """The elements that a predicate keeps. The input is `Predicate.input`.
 
     Attributes
     ----------
     predicate : Predicate
-        Says which.
+        Decides which elements are kept.
     given : Layout
         Of the elements.
     """
@@ -291,7 +291,7 @@ class Filter(Node):
 
     @classmethod
     def of(cls, chain: Chain, function: Any) -> Filter:
-        """Return what is left of a dataset."""
+        """Return the node for a dataset and a user's function."""
         predicate = Predicate.of(chain, function, cls.name)
         return cls((predicate.input(chain),), predicate, chain.layout)
 
@@ -328,7 +328,7 @@ class Filter(Node):
             return choose(feed, pass_, cast(Stream, child), mask, start)
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
-        # From the first one on: only the predicate knows how many come before an element.
+        # From the first element on: only the predicate knows how many come before an element.
         left = start
         with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:
             for chunk, mask in chunks:
@@ -347,7 +347,7 @@ class Filter(Node):
 
 @dataclass(frozen=True, eq=False)
 class TakeWhile(Filter):
-    """The elements before the first one that a predicate says no of."""
+    """The elements before the first one that a predicate rejects."""
 
     name = "take_while"
 

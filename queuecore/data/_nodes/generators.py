@@ -1,4 +1,4 @@
-"""Datasets of what generators of the user's yield."""
+"""Datasets of what users' generators yield."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Generated", "argument_of", "signature_of"]
 
 
 def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:
-    """Return what elements must be: a nest of ArraySpec; or `None`: whatever comes."""
+    """Return the signature of elements, a nest of ArraySpec; `None` allows any element."""
     if output_signature is not None:
         if output_types is not None or output_shapes is not None:
             raise InvalidArgumentError("from_generator: give either output_signature or output_types and output_shapes")
@@ -39,7 +39,7 @@ def signature_of(output_types: Any, output_shapes: Any, output_signature: Any) -
 
 
 def argument_of(value: Any) -> Any:
-    """Return what the generator gets copies of instead of a value: an array, or bytes."""
+    """Return a value as an array or bytes, of which the generator gets copies."""
     made = converted(own(value))[0]
     return np.array(made) if isinstance(made, np.generic) else made
 
@@ -100,7 +100,7 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
             raise InvalidArgumentError(f"expected a dict with the keys {list(spec)}{where}, got {value!r:.80}")
         return {name: _fitted(value[name], one, f" at {name!r}{where}") for name, one in spec.items()}
     if isinstance(spec, tuple):
-        # A list of values is as good as a tuple where a tuple is wanted.
+        # A list of values is accepted where a tuple is expected.
         if not isinstance(value, tuple | list) or len(value) != len(spec):
             raise InvalidArgumentError(f"expected a tuple of {len(spec)}{where}, got {value!r:.80}")
         pairs = enumerate(zip(value, spec, strict=True))
@@ -146,9 +146,9 @@ class Generated(ObjectNode):
     generator : callable
         Returns something to iterate over, once for each pass.
     args : tuple
-        What it gets, with arrays of its own each time.
+        The arguments of `generator`; each call gets its own arrays.
     signature : object
-        As of `signature_of`.
+        As `signature_of` returns it.
     """
 
     name = "from_generator"
@@ -197,7 +197,7 @@ class Generated(ObjectNode):
                     raise cause from None
                 broken = element_error("from_generator", name, cause, number)
                 broken.__cause__ = cause
-                # There is nothing behind it: a generator that raised is at its end.
+                # Nothing follows: a generator that raised is at its end.
                 yield from leave_out(run.skips, broken, False)
 
     def _begin(self, stack: contextlib.ExitStack) -> Iterator[Any]:
@@ -226,6 +226,6 @@ class _Raised(Exception):
 
 
 def _closed(close: Callable[[], None]) -> None:
-    # What a generator raises while it is closed is nobody's any more.
+    # Nobody receives what a generator raises while it is closed.
     with contextlib.suppress(BaseException):
         close()

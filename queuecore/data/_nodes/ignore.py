@@ -22,7 +22,7 @@ _log = logging.getLogger("queuecore")
 
 
 class _Ignored(Quarantine):
-    """Leaves out whatever is bad, and says so if that is wished."""
+    """Leaves out every bad element, and reports it if the user wishes."""
 
     def __init__(self, log_warning: bool) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Ignore(Node):
         return self.inputs[0].element_spec
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
-        # From the first one on: which are left out shows only when they are made.
+        # From the first element on: which are left out shows only when they are made.
         skips = _Ignored(self.log_warning)
         objects = self.layout().components is None
         made = run.elements(0, pass_, 0, skips, True) if objects else run.rows(0, pass_, 0, skips, True)

@@ -1,4 +1,4 @@
-"""Helps for nodes that read several chains: rows that wait for others, and elements as they come."""
+"""Helpers for nodes that read several chains: rows that wait for others, and elements as they come."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ __all__ = [
     "relaid",
 ]
 
-# Elements of a dataset that are taken at once where they are Python objects: about as many as may be views.
+# Number of a dataset's elements taken at once where they are Python objects: about as many as may be views.
 MOST_OBJECTS = 8
 
 
 class Waiting:
-    """The elements of a dataset that were read and not used.
+    """The elements of a dataset that were read and not yet used.
 
     Attributes
     ----------
     left : int
-        How many they are.
+        Number of these elements.
     failed : Failed or None
-        The only one that is left, if it can't be made.
+        The only element left, if it can't be made.
     """
 
     __slots__ = ("_chunk", "_chunks", "_first", "failed", "left")
@@ -48,9 +48,9 @@ class Waiting:
         self.left = 0
 
     def fill(self) -> bool:
-        """Read more, if there are none left. False: there are no more."""
+        """Read more if none are left; False: there are no more."""
         while not self.left:
-            self._chunk = None  # which gives its memory back before more is read
+            self._chunk = None  # gives its memory back before more is read
             self._chunk = next(self._chunks, None)
             if self._chunk is None:
                 return False
@@ -59,7 +59,7 @@ class Waiting:
         return True
 
     def take(self, n: int) -> Any:
-        """Return the next `n` elements: columns, where they begin in these, and where they end; or a list."""
+        """Return the next `n` elements: columns, their first row and the row after their last one; or a list."""
         at = self._first
         chunk = self._chunk
         self._first += n
@@ -72,7 +72,7 @@ class Waiting:
 
 
 def objects_of(iterator: Opened, errors: bool = False) -> Generator[Any]:
-    """Yield the elements of an iterator, those together that are there already, and close it.
+    """Yield the elements of an iterator, those together that are ready already, and close it.
 
     `errors`: as of `taken`.
     """
@@ -86,7 +86,7 @@ def objects_of(iterator: Opened, errors: bool = False) -> Generator[Any]:
                     group.append(next(iterator))
             except StopIteration:
                 ended = True
-            except BaseException as error:  # noqa: BLE001 - it comes behind what is there
+            except BaseException as error:  # noqa: BLE001 - it comes after the elements that are ready
                 problem = error
             if group:
                 yield Objects(group)
@@ -123,4 +123,4 @@ def relaid(chunks: Generator[Any], given: Layout, layout: Layout) -> Generator[A
             if convert is not None and not isinstance(rows, Failed):
                 rows = rows._replace(columns=convert(rows.columns, rows.first + rows.n))
             yield rows
-            del rows  # which gives its memory back before more is read
+            del rows  # gives its memory back before more is read

@@ -1,7 +1,7 @@
 """Datasets that a function makes of elements, a few of them at a time, in turns.
 
-Each dataset that the function returns is a native stream of its own, which reads ahead of its turn from the moment it
-begins. Here only the turns are taken: rows that several streams made are put together a chunk at a time.
+Each dataset that the function returns is a native stream of its own, which reads ahead of its turn as soon as it
+begins. This module only takes the turns: it puts rows of several streams together, a chunk at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_ROWS = 1 << 16
 _LEAST_TURNS = 32
 _MOST_TURNS = 256
 _PATIENCE = 0.002
-# Seconds that what is pending may wait for what comes after it.
+# Seconds that pending elements may wait for those after them.
 _MOMENT = 100e-6
 # Rows in memory that are batched without a stream.
 _FEW_ROWS = 4096
@@ -63,13 +63,13 @@ class Interleave(Node):
     Attributes
     ----------
     method : str
-        What the user called.
+        The method that the user called.
     function : callable
-        From an element to a dataset.
+        Makes a dataset of an element.
     cycle, block : int
         How many datasets take turns, and how many elements each gives in its turn.
     begun : int
-        How many are begun at a time, before their turn too; 0: each when its turn comes.
+        How many datasets are begun at a time, before their turn too; 0: each begins when its turn comes.
     sloppy : bool or None
         Whether a dataset whose elements aren't ready loses its turn; `None`: as the options say.
     """
@@ -116,7 +116,7 @@ class Interleave(Node):
             number += 1
 
     def streams(self) -> int:
-        """Return how many there are of the input and of all datasets that are begun at a time."""
+        """Return how many streams the input and all datasets begun at a time have."""
         return super().streams() + max(self.cycle, self.begun) * (1 if self.first is None else self.first.streams())
 
     def layout(self) -> Layout:
@@ -162,7 +162,7 @@ class _Child:
     Attributes
     ----------
     left : int
-        Elements that were read and not given; while elements are only counted, all that there are.
+        Elements that were read and not yet given; while elements are only counted, all elements that there are.
     """
 
     def __init__(self, run: Run, chain: Chain, number: int, layout: Layout, threads: int | None) -> None:
@@ -188,7 +188,7 @@ class _Child:
         self.total: int | float | None = None
 
     def begin(self) -> None:
-        """Let it read ahead, from where it is."""
+        """Let the dataset read ahead, from its current element."""
         if self._chunks is not None or self.error is not None:
             return
         try:
@@ -204,14 +204,14 @@ class _Child:
             self.error = error
 
     def count_only(self) -> None:
-        """Find out how many elements there are, without reading them, if anybody knows."""
+        """Find out how many elements there are without reading them, if the number is known."""
         self.total = None if self._run.skips is not None else self._dataset.known_count()
         if self.total is not None:
             self.left = int(min(self.total, 1 << 62)) - self.taken
             self.ended = not self.left
 
     def read(self) -> None:
-        """From now on elements are not only counted."""
+        """Read elements from now on instead of only counting them."""
         if self.total is not None:
             self.total = None
             self.left = 0
@@ -224,7 +224,7 @@ class _Child:
         return self._iterator is None or self._iterator._poll(0)
 
     def wait(self) -> None:
-        """Wait a little, until it is ready."""
+        """Wait a short time for the dataset to be ready."""
         if self._iterator is not None:
             self._iterator._poll(_PATIENCE)
 
@@ -233,7 +233,7 @@ class _Child:
         if self.left or self.ended or self.error is not None or self.failed is not None:
             return
         self.begin()
-        self.columns = []  # which gives its memory back before more is read
+        self.columns = []  # gives its memory back before more is read
         try:
             chunk = None if self._chunks is None else next(self._chunks, None)
             while self.again and chunk is not None:
@@ -260,7 +260,7 @@ class _Child:
             self.columns, self.first = chunk.elements, 0
 
     def take(self, n: int) -> int:
-        """Take the next `n` elements of those that are left. Returns where they begin."""
+        """Take the next `n` of the elements that are left; return the first one's index."""
         at = self.first
         self.first += n
         self.taken += n
@@ -270,19 +270,19 @@ class _Child:
         return at
 
     def stop(self) -> None:
-        """Let it end soon."""
+        """Ask the dataset to end soon."""
         if self._iterator is not None:
             self._iterator._stop()
 
     def close(self) -> None:
-        """Give back what it has."""
+        """Release the dataset's stream and memory."""
         self.columns = []
         if self._iterator is not None:
             self._iterator.close()
 
 
 class _InPlace:
-    """The error in the place of a dataset that can't be made; nothing, once it has been given."""
+    """The error in the place of a dataset that can't be made; nothing, once the error was given."""
 
     def __init__(self, number: int, failed: Failed | None) -> None:
         self.number = number
@@ -290,7 +290,7 @@ class _InPlace:
 
 
 def _at_hand(chain: Chain, run: Run, start: int, rows: bool) -> Generator[Chunk] | None:
-    """Yield the elements of what is in memory, for which a stream would cost more; `None`: it is not so.
+    """Yield elements that are in memory, for which a stream would cost more; `None` if they are not in memory.
 
     As rows, or as objects.
     """
@@ -332,7 +332,7 @@ class _Turns:
     Attributes
     ----------
     drop : int
-        Elements that are only counted: those before the one to begin with.
+        Number of elements before the first one wanted; these are only counted.
     """
 
     def __init__(self, node: Interleave, run: Run, pass_: int, start: int) -> None:
@@ -340,7 +340,7 @@ class _Turns:
         self._node = node
         self._run = run
         self._pass = pass_
-        # Where turns are noted; `None`: they are as they should be.
+        # Where turns are noted; `None` if they follow the fixed order.
         self._tape: Turns | None = run.tape(pass_, Turns)
         if self._tape is not None:
             self.drop = 0
@@ -352,21 +352,21 @@ class _Turns:
         self._input = run.open(0, pass_)
         self._input_ended = False
         self._elements = 0
-        self._waiting: deque[_Child | _InPlace | BaseException] = deque()  # begun, and no turn yet
+        self._waiting: deque[_Child | _InPlace | BaseException] = deque()  # begun, without a turn yet
         self._slots: list[_Child | None] = [None] * node.cycle
         self._open = 0
         # With one at a time, turns make no difference.
         self._block = node.block if node.cycle > 1 else 1 << 62
-        # Of what is to be handed on next: the columns, where elements begin in them, and how many.
+        # Pending elements: their columns, where they begin in these, and how many they are.
         self._pending: list[tuple[list[Any], int, int]] = []
         self._elements_pending = 0
-        # Seconds that the last dataset took to make, as far as it was waited for.
+        # Seconds that making the last dataset took, as far as the turns waited for it.
         self._took = math.inf
         rows = self._layout.components is not None
         self._most_pending = node.first.chunk_rows(run.budget) if rows and node.first is not None else MOST_OBJECTS
 
     def close(self) -> None:
-        """End all datasets."""
+        """Close all datasets."""
         children = [one for one in (*self._slots, *self._waiting) if isinstance(one, _Child)]
         self._input._stop()
         for child in children:
@@ -378,7 +378,7 @@ class _Turns:
     # -- datasets ------------------------------------------------------------------------------------------------------
 
     def _pull(self) -> None:
-        """Make the dataset of the next element, and let it begin."""
+        """Make the dataset of the next element and let it begin."""
         node = self._node
         while True:
             number = self._elements
@@ -446,7 +446,7 @@ class _Turns:
             )
 
     def _look_ahead(self) -> None:
-        """Begin further datasets, as far as that doesn't wait."""
+        """Begin further datasets, as far as that needs no wait."""
         while (
             not self._input_ended
             and not self.drop
@@ -456,11 +456,11 @@ class _Turns:
             self._pull()
 
     def _quick(self) -> bool:
-        """Return whether there will be a next dataset before anybody misses what is pending."""
+        """Return whether the next dataset will be there before the pending elements are late."""
         return bool(self._waiting) or self._input_ended or (self._took < _MOMENT and self._input._poll(0))
 
     def _next(self) -> _Child | _InPlace | None:
-        """Return the next dataset, or what comes in its place; `None`: there is none."""
+        """Return the next dataset, or what takes its place; `None`: there is none."""
         if not self._waiting and not self._input_ended:
             begun = time.monotonic()
             self._pull()
@@ -477,7 +477,7 @@ class _Turns:
         return child
 
     def _counted(self) -> None:
-        """Hand on what follows: nothing is only counted any more."""
+        """Hand on the elements that follow: nothing is only counted any more."""
         for child in (*self._slots, *self._waiting):
             if isinstance(child, _Child):
                 child.read()
@@ -513,7 +513,7 @@ class _Turns:
                     yield from self._flush()
                 try:
                     found_next = self._next()
-                except BaseException:  # what is good comes before it
+                except BaseException:  # good elements come before it
                     yield from self._flush()
                     raise
                 if isinstance(found_next, _InPlace):  # no turn is taken by it
@@ -562,7 +562,7 @@ class _Turns:
         yield from self._flush()
 
     def _filled(self, child: _Child) -> Generator[Chunk | Failed, None, bool | None]:
-        """Let a child, and others that are ready, read more. Returns whether it has; `None`: an error came instead."""
+        """Let a child, and others that are ready, read more. Return whether it has elements; `None`: an error came."""
         if not child.ready():
             yield from self._flush()
         child.fill()
@@ -592,7 +592,7 @@ class _Turns:
         assert self._tape is not None
         tape, pass_by = self._tape, self._start
         turns = [*tape.turns()]
-        self._telling = True  # nothing reads ahead before it is known from where
+        self._telling = True  # nothing reads ahead before its first element is known
         children: dict[int, _Child | _InPlace | BaseException] = {}
         for number in range(tape.next):
             child = self._begun(number)
@@ -624,7 +624,7 @@ class _Turns:
         self._telling = False
 
     def _begun(self, number: int) -> _Child | _InPlace | BaseException:
-        # The dataset of an element of the input; those before it that nobody asked for wait.
+        # The dataset of an element of the input; datasets before it that nobody asked for wait.
         while self._elements <= number and not self._input_ended:
             self._pull()
         for index, one in enumerate(self._waiting):
@@ -669,7 +669,7 @@ class _Turns:
             yield failed
 
     def _ready(self, at: int) -> int | None:
-        """Return the first slot from `at` on that need not be waited for."""
+        """Return the first slot from `at` on that needs no wait."""
         for step in range(len(self._slots)):
             slot = (at + step) % len(self._slots)
             child = self._slots[slot]
@@ -681,7 +681,7 @@ class _Turns:
         return None if self._open or not self._input_ended else at
 
     def _wait(self, at: int) -> None:
-        """Wait a little, for one of those that aren't ready."""
+        """Wait a short time for one of the datasets that aren't ready."""
         children = [child for child in (*self._slots[at:], *self._slots[:at]) if child is not None]
         if children:
             children[0].wait()
@@ -694,7 +694,7 @@ class _Turns:
             self._counted()
 
     def _rounds(self) -> int:
-        """Return how many whole turns all datasets can take now, if it is worth while."""
+        """Return how many whole turns all datasets can take now, if that is worthwhile."""
         if None in self._slots and (self._waiting or not self._input_ended):
             return 0
         block = self._block
@@ -729,7 +729,7 @@ class _Turns:
         yield Rows(len(order), joined(parts), 0, order)
 
     def _flush(self) -> Generator[Chunk]:
-        """Hand on what is pending."""
+        """Hand on the pending elements."""
         pending, self._pending = self._pending, []
         self._elements_pending = 0
         if not pending:
@@ -737,7 +737,7 @@ class _Turns:
         if self._layout.components is None:
             yield Objects([element for part, first, n in pending for element in part[first : first + n]])
             return
-        # Of each list of columns, one piece: turns take rows that follow each other.
+        # One piece of each list of columns: turns take rows that follow each other.
         spans: dict[int, list[Any]] = {}
         for columns, first, n in pending:
             spans.setdefault(id(columns), [columns, first, 0])[2] = first + n

@@ -1,4 +1,4 @@
-"""Files that a chain of names stands for: their records, read by one native stream."""
+"""Files named by a chain: one native stream reads their records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from queuecore.data.options import Options
 
 __all__ = ["Named", "of_names", "uniform"]
 
-# Of a chunk of records.
+# Bytes of a chunk of records.
 _CHUNK_BYTES = 512 << 10
 
 # Files of which a stream is made: each pass takes their names.
@@ -41,14 +41,14 @@ _MOST_NAMES = 1000
 
 @dataclass(frozen=True, eq=False)
 class Named(Node):
-    """The records of files whose names the input says, in another order in each pass: one native stream a pass.
+    """The records of files named by the input, whose order differs in each pass: one native stream a pass.
 
     Attributes
     ----------
     method : str
-        What the user called.
+        The method that the user called.
     source : BlockSource or FixedLengthSource
-        Of any files.
+        The source of any such files.
     """
 
     name = "interleave"
@@ -91,7 +91,7 @@ def shapes_of_components(layout: Layout) -> list[Any]:
 def of_names(
     chain: Chain, function: Callable[..., Any], method: str, cycle: int, block: int
 ) -> Named | BlockSource | FixedLengthSource | None:
-    """Return the source of records of files, interleaved, if a chain is of their names; `None`: it is not so simple.
+    """Return the source of records of interleaved files, if a chain consists of their names; otherwise `None`.
 
     As `uniform`; a node where the names come in an order that is drawn for each pass.
     """
@@ -110,7 +110,7 @@ def of_names(
 
 
 def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLengthSource | None:
-    """Return the source of all files, if a chain is of their names and a function makes of each its records.
+    """Return the source of all files, if a chain consists of their names and a function makes records of each.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ def mapped_chain(
     Raises
     ------
     InvalidArgumentError
-        If the function is none, or a stage can't work on what it gets.
+        If the function isn't callable, or a stage can't work on its input.
     """
     call: Call | StageCall
     if isinstance(function, Stage):
@@ -50,14 +50,14 @@ def mapped_chain(
 
 
 def _why_not(chain: Chain) -> str:
-    """Return why no step behind a chain can be native; an empty string: one can."""
+    """Return why no step behind a chain can be native; an empty string if one can."""
     if chain.source.has_objects:
         return _OBJECTS
     return _SHAPED if chain.shaped is not None else ""
 
 
 def _traced(chain: Chain, function: Any, on_device: bool) -> Chain | str:
-    """Return a chain with a function as a native step; or why the function has to run in Python."""
+    """Return a chain with a function as a native step, or the reason why the function has to run in Python."""
     if not callable(function) or is_native(function):
         hint = ": say what it makes, by queuecore.ops.cfunc(function, outputs)" if callable(function) else ""
         raise InvalidArgumentError(f"map takes functions of Python's and operations, not {function!r}{hint}")

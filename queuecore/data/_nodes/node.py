@@ -1,8 +1,8 @@
-"""Sources whose elements are handed in: what comes out of other chains, of arrays, and of Python.
+"""Sources whose elements are handed in: those made of other chains, of arrays, and by Python.
 
 A node makes *chunks*. Most are rows of columns, as they lie in the batches of a native stream or in the user's arrays;
-they are handed to the next stream without a copy. Where elements are whatever Python made of them, a chunk is a list of
-objects, of which the native core moves the numbers only.
+they are handed to the next stream without a copy. Where elements are arbitrary Python objects, a chunk is a list of
+objects, and the native core moves only their numbers.
 
 A node's chunks are made by one Python thread for each stream that is fed. It takes the GIL once a chunk, not once an
 element; all work on rows (reading, decoding, stages, batches) is done by the native streams before and behind it.
@@ -44,7 +44,7 @@ class Node(Source):
     Attributes
     ----------
     inputs : tuple of Chain
-        What it takes its elements from.
+        The chains that the node takes its elements from.
     """
 
     inputs: tuple[Chain, ...]
@@ -54,7 +54,7 @@ class Node(Source):
     fed = True
 
     def __init_subclass__(cls, **words: Any) -> None:
-        # These ask the inputs, some more than once: made anew each time, that would double with every level of chains
+        # These ask the inputs, some more than once: without a cache, the work would double with each level of chains.
         # of chains.
         super().__init_subclass__(**words)
         for name in ("layout", "spec"):
@@ -62,19 +62,19 @@ class Node(Source):
                 setattr(cls, name, once(vars(cls)[name]))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: not what can be made again."""
+        """Return what is pickled: everything that can't be made again."""
         return without_kept(vars(self))
 
     def words(self) -> dict[str, Any]:
-        """Return what decides its elements, besides the inputs, as plain values."""
+        """Return what decides the elements, besides the inputs, as plain values."""
         return {}
 
     def label(self) -> str:
-        """Return what a user calls it, in one line."""
+        """Return the user's name for the node, in one line."""
         return self.name
 
     def where(self) -> str:
-        """Return where its work is done, and what forces it to be done in Python."""
+        """Return where the node's work is done, and what forces it into Python."""
         return "Python: hands on rows, a chunk at a time"
 
     def layout(self) -> Layout:
@@ -87,19 +87,19 @@ class Node(Source):
         return self.layout().components is None
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
-        """Make the elements of a pass, from number `start` on, and what comes in the place of those that can't be made.
+        """Make the elements of a pass, from number `start` on, with `Failed` in the place of those that can't be made.
 
-        An error that is raised is the end. `start` counts what is `Failed` as elements, but there are none before it,
+        An error that is raised ends the pass. `start` counts `Failed` as elements, but none comes before it,
         unless it is 0.
         """
         raise NotImplementedError
 
     def chosen(self, index: np.ndarray[Any, Any]) -> Chunk:
-        """Return the elements of an array of their numbers, which are the same ones in every pass."""
+        """Return the elements of an array of their numbers, which stay the same in every pass."""
         raise NotImplementedError
 
     def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
-        """Hand in the elements of a pass, from number `start` on; False: no more of it is wanted."""
+        """Hand in the elements of a pass, from number `start` on; False if the feed wants no more of it."""
         again = start if feed.had_errors(pass_) else 0
         with contextlib.closing(self.chunks(run, pass_, start - again)) as chunks:
             if not again and run.orders is None:
@@ -117,19 +117,19 @@ class Node(Source):
         return True
 
     def spec(self) -> Any:
-        """Return the specification of an element that is a Python object; `None`: nobody knows."""
+        """Return the specification of an element that is a Python object; `None` if it is unknown."""
         return None
 
     def first_passes(self, pairs: Pairs) -> tuple[Pairs, list[int]] | None:
-        """Return the seeds, and the numbers of passes, that the shuffles of its inputs, of these seeds, begin with.
+        """Return, for each shuffle among the inputs, its seed pair and first pass number.
 
-        `None`: that is theirs to say.
+        `None` lets each shuffle choose.
         """
         del pairs
         return None
 
     def begins(self, pairs: Pairs, bases: list[int]) -> None:
-        """Say what those of a new iterator begin with."""
+        """Note the seeds and first passes of a new iterator's shuffles."""
 
     def describe(self) -> dict[str, Any]:
         """Return what decides the elements, as plain values."""
@@ -137,7 +137,7 @@ class Node(Source):
         return {"source": self.name, **self.words(), **({"inputs": inputs} if inputs else {})}
 
     def made(self, stages: list[Stage]) -> Made:
-        """Return what stages make of an element."""
+        """Return the result of stages on an element."""
         layout = self.layout()
         if layout.components is None:
             return Made(
@@ -151,7 +151,7 @@ class Node(Source):
         return self
 
     def native(self, stages: list[Stage]) -> Description:
-        """Return what the native stream takes."""
+        """Return the description for the native stream."""
         made = self.made(stages)
         columns = made.components if not stages else self.made([]).components
         frames = Frames("rows", max(sum(row_bytes_of(one) for one in columns), 1), 1)
@@ -159,7 +159,7 @@ class Node(Source):
         return Description(self.files, made.elements(), frames=frames)
 
     def reserved(self, needs: list[int]) -> list[int]:
-        """Take, of each shuffle of the inputs, as many passes as one run needs; return the number of each first one."""
+        """Take as many passes of each of the inputs' shuffles as one run needs; return the number of each first one."""
         shuffles = [shuffle for chain in self.inputs for shuffle in chain.shuffles]
         first = self.first_passes([one.seeds.pair for one in shuffles])
         if first is not None:
@@ -178,7 +178,7 @@ class Node(Source):
         return bases
 
     def feeder(self, run: Run) -> Any:
-        """Return what starts a thread that hands in the chunks. It doesn't keep the iterator alive."""
+        """Return a starter of the thread that hands in the chunks. The thread doesn't keep the iterator alive."""
 
         def start(feed: Feed, drawn: Drawn) -> None:
             start_thread(f"qc-{self.name}", _hand_in, self, run.of(feed, drawn), feed)
@@ -213,7 +213,7 @@ class ObjectNode(Node):
         return Layout(None)
 
     def spec(self) -> Any:
-        """Return that of the first element, which is made for it, once."""
+        """Return the specification of the first element, which is made once for it."""
         return self._first_spec
 
     def _trial(self) -> Run:

@@ -1,12 +1,12 @@
-"""Orders that are left free: what came in which order, so that a saved place can name each element that has come.
+"""Orders that are left free: the record of the order in which elements came, so that a saved place can name each.
 
-Where a node gives elements as they come, nobody can tell by their count which they were. So it notes their numbers in a
+Where a node gives elements as they come, their count doesn't say which ones they were. So it notes their numbers in a
 *tape*, one for each of its passes. A place in the stream that it feeds says how many of these nobody needs again: they
-are *settled*, and of them only the set is kept, as a number below which all have come, and those beyond it. Those that
+are *settled*, and only their set is kept, as a number below which all have come, and the numbers beyond it. Those that
 follow are a list. A run that begins at that place gives the elements of the list in its order, and then the others.
 
-Inputs may have such nodes too. How far those are used up is noted with what was made of them. Numbers alone are kept,
-and about as many as elements can be on their way.
+Inputs may have such nodes too. The node notes how far it used these up with what it made of them. It keeps numbers,
+about as many as there can be elements under way.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Mark = tuple[int, int]
 
 
 class Tape:
-    """Numbers of elements, each alone.
+    """The order of elements, each noted by its number.
 
     Attributes
     ----------
     low : int
-        All below it are settled.
+        All numbers below it are settled.
     beyond : set of int
-        Those that are settled beside them.
+        The other settled numbers.
     log : deque of int
-        Those that followed, in order.
+        The numbers that followed, in order.
     """
 
     def __init__(self, state: Any = None) -> None:
@@ -44,11 +44,11 @@ class Tape:
         self.log: deque[int] = deque(log)
 
     def note(self, number: int) -> None:
-        """Note the next one."""
+        """Note the next number."""
         self.log.append(number)
 
     def settle(self, upto: int) -> None:
-        """Say that the first so many are not needed again."""
+        """Settle the first `upto` elements: they are not needed again."""
         for _ in range(min(upto - self.low - len(self.beyond), len(self.log))):
             self.beyond.add(self.log.popleft())
             while self.low in self.beyond:
@@ -56,7 +56,7 @@ class Tape:
                 self.low += 1
 
     def state(self) -> Any:
-        """Return it as plain values; `None` if nothing was noted."""
+        """Return the tape as plain values; `None` if nothing was noted."""
         return [self.low, sorted(self.beyond), list(self.log)] if self.low or self.beyond or self.log else None
 
 
@@ -66,11 +66,11 @@ class Turns:
     Attributes
     ----------
     settled : int
-        How many elements are.
+        Number of settled elements.
     next : int
-        All datasets from this number on have given none of these.
+        No dataset from this number on has given a settled element.
     open : dict
-        Of those before it, which have not ended: how many are settled, and whether one was an error.
+        For each dataset before it that has not ended: how many are settled, and whether one was an error.
     log : deque of list
         The turns that followed. Instead of how many, `END`, `ERROR` (of an element), or `NONE` (of the dataset, which
         counts as an element). Or a list of datasets, of how many rounds, and of how many elements of each in a round.
@@ -98,7 +98,7 @@ class Turns:
         self.log.append([numbers, rounds, block])
 
     def turns(self) -> Iterator[tuple[int, int]]:
-        """Yield what followed, turn by turn."""
+        """Yield the turns that followed, one by one."""
         for one in self.log:
             if isinstance(one[0], list):
                 for _ in range(one[1]):
@@ -107,7 +107,7 @@ class Turns:
                 yield one[0], one[1]
 
     def settle(self, upto: int) -> None:
-        """Say that the first so many elements are not needed again."""
+        """Settle the first `upto` elements: they are not needed again."""
         while self.log and self.settled < upto:
             one = self.log.popleft()
             if isinstance(one[0], list):
@@ -138,7 +138,7 @@ class Turns:
             self.open[number] = taken + (n if n > 0 else 1), bad or n == self.ERROR
 
     def state(self) -> Any:
-        """Return it as plain values; `None` if nothing was noted."""
+        """Return the turns as plain values; `None` if nothing was noted."""
         open_ = [[number, taken, int(bad)] for number, (taken, bad) in sorted(self.open.items())]
         return [self.settled, self.next, open_, list(self.log)] if self.next or self.log else None
 
@@ -165,7 +165,7 @@ class Orders:
         self._given: deque[tuple[int, int, dict[int, Mark]]] = deque()
 
     def tape(self, pass_: int, kind: Callable[[Any], Any]) -> Any:
-        """Return that of a pass."""
+        """Return the tape of a pass."""
         with self._lock:
             if pass_ not in self._tapes:
                 self._tapes[pass_] = kind(self._states.pop(pass_, None))
@@ -180,7 +180,7 @@ class Orders:
                 tape.note(*what)
 
     def below(self, feed: Feed, pass_: int, index: int) -> Orders:
-        """Return those of an input that is opened in a pass, for a feed."""
+        """Return the orders of an input that is opened in a pass, for a feed."""
         with self._lock:
             before = self._below.get((pass_, index))
             made = Orders(None if before is None else before.state())
@@ -189,7 +189,7 @@ class Orders:
             return made
 
     def gave(self, feed: Feed, pass_: int, upto: int, marks: dict[int, Mark]) -> None:
-        """Say that elements up to a number of a pass were given to a feed, and where the inputs are then."""
+        """Note that elements up to a number of a pass were given to a feed, and the places of the inputs then."""
         with self._lock:
             last = self._given[-1] if self._given else None
             # An earlier one with the same places says as much, for less.
@@ -197,7 +197,7 @@ class Orders:
                 self._given.append((pass_, upto, marks))
 
     def restart(self, mark: Mark) -> None:
-        """Begin again at a place. Tapes that others still have are not these any more."""
+        """Begin again at a place. Tapes that others still hold are no longer part of this."""
         with self._lock:
             self.settle(mark)
             made = Orders(self.state())
@@ -206,7 +206,7 @@ class Orders:
             self._given.clear()
 
     def settle(self, mark: Mark) -> None:
-        """Say that what is before a place is not needed again."""
+        """Note that nothing before a place is needed again."""
         with self._lock:
             if mark < self._mark:  # it goes over what was settled before
                 return
@@ -230,7 +230,7 @@ class Orders:
                     self._below[pass_, index].settle(there)
 
     def state(self) -> dict[str, Any]:
-        """Return them as plain values."""
+        """Return the tapes as plain values."""
         with self._lock:
             pass_ = self._mark[0]
             tapes = {str(one): tape.state() for one, tape in self._tapes.items()}

@@ -1,4 +1,4 @@
-"""Elements of which some come again at the end, so that any number of shards gets as many."""
+"""Repeats leading elements at the end so that every shard has the same length."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Padded", "padded_shard"]
 
 @dataclass(frozen=True, eq=False)
 class Padded(Node):
-    """The elements of the input, and those from its beginning again until their number is a multiple of `size`.
+    """The elements of the input, then its leading elements again until their number is a multiple of `size`.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Padded(Node):
         return elements_at(self.inputs[0], index % max(int(self.inputs[0].count(None)), 1))
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
-        # What is left out for its errors shows only when it is read.
+        # Which elements are left out for their errors shows only when they are read.
         total = self.inputs[0].known_count() if run.skips is None else None
         if total is None or start < total:
             total = start
@@ -89,7 +89,7 @@ class Padded(Node):
 
 
 def _quiet(run: Run) -> Quarantine | None:
-    # What is left out was told when it was read first.
+    # Elements that are left out were reported when they were first read.
     return None if run.skips is None else Quarantine()
 
 

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-# What the dimensions of a row become; -1: the longest of the batch.
+# The dimensions of a padded row; -1: the longest of the batch.
 Sides = tuple[int, ...]
 
 _MOST_SIDE = 2**47
@@ -49,14 +49,14 @@ _MOST_SIDE = 2**47
 
 @dataclass(frozen=True)
 class ShapeLeaf:
-    """The facts that are known of one array of an element.
+    """The known facts about one array of an element.
 
     Attributes
     ----------
     dtype : numpy.dtype, optional
-        `None`: nobody knows.
+        `None` if it is unknown.
     shape : tuple of int or None, optional
-        `None`: nobody knows how many dimensions there are.
+        `None` if the number of dimensions is unknown.
     """
 
     dtype: np.dtype[Any] | None
@@ -65,7 +65,7 @@ class ShapeLeaf:
 
 @dataclass(frozen=True)
 class Specs:
-    """From batch dimensions to the specification of a batch; `None` where a dtype isn't known."""
+    """A function from batch dimensions to the specification of a batch; it gives `None` where a dtype is unknown."""
 
     template: Any
     dtypes: list[np.dtype[Any] | None]
@@ -95,7 +95,7 @@ def leaves_of(template: Any) -> Iterator[Any]:
 
 
 def _matched(template: Any, given: Any, what: str, lone: Callable[[Any], bool], where: str = "") -> list[Any]:
-    # The parts of an argument, one for each leaf. One for which `lone` holds stands for all below.
+    # The parts of an argument, one for each leaf. A part for which `lone` holds stands for all leaves below it.
     if not isinstance(template, (dict, tuple)):
         return [given]
     if given is None or lone(given):
@@ -128,7 +128,7 @@ def _is_shape(value: Any) -> bool:
 
 
 def _template_of_shapes(shapes: Any) -> Any:
-    # Where nothing is known of elements: a shape is a list, or a tuple of numbers alone.
+    # Where nothing is known of elements, a list, or a tuple of numbers alone, is a shape.
     if isinstance(shapes, dict):
         return {name: _template_of_shapes(inner) for name, inner in shapes.items()}
     if isinstance(shapes, tuple) and not _is_shape(shapes):
@@ -137,7 +137,7 @@ def _template_of_shapes(shapes: Any) -> Any:
 
 
 def _sides(leaf: ShapeLeaf, given: Any, index: int) -> Sides:
-    # What a user says of one component.
+    # The user's shape and padding for one component.
     if given is None:
         if leaf.shape is None:
             raise InvalidArgumentError(
@@ -164,7 +164,7 @@ def _sides(leaf: ShapeLeaf, given: Any, index: int) -> Sides:
             raise InvalidArgumentError(
                 f"padded_batch: component {index} of shape {leaf.shape} doesn't fit into the {given!r} of padded_shapes"
             )
-    # A known dimension is the longest of every batch.
+    # A known dimension is the longest one of every batch.
     return tuple(most if side < 0 and most is not None else side for side, most in zip(sides, leaf.shape, strict=True))
 
 
@@ -208,7 +208,7 @@ def _probe(index: int, component: Component) -> Any:
 
 
 def plain_template(made: Made) -> Any:
-    """Return the structure of an element, that is no batch, over its components; `None`: there is more to it."""
+    """Return the structure of an unbatched element over its components; `None` if it isn't plain structure."""
     if made.assemble is None:
         return made.template
     probes = [_probe(index, component) for index, component in enumerate(made.given)]
@@ -256,7 +256,7 @@ def _hex(fill: Any) -> str | None:
 
 
 def _native(made: Made, template: Any, size: int, drop: bool, shapes: Any, values: Any) -> ShapedBatch | None:
-    # None: it can't be done natively.
+    # None: there is no native way.
     order = list(leaves_of(template))
     leaves = [ShapeLeaf(one.dtype, one.shape) for one in made.given]
     given_shapes = _matched(template, shapes, "padded_shapes", _never)
@@ -296,7 +296,7 @@ def _is_scalar(given: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Elements(Node):
-    """The elements of another dataset as they come: as rows; or, if `fit` makes something of each, as objects."""
+    """The elements of another dataset as they come: as rows; or as objects that `fit` makes."""
 
     name = "elements"
 
@@ -322,7 +322,7 @@ class Elements(Node):
         if self.fit is None:
             yield from run.rows(0, pass_, start, None, True)
         else:
-            # Which have which number shows only when all before it were seen, if some are left out.
+            # If some are left out, the number of an element shows only when all before it were seen.
             first = start if run.skips is None else 0
             with contextlib.closing(run.elements(0, pass_, first, None, True)) as elements:
                 yield from self._fitting(run, enumerate(elements, first), start - first)
@@ -365,14 +365,14 @@ def _array(value: Any) -> Array:
 
 @dataclass(frozen=True)
 class Fit:
-    """Makes arrays of the components of an element, of which it looks at the shapes.
+    """Makes arrays of an element's components, and checks their shapes.
 
     Attributes
     ----------
     template : object
         The structure of an element.
     sides : list of tuple, optional
-        What the arrays are padded to; `None`: they are only stacked.
+        The shapes that arrays are padded to; `None`: arrays are only stacked.
     """
 
     template: Any
@@ -380,7 +380,7 @@ class Fit:
 
     @lazy
     def open(self) -> list[bool]:
-        """For each component, True if any shape of so many dimensions fits."""
+        """For each component, True if it takes any shape with that number of dimensions."""
         return [max(sides, default=-1) < 0 for sides in self.sides or []]
 
     def __call__(self, element: Any) -> list[Array]:
@@ -419,14 +419,14 @@ def _parts(template: Any, element: Any) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Joiner:
-    """Makes a batch of elements that `Fit` made.
+    """Makes a batch of the elements that `Fit` made.
 
     Attributes
     ----------
     template : object
-        Their structure, over the indices of its leaves.
+        The structure of the elements, over the indices of its leaves.
     joins : list of callable
-        For each component, from a list of arrays to what they are in the batch.
+        For each component, a function from a list of arrays to the component of the batch.
     """
 
     template: Any
@@ -451,7 +451,7 @@ def _same_dtype(arrays: list[Array], index: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Pad:
-    """Pads arrays to `sides` with a value as the user gave it, and stacks them."""
+    """Pads arrays to `sides` with the user's value, and stacks them."""
 
     index: int
     sides: Sides
@@ -508,20 +508,20 @@ def _strings(array: Array) -> Ragged:
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shapes that elements which are Python objects are padded to.
+    """The shapes to which elements that are Python objects are padded.
 
     Attributes
     ----------
     template : object
-        Their structure, over the numbers of their components.
+        The structure of the elements, over the numbers of their components.
     dtypes : list of numpy.dtype or None
-        Of each; `None`: nobody knows.
+        The dtype of each component; `None` if it is unknown.
     sides : list of tuple
-        What each becomes.
+        The padded shape of each component.
     values : list
-        With what each is padded, as a user gave it.
+        The padding of each component, as the user gave it.
     words : list
-        All of that as plain values.
+        All of these as plain values.
     """
 
     template: Any
@@ -532,17 +532,17 @@ class Shapes:
 
     @property
     def specs(self) -> Specs:
-        """From batch dimensions to the specification of a batch."""
+        """Return the function from batch dimensions to the specification of an element."""
         return Specs(self.template, self.dtypes, self.sides)
 
 
 def shapes_of(chain: Chain, shapes: Any, values: Any, known: bool = True) -> Shapes:
-    """Return what a user's shapes and values mean for the elements of a dataset.
+    """Return the padding that a user's shapes and values describe for the elements of a dataset.
 
     Raises
     ------
     InvalidArgumentError
-        If they don't fit the elements; or if nobody knows how many dimensions these have, unless `known` is false.
+        If they don't fit the elements; or if the number of dimensions is unknown, unless `known` is false.
     """
     spec = chain.element_spec
     if spec is None and shapes is None:

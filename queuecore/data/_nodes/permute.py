@@ -1,4 +1,4 @@
-"""Permutations of elements that can be had by their numbers, without a place in a file."""
+"""Permutations of elements that are found by number, without a place in a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST = 1 << 62
 
 
 def by_number(chain: Chain) -> bool:
-    """Return whether `elements_at` knows a dataset's elements."""
+    """Return whether `elements_at` can find a dataset's elements by number."""
     source = chain.source
     steps = all(
         isinstance(step, Take | Skip | Shard) or (isinstance(step, Repeat) and step.number >= 0) for step in chain.steps
@@ -37,13 +37,13 @@ def by_number(chain: Chain) -> bool:
 
 
 def elements_at(chain: Chain, index: np.ndarray[Any, Any]) -> Chunk:
-    """Return the elements of an array of numbers, of a node that has them by number and steps that only choose."""
+    """Return the elements of an array of numbers; the node must find elements by number, and steps only choose them."""
     found: Chunk = chain.source.chosen(numbers_at(chain, index))
     return found
 
 
 def numbers_at(chain: Chain, index: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return which elements of the source those of an array of numbers are."""
+    """Return the numbers, in the source, of the elements of an array of numbers."""
     for depth in range(len(chain.steps), 0, -1):
         step = chain.steps[depth - 1]
         if isinstance(step, Skip):
@@ -57,7 +57,7 @@ def numbers_at(chain: Chain, index: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
 
 @dataclass(frozen=True, eq=False)
 class Permuted(Node):
-    """All elements of the first input in an order drawn at random. A permutation of the last one has the seeds."""
+    """All elements of the first input in random order. A permutation of the last input has the seeds."""
 
     name = "permute"
 
@@ -85,7 +85,7 @@ class Permuted(Node):
 
 
 def permuted(chain: Chain, permute: Permute) -> Chain:
-    """Return a chain whose elements come in an order drawn at random.
+    """Return a chain whose elements come in random order.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Threads that call a function of the user's, and how many of them serve."""
+"""Threads that call a user's function, and the tuning of their number."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ class Result(NamedTuple):
 
 
 class _End(NamedTuple):
-    """The end: there are no elements from this number on, or an error came there."""
+    """The end: no elements come from this number on, or an error came there."""
 
     number: int
     error: BaseException | None
 
 
 class Pool:
-    """Threads that call a function of the elements of an iterator. At most twice as many elements are in work or wait.
+    """Threads that call a function of an iterator's elements. At most twice as many elements are in work or wait.
 
     Parameters
     ----------
     function : callable
-        Of an element, the pass and the element's number.
+        Takes an element, the pass and the element's number.
     child : Opened
-        Gives the elements; one thread at a time asks it.
+        Gives the elements; one thread at a time reads from it.
     first : int
         Number of its first element.
     threads : int
-        At most so many; each is started by one that has something to do, when no other waits for something.
+        The most threads; each is started by one that has something to do, when no other waits for work.
     tuned : bool
-        Whether `threads` is only what to begin with.
+        Whether `threads` is only the initial number.
     followed : bool
-        Whether `used` is asked.
+        Whether the caller asks for `used`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Pool:
         self._threads = threads
         self._scope = Scope(True)
         self._started = 0
-        self._owed = 0  # elements that there is no room for any more, but still are
+        self._owed = 0  # elements that exist, but for which there is no room any more
         self._idle: list[None] = []
         self._ended = False
         self._lock = threading.Lock()
@@ -92,25 +92,25 @@ class Pool:
         for _ in range(2 * threads):
             self._room.put(None)
         self._tuner = Tuner(threads) if tuned else None
-        # Of elements in work, in their order: where the iterator was before it gave them. And where it was before the
-        # first one that isn't taken.
+        # For the elements in work, in order: the iterator's place before it gave each. Then the place before the first
+        # element that isn't taken.
         self._followed = followed
         self._places: dict[int, Mark] = {}
         self._used: Mark = child._oldest()
 
     def used(self) -> Mark:
-        """Return how far the iterator is used up by what was taken."""
+        """Return how far the iterator is used up by the results that were taken."""
         return self._used
 
     def _allow(self, threads: int) -> None:
-        """Have so many threads at most from now on. Called by who takes the results."""
+        """Allow at most so many threads from now on. Called by the thread that takes the results."""
         for _ in range(2 * (threads - self._threads)):
             self._room.put(None)
         self._owed += max(0, 2 * (self._threads - threads))
         self._threads = threads
 
     def _took(self) -> None:
-        """One result is taken: there is room for another element."""
+        """Make room for another element, since one result is taken."""
         if self._owed:
             self._owed -= 1
         else:
@@ -170,7 +170,7 @@ class Pool:
             self._number += 1
             self._idle.pop()
             if not self._idle and self._started < self._threads:
-                # Too many threads already, or no memory for one more: then fewer do it.
+                # There are too many threads already, or no memory for one more: fewer threads do the work.
                 with contextlib.suppress(UnavailableError, MemoryError):
                     self._start()
         if failed is not None:
@@ -184,7 +184,7 @@ class Pool:
         return True
 
     def results(self, ordered: bool) -> Generator[Result]:
-        """Yield what was made: of one element after the other; or as it comes, and the end when all before it came."""
+        """Yield the results in order of elements; or as they come, with the end after all that came before it."""
         early: dict[int, Result | _End] = {}
         due = self._first
         try:
@@ -221,10 +221,10 @@ class Pool:
 
 
 class Tuner:
-    """Finds out with how many threads most is done, by trying: twice as many as long as that gains, else half as many.
+    """Finds the number of threads with the highest throughput: doubles it while that gains, else halves it.
 
-    A function that waits gains from more threads than there are CPUs; one whose threads stand in each other's way loses
-    by them, but never as much. Functions change: so all of it is done again from time to time.
+    A function that waits gains from more threads than there are CPUs; a function whose threads block each other loses
+    by them, but never as much. Functions change, so the trials are repeated from time to time.
     """
 
     def __init__(self, threads: int) -> None:

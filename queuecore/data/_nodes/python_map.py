@@ -30,7 +30,7 @@ from queuecore.errors import InvalidArgumentError, QueueCoreError
 
 __all__ = ["PythonMap"]
 
-# Elements that are tried to find out what elements are like.
+# Elements that are tried to find the structure of elements.
 _MOST_TRIED = 100
 # Seconds of a call below which handing it to another thread costs more than it brings; and how much calls must exceed
 # that, all in all, before others get them.
@@ -47,13 +47,13 @@ class PythonMap(ObjectNode):
     function : Call or StageCall
         The function.
     threads : int or None
-        In how many threads it runs; `None`: in that of the node. -1: as many as serve, found by trying.
+        The threads that it runs in; `None`: the thread of the node. -1: as many as help, found by trying.
     ordered : bool or None
         Whether elements keep their order; `None`: as the options say.
     why : str
-        Why it isn't native.
+        Why the function isn't native.
     on_device : bool
-        Whether it is marked for a device, where it can't be done.
+        Whether the function is marked for a device, where it can't run.
     """
 
     name = "map"
@@ -86,7 +86,7 @@ class PythonMap(ObjectNode):
         return True
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
-        # How many are left out before an element shows only when they are made.
+        # If elements are left out, their number before an element shows only when they are made.
         first = start if run.skips is None else 0
         known = None
         left = start - first
@@ -112,7 +112,7 @@ class PythonMap(ObjectNode):
                     yield One(made)
 
     def _noted(self, run: Run, pass_: int, start: int, tape: Tape) -> Generator[Result]:
-        # First those that were given already by a run before, in its order.
+        # First the elements that an earlier run gave already, in its order.
         assert run.orders is not None
         given = [*sorted(tape.beyond), *tape.log]
         gone = set(given[: max(start - tape.low, 0)])
@@ -155,7 +155,7 @@ class PythonMap(ObjectNode):
         yield from pool.results(not run.leaves_free)
 
     def _alone(self, child: Opened, pass_: int, first: int, tuned: bool) -> Generator[Result, None, int]:
-        """Yield what is made in this thread; return -1, or the first element that others should make."""
+        """Yield the results made in this thread; return -1, or the first element that a pool should make."""
         function = self.function
         late = -math.inf  # the first call may have to import things, and tells nothing
         with contextlib.ExitStack() as stack:
@@ -187,7 +187,7 @@ class PythonMap(ObjectNode):
 
     @lazy
     def _first_spec(self) -> Any:
-        # Of the first one that can be made; if none of the first ones can, why the first one can't.
+        # The structure of the first element that can be made; if none of the first ones can, the error of the first.
         first: QueueCoreError | None = None
         with contextlib.closing(self._trial().elements(0, 0, errors=True)) as elements:
             for number, element in enumerate(itertools.islice(elements, _MOST_TRIED)):

@@ -25,9 +25,9 @@ from queuecore.errors import InvalidArgumentError, QueueCoreError
 
 __all__ = ["reduced"]
 
-# A state of other shapes than before may become one of yet others: as often as this, and it isn't native.
+# If shapes of a state change more often than this, the function isn't native.
 _MOST_SHAPES = 4
-# What errors call the function.
+# The name of the function in errors.
 _NAME = "reduce_func"
 
 
@@ -42,7 +42,7 @@ def reduced(chain: Chain, initial_state: Any, reduce_func: Callable[[Any, Any], 
         return _folded(chain, state, steps, label)
     with _opened(chain) as elements:
         for element in elements:
-            # A state that the function changes in place is ours; of another array that it keeps we take a copy.
+            # The function may change a state in place, so the state is ours; another array that it keeps is copied.
             made = called(label, own_result, reduce_func, (state, element), state)
             state = next_state(state, made, _NAME)
     return state
@@ -54,7 +54,7 @@ def _opened(chain: Chain) -> Opened:
 
 
 def _steps(chain: Chain, initial: Any, function: Callable[[Any, Any], Any]) -> list[Step]:
-    """Return a function natively: what it does to the first states, and to all others; empty: it can't be."""
+    """Return the native steps for the first states, and for all others; empty if the function can't be native."""
     layout = chain.layout
     template, leaves = flattened(initial, lambda leaf, where: leaf)
     if not leaves or not layout.components or not all(map(_is_native, leaves)):
@@ -94,7 +94,7 @@ def _is_native(leaf: Any) -> bool:
 
 
 def _numbered(state: Any, made: Any) -> Any:
-    """Return what a traced function made, in the order of the state, numbers of Python's as `next_state` does."""
+    """Return a traced function's results in the order of the state; Python numbers become what `next_state` makes."""
     if type(state) is dict and type(made) is dict and made.keys() == state.keys():
         return {key: _numbered(inner, made[key]) for key, inner in state.items()}
     if type(state) is tuple and type(made) is tuple and len(made) == len(state):
@@ -107,7 +107,7 @@ def _numbered(state: Any, made: Any) -> Any:
 
 
 def _folded(chain: Chain, initial: Any, steps: list[Step], label: str) -> Any:
-    """Return the last state, natively made."""
+    """Return the last state, computed natively."""
     columns = chain.made.components
     template, state = flattened(initial, lambda leaf, where: np.asarray(leaf))
     left = list(steps)
@@ -115,7 +115,7 @@ def _folded(chain: Chain, initial: Any, steps: list[Step], label: str) -> Any:
     budget = (chain.options.memory_budget or 0) // chain.streams()
     with _opened(chain.then(Batch(chain.chunk_rows(budget), False))) as chunks:
         while True:
-            rows: Any = None  # which gives the memory back before more is read
+            rows: Any = None  # gives the memory back before more is read
             try:
                 n, rows = chunks.next_columns()
             except StopIteration:

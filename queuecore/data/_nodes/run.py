@@ -35,22 +35,22 @@ __all__ = [
     "taken",
 ]
 
-# Of each shuffle its two seeds.
+# The two seeds of each shuffle.
 Pairs = list[tuple[int, int]]
 
-# Chunks after which what was noted of their order is settled.
+# Number of chunks after which the notes of their order are settled.
 _SETTLE = 64
 
 
 class Drawn(NamedTuple):
-    """The seeds and passes that the order of an iterator's elements depends on, besides its place.
+    """The seeds and passes that decide the order of an iterator's elements, besides its place.
 
     Attributes
     ----------
     pairs : list of tuple of int
-        The seeds of all shuffles of its inputs. Those of the dataset may change later, when a state brings others.
+        The seeds of all shuffles of its inputs. Seeds of the dataset may change later, when a state brings others.
     bases : list of int
-        And the numbers that their passes begin with.
+        The number of each shuffle's first pass.
     own : list of tuple of int
         The seeds of its own shuffles.
     """
@@ -61,22 +61,22 @@ class Drawn(NamedTuple):
 
 
 class Seeded(NamedTuple):
-    """The orders to an iterator that works for another one.
+    """The settings of an iterator that works for another one.
 
     Attributes
     ----------
     pairs : list of tuple of int
-        Of each shuffle of its chain, the seeds.
+        The seeds of each shuffle of its chain.
     bases : list of int
-        And the number of its first pass.
+        The number of each shuffle's first pass.
     options : Options
-        Hold where the chain has none of its own.
+        Used where the chain has no options of its own.
     skips : Quarantine, optional
-        Gets what is left out.
+        Counts the elements that are left out.
     budget : int
-        Bytes of memory; 0: any.
+        Bytes of memory; 0: no limit.
     orders : Orders, optional
-        Where order isn't kept, what it was.
+        The order of elements, where it isn't kept.
     """
 
     pairs: Pairs
@@ -113,13 +113,13 @@ _open: Callable[[Chain, Seeded | None], Opened]
 
 
 def register(opens: Callable[[Chain, Seeded | None], Opened]) -> None:
-    """Say what opens chains: the class of streams, which stands above the runs that it makes."""
+    """Register what opens chains: the class of streams, which stands above the runs that it makes."""
     global _open
     _open = opens
 
 
 def open_chain(chain: Chain, seeded: Seeded | None = None) -> Opened:
-    """Return a stream of a chain, to be closed; `seeded`: one that works for another one."""
+    """Return a stream of a chain, which the caller must close; `seeded`: the stream works for another one."""
     return _open(chain, seeded)
 
 
@@ -129,18 +129,18 @@ class Run:
     Parameters
     ----------
     source : Source
-        Whose chunks they are.
+        The source whose chunks the run makes.
     options : Options
-        Of the iterator; they hold for its inputs too, where these have none of their own.
+        The iterator's options; they hold for its inputs too, where these have none of their own.
     skips : Quarantine, optional
-        Gets what is left out.
+        Counts the elements that are left out.
     budget : int
-        Bytes of memory for each stream that works for it; 0: any.
+        Bytes of memory for each stream that works for the run; 0: no limit.
 
     Attributes
     ----------
     scope : Scope
-        In which functions of the user's run.
+        The scope in which users' functions run.
     """
 
     def __init__(
@@ -157,13 +157,13 @@ class Run:
         self._children = _Children()
         self._feed: Feed | None = None
         self.orders: Orders | None = None
-        # Of each input that is open, what says how much of it is used up.
+        # For each open input, what says how much of it is used up.
         self.used: dict[int, Callable[[], Mark]] = {}
         self._stream: Callable[[], Opened | None] = lambda: None
         self._since = 0
 
     def of(self, feed: Feed, drawn: Drawn) -> Run:
-        """Return one for the chunks that go to this feed."""
+        """Return a run for the chunks that go to this feed."""
         run = copy.copy(self)
         run._feed = feed
         run.seed(drawn.pairs, drawn.bases)
@@ -174,9 +174,9 @@ class Run:
         return run
 
     def follow(self, stream: Opened, orders: Orders | None) -> None:
-        """Note the order of elements for this stream, if it is left free here or below, where it was as `orders` says.
+        """Note the order of a stream's elements, if it is left free here or below; continue from `orders`.
 
-        `None`: it is kept, as nobody would know what to do with it. So it is if elements are left out, too.
+        `None`: the order is kept, as nobody would read the notes. It is also kept if elements are left out.
         """
         self._stream = weakref.ref(stream)
         if orders is not None and self.skips is None and self._source.is_free(self.options):
@@ -188,18 +188,18 @@ class Run:
         return self.orders is not None and self._source.leaves_free(self.options)
 
     def orders_at(self, mark: Mark) -> dict[str, Any]:
-        """Return what the order was, for a place."""
+        """Return the order of elements at a place."""
         if self.orders is None:
             return {}
         self.orders.settle(mark)
         return self.orders.state()
 
     def tape(self, pass_: int, kind: Callable[[Any], Any]) -> Any:
-        """Return what the order of a pass is noted in; `None`: it is kept."""
+        """Return the tape for the order of a pass; `None` if order is kept."""
         return self.orders.tape(pass_, kind) if self.orders is not None and self.leaves_free else None
 
     def gave(self, pass_: int, upto: int) -> None:
-        """Say that the elements of a pass up to a number were handed in."""
+        """Note that the elements of a pass up to a number were handed in."""
         if self.orders is None or self._feed is None:
             return
         if self.used:
@@ -213,12 +213,12 @@ class Run:
                 self.orders.settle(mark)
 
     def seed(self, pairs: Pairs, bases: list[int]) -> None:
-        """Set the seeds of all shuffles of the inputs, and the numbers that their passes begin with."""
+        """Set the seeds of all shuffles of the inputs, and the numbers of their first passes."""
         self._pairs = pairs
         self._bases = bases
 
     def seeds(self) -> tuple[Pairs, list[int]]:
-        """Return what `seed` set."""
+        """Return the seeds and passes that `seed` set."""
         return self._pairs, self._bases
 
     def input(self, index: int) -> Chain:
@@ -226,9 +226,9 @@ class Run:
         return self._source.inputs[index]
 
     def open(self, index: int, pass_: int, start: int = 0, batch: int = 0, skips: Quarantine | None = None) -> Opened:
-        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. To be closed.
+        """Return an iterator over an input, from element `start` on; of batches, if `batch` isn't 0. Callers close it.
 
-        What it leaves out goes to `skips`, if that is given.
+        Elements that it leaves out go to `skips`, if that is given.
         """
         chain = self._source.inputs[index]
         at = sum(len(one.shuffles) for one in self._source.inputs[:index])
@@ -244,7 +244,7 @@ class Run:
         return child
 
     def open_other(self, chain: Chain, number: int, start: int = 0, batch: int = 0) -> Opened:
-        """Return an iterator over a chain that a function made, the `number`-th of its iterators. To be closed."""
+        """Return an iterator over a chain that a function made, the `number`-th of these. The caller closes it."""
         shuffles = chain.shuffles
         return self._open(chain, [one.seeds.pair for one in shuffles], [number] * len(shuffles), start, batch)
 
@@ -305,32 +305,32 @@ class Run:
         return taken(self.open(index, pass_, start, 0, skips), errors)
 
     def seed_of(self, index: int, pass_: int) -> tuple[tuple[int, int], int]:
-        """Return the seeds of an input's first shuffle, and the number of its pass in one of the source's."""
+        """Return the seeds of an input's first shuffle, and the number of its pass within a pass of the source."""
         at = sum(len(one.shuffles) for one in self._source.inputs[:index])
         return self._pairs[at], self._bases[at] + pass_ * self._source.inputs[index].iterations()[0]
 
     @property
     def stopped(self) -> bool:
-        """True if nobody wants its chunks any more."""
+        """True if nobody wants the run's chunks any more."""
         return self._children.ended or (self._feed is not None and self._feed.stopped)
 
     def stop(self) -> None:
-        """End every wait for an input. Never waits itself."""
+        """End every wait for an input. Never waits."""
         self._children.stop()
 
     def memory_bytes(self) -> int:
-        """Return the bytes of the buffers of all streams that work for it."""
+        """Return the bytes of the buffers of all streams that work for the run."""
         return self._children.memory_bytes()
 
     def end(self) -> None:
-        """As `stop`, and for good."""
+        """End every wait as `stop` does, permanently."""
         self.scope.stopped = True
         self._children.ended = True
         self._children.stop()
 
 
 class _Children:
-    """The iterators over inputs. No lock: the end may come out of the garbage collector, in any thread."""
+    """The iterators over inputs. It has no lock: the garbage collector may end it, in any thread."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -371,9 +371,9 @@ def taken(child: Opened, errors: bool = False, take: Callable[[], Any] | None = 
     Parameters
     ----------
     errors : bool
-        Whether those that can't be made come as `Failed`. Else the first one is the end, by its error.
+        Whether elements that can't be made come as `Failed`. Otherwise the first such error is raised and ends it.
     take : callable, optional
-        Returns the next one.
+        Returns the next element.
     """
     take = take or child.__next__
     with child:
@@ -391,12 +391,12 @@ def taken(child: Opened, errors: bool = False, take: Callable[[], Any] | None = 
 
 
 def leave_out(skips: Quarantine | None, error: BaseException, again: bool) -> tuple[Failed, ...]:
-    """Return what comes in the place of an element because of an error: nothing, if it is left out. Or raise that.
+    """Return the replacement of an element with an error: nothing if it is left out. Otherwise raise the error.
 
     Parameters
     ----------
     again : bool
-        Whether it was left out before, in a run that this one goes on with: then it isn't counted.
+        Whether an earlier run, which this one continues, left it out already: then it isn't counted.
     """
     if skips is None and isinstance(error, Exception):
         return (Failed(error),)

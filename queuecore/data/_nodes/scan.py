@@ -1,4 +1,4 @@
-"""Scans: a function of each element and of a state that goes from element to element."""
+"""Scans: a function of each element and a state that passes from element to element."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Scan(ObjectNode):
     Attributes
     ----------
     initial : object
-        The state of the first call of each pass. Nobody else holds it.
+        The state of the first call of each pass. Only this node holds it.
     function : callable
         From a state and an element to the next state and an element.
     """
@@ -47,7 +47,7 @@ class Scan(ObjectNode):
 
     @classmethod
     def of(cls, chain: Chain, initial: Any, function: Any) -> Scan:
-        """Return that of a user's arguments."""
+        """Return the node for a user's arguments."""
         if not callable(function):
             raise InvalidArgumentError(f"scan: scan_func must be a function, not {function!r:.60}")
         return cls((chain,), first_state(initial), function)
@@ -80,7 +80,7 @@ class Scan(ObjectNode):
         return True
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
-        # From the first element on: nobody knows the state that a later one would be met with.
+        # From the first element on: the state that a later element meets is unknown.
         state = copy.deepcopy(self.initial)  # the function may change it
         known = None
         left = start
@@ -126,7 +126,7 @@ class Scan(ObjectNode):
 
 
 def _arrays(leaf: Any) -> list[np.ndarray[Any, Any]]:
-    """Return the arrays that a part of a state is made of."""
+    """Return the arrays in a part of a state."""
     if isinstance(leaf, Ragged):
         return [leaf.row_splits, *_arrays(leaf.values)]
     if isinstance(leaf, Sparse):

@@ -1,4 +1,4 @@
-"""Snapshots in shards: a function says of each element to which it belongs, and another one how they are read.
+"""Snapshots in shards: one function assigns each element to a shard, another one decides how shards are read.
 
 The shards lie in one file, each in pieces of its own, and the index says which.
 """
@@ -37,9 +37,9 @@ from queuecore.errors import DtypeError, FailedPreconditionError, InvalidArgumen
 __all__ = ["Snapshot"]
 
 _STAGE = "snapshot"
-# Where no function says it: element i belongs to shard i modulo this.
+# Without a function for shards, element i belongs to shard i modulo this.
 _SHARDS = 16
-# Of rows that wait for others of their shard: of one, and of all.
+# Limits on rows that wait for others of their shard: for one shard, and for all.
 _MOST_BYTES = 1 << 20
 _MOST_WAITING = 32 << 20
 _MOST_OBJECTS = 256
@@ -52,17 +52,17 @@ _KEPT = 1 << 50
 
 @dataclass(frozen=True, eq=False)
 class Snapshot(Cache):
-    """The elements of the input's first pass, and then those that are made of its shards.
+    """The elements of the input's first pass, then the elements of its shards.
 
     The last input has no elements: the number of its first pass says whether there were files when an iterator began.
-    So a saved place has it, at which there may be others.
+    A saved place therefore includes it: other files may exist where the place is loaded.
 
     Attributes
     ----------
     shard : callable or None
-        From an element to the number of its shard.
+        Takes an element and returns the number of its shard.
     reader : callable or None
-        From a dataset of the shards, as datasets, to one of elements.
+        Takes a dataset of the shards, as datasets, and returns a dataset of elements.
     """
 
     name = "snapshot"
@@ -72,7 +72,7 @@ class Snapshot(Cache):
 
     @classmethod
     def of(cls, chain: Chain, path: str, compress: bool, shard: Any, reader: Any) -> Snapshot:
-        """Return that of a user's arguments."""
+        """Return the node for a user's arguments."""
         for function, what in ((shard, "shard_func"), (reader, "reader_func")):
             if function is not None and not callable(function):
                 raise InvalidArgumentError(f"snapshot: {what} must be a function, not {function!r:.60}")
@@ -124,7 +124,7 @@ class Snapshot(Cache):
                 if isinstance(chunk, Failed):
                     yield chunk
                     continue
-                # A function is called with each element, in small parts, so that an end of the run is heard soon.
+                # The function is called with each element, in small parts, so that a stop request is noticed soon.
                 size = chunk.n if self.shard is None else _MOST_ASKED
                 for at in range(0, chunk.n, size):
                     n = min(size, chunk.n - at)
@@ -174,7 +174,7 @@ class _Mode(ShuffleSeeds):
 
 
 def _template(layout: Layout) -> Any:
-    """Return the structure of elements over the numbers of their components; `None`: there is more to it."""
+    """Return the structure of elements over the numbers of their components; `None` if it isn't plain structure."""
     if layout.structure is None:
         return layout.template
     try:
@@ -221,7 +221,7 @@ class _Shard(Node):
 
 
 class _Waiting:
-    # What is in a shard and not written yet.
+    # Rows of each shard that are not written yet.
 
     def __init__(self) -> None:
         self.n = 0

@@ -1,4 +1,4 @@
-"""The native stream of a chain, with what runs for it and a place that can be saved."""
+"""The native stream of a chain, with the run that feeds it and a place that can be saved."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ class ChainStream(Stream):
     Parameters
     ----------
     chain : Chain
-        Whose elements they are.
+        The chain of the elements.
     seeded : Seeded, optional
-        What a stream is told that works for another one.
+        Settings of a stream that works for another one.
     target : Target, optional
         The device that batches go to.
     whole : Chain, optional
-        The chain with the steps that are done on a device, which are no less steps.
+        The chain including the steps that run on a device.
 
     Attributes
     ----------
     chain : Chain
-        The whole one.
+        The whole chain.
     """
 
     __slots__ = ("__weakref__", "_identity", "_inner", "_own", "_run", "chain")
 
     chain: Chain
     _identity: Identity
-    # How many shuffles are this stream's own, and not its inputs'.
+    # Number of shuffles that are this stream's own, not its inputs'.
     _own: int
-    # Whether it works for another one.
+    # Whether the stream works for another one.
     _inner: bool
     _run: Run | None
 
@@ -151,7 +151,7 @@ class ChainStream(Stream):
         self.go_to(self._prepared, state)
 
     def _prepared(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `Stream.restore` takes of what `load_state_dict` is given."""
+        """Return the argument of `Stream.restore` for a state given to `load_state_dict`."""
         chain = self.chain
         shuffles = chain.shuffles
         mine = self._own

@@ -34,7 +34,7 @@ __all__ = ["Stacked", "Window", "stacked"]
 
 # What treats elements alike, whatever they are.
 _ELEMENTWISE = (Permute, Prefetch, Repeat, Shard, Shuffle, Skip, Take)
-# Of windows that are put together at a time.
+# Number of windows that are put together at a time.
 _BYTES = 256 << 10
 
 
@@ -45,7 +45,7 @@ class Window(Node):
     Attributes
     ----------
     size, shift, stride : int
-        Elements of a window, elements between the beginnings of two, and between two elements of one.
+        Elements in a window; between the beginnings of two windows; and between two elements of one window.
     drop_remainder : bool
         Whether windows that aren't full are left out.
     """
@@ -233,7 +233,7 @@ class Stacked(Window):
 
 
 class _Cut(Exception):  # noqa: N818 - no error of its own
-    """Carries what comes in the place of an element."""
+    """Carries the replacement of an element."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.error)
@@ -249,7 +249,7 @@ def _between(chunks: Generator[Any]) -> Generator[Any]:
 
 
 def _windows_before(made: Iterable[Any]) -> Generator[Any, None, Failed | None]:
-    """Yield the windows before such an element, and return that: new ones begin behind it."""
+    """Yield the windows before an element that can't be made, and return its `Failed`: new windows begin behind it."""
     try:
         yield from made
     except _Cut as cut:
@@ -259,7 +259,7 @@ def _windows_before(made: Iterable[Any]) -> Generator[Any, None, Failed | None]:
 
 @dataclass(frozen=True, eq=False)
 class _Probe(Node):
-    """Stands for a component of any window; nobody can read it."""
+    """Stands for a component of any window; it can't be read."""
 
     name = "window"
 
@@ -279,19 +279,19 @@ class _Probe(Node):
 
 
 def stacked(chain: Chain, function: Callable[..., Any]) -> Stacked | None:
-    """Return windows as arrays, if that is what `flat_map` with a function makes of them.
+    """Return windows as arrays, if `flat_map` with this function makes that of them.
 
     Parameters
     ----------
     chain : Chain
         Any.
     function : callable
-        Called once, with what stands for windows, if the dataset is one of windows.
+        Called once, with placeholders for windows, if the dataset is one of windows.
 
     Returns
     -------
     Stacked or None
-        In place of the windows. `None`: the function has to be called with each.
+        Replaces the windows. `None`: the function has to be called with each window.
     """
     window = chain.source
     if type(window) is not Window or not all(type(step) in _ELEMENTWISE for step in chain.steps):

@@ -39,31 +39,31 @@ class BlockSource(Source):
     framing : str
         "lines", "tfrecord", "csv", "whole" or "fixed".
     encoding : int
-        How files are compressed, a number of `queuecore._io.compression`.
+        The compression of the files, a number of `queuecore._io.compression`.
     components : tuple of Component
-        Of a record.
+        The components of a record.
     template : object
-        Their structure.
+        The structure of the components.
     words : dict
-        What decides which records there are and what an element looks like, as plain values.
+        Plain values that decide which records there are and how an element looks.
     guess : int
-        The bytes of a record, about.
+        The approximate bytes of a record.
     max_record_bytes : int
-        The longest record that is let through.
+        The longest record that is accepted, in bytes.
     header : int
         Lines or rows to leave out at the top of each file.
     fixed : tuple
-        Of "fixed": bytes of record, header, footer and hop, and whether cut tails are dropped.
+        For "fixed": bytes of record, header, footer and hop, and whether cut tails are dropped.
     csv : callable or None
         Makes the native format, with a limit for rows.
     first : Stage or None
-        What is always made of a record.
+        The stage that runs on every record.
     num_threads : int or None
         The ``num_parallel_reads`` of the user.
     interleave : tuple of int
-        How many files are open at a time, and how many records come of each in its turn.
+        How many files are open at a time, and how many records each gives in its turn.
     pieces : dict
-        Other sizes of what is read at once, for tests.
+        Other sizes of reads, for tests.
     """
 
     inputs = ()
@@ -91,7 +91,7 @@ class BlockSource(Source):
         return _rebuild, (paths, {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "files"})
 
     def describe(self) -> dict[str, Any]:
-        """Return what decides which records there are and what an element looks like, as plain values."""
+        """Return plain values that decide which records there are and how an element looks."""
         order = {} if self.interleave[0] == 1 else {"interleave": list(self.interleave)}
         return {"source": self.framing, **self.words, **order}
 
@@ -100,15 +100,15 @@ class BlockSource(Source):
         raise Unknown
 
     def made(self, stages: list[Stage]) -> Made:
-        """Return what stages make of a record."""
+        """Return the result of stages on a record."""
         return made_by(self.components, self.template, stages if self.first is None else [self.first, *stages])
 
     def limited(self, max_record_bytes: int | None) -> BlockSource:
-        """Return this source with another limit for its records; `None`: the same."""
+        """Return this source with another limit for its records; `None` keeps the limit."""
         return self if max_record_bytes is None else replace(self, max_record_bytes=max_record_bytes)
 
     def native(self, stages: list[Stage]) -> Description:
-        """Return what the native stream takes."""
+        """Return the description for the native stream."""
         frames = Frames(self.framing, self.guess, self.max_record_bytes)
         frames.encoding = self.encoding
         frames.header = self.header
@@ -154,7 +154,7 @@ def block_source(
     words: dict[str, Any] | None = None,
     **rest: Any,
 ) -> BlockSource:
-    """Return a source of a user's arguments; `rest` as of `BlockSource`."""
+    """Return the source for a user's arguments; `rest` as for `BlockSource`."""
     return BlockSource(
         name=name,
         files=FileList(expand_filenames(filenames)),

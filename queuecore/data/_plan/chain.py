@@ -1,7 +1,7 @@
 """Sources, and the chains of steps behind them: every dataset is one.
 
-A source may take its elements from other chains, its inputs, so the two know each other. Nothing here knows the kinds
-of sources, nor `queuecore.data.Dataset`, by which users hold a chain.
+A source may take its elements from other chains, its inputs, so the two know each other. This module knows neither the
+kinds of sources nor `queuecore.data.Dataset`, by which users hold a chain.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DEFAULT_MOST_THREADS = 8
 # The bytes and the rows that are handed from one native stream to another at a time.
 _CHUNK_BYTES = 512 << 10
 _CHUNK_ROWS = 16384
-# What an endless repeat counts for where the passes of a shuffle are numbered.
+# The count of an endless repeat where the passes of a shuffle are numbered.
 _MANY = 1 << 20
 
 
@@ -61,13 +61,13 @@ class Source(abc.ABC):
     Attributes
     ----------
     name : str
-        What a user calls it.
+        The user's name for it.
     files : FileList
-        The files that its own native stream reads.
+        The files that the source's own native stream reads.
     num_threads : int or None
-        How many threads a user gave it.
+        The number of threads that a user gave it.
     inputs : tuple of Chain
-        What it takes its elements from.
+        The chains that the source takes its elements from.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Source(abc.ABC):
     num_threads: int | None
     inputs: tuple[Chain, ...]
 
-    # Whether a thread of Python hands the elements in.
+    # Whether a Python thread hands the elements in.
     fed: ClassVar[bool] = False
     # Whether it uses the first pass of its first input for all of its own passes.
     keeps: ClassVar[bool] = False
@@ -91,34 +91,34 @@ class Source(abc.ABC):
         Raises
         ------
         Unknown
-            If only making them would tell.
+            If only making the elements would tell.
         QueueCoreError
-            What a reader would meet on its way to the element `needed`.
+            The error of a reader on its way to the element `needed`.
         """
 
     @abc.abstractmethod
     def made(self, stages: list[Stage]) -> Made:
-        """Return what stages make of an element."""
+        """Return the result of stages on an element."""
 
     @abc.abstractmethod
     def native(self, stages: list[Stage]) -> Description:
-        """Return what the native stream takes."""
+        """Return the description for the native stream."""
 
     @abc.abstractmethod
     def limited(self, max_record_bytes: int | None) -> Source:
-        """Return this source with another limit for the bytes of a record; `None`: the same."""
+        """Return this source with another limit for the bytes of a record; `None` keeps the limit."""
 
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
         """Return what decides the elements, as plain values."""
 
     def label(self) -> str:
-        """Return what a user calls it, in one line."""
+        """Return the user's name for the source, in one line."""
         count = len(self.files)
         return f"{self.name} of {os.fsdecode(self.files[0]) if count == 1 else f'{count} files'}"
 
     def where(self) -> str:
-        """Return where its work is done, and what forces it to be done in Python."""
+        """Return where the source's work is done, and what forces it into Python."""
         return "native: read, cut"
 
     @property
@@ -132,7 +132,7 @@ class Source(abc.ABC):
         return False
 
     def leaves_free(self, options: Options) -> bool:
-        """Return whether it leaves the order of its elements free, and so notes it."""
+        """Return whether the source leaves the order of its elements free, and so notes it."""
         del options
         return False
 
@@ -142,23 +142,23 @@ class Source(abc.ABC):
 
     @property
     def by_number(self) -> bool:
-        """True if it has `chosen`."""
+        """True if the source has `chosen`."""
         return False
 
     def chosen(self, index: np.ndarray[Any, Any]) -> Any:
-        """Return the elements of an array of their numbers, which are the same ones in every pass."""
+        """Return the elements of an array of their numbers, which stay the same in every pass."""
         raise NotImplementedError
 
     def streams(self) -> int:
-        """Return how many native streams work for it at a time, which share what memory there is."""
+        """Return how many native streams work for the source at a time and share the memory budget."""
         return sum(chain.streams() for chain in self.inputs)
 
     def feeder(self, run: Any) -> Any:
-        """Return what starts the thread that hands the elements in, if it is fed; `run`: of its iterator."""
+        """Return the starter of the thread that hands the elements in, if there is one; `run`: the iterator's."""
         raise NotImplementedError
 
     def reserved(self, needs: list[int]) -> list[int]:
-        """Take, of each shuffle of the inputs, as many passes as one run needs; return the number of each first one."""
+        """Take as many passes of each of the inputs' shuffles as one run needs; return the number of each first one."""
         del needs
         return []
 
@@ -191,7 +191,7 @@ class Chain:
         return replace(self, steps=(*self.steps, *steps))
 
     def with_options(self, options: Options) -> Chain:
-        """Return this chain with other options where `options` says something."""
+        """Return this chain with the options that `options` sets replaced."""
         if not isinstance(options, Options):
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
         return replace(self, options=self.options.merged(options))
@@ -219,7 +219,7 @@ class Chain:
         return self.source.made(self.stages)
 
     def check(self) -> None:
-        """Raise `InvalidArgumentError` if a stage can't work on what it gets."""
+        """Raise `InvalidArgumentError` if a stage can't work on its input."""
         self.source.made(self.stages)
 
     @property
@@ -232,7 +232,7 @@ class Chain:
 
     @property
     def element_spec(self) -> Any:
-        """The specification of an element; `None`: nobody knows."""
+        """The specification of an element; `None` if it is unknown."""
         dims: tuple[int | None, ...] = ()
         for batch in self.batches:
             dims = (batch.batch_size if batch.drop_remainder else None, *dims)
@@ -252,7 +252,7 @@ class Chain:
         return classes_of(self.made, bool(self.batches))
 
     def chunk_rows(self, budget: int = 0) -> int:
-        """Return how many elements make a chunk of rows, within a budget of bytes; 0: any."""
+        """Return how many elements make a chunk of rows, within a budget of bytes; 0: no limit."""
         row_bytes = sum(row_bytes_of(one) for one in self.made.components)
         chunk_bytes = min(_CHUNK_BYTES, budget // 32) if budget else _CHUNK_BYTES
         return max(min(chunk_bytes // max(row_bytes, 1), _CHUNK_ROWS), 1)
@@ -267,14 +267,14 @@ class Chain:
         needed : int or None
             `None`: all that there are.
         depth : int, optional
-            Behind how many steps. Default: all.
+            Number of steps to include. Default: all.
 
         Raises
         ------
         Unknown
             If only reading them would tell.
         QueueCoreError
-            What a reader would meet on its way to them.
+            The error of a reader on its way to these elements.
         """
         depth = len(self.steps) if depth is None else depth
         if needed == 0:  # nothing is asked of what is below, so nothing there can fail
@@ -284,7 +284,7 @@ class Chain:
         return self.steps[depth - 1].count(needed, lambda below: self.count(below, depth - 1))
 
     def cardinality(self) -> int:
-        """Return the number of elements; `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY` where it is none."""
+        """Return the number of elements; `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY` if there is no number."""
         try:
             total = self.count()
         except Unknown:
@@ -326,7 +326,7 @@ class Chain:
     def iterations(self, again: bool = False) -> list[int]:
         """Return, for each shuffle, how many of its passes one pass over this chain takes.
 
-        `again`: one more pass, for which what is kept needs none.
+        `again`: the next pass over this chain, for which kept elements need none.
         """
         needs: list[int] = []
         after = 1
@@ -343,7 +343,7 @@ class Chain:
     # -- how it runs ---------------------------------------------------------------------------------------------------
 
     def streams(self) -> int:
-        """Return how many native streams it is at a time."""
+        """Return how many native streams run for the chain at a time."""
         return 1 + self.source.streams()
 
     def is_free(self, options: Options) -> bool:
@@ -351,7 +351,7 @@ class Chain:
         return self.source.is_free(self.options.merged(options))
 
     def threads(self, options: Options | None = None) -> tuple[int, bool]:
-        """Return how many threads read, and whether the consumer's helps them."""
+        """Return how many threads read, and whether the consumer's thread helps them."""
         wanted = check_threads((options or self.options).num_threads, "num_threads") or self.source.num_threads
         if wanted is not None:
             return wanted, wanted != 1
@@ -359,7 +359,7 @@ class Chain:
         return min(max(_machine.cpus() - 1, 1), _DEFAULT_MOST_THREADS), True
 
     def prefetch_elements(self) -> int:
-        """Return how many elements are made ahead; -1: as many as the library likes."""
+        """Return how many elements are made ahead; -1: the library chooses."""
         most = -1
         stacked = 1
         for step in reversed(self.steps):
@@ -371,7 +371,7 @@ class Chain:
         return most
 
     def native(self, options: Options) -> Description:
-        """Return what the native stream takes of the source and of the maps."""
+        """Return the description of the source and the maps for the native stream."""
         given = self.source.limited(options.max_record_bytes).native(self.stages)
         shaped = self.shaped
         if shaped is not None:
@@ -398,7 +398,7 @@ class Chain:
         return count, digest
 
     def paths(self) -> Iterator[bytes]:
-        """Yield the names of the files, and then those of the inputs."""
+        """Yield the names of the files, then those of the inputs."""
         files = self.source.files
         yield from (files[index] for index in range(len(files)))
         for one in self.source.inputs:

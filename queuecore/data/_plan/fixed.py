@@ -34,11 +34,11 @@ class FixedLengthSource(Source):
     record : RecordPlan
         How a record is cut into arrays.
     header_bytes, footer_bytes : int
-        What to leave out at the two ends of every file, in bytes.
+        Bytes to leave out at the two ends of every file.
     hop_bytes : int
         From the start of a record to the start of the next one, in bytes.
     drop_tail : bool
-        Whether a cut last record is dropped and counted; else it is an error.
+        Whether a truncated last record is dropped and counted; otherwise it is an error.
     num_threads : int or None
         The ``num_parallel_reads`` of the user.
     """
@@ -76,7 +76,7 @@ class FixedLengthSource(Source):
         Raises
         ------
         NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError, TruncatedRecordError
-            What a reader would meet on its way to the record `needed`.
+            The error of a reader on its way to the record `needed`.
         """
         total = 0
         for index in range(len(self.files)):
@@ -110,18 +110,18 @@ class FixedLengthSource(Source):
         return good
 
     def label(self) -> str:
-        """Return what a user calls it, in one line."""
+        """Return the user's name for the source, in one line."""
         return f"{super().label()}, {self.record.record_bytes} bytes a record"
 
     def made(self, stages: list[Stage]) -> Made:
-        """Return what stages make of a record."""
+        """Return the result of stages on a record."""
         if not stages:
             components = [Component(leaf.dtype, leaf.shape) for leaf in self.record.leaves]
             return made_by(components, self.record.template, [])
         return made_by([Component(BYTES, (), self.record.record_bytes)], 0, [record_stage(self.record), *stages])
 
     def native(self, stages: list[Stage]) -> Description:
-        """Return what the native stream takes."""
+        """Return the description for the native stream."""
         length = self.record.record_bytes
         records = Records(length, self.header_bytes, self.footer_bytes, self.hop_bytes, self.drop_tail)
         if stages:
@@ -136,7 +136,7 @@ class FixedLengthSource(Source):
         return self
 
     def offset(self, record: int) -> int:
-        """Return where a record starts in its file, in bytes."""
+        """Return the offset of a record in its file, in bytes."""
         return self.header_bytes + record * self.hop_bytes
 
     def frame(self, size: int) -> tuple[int, str | None]:
@@ -159,7 +159,7 @@ class FixedLengthSource(Source):
 
 
 def _has_bytes(path: bytes) -> bool:
-    # One that can't be read says why when it is.
+    # A file that can't be read raises its error when it is read.
     try:
         with open(path, "rb", buffering=0) as file:
             return bool(file.read(1))

@@ -15,7 +15,7 @@ from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error_c
 __all__ = ["Identity", "Stamps", "ends_of"]
 
 _STAGE = "resume"
-# So many digests say which file differs, or about where among more of them, and a state stays small.
+# With this many digests a state stays small, and says exactly, or among more files about, which file differs.
 _MOST_GROUPS = 64
 _PIECE = 1 << 20
 
@@ -28,9 +28,9 @@ class Stamps(NamedTuple):
     Attributes
     ----------
     by : {"stat", "content"}
-        What was compared: sizes and times, or bytes.
+        The compared property: sizes and times, or bytes.
     files : int
-        How many files, from the first one on.
+        Number of files, counted from the first one.
     groups : list of str
         A digest of each group of `ends_of`.
     """
@@ -47,18 +47,18 @@ def ends_of(files: int) -> list[int]:
 
 
 class Identity:
-    """Says of the files of a dataset, for one iterator, which ones they are.
+    """Identifies the files of a dataset, for one iterator.
 
-    Of files that the iterator reads itself, the first ones count, as far as its place depends on them, as they were
-    when it opened them. Of a dataset that is made of others, all of their files do, as they were when this was first
-    asked.
+    For files that the iterator reads itself, the leading files on which its place depends count, as they were
+    when it opened them. For a dataset made of others, all files of these count, as they were when their stamps
+    were first asked for.
 
     Parameters
     ----------
     chain : Chain
-        Of the iterator.
+        The iterator's chain.
     by : {"stat", "content"}
-        What states of this iterator have.
+        The property that this iterator's states compare.
     """
 
     def __init__(self, chain: Chain, by: str) -> None:
@@ -71,7 +71,7 @@ class Identity:
         self._contents: dict[bytes, tuple[int, int, bytes]] = {}
 
     def stamps(self, stream: Stream, known: int) -> Stamps | None:
-        """Return what a state says of the first `known` files of a stream; of none: nothing.
+        """Return the stamps of the first `known` files of a stream for a state; `None` if `known` is 0.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Identity:
         return b"" if size < 0 else self._content(self._files[index], size, time)
 
     def _content(self, path: bytes, size: int, time: int) -> bytes:
-        """Return the digest of the bytes that a file had when these were its size and its time."""
+        """Return the digest of the bytes that a file had at this size and time."""
         known = self._contents.get(path)
         if known is None or known[:2] != (size, time):
             known = self._contents[path] = size, time, _content(path, size, time)

@@ -33,7 +33,7 @@ class NativeComponent(NamedTuple):
         `FIXED`, `STRING`, `STRINGS`, `RAGGED`, `DENSE` or `OBJECT` of `queuecore._core.stream.describe`.
     dtype : numpy.dtype
     shape : tuple of int or None
-        Of a row; of `RAGGED`, of a row's values.
+        The shape of a row; for `RAGGED`, the shape of a row's values.
     """
 
     kind: int
@@ -50,17 +50,17 @@ class Made:
     step : Step or None
         The native steps, as one; `None`: the record itself is the element.
     components : list of NativeComponent
-        What comes out, for the native core.
+        The resulting components, for the native core.
     template : object
-        Their structure over the indices of the components.
+        The structure of an element over the indices of the components.
     assemble : callable or None
         Makes an element, or a batch, of the components where there is more to it than structure.
     spec : callable
         From batch dimensions to the specification of an element.
     given : tuple of Component
-        What comes out, for further stages.
+        The resulting components, for further stages.
     structure : Structure or None
-        How a user sees the components, where that is more than a template of them.
+        The user's view of the components, where that is more than a template.
     """
 
     step: Step | None
@@ -72,7 +72,7 @@ class Made:
     structure: Structure | None
 
     def elements(self, leaves: list[Any] | None = None) -> Elements:
-        """Return what the native stream makes; `leaves`: of a record that lies at a known place, all of it."""
+        """Return the description of the stream's elements; `leaves`: all of a record that lies at a known place."""
         return Elements(self.template, self.components, leaves, self.step, self.assemble)
 
 
@@ -84,7 +84,7 @@ def made_by(
     Raises
     ------
     InvalidArgumentError
-        If a stage can't work on what it gets, or what comes out can't be batched.
+        If a stage can't work on its input, or the result can't be batched.
     """
     given = tuple(components)
     steps: list[Step] = []
@@ -145,9 +145,9 @@ class Layout(NamedTuple):
     components : tuple of Component, or None
         `None`: elements are Python objects.
     template : object
-        Their structure over the indices of the components.
+        The structure of an element over the indices of the components.
     structure : Structure, optional
-        How a user sees them, where there is more to it.
+        The user's view of the components, where there is more to it.
     """
 
     components: tuple[Component, ...] | None
@@ -156,6 +156,6 @@ class Layout(NamedTuple):
 
 
 def row_bytes_of(component: NativeComponent) -> int:
-    """Return the bytes of a row of a native component, about."""
+    """Return the approximate bytes of a row of a native component."""
     kind, dtype, shape = component
     return dtype.itemsize * math.prod(shape) if kind == FIXED else 64

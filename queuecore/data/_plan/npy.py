@@ -26,7 +26,7 @@ __all__ = ["NpySource", "npy_source"]
 _STAGE = "open"
 _MAGIC = b"\x93NUMPY"
 _KEYS = {"descr", "fortran_order", "shape"}
-# Of each version: the bytes of the number that says how long the header is, and the encoding of its text.
+# For each version: the size of the number that holds the header's length, in bytes, and the encoding of its text.
 _VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf8")}
 # NumPy reads no longer ones either, as parsing them may take any amount of memory.
 _MOST_TEXT = 10000
@@ -34,7 +34,7 @@ _MOST_TEXT = 10000
 _MOST_SIDES = 32
 _FIRST_READ = 4096
 
-# Of each file: its bytes before the first number, the number of rows, whether they lie by columns, in Fortran's order.
+# For each file: its bytes before the first number, the number of rows, and whether columns come first (Fortran order).
 Arrays = list[tuple[bytes, int, bool]]
 
 _Kind = TypeVar("_Kind", bound=errors.QueueCoreError)
@@ -47,7 +47,7 @@ class NpySource(FixedLengthSource):
     Attributes
     ----------
     arrays : list of tuple
-        Of each file: its bytes before the first number, the number of rows, and whether they lie by columns.
+        For each file: its bytes before the first number, the number of rows, and whether columns come first.
     """
 
     name = "NumpyDataset"
@@ -71,7 +71,7 @@ class NpySource(FixedLengthSource):
         return {"source": "npy", "record": self.record.description}
 
     def count(self, needed: int | None) -> int:
-        """Return the number of rows, which the headers have told."""
+        """Return the number of rows, which the headers state."""
         del needed
         return sum(rows for _, rows, _ in self.arrays)
 
@@ -113,7 +113,7 @@ class _Header(NamedTuple):
     head : bytes
         All bytes before the first number.
     offset : int
-        Where in these the dtype, order and shape stand.
+        The offset in `head` of the text with the dtype, order and shape.
     """
 
     head: bytes
@@ -138,7 +138,7 @@ def _rows_text(header: _Header) -> str:
 
 
 def _read_header(path: bytes) -> _Header:
-    """Return what a file says of its array, if the file has just as many bytes as that takes."""
+    """Return the header of a file, whose size must be exactly what the header describes."""
     head, size = _read_head(path)
     width, encoding = _VERSIONS[head[6], head[7]]
     offset = 8 + width

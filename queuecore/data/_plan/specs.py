@@ -21,17 +21,17 @@ _CHAR = np.dtype("S1")
 
 
 def type_of(spec: Any) -> Any:
-    """Return the dtype of a leaf; of a dataset, as tf.data does, itself."""
+    """Return the dtype of a leaf; a dataset is its own type, as in tf.data."""
     return spec.dtype if isinstance(spec, ArraySpec) else spec
 
 
 def shape_of(spec: Any) -> Any:
-    """Return the shape of a leaf; of a dataset, itself."""
+    """Return the shape of a leaf; a dataset is its own shape."""
     return spec.shape if isinstance(spec, ArraySpec) else spec
 
 
 def made_spec(types: Any, shapes: Any = None) -> Any:
-    """Return the specification that a user's types and shapes are.
+    """Return the specification for a user's types and shapes.
 
     Parameters
     ----------
@@ -95,14 +95,14 @@ def fits(declared: Any, given: Any, what: str) -> bool:
     Parameters
     ----------
     declared, given : structure of ArraySpec
-        What was said, and what the dataset says. A side that is unknown to one of them fits.
+        The declared specification, and the dataset's. A side that is unknown to one of them fits.
     what : str
         Whose elements they are, for messages.
 
     Returns
     -------
     bool
-        Whether that settles it. If not, more was declared than the dataset knows, and each element has to be checked.
+        Whether that settles it. If not, more was declared than the dataset knows, and each element must be checked.
 
     Raises
     ------

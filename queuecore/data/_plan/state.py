@@ -33,9 +33,9 @@ class Position:
     seeds : list of tuple of int
         The pair of every shuffle.
     orders : dict
-        Where order isn't kept, what it was: by the node's place among the inputs.
+        The order of elements where it isn't kept, by the node's place among the inputs.
     stamps : Stamps or None
-        Which files they were. `None`: of none, or in a state of before there were any.
+        The files of the state. `None`: there are none, or the state is older than stamps.
     """
 
     place: Saved
@@ -68,17 +68,17 @@ def pack(
     Parameters
     ----------
     plan : dict
-        What decides the order, as plain values.
+        Plain values that decide the order.
     names : tuple of int
         Number of files and digest of their names.
     seeds : list of tuple of int
         The pair of every shuffle.
     at : Saved
-        What the stream says of its place.
+        The place of the stream.
     orders : dict
-        Where order isn't kept, what it was.
+        The order of elements, where it isn't kept.
     stamps : Stamps, optional
-        Which files the position depends on.
+        The files that the position depends on.
     """
     sometimes = {"handed": at.handed, "breaks": at.breaks, "lengths": at.lengths, "orders": orders}
     state = {
@@ -115,11 +115,11 @@ def unpack(
     Parameters
     ----------
     state : object
-        What the user gave.
+        The user's state.
     plan, names
         As in `pack`, of the dataset at hand.
     seeds : list
-        Of every shuffle: its pair, and whether the user decided it. Where not, that of the state is taken.
+        For every shuffle, its pair, and whether the user decided it. If not, the pair of the state is taken.
     """
     if not isinstance(state, Mapping):
         raise InvalidArgumentError(f"a state is a dict as state_dict() returns it, not {type(state).__name__}")
@@ -224,7 +224,7 @@ def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | 
 
 
 def _is_state(state: Any) -> bool:
-    """Return whether everything that a state has is there, and of the right kind."""
+    """Return whether a state has every entry, each of the right type."""
     match state:
         case {
             "plan": dict(),

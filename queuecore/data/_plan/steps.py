@@ -1,4 +1,4 @@
-"""The steps of a dataset: what each is called natively, and what it does to the number and the shape of elements."""
+"""The steps of a dataset: the native name of each, and its effect on the number and the shape of elements."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Below = Callable[[int | None], Count]
 
 
 class Unknown(Exception):
-    """Nobody knows the number of elements before they are there."""
+    """The number of elements is unknown before they are made."""
 
 
 class Step:

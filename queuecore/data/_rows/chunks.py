@@ -21,13 +21,13 @@ class Rows(NamedTuple):
     Attributes
     ----------
     n : int
-        How many.
+        Number of elements.
     columns : list of Column
         As `queuecore._core.stream.feed.Feed.hand` takes them.
     first : int
-        Of the columns' rows, the first one that counts.
+        The first of the columns' rows that belongs to the chunk.
     rows : ndarray of int64, optional
-        Which rows count instead, contiguous.
+        Numbers of the rows that belong to it instead, contiguous in memory.
     """
 
     n: int
@@ -36,7 +36,7 @@ class Rows(NamedTuple):
     rows: np.ndarray[Any, Any] | None = None
 
     def hand(self, feed: Feed, pass_: int) -> bool:
-        """Hand it in; False: no more is wanted."""
+        """Hand the rows in; False if no more is wanted."""
         return feed.hand(pass_, self.columns, self.n, owner=None, first=self.first, rows=self.rows)
 
     def part(self, start: int, stop: int) -> Rows:
@@ -66,12 +66,12 @@ class Objects(NamedTuple):
         return Objects(self.elements[start:stop])
 
     def hand(self, feed: Feed, pass_: int) -> bool:
-        """Hand it in; False: no more is wanted."""
+        """Hand the objects in; False if no more is wanted."""
         return feed.hand_objects(pass_, self.elements)
 
 
 class One(NamedTuple):
-    """An element as a Python object, handed in with others unless somebody waits for it."""
+    """An element as a Python object, handed in together with others unless a consumer waits for it."""
 
     element: Any
 
@@ -81,24 +81,24 @@ class One(NamedTuple):
         return 1
 
     def part(self, start: int, stop: int) -> One:
-        """Return it."""
+        """Return the element."""
         del start, stop
         return self
 
     def hand(self, feed: Feed, pass_: int) -> bool:
-        """Hand it in; False: no more is wanted."""
+        """Hand the element in; False if no more is wanted."""
         return feed.add(pass_, self.element)
 
 
 class Row(NamedTuple):
-    """An element as a row of columns, handed in with others unless somebody waits for it.
+    """An element as a row of columns, handed in together with others unless a consumer waits for it.
 
     Attributes
     ----------
     columns : list of Column
         The same list for rows that follow each other, where that can be.
     row : int
-        Its number.
+        The number of the row.
     """
 
     columns: list[Column]
@@ -110,12 +110,12 @@ class Row(NamedTuple):
         return 1
 
     def part(self, start: int, stop: int) -> Row:
-        """Return it."""
+        """Return the element."""
         del start, stop
         return self
 
     def hand(self, feed: Feed, pass_: int) -> bool:
-        """Hand it in; False: no more is wanted."""
+        """Hand the element in; False if no more is wanted."""
         return feed.add_row(pass_, self.columns, self.row)
 
 
@@ -130,12 +130,12 @@ class Failed(NamedTuple):
         return 1
 
     def part(self, start: int, stop: int) -> Failed:
-        """Return it."""
+        """Return the error."""
         del start, stop
         return self
 
     def hand(self, feed: Feed, pass_: int) -> bool:
-        """Hand it in; False: no more is wanted."""
+        """Hand the error in; False if no more is wanted."""
         return feed.fail(pass_, self.error)
 
 

@@ -1,4 +1,4 @@
-"""Columns of rows: parts of them, several behind each other, and those of components that are not quite alike.
+"""Columns of rows: slices of them, joined ones, and conversions between components that are not quite alike.
 
 `queuecore.data._rows.chunks.Rows` says what a column is. Each component has one; arrays of strings have two.
 """
@@ -41,7 +41,7 @@ def sliced(columns: Sequence[Column], start: int, stop: int) -> list[Column]:
 
 
 def joined(parts: Sequence[tuple[Sequence[Column], int, int]]) -> list[Column]:
-    """Return the rows of several lists of columns behind each other; of each, from which row on and up to which.
+    """Return the rows of several lists of columns in one; each comes with its first row and the row after the last.
 
     Notes
     -----
@@ -69,7 +69,7 @@ def compacted(columns: Sequence[Column], first: int, n: int, rows: np.ndarray[An
 
 def _joined(columns: list[Column]) -> Column:
     if not isinstance(columns[0], tuple):
-        # As bytes: rows of a stream have their dtype no more.
+        # As bytes: rows of a stream no longer have their dtype.
         return np.concatenate([_rows_of_bytes(column) for column in columns])
     values = [data[ends[0] : ends[-1]] for data, ends, _ in columns]
     ends = np.zeros(1 + sum(len(one) - 1 for _, one, _ in columns), np.int64)
@@ -87,7 +87,7 @@ def _rows_of_bytes(column: Any) -> Any:
 
 
 def typed(column: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return a column of a fixed shape as an array of what its rows are."""
+    """Return a column of a fixed shape as an array of its rows' dtype and shape."""
     array: np.ndarray[Any, Any] = column.view(np.uint8).reshape(-1).view(dtype).reshape((len(column), *shape))
     return array
 
@@ -98,7 +98,7 @@ def side_by_side(layouts: Sequence[Layout], templates: Any) -> Layout:
     Parameters
     ----------
     layouts : sequence of Layout
-        Of the parts, all with components.
+        Layouts of the parts, all with components.
     templates : object
         The structure of the parts, over their numbers.
     """
@@ -142,12 +142,12 @@ def spec_of(layout: Layout, make: Callable[[np.dtype[Any], tuple[Any, ...]], Any
 
 
 def agreed(layouts: Sequence[Layout], what: str) -> Layout:
-    """Return the layout of elements that may be those of any of several layouts.
+    """Return a layout that fits the elements of any of several layouts.
 
     Parameters
     ----------
     what : str
-        Whose they are, for messages.
+        The method or dataset concerned, for messages.
 
     Returns
     -------

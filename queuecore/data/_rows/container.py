@@ -40,7 +40,7 @@ class Packer:
         self.nbytes = 0
 
     def skeleton(self, value: Any) -> Any:
-        """Return a value as JSON has it; what is large goes to the piece that `pack` makes.
+        """Return a value as JSON; large parts go to the piece that `pack` makes.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class Packer:
 
 
 def _word(dtype: np.dtype[Any]) -> str:
-    """Return what a dtype is in a piece; nothing: it can't be in one."""
+    """Return the word for a dtype in a piece; an empty one if pieces can't hold it."""
     if is_bfloat16(dtype):
         return "bfloat16"
     if dtype.hasobject or (dtype.kind == "V" and dtype.type is not np.void):
@@ -145,7 +145,7 @@ def _value(skeleton: Any, parts: list[Any]) -> Any:
 
 
 def framed(piece: bytes, compress: bool) -> tuple[bytes, bytes, bytes]:
-    """Return what to write of a piece, in three parts."""
+    """Return the bytes to write for a piece, in three parts."""
     if compress:
         codec = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
         piece = len(piece).to_bytes(8, "little") + codec.compress(piece) + codec.flush()

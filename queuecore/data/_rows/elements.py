@@ -1,4 +1,4 @@
-"""Elements out of a user's values: dicts and tuples of arrays, numbers, strings and `Ragged`, as columns of rows."""
+"""Elements of users' values: dicts and tuples of arrays, numbers, strings and `Ragged`, as columns of rows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def rows_of_slices(tensors: Any) -> tuple[int, list[Column], Layout]:
 
 
 def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
-    """Return one element as columns of one row; `None` if it has a part of which there are no columns.
+    """Return one element as columns of one row; `None` if columns can't hold one of its parts.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
 
 
 def element_of(tensors: Any) -> tuple[Any, Any]:
-    """Return an element as an object that nobody changes, and its specification. Errors as of `rows_of_element`."""
+    """Return an element as a read-only object, and its specification. Errors as for `rows_of_element`."""
     template, values = flattened(tensors, lambda value, where: as_tensor(value, "from_tensors: tensors" + where))
     specs = []
     for index, value in enumerate(values):

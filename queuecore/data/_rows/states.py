@@ -1,4 +1,4 @@
-"""States that a function of the user's makes of states: what they start as, and what comes after one."""
+"""States that a user's function makes of states: their first value, and the conversion of each next one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _type(leaf: Any) -> tuple[str, np.dtype[Any]]:
 
 
 def first_state(value: Any) -> Any:
-    """Return what a user gives as a state, as one of our own: nothing that the user holds."""
+    """Return a user's state as one of our own, which shares nothing with the user's."""
     return own(mapped(_leaf, value))
 
 

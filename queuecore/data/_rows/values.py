@@ -1,4 +1,4 @@
-"""Elements that are Python objects: what becomes of values of the user's, what they are, and batches of them."""
+"""Elements that are Python objects: conversion of users' values, their specifications, and batches of them."""
 
 from __future__ import annotations
 
