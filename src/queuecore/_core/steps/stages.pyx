@@ -1,4 +1,4 @@
-"""Stages: what every native step has in common, and running one eagerly on NumPy arrays."""
+"""Stages: the base of all native steps, and running a step eagerly on NumPy arrays."""
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t
@@ -88,7 +88,8 @@ cdef int _array_in(Cell* cell, cnp.ndarray array) except -1:
 
 
 cdef object _ragged_in(Cell* cell, object ragged):
-    # Strings that lie side by side already. Returns what must be kept. Its splits were checked, and nobody can write to them.
+    # Takes strings that lie side by side already. Returns the objects that must be kept. The splits were checked, and are
+    # read-only.
     cdef cnp.ndarray data, offsets
     if not ragged.is_bytes:
         raise _errors.DtypeError(f"expected strings of bytes, got rows of {ragged.dtype}")
