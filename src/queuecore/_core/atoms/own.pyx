@@ -209,14 +209,15 @@ def register_rows(rows, sparse, strings):
 
 
 def own(value, *, bint fixed=False):
-    """Return a value with arrays that are ours: copies, but of memory that nobody can write to.
+    """Return a value with arrays that are ours: copies, except of memory that nobody can write to.
 
     Parameters
     ----------
     value : object
-        An array, `Ragged` or `Sparse`, or tuples, lists and dicts of them, which are new ones then. Of anything else, itself.
+        An array, `Ragged` or `Sparse`, or tuples, lists and dicts of them, which are replaced by new ones. Anything
+        else is returned as it is.
     fixed : bool
-        Whether nobody shall ever be able to write to what is returned.
+        True: the returned arrays are read-only for good.
     """
     return _own(<PyObject*>value, 0, LISTS | (FIXED if fixed else 0), None)
 
@@ -236,7 +237,7 @@ def own_result(function, tuple arguments not None, kept=None, bint listed=False)
     cdef Py_ssize_t holders = 1
     made = PyObject_CallObject(function, arguments)
     if listed and type(made) is list:
-        # If nobody else has the list, the tuple is what holds its parts from now on.
+        # If nobody else has the list, only the tuple holds its parts from now on.
         holders = 1 if _is_alone(<PyObject*>made, 1) else 0
         made = tuple(<list>made)
     return _own(<PyObject*>made, holders, 0, kept)

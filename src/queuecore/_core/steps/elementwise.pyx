@@ -432,18 +432,18 @@ cdef struct FrameParams:
 
 @cython.final
 cdef class PadStep(Step):
-    """More around an array.
+    """Padding around an array.
 
     Parameters
     ----------
     inputs, outputs : tuple of Component
         One of each.
     before, after : tuple of int
-        How many, for each axis.
+        The number of items to add, for each axis.
     fill : bytes
         The constant.
     mode : str
-        What goes around: one of `PAD_MODES`.
+        The kind of padding: one of `PAD_MODES`.
     """
     cdef FrameParams frame
 

@@ -197,7 +197,7 @@ cdef class PythonStep(Step):
         self.run = _run_python
 
     def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception for who runs it natively."""
+        """Return the exception for code that runs it natively."""
         return _errors.UnimplementedError(f"a step that runs in Python, because {self.why}, can't be here")
 
     def __call__(self, *values, int64_t epoch=0, int64_t element=0):
@@ -392,12 +392,12 @@ cdef struct KeepParams:
 
 @cython.final
 cdef class KeepStep(Step):
-    """A step whose inputs are kept: what it makes comes after them.
+    """A step whose inputs are kept: its outputs come after them.
 
     Parameters
     ----------
     inputs : tuple of Component
-        What it gets.
+        The components that it gets.
     step : Step
         Gets the same.
     """
