@@ -1,5 +1,5 @@
 # A permutation of the numbers from 0 to count - 1, drawn at random, that needs no memory for them: its k-th number is
-# computed. No shared state: it belongs to whoever holds it.
+# computed. No shared state: a cipher belongs to its holder.
 #
 # The order is ours: a Feistel cipher on pairs of numbers below a and b, whose results beyond the count are enciphered
 # again (Black and Rogaway: "Ciphers with arbitrary finite domains", CT-RSA 2002), with Philox as the round function.
@@ -31,7 +31,7 @@ cdef inline void cipher_init(Cipher* c, uint64_t seed_lo, uint64_t seed_hi, int6
     philox_block(seed_lo, <uint64_t>iteration, seed_hi, draws)
     c.key[0] = <uint64_t>draws[1] << 32 | draws[0]
     c.key[1] = <uint64_t>draws[3] << 32 | draws[2]
-    c.rounds = 8 if count >= 4096 else 16  # few numbers are mixed more slowly, and cost little
+    c.rounds = 8 if count >= 4096 else 16  # a small cipher mixes more slowly, and costs little
 
 
 cdef inline int64_t cipher_at(const Cipher* c, int64_t k) noexcept nogil:
@@ -39,8 +39,8 @@ cdef inline int64_t cipher_at(const Cipher* c, int64_t k) noexcept nogil:
     cdef int64_t half[2]
     cdef uint64_t drawn
     cdef int32_t j, side
-    # Ends, as k itself lies below the count and on the cycle that is followed: mostly after one step, as a * b is just
-    # above the count.
+    # The loop ends: it follows the cycle of k, and k itself lies below the count. It mostly takes one step, because a *
+    # b is just above the count.
     while True:
         half[0] = k % c.sides[0]
         half[1] = k // c.sides[0]

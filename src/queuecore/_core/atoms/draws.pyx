@@ -1,7 +1,7 @@
-"""Arrays of random numbers: bits, normally distributed floats and orders, of the generator in random.pxd.
+"""Arrays of random numbers: bits, normally distributed floats and orders, from the generator in random.pxd.
 
-All but `permute`'s are those that TensorFlow's kernels on the CPU make of the same seeds, at the same place of the
-stream.
+All but those of `permute` and `permutation` equal the numbers of TensorFlow's CPU kernels for the same seeds, at the
+same place in the stream.
 """
 
 from libc.math cimport cos, cosf, fabs, fabsf, log, logf, sin, sinf, sqrt, sqrtf
@@ -12,7 +12,7 @@ from queuecore._core.atoms.cipher cimport Cipher, cipher_at, cipher_init
 from queuecore._core.atoms.random cimport Philox, philox_block, philox_next, philox_seed
 
 cdef enum:
-    # A truncated draw may take any number of blocks: each output has so many numbers of its own.
+    # A truncated draw may take any number of blocks, so each output has this many numbers of its own.
     SPARE = 256
 
 cdef double LEAST = 1.0e-7
@@ -56,7 +56,7 @@ cdef inline void _normal_doubles(uint32_t a, uint32_t b, uint32_t c, uint32_t d,
 
 
 def bits(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, uint32_t[::1] out not None):
-    """Fill `out` with the generator's numbers from a block of four on, without the GIL."""
+    """Fill `out` with the generator's 32-bit numbers, from the given block of four on, without the GIL."""
     cdef int64_t at = 0, n = out.shape[0]
     cdef uint32_t* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
@@ -117,7 +117,7 @@ def truncated_floats(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, float[:
     cdef float made[4]
     cdef int i, found
     with nogil:
-        while at < n:  # four outputs, and the numbers that are theirs
+        while at < n:  # four outputs, and the numbers reserved for them
             here = block
             block += SPARE
             found = 0
@@ -160,7 +160,7 @@ def truncated_doubles(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, double
 
 
 def shuffle(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, int64_t[::1] out not None):
-    """Fill `out` with a permutation of its places, without the GIL: each changes with one of those from it on."""
+    """Fill `out` with a permutation of its places, without the GIL: each is swapped with itself or a later one."""
     cdef int64_t i, j, n = out.shape[0]
     cdef int64_t* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
@@ -176,7 +176,7 @@ def shuffle(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, int64_t[::1] out
 
 
 def permutation(uint64_t seed_lo, uint64_t seed_hi, int64_t iteration, int64_t count, int64_t start, int64_t stop):
-    """Places `start` to `stop` of the permutation of `count` numbers that these seeds give, as a list of int."""
+    """Return places `start` to `stop` of the permutation of `count` numbers from these seeds, as a list of int."""
     cdef Cipher c
     if not 0 <= start <= stop <= count <= <int64_t>1 << 62:
         raise ValueError("0 <= start <= stop <= count <= 2**62")
@@ -187,7 +187,7 @@ def permutation(uint64_t seed_lo, uint64_t seed_hi, int64_t iteration, int64_t c
 def permute(
     uint64_t seed_lo, uint64_t seed_hi, int64_t iteration, int64_t count, int64_t start, int64_t[::1] out not None
 ):
-    """Fill `out` with places from `start` on of the permutation of `count` numbers of these seeds, without the GIL."""
+    """Fill `out` with the permutation of `count` numbers from these seeds, from place `start` on, without the GIL."""
     cdef Cipher c
     cdef int64_t k, n = out.shape[0]
     cdef int64_t* places = &out[0] if n > 0 else NULL
@@ -200,7 +200,7 @@ def permute(
 
 
 def philox_draws(uint64_t lo, uint64_t hi, int n):
-    """First `n` 32-bit outputs of the generator with the seed pair (lo, hi), as a list of int."""
+    """Return the first `n` 32-bit outputs of the generator with the seed pair (lo, hi), as a list of int."""
     cdef Philox p
     philox_seed(&p, lo, hi)
     return [philox_next(&p) for _ in range(n)]

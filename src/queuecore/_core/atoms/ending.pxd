@@ -1,19 +1,20 @@
-# The end of a program whose threads all wait: which threads wait, and whether anything can come any more.
+# The end of a program whose threads all wait: records which threads wait, and decides whether anything can still come.
 #
-# A participant is each of Python's threads, and each native one. ending_note: a participant, after it has looked for what it waits for and has
-# not found it (Python's in slices of time, native ones when they are woken and find nothing to do). ending_mark: when it begins to wait, and at
-# any time between a look that found something, or anything else it does, and its next note. ending_decide: any thread, while no participant can
-# begin or end unseen (with Python's GIL), with all of Python's threads.
+# Each Python thread and each native thread is a participant. ending_note: a participant calls it after it has looked for what it waits for
+# and has not found it (a Python thread after each slice of time, a native thread when it was woken and found nothing to do). ending_mark: a
+# participant calls it when it begins to wait, and after a look that found something, or after anything else it does, before its next note.
+# ending_decide: any thread, while no participant can begin or end unseen (with Python's GIL), with the list of all Python threads.
 #   I1  Between two notes of a participant without a mark lies one whole look that failed, and nothing that others wait for was changed by it.
 #   I2  A phase begins at a moment at which every participant has noted and not marked, and is over when each has noted NOTES more, none has
-#       marked, none has come and none has gone. A mark by who has noted ends it, a note by who has not done so too.
-#   I3  At the end of a phase nothing that was done before its beginning was missed, and nothing was done since. Else take the first look since
-#       then that found something: who found it has noted before it found it, and not since (he would have marked). If all his NOTES were before,
-#       one of his looks lay between the phase's beginning and that find, and failed; so what he found was made in between, by one who works and
-#       has noted: by one whose find is earlier still, and not marked either, though he has noted NOTES times since the beginning.
+#       marked, none has come and none has gone. A mark by a participant that has noted ends it, and so does the first note of any other.
+#   I3  At the end of a phase nothing that was done before its beginning was missed, and nothing was done since. Otherwise take the first
+#       look since then that found something: its thread noted before the find, and not since (it would have marked). If all its NOTES came
+#       before, one of its looks lay between the phase's beginning and that find, and failed; so what it found was made in between, by a
+#       thread that works and has noted: by one whose find is earlier still, and that has not marked either, though it has noted NOTES times
+#       since the beginning.
 #   I4  A native participant's look that finds nothing to do may have changed what others see; the next one, of the same state, does not. So there
 #       are two phases: what the first one's looks changed, those of the second one see.
-# No time is part of this: who is late only makes it later.
+# Time plays no part: a late thread only delays the decision.
 # Progress: all are blocking, for a few loads under a turn (ending_decide: for each thread, the table once).
 # Sources: the two collects of Afek and others, "Atomic Snapshots of Shared Memory" (1993), and the waves of Mattern, "Algorithms for Distributed
 # Termination Detection" (1987).
@@ -22,7 +23,7 @@ from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport Turn
 
 cdef enum:
-    MOST_WAITERS = 1024  # one for which there is no place works, to the others
+    MOST_WAITERS = 1024  # a thread that finds no place counts as working
     NOTES = 2
     PHASES = 2
 
@@ -30,14 +31,14 @@ cdef struct Waiter:
     uint64_t thread
     int32_t notes    # since the phase began
     bint native
-    bint over        # it waits for what will never come
+    bint over        # what it waits for will never come
 
 cdef struct Ending:
     Turn turn        # all below is used under it
     Waiter[MOST_WAITERS] waiters
     int32_t count, natives
     int32_t phase    # 0: none
-    int32_t threads  # of Python's, when it began
+    int32_t threads  # Python threads when the phase began
 
 
 cdef inline int32_t _ending_at(Ending* e, uint64_t thread) noexcept nogil:
@@ -72,7 +73,7 @@ cdef inline void ending_mark(Ending* e, uint64_t thread) noexcept nogil:
 
 
 cdef inline bint ending_note(Ending* e, uint64_t thread, bint native) noexcept nogil:
-    # True: nothing will come, and the wait is to end.
+    # True: nothing will come, and the caller must end its wait.
     cdef int32_t i
     cdef bint over = False
     turn_take(&e.turn)
@@ -103,8 +104,8 @@ cdef inline bint ending_has(Ending* e, uint64_t thread) noexcept nogil:
 
 
 cdef inline bint ending_decide(Ending* e, const uint64_t* threads, int32_t count, int32_t natives, int32_t notes, int32_t phases) noexcept nogil:
-    # `threads`: Python's; instead of one that waits for another's end, that one. True: just now it became clear that none of these waits will
-    # end; ending_note tells each. Who isn't among them is gone.
+    # `threads`: all Python threads; a thread that joins another is listed as that other one. A waiter that is not listed has ended. True:
+    # this call decided that none of these waits will end; ending_note tells each waiter.
     cdef int32_t i, n
     cdef bint here = True, noted = True, decided = False
     turn_take(&e.turn)

@@ -1,10 +1,10 @@
-# Numbers by which native code says what went wrong, and the only place where they become exceptions.
+# The numbers that say what went wrong in native code, and the only functions that turn them into exceptions.
 from libc.stdint cimport int64_t
 from queuecore._core.atoms.platform cimport Fault
 
 cdef enum:
     OK = 0
-    # codes: which class (errors.pyx keeps the table)
+    # codes: each names an exception class (errors.pyx has the table)
     CODE_INVALID_ARGUMENT = 1
     CODE_NOT_FOUND = 2
     CODE_PERMISSION = 3
@@ -21,9 +21,9 @@ cdef enum:
     CODE_UNIMPLEMENTED = 41
     CODE_CHECKSUM = 45
     CODE_CSV = 50
-    CODE_STEP = 60            # what and where in it says the step
-    CODE_HANDED = 61          # the exception that was handed in
-    CODE_AGAIN = 220         # of no class: not yet, and nothing is wrong
+    CODE_STEP = 60            # the step itself says what went wrong, and where in the element
+    CODE_HANDED = 61          # the exception that a Python thread handed in
+    CODE_AGAIN = 220         # no class: not yet, and nothing is wrong
 
 cdef enum:
     # sentences
@@ -45,11 +45,11 @@ cdef enum:
     WHAT_LINE = 16
     WHAT_NAME = 17
     WHAT_UNEVEN = 18
-    WHAT_PADDED = 19          # a: a side of an element; b: what it is to be padded to, with component and dimension in the high bits
-    WHAT_BUDGET = 20          # a: bytes needed; b: those allowed
+    WHAT_PADDED = 19          # a: length of one side of an element; b: length to pad it to (component and dimension in its high bits)
+    WHAT_BUDGET = 20          # a: bytes needed; b: bytes allowed
     WHAT_REWRITTEN = 21
     WHAT_UNSIZED = 22
-    # of compressed data: a is the encoding, b the place among the decompressed bytes
+    # compressed data. a: the encoding; b: the place among the decompressed bytes
     WHAT_CUT = 100
     WHAT_NO_HEADER = 101
     WHAT_DAMAGED = 102
@@ -64,8 +64,8 @@ cdef enum:
     WHAT_TFRECORD_CUT_HEADER = 122
     WHAT_TFRECORD_CUT = 123
     WHAT_TFRECORD_TOO_LARGE = 124
-    # CSV. a: the line; b: number of a field, with the kind of its column in the high half where it isn't valid
-    WHAT_CSV_FIELDS = 140     # b: fields of the row, with those expected in the high half
+    # CSV. a: the line; b: the number of the field; for an invalid number, the high half has the kind of its column
+    WHAT_CSV_FIELDS = 140     # b: number of fields in the row; the high half has the number expected
     WHAT_CSV_MISSING = 141
     WHAT_CSV_NUMBER = 142
     WHAT_CSV_BARE = 143
@@ -83,6 +83,7 @@ cdef enum:
     STAGE_RUNNER = 4
     STAGE_MAP = 5
 
-# What is wrong with compressed data, in words that follow its name and a colon; place: where in it.
+# Says what is wrong with compressed data, in words that follow the data's name and a colon. place: bytes from its
+# start.
 cdef str inflate_sentence(int what, int encoding, int64_t place)
 cdef object fault_error(const Fault* fault, object path)

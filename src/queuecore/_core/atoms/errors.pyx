@@ -176,7 +176,7 @@ cdef str _csv_sentence(const Fault* f):
 
 
 cdef object fault_error(const Fault* fault, object path):
-    # path: bytes or None. The exception that says what `fault` recorded; the caller raises it.
+    # Returns the exception for what `fault` recorded; the caller raises it. path: bytes or None.
     name = None if path is None else os.fsdecode(path)
     shown = "" if name is None else repr(name)
     error = _CLASSES[<int>fault.code](

@@ -1,4 +1,4 @@
-# Bytes that become more: memory that belongs to one thread at a time, and keeps its size.
+# A buffer that grows: it belongs to one thread at a time, and keeps its room when it is emptied.
 from libc.stdint cimport int64_t
 from libc.stdlib cimport realloc
 from queuecore._core.atoms.platform cimport kMostBytes
@@ -10,7 +10,7 @@ cdef struct Growing:
 
 
 cdef inline bint grow(Growing* g, int64_t more) noexcept nogil:
-    # Room for so many bytes behind those that are there. False: no memory.
+    # Makes room for `more` bytes behind those that are there. False: no memory.
     cdef int64_t room = g.room + g.room // 2
     cdef void* data
     if more <= g.room - g.nbytes:

@@ -30,7 +30,7 @@ cdef extern from *:
     """
     const int QC_HOLDERS_COUNT
 
-# By pointers: what looks at a count must not hold a reference itself.
+# Objects are passed as pointers: the code that looks at a count must not hold a reference itself.
 cdef extern from "Python.h":
     ctypedef struct RawType "PyTypeObject":
         Py_ssize_t tp_weaklistoffset
@@ -47,9 +47,9 @@ cdef extern from "numpy/arrayobject.h":
     cnp.npy_intp nbytes_of "PyArray_NBYTES"(RawArray*) noexcept
 
 cdef enum:
-    FIXED = 1     # nobody may write to the copies
-    LISTS = 2     # lists are structure, and not arrays
-    LEVEL = 4     # and from here on, how deep in the structure
+    FIXED = 1     # the copies are read-only
+    LISTS = 2     # lists are structure and do not become arrays
+    LEVEL = 4     # this bit and those above it count the depth in the structure
     MOST_LEVELS = 500
 
 COUNTS = bool(QC_HOLDERS_COUNT)
@@ -60,12 +60,14 @@ cdef object _SCALAR = np.generic
 cdef frozenset _LEAVES = frozenset([bytes, int, float, bool, str])
 cdef set _rows = set()  # the classes of rows that vary in length
 
-# What native code makes of rows that vary in length, which is defined above it: `Ragged`, and `strings`, which makes one of characters.
+# The makers of rows that vary in length, registered by the Python layer above: `Ragged`, and `strings`, which makes a `Ragged` of
+# characters.
 ragged = SimpleNamespace()
 
 
 cdef bint _is_alone(PyObject* one, Py_ssize_t holders) noexcept:
-    # Whether there are no references to it but those that we know of, nor weak ones, which could become some.
+    # True if it has no references but the `holders` known to the caller, and no weak references, which could become
+    # strong ones.
     cdef Py_ssize_t place
     if not QC_HOLDERS_COUNT or Py_REFCNT(one) != holders:
         return False
@@ -74,10 +76,11 @@ cdef bint _is_alone(PyObject* one, Py_ssize_t holders) noexcept:
 
 
 cdef bint _is_private(PyObject* one, Py_ssize_t holders) noexcept:
-    # Of an array. A view of the whole of another is as good as that; one of a part would keep the rest in memory.
+    # As _is_alone, for an array. A view of a whole array counts as that array; a view of a part would keep the rest in
+    # memory.
     cdef RawArray* array = <RawArray*>one
     cdef PyObject* base = base_of(array)
-    # Of other arrays, items may lie over each other.
+    # In arrays that are not contiguous, items may overlap.
     if not _is_alone(one, holders) or not flags_of(array) & (cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_F_CONTIGUOUS):
         return False
     if base == NULL:
@@ -92,7 +95,7 @@ cdef bint _is_private(PyObject* one, Py_ssize_t holders) noexcept:
 
 
 cdef object _immutable(array):
-    # The array, or one of the same memory; None: somebody can write to that.
+    # Returns the array, or one with the same memory; None: somebody can write to that memory.
     cdef PyObject* at = <PyObject*>array
     while is_array(at):
         # NumPy unpickles to arrays that can be written to although their base is `bytes`.
@@ -114,7 +117,7 @@ cdef object _immutable(array):
         return None
     if whole.flags.writeable:
         return None
-    # As long as `whole` is there, nobody can close the map.
+    # While `whole` exists, nobody can close the map.
     return np.ndarray(array.shape, array.dtype, whole, _place(array, whole), array.strides)
 
 
@@ -128,7 +131,7 @@ cdef object _owned_array(array, bint fixed):
         return made
     if not fixed:
         return cnp.PyArray_NewCopy(array, cnp.NPY_KEEPORDER)
-    if array.dtype.hasobject:  # NumPy has these in memory of its own only
+    if array.dtype.hasobject:  # NumPy keeps these in its own memory only
         made = cnp.PyArray_NewCopy(array, cnp.NPY_KEEPORDER)
         made.flags.writeable = False
         return made
@@ -136,7 +139,7 @@ cdef object _owned_array(array, bint fixed):
 
 
 cdef bint _is_in(structure, PyObject* one) except -1:
-    # Of a tuple, a dict, or what is no structure.
+    # True if `one` is the structure itself or one of its parts. structure: a tuple, a dict, or an object without parts.
     if <PyObject*>structure == one:
         return True
     if type(structure) is tuple or type(structure) is dict:
@@ -147,7 +150,7 @@ cdef bint _is_in(structure, PyObject* one) except -1:
 
 
 cdef object _own(PyObject* given, Py_ssize_t holders, int how, kept):
-    # holders: how many references to it are ours, if nobody else can reach what holds it; 0: somebody can.
+    # holders: the number of references to it that are ours, if nobody else can reach its holder; 0: somebody can.
     if is_plain_array(given):
         if holders and not how & FIXED and _is_private(given, holders):
             return <object>given
@@ -160,7 +163,7 @@ cdef object _own(PyObject* given, Py_ssize_t holders, int how, kept):
         return value
     if kind is not tuple and kind is not dict and not (kind is list and how & LISTS):
         return _own_slowly(value, kind, how, kept)
-    # Who holds it reaches the parts. Each of them is held by it, and by `one` below.
+    # Any other holder of it reaches its parts. Each part is held by it, and by `one` below.
     holders = 2 if holders and _is_alone(given, holders + 1) else 0
     return _own_parts(value, holders, how, kept)
 
@@ -206,14 +209,15 @@ def register_rows(rows, sparse, strings):
 
 
 def own(value, *, bint fixed=False):
-    """Return a value with arrays that are ours: copies, but of memory that nobody can write to.
+    """Return a value with arrays that are ours: copies, except of memory that nobody can write to.
 
     Parameters
     ----------
     value : object
-        An array, `Ragged` or `Sparse`, or tuples, lists and dicts of them, which are new ones then. Of anything else, itself.
+        An array, `Ragged` or `Sparse`, or tuples, lists and dicts of them, which are replaced by new ones. Anything
+        else is returned as it is.
     fixed : bool
-        Whether nobody shall ever be able to write to what is returned.
+        True: the returned arrays are read-only for good.
     """
     return _own(<PyObject*>value, 0, LISTS | (FIXED if fixed else 0), None)
 
@@ -233,7 +237,7 @@ def own_result(function, tuple arguments not None, kept=None, bint listed=False)
     cdef Py_ssize_t holders = 1
     made = PyObject_CallObject(function, arguments)
     if listed and type(made) is list:
-        # If nobody else has the list, the tuple is what holds its parts from now on.
+        # If nobody else has the list, only the tuple holds its parts from now on.
         holders = 1 if _is_alone(<PyObject*>made, 1) else 0
         made = tuple(<list>made)
     return _own(<PyObject*>made, holders, 0, kept)

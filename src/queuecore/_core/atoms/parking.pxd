@@ -4,9 +4,9 @@
 # it need not. A notifier makes its change visible, then calls event_notify. Any thread may do either.
 #   I1  A waiter that is counted is woken by any notifier whose change it could have missed.
 #   I2  The count of waiters may be too high (a wake is then wasted), never too low (a wake would then be lost).
-# `light`, set before anybody else knows of the event count to what atoms' light_notify() says: notifying costs no
-# fence, and waiting a system call more.
-# Waiting blocks; notifying is lock-free, with one system call when somebody waits and none otherwise.
+# `light` is set to the result of process.pxd's light_notify(), before any other thread knows of the event count. With it,
+# notifying needs no fence, and waiting makes one more system call.
+# Waiting blocks; notifying is lock-free, with one system call if a thread waits and none otherwise.
 # Source: the "event count" of Reed and Kanodia (1979), with the waiter count in the futex word's other half.
 #
 # Turn. A mutex for a few hundred nanoseconds of planning, never held across a copy or a system call. Source: the

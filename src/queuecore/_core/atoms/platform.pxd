@@ -1,4 +1,4 @@
-# Declarations of what the small headers offer. Nothing here runs.
+# Declarations for the small headers. Nothing here runs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stddef cimport size_t
 

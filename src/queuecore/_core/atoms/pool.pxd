@@ -1,14 +1,13 @@
-# The pool: slots of one size that can become more, and the stack of those that are free. The slab's sibling for queues, whose
-# number of elements nobody knows before (unbounded capacity, leases that are held).
+# The pool: slots of one size, whose number can grow, and the stack of the free ones. It is the slab's sibling for queues, whose number of
+# elements is not known beforehand (unbounded capacity, leases that are held).
 #
-# pool_push, pool_pop: any thread, lock-free. pool_grow: any thread, lock-free but for the memory that it asks for. pool_row: whoever owns
-# the slot.
+# pool_push, pool_pop: any thread, lock-free. pool_grow: any thread, lock-free except for its allocation. pool_row: the owner of the slot.
 #   I1  A slot has one owner at a time: the pool, an element in the queue, a thread on its way, a reservation or a lease.
 #   I2  Chunks are never freed or moved before the pool itself, so a row's address stays and reading `next` of a slot that somebody
 #       else has just taken reads memory that is there.
 #   I3  The tag in the head's high half grows with every change (ABA).
-#   I4  Slots from `fresh` on were never taken. Below `made` there is memory for them; whoever finds a chunk that is not counted yet counts
-#       it, so nobody waits for who made it.
+#   I4  Slots from `fresh` on were never taken. Slots below `made` have memory; a thread that finds a chunk not counted yet counts it, so
+#       nobody waits for the thread that made it.
 # Chunk 0 has `first` slots, a power of two; chunk k has first << (k - 1) of them, as many as all before it.
 # Source: Treiber's stack (1986) with a counted head.
 from libc.stddef cimport size_t
@@ -43,7 +42,7 @@ cdef extern from *:
       alignas(kLine) Atomic<uint32_t> fresh;
       Atomic<uint32_t> made;
       alignas(kLine) Atomic<void*> rows[24];
-      Atomic<Atomic<uint32_t>*> nexts[24];    // of each slot of a chunk; a line in front of them: where its rows are
+      Atomic<Atomic<uint32_t>*> nexts[24];    // `next` of each slot of a chunk; the cache line in front points to the chunk's rows
       uint32_t first;
       int32_t first_log;
       std::size_t slot_bytes;
@@ -78,7 +77,7 @@ cdef inline int32_t pool_chunk(const SlotPool* p, uint32_t slot, uint32_t* offse
 cdef inline unsigned char* pool_row(SlotPool* p, uint32_t slot) noexcept nogil:
     cdef uint32_t offset = 0
     cdef int32_t k = pool_chunk(p, slot, &offset)
-    return <unsigned char*>p.rows[k].load(kRelaxed) + <size_t>offset * p.slot_bytes  # relaxed: who has the slot was shown it
+    return <unsigned char*>p.rows[k].load(kRelaxed) + <size_t>offset * p.slot_bytes  # relaxed: the owner got the pointer with the slot
 
 
 cdef inline Atomic[uint32_t]* pool_next(SlotPool* p, uint32_t slot) noexcept nogil:
@@ -100,7 +99,7 @@ cdef inline void pool_push(SlotPool* p, uint32_t slot) noexcept nogil:
 
 cdef inline bint _pool_fresh(SlotPool* p, uint32_t* slot) noexcept nogil:
     cdef uint32_t fresh = p.fresh.load(kRelaxed)  # relaxed: the CAS checks it
-    while fresh < p.made.load(order(Q3, kAcquire)):  # Q3 acquire: pairs with Q6; where the slot lies
+    while fresh < p.made.load(order(Q3, kAcquire)):  # Q3 acquire: pairs with Q6; the address of the slot
         # Relaxed: it only decides whose the slot is, nobody has written there. Linearizes here.
         if p.fresh.compare_exchange_weak(fresh, fresh + 1, kRelaxed, kRelaxed):
             slot[0] = fresh
@@ -109,7 +108,7 @@ cdef inline bint _pool_fresh(SlotPool* p, uint32_t* slot) noexcept nogil:
 
 
 cdef inline bint pool_pop(SlotPool* p, uint32_t* slot) noexcept nogil:
-    # False: pool_grow, then again.
+    # False: no free slot. The caller calls pool_grow, then tries again.
     cdef uint64_t head = p.head.load(order(Q2, kAcquire))  # Q2 acquire: pairs with Q1
     cdef uint64_t below
     cdef uint32_t top
@@ -155,7 +154,8 @@ cdef inline void _chunk_free(SlotPool* p, NextsPtr nexts, uint32_t count) noexce
 
 
 cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
-    # More slots, unless some have come meanwhile. False: no memory, or no number is left.
+    # Adds a chunk of slots, unless slots came free or were added meanwhile. False: no memory, or no slot number is
+    # left.
     cdef uint32_t made = p.made.load(order(Q3, kAcquire))  # Q3, as in _pool_fresh: the chunks before
     cdef uint32_t count
     cdef int32_t k
@@ -167,9 +167,9 @@ cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
     count = p.first if made == 0 else made
     if made == POOL_NOBODY or k == POOL_CHUNKS:
         return False
-    nexts = p.nexts[k].load(order(Q4, kAcquire))  # Q4 acquire: pairs with Q5; where the rows are
+    nexts = p.nexts[k].load(order(Q4, kAcquire))  # Q4 acquire: pairs with Q5; the address of the rows
     if nexts == NULL:
-        # Several may come here at a time. Who is second gives its own back.
+        # Several threads may come here at a time. All but the first free their own chunk.
         nexts = _chunk_new(p, count)
         if nexts == NULL:
             return False
@@ -177,7 +177,7 @@ cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
         if not p.nexts[k].compare_exchange_strong(found, nexts, order(Q5, kRelease), order(Q4, kAcquire)):
             _chunk_free(p, nexts, count)
             nexts = found
-    # Everybody writes the same. Relaxed: published by Q6, and by Q1 with each slot.
+    # All threads write the same value. Relaxed: published by Q6, and by Q1 with each slot.
     p.rows[k].store(_chunk_rows(nexts)[0], kRelaxed)
     # Q6 release: pairs with Q3. Relaxed on failure: somebody else has counted it.
     p.made.compare_exchange_strong(

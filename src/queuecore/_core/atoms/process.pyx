@@ -50,7 +50,8 @@ cdef uint64_t fork_generation() noexcept nogil:
 
 
 cdef void _in_child() noexcept nogil:
-    # The child has one thread. Whoever held the registry's turn doesn't exist here, and neither do the runners' threads.
+    # The child has one thread. The thread that held the registry's turn doesn't exist here, and neither do the runners'
+    # threads.
     global _light, _registry, _kept_count, _kept_bytes
     _light = membarrier_register()
     _generation.fetch_add(1, kRelaxed)  # relaxed: one thread
@@ -130,7 +131,7 @@ cdef Kept _kept_remove(int i) noexcept nogil:
 cdef void* buffer_take(size_t nbytes) noexcept nogil:
     cdef void* p = NULL
     cdef int i
-    if turn_try(&_kept_turn):  # else somebody is at them, whom nobody need wait for
+    if turn_try(&_kept_turn):  # otherwise another thread uses the list, and waiting for it isn't worth it
         for i in range(_kept_count - 1, -1, -1):
             if _kept[i].nbytes == nbytes:
                 p = _kept_remove(i).p

@@ -1,5 +1,5 @@
 # Random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC'11), with
-# TensorFlow's layout of key and counter. No shared state: a generator belongs to whoever holds it.
+# TensorFlow's layout of key and counter. No shared state: a generator belongs to its holder.
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 
 cdef enum:
@@ -9,7 +9,7 @@ cdef struct Philox:
     uint32_t key[2]
     uint32_t counter[4]
     uint32_t draws[DRAWS]
-    int32_t used         # of draws; DRAWS: all
+    int32_t used         # draws already used; DRAWS: all
 
 
 cdef inline void philox_seed(Philox* p, uint64_t lo, uint64_t hi) noexcept nogil:
@@ -71,7 +71,7 @@ cdef inline void philox_refill(Philox* p) noexcept nogil:
 
 
 cdef inline void philox_block(uint64_t key, uint64_t lo, uint64_t hi, uint32_t* draws) noexcept nogil:
-    # The four draws of one block on its own, where the counter itself says what they are for.
+    # Computes the four draws of a single block, for callers whose counter itself says what the draws are for.
     cdef uint32_t k0 = <uint32_t>key, k1 = <uint32_t>(key >> 32)
     cdef uint32_t w0 = <uint32_t>lo, w1 = <uint32_t>(lo >> 32), w2 = <uint32_t>hi, w3 = <uint32_t>(hi >> 32)
     cdef uint64_t m0, m2

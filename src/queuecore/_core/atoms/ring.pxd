@@ -1,30 +1,29 @@
-# Rings of tokens: bounded queues of small numbers that name slots. None of them ever waits; who has to, parks
-# (parking.pxd).
+# Rings of tokens: bounded queues of small numbers that name slots. No ring ever waits; a thread that has to wait parks (parking.pxd).
 #
-# FifoRing, tokens of 24 bits. Any thread may call anything but what a comment reserves to the holder of a turn. It admits by itself: a push
-# claims no index, it is made by one CAS or not at all.
+# FifoRing, tokens of 24 bits. Any thread may call any function, except those that a comment reserves for the holder of a turn. A push
+# claims no index: one CAS makes it, or it is not made at all.
 #   I1  The cell of index i (cell i mod size) holds lap(i) from the moment when push i is made until index i + size is
 #       pushed. Laps only grow, so a cell says by itself what it holds, and consumers never write one.
 #   I2  head <= number of pushes <= head + capacity, and capacity < size. So no cell is written before the last token in
 #       it was popped, and one cell is always left for the seal.
-#   I3  tail <= number of pushes <= tail + 1: who pushes index i has seen tail at i, and only who has seen cell i filled
-#       with a token moves tail from i to i + 1. Hence head may pass tail by one, and indices are compared as signed
-#       distances.
+#   I3  tail <= number of pushes <= tail + 1: the pusher of index i has seen tail at i, and only a thread that has seen
+#       cell i filled with a token moves tail from i to i + 1. Hence head may pass tail by one, and indices are compared
+#       as signed distances.
 #   I4  SEAL is pushed like a token, but tail never moves past it and it is never popped. No push gets beyond tail, so
 #       none succeeds after the seal; pops take what lies before it, then find it.
-#   I5  The poppers' turn is a bit of head's own word: a pop by anybody but its holder expects it clear, and so can't land
-#       once it was taken.
+#   I5  The poppers' turn is a bit of head's own word: a pop by any thread but the holder expects the bit clear, and so
+#       can't land once the turn was taken.
 #   I6  head_seen holds a value that head once had: too small at worst, and then head itself is asked.
-#   I7  The pushers' turn is a bit of tail's own word. Once it was taken, who pushes without it has seen tail before that,
-#       and so can fill no cell but the next one: one such push may still land, and none after the first one of the
-#       holder's, a seal included. So what the holder pushes follows each other.
-#   I8  outside: rows that are in no cell, and count against the capacity all the same.
+#   I7  The pushers' turn is a bit of tail's own word. A thread that pushes without it has seen tail before the turn was taken, and so
+#       can fill no cell but the next one: one such push may still land, and none after the holder's first one, a seal included. So the
+#       holder's pushes follow each other.
+#   I8  outside: the number of rows that are in no cell but count against the capacity.
 # Progress: every operation is lock-free; fifo_turn_take and fifo_turn_give are one atomic operation each, and so are
-# those of the pushers' turn. Any number of threads that stop anywhere in them hold back nobody (a holder of a turn holds
-# back the pops or pushes of all others: that is what it is for).
+# those of the pushers' turn. Any number of threads may stop anywhere in them and hold back nobody (a holder of a turn holds back the
+# pops or pushes of all others: that is its purpose).
 # Linearizable: seq_cst operations, marked below, decide on OK, FULL, EMPTY and SEALED, so that the answers of several
-# rings agree on one order too. TURN may come late, by the time that giving it takes to be seen. And OK counts the rows outside as they
-# were at R13: of more that come before R4, the push knows nothing.
+# rings agree on one order too. TURN may be out of date by the time that giving the turn back takes to be seen. And OK counts the rows
+# outside as they were at R13: the push doesn't notice rows added before R4.
 # Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring
 # (hours, for two cells, at full speed) could then be taken for another one. Indices are 63 bits wide, and may wrap if
 # there are less than 2^24 cells; but nobody counts that far.
@@ -34,10 +33,10 @@
 # FastRing, values of 64 bits. Any thread. NOT lock-free: a thread that stops between taking an index and publishing its
 # cell holds up everybody at that cell. Only for the inside of a stage, which such a thread would hold up anyway.
 #   I9  sequence == i: the cell is free for push i. == i + 1: it holds push i. == i + size: pop i is done with it.
-#   I10 Only who moved tail (head) from i writes the value and sequence of a push (pop) of i.
-# A refusal may come from a call of somebody else that is half done: the wake-up that comes when the value behind it is
-# published is then spent on nothing. So who parks on a FastRing passes a wake-up on to its own side after each success.
-# Source: Vyukov's bounded MPMC queue (2010).
+#   I10 Only the thread that moved tail (head) from i writes the value and sequence of push (pop) i.
+# A refusal may come from another thread's half-done call: the wake-up for the value behind it, when that is published,
+# is then wasted. So a thread that parks on a FastRing passes a wake-up on to its own side after each success. Source:
+# Vyukov's bounded MPMC queue (2010).
 #
 # SpscRing, values of 64 bits. One thread pushes, one pops; wait-free.
 #   I11 tail is written by the pusher alone, head by the popper alone; head_seen and tail_seen belong to the pusher and
@@ -50,11 +49,11 @@ from queuecore._core.atoms.platform cimport (
     kSeqCst, order, size_product)
 
 cdef enum:
-    RING_OK = 1       # so that it is also the number of tokens that went through
+    RING_OK = 1       # also the number of tokens moved
     RING_EMPTY = 0
     RING_FULL = -1
     RING_SEALED = -2  # for a push: nothing more is taken; for a pop: nothing more will come
-    RING_TURN = -3    # somebody else holds the turn
+    RING_TURN = -3    # another thread holds the turn
 
 cdef enum:
     TOKEN_BITS = 24
@@ -155,22 +154,21 @@ cdef inline int64_t _fifo_ahead(FifoRing* r, uint64_t p, uint64_t x) noexcept no
 cdef inline int _fifo_put(FifoRing* r, uint32_t token, bint owner) noexcept nogil:
     cdef uint64_t p, x, h, outside, expected
     cdef int64_t ahead, room
-    # R1 acquire: pairs with R5, R6 and R16. Who saw tail at p sees every push below p, so that its own next pop can't miss
-    # one.
+    # R1 acquire: pairs with R5, R6 and R16. A thread that saw tail at p sees every push below p, so its own next pop can't miss one.
     p = r.tail.load(order(R1, kAcquire))
     while True:
         if p & 1 and not owner:
             return RING_TURN  # linearizes at R1
-        # R13 seq_cst: pairs with R14, and R3 says what for. After R1: no other push comes between this load and an R4 that succeeds.
+        # R13 seq_cst: pairs with R14; R3 says why. It comes after R1: no other push comes between this load and an R4 that succeeds.
         outside = r.outside.load(order(R13, kSeqCst))
-        # R2 seq_cst: pairs with R12; who is told SEALED sees what was written before the seal, and who was not sees no
-        # seal that was answered before this. Linearizes here: SEALED, and FULL, see R3.
+        # R2 seq_cst: pairs with R12; a caller that is told SEALED sees what was written before the seal, and if it is told
+        # otherwise, no seal was answered before this. Linearizes here: SEALED, and FULL, see R3.
         x = _fifo_cell(r, p).load(order(R2, kSeqCst))
         ahead = _fifo_ahead(r, p, x)
         if ahead == 0 and <uint32_t>(x & TOKEN_MASK) == SEAL:
             return RING_SEALED
         if ahead == 0:
-            # Somebody pushed p and has not moved tail yet, and need not come back to do it.
+            # Another thread has pushed p and not moved tail yet; this one moves it, in case that thread never does.
             expected = p
             # R6 release: pairs with R1; passes on that cell p is filled. Relaxed on failure: the load below asks again.
             r.tail.compare_exchange_strong(expected, p + 2, order(R6, kRelease), kRelaxed)
@@ -196,8 +194,8 @@ cdef inline int _fifo_put(FifoRing* r, uint32_t token, bint owner) noexcept nogi
                 x, _fifo_lap(r, p) | token, order(R12 if token == SEAL else R4, kSeqCst), kRelaxed):
             if token != SEAL:
                 expected = p
-                # R5 release: pairs with R1, as R6. Relaxed on failure: somebody has helped, or taken or given the turn, and then the
-                # next push helps.
+                # R5 release: pairs with R1, as R6. Relaxed on failure: another thread has helped, or has taken or given the turn;
+                # then the next push helps.
                 r.tail.compare_exchange_strong(expected, p + 2, order(R5, kRelease), kRelaxed)
             return RING_OK
 
@@ -213,17 +211,17 @@ cdef inline bint fifo_seal(FifoRing* r) noexcept nogil:
 
 
 cdef inline void fifo_outside(FifoRing* r, int64_t n) noexcept nogil:
-    # n more rows count against the capacity, or fewer; there may be more of them than places. Each call makes another value of the
-    # word, for 2^32 calls.
+    # Adds n (which may be negative) to the rows that count against the capacity; their number may exceed it. Each of 2^32 calls in
+    # a row leaves a different value in the word.
     # R14 seq_cst: pairs with R13. Linearizes here.
     r.outside.fetch_add((<uint64_t>1 << 32) + <uint64_t>n, order(R14, kSeqCst))
 
 
 cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint owner) noexcept nogil:
-    # Takes up to n (at least 1) tokens that follow each other: their number, or RING_EMPTY, RING_SEALED (and drained)
-    # or RING_TURN. `owner`: the caller holds the turn. What is in `tokens` beyond the number returned is rubbish.
-    # R7 acquire: pairs with R9. Who saw head at h sees every pop below it, and the pushes that those who popped had
-    # seen.
+    # Takes up to n (at least 1) tokens that follow each other. Returns their number, or RING_EMPTY, RING_SEALED (and
+    # drained) or RING_TURN. `owner`: the caller holds the turn. `tokens` beyond the number returned are undefined.
+    # R7 acquire: pairs with R9. A thread that saw head at h sees every pop below h, and the pushes that those poppers
+    # had seen.
     cdef uint64_t h = r.head.load(order(R7, kAcquire))
     cdef uint64_t x
     cdef int64_t ahead = -1
@@ -257,25 +255,25 @@ cdef inline int fifo_pop(FifoRing* r, uint32_t* token, bint owner) noexcept nogi
 
 
 cdef inline bint fifo_turn_take(FifoRing* r) noexcept nogil:
-    # From now on only the caller pops. False: somebody has the turn.
+    # From now on only the caller pops. False: another thread has the turn.
     # R10 acquire: pairs with R11; what the last holder wrote. Linearizes here.
     return (r.head.fetch_or(1, order(R10, kAcquire)) & 1) == 0
 
 
 cdef inline void fifo_turn_give(FifoRing* r) noexcept nogil:
-    # Only by who holds the turn. The bit is set, so taking one off clears it and leaves the index alone.
+    # Only for the holder of the turn. The bit is set, so subtracting one clears it and leaves the index alone.
     # R11 release: pairs with R10 and R7. Linearizes here.
     r.head.fetch_sub(1, order(R11, kRelease))
 
 
 cdef inline bint fifo_push_turn_take(FifoRing* r) noexcept nogil:
-    # From now on only the caller pushes (I7). False: somebody has the turn.
+    # From now on only the caller pushes (I7). False: another thread has the turn.
     # R15 acquire: pairs with R16; what the last holder wrote. Linearizes here.
     return (r.tail.fetch_or(1, order(R15, kAcquire)) & 1) == 0
 
 
 cdef inline void fifo_push_turn_give(FifoRing* r) noexcept nogil:
-    # Only by who holds it. R16 release: pairs with R15 and R1. Linearizes here.
+    # Only for the holder of the turn. R16 release: pairs with R15 and R1. Linearizes here.
     r.tail.fetch_sub(1, order(R16, kRelease))
 
 
@@ -284,19 +282,19 @@ cdef inline uint32_t fifo_capacity(FifoRing* r) noexcept nogil:
 
 
 cdef inline uint64_t _fifo_pushes(FifoRing* r) noexcept nogil:
-    # The next index, also if who made the last push has not moved tail; in twos. Relaxed, both: it decides nothing.
+    # Returns twice the next index, also if the last pusher has not moved tail yet. Relaxed, both: it decides nothing.
     cdef uint64_t p = r.tail.load(kRelaxed) & ~<uint64_t>1
     cdef uint64_t x = _fifo_cell(r, p).load(kRelaxed)
     return p + 2 if _fifo_ahead(r, p, x) == 0 and <uint32_t>(x & TOKEN_MASK) != SEAL else p
 
 
 cdef inline int64_t fifo_count(FifoRing* r, uint64_t start) noexcept nogil:
-    # Pushes since indices began at `start`. May be stale when it is read.
+    # Returns the number of pushes since indices began at `start`. It may be stale when it is read.
     return <int64_t>((_fifo_pushes(r) - 2 * start) >> 1)
 
 
 cdef inline uint32_t fifo_size(FifoRing* r) noexcept nogil:
-    # Exact while nobody pushes or pops; else a number between 0 and the capacity that may never have been true.
+    # Exact while no thread pushes or pops; otherwise a number between 0 and the capacity that may never have been true.
     cdef uint64_t h = r.head.load(kRelaxed) & ~<uint64_t>1  # relaxed: it decides nothing
     cdef int64_t n = <int64_t>(_fifo_pushes(r) - h) // 2
     r.head_seen.store(h, kRelaxed)  # relaxed: I6
@@ -306,7 +304,8 @@ cdef inline uint32_t fifo_size(FifoRing* r) noexcept nogil:
 
 
 cdef inline int64_t fifo_size_most(FifoRing* r) noexcept nogil:
-    # Not below the number of tokens in it once the caller's push is made, unless others have popped. Asks only for what pushers write.
+    # Returns at least the number of tokens in the ring after the caller's push, unless others have popped. Reads only words that
+    # pushers write.
     return <int64_t>((r.tail.load(kRelaxed) & ~<uint64_t>1) - r.head_seen.load(kRelaxed)) // 2  # relaxed: a statistic
 
 
@@ -333,7 +332,7 @@ cdef inline void fast_free(FastRing* r) noexcept nogil:
 
 
 cdef inline bint fast_push_many(FastRing* r, const uint64_t* values, uint32_t n) noexcept nogil:
-    # All n values, following each other, or none. False: no room, or a pop that is not finished. n is at most the
+    # Pushes all n values, one after the other, or none. False: no room, or a pop that is not finished. n is at most the
     # number of cells.
     cdef uint64_t p = r.tail.load(kRelaxed)  # relaxed: the CAS checks it, V1 orders what matters
     cdef uint64_t q
@@ -362,7 +361,7 @@ cdef inline bint fast_push_many(FastRing* r, const uint64_t* values, uint32_t n)
 
 
 cdef inline bint fast_pop_many(FastRing* r, uint64_t* values, uint32_t n) noexcept nogil:
-    # n values that follow each other, or none. False: not so many there, or a push that is not finished.
+    # Pops n values that follow each other, or none. False: fewer values are there, or a push is not finished.
     cdef uint64_t p = r.head.load(kRelaxed)  # relaxed: the CAS checks it, V3 orders what matters
     cdef uint64_t q
     cdef int64_t ahead
@@ -419,7 +418,7 @@ cdef inline void spsc_free(SpscRing* r) noexcept nogil:
 
 
 cdef inline uint32_t spsc_push_many(SpscRing* r, const uint64_t* values, uint32_t n) noexcept nogil:
-    # The one pusher. As many as there is room for, from the first on; returns how many.
+    # For the one pusher. Pushes as many values as there is room for, from the first on; returns their number.
     cdef uint64_t t = r.tail.load(kRelaxed)  # relaxed: only this thread writes it
     cdef uint64_t most = r.capacity - (t - r.head_seen)
     cdef uint32_t i
@@ -438,7 +437,7 @@ cdef inline uint32_t spsc_push_many(SpscRing* r, const uint64_t* values, uint32_
 
 
 cdef inline uint32_t spsc_pop_many(SpscRing* r, uint64_t* values, uint32_t n) noexcept nogil:
-    # The one popper. Up to n values; returns how many.
+    # For the one popper. Pops up to n values; returns their number.
     cdef uint64_t h = r.head.load(kRelaxed)  # relaxed: only this thread writes it
     cdef uint32_t i
     if r.tail_seen - h < n:

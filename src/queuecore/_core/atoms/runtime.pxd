@@ -2,13 +2,13 @@
 #
 # runner_start: one Python thread. runner_stop, runner_join: any thread. stop_*: any thread, lock-free.
 #   I1  The step function and its context outlive every worker: a worker drops its reference last of all.
-#   I2  The first cause wins: a StopFlag is set once, and keeps the fault it was set with. Nobody sees the stop before that fault is
-#       written: who sees it can ask why.
+#   I2  The first cause wins: a StopFlag is set once, and keeps the fault it was set with. No thread sees the stop before that fault is
+#       written, so a thread that sees the stop can ask for the cause.
 #   I3  A stop ends every wait of the runner: workers sleep on `work` only, and a stop notifies it.
 #
 # StopEvent: the same for Python's threads, which wait for the stop itself. set, is_set, set_at: any thread, also in a signal handler, lock-free;
 # wait: any Python thread, blocking, without the GIL.
-#   I4  Set once, never cleared: who wants to begin anew makes a new one, so no wait can miss a stop that was taken back.
+#   I4  An event is set once and never cleared: a new beginning takes a new event, so no wait can miss a stop that was taken back.
 #   I5  A child is set when it is set itself or its parent is. Both park on the parent's event count, so one wait hears both.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from queuecore._core.atoms.platform cimport Atomic, EventCount, Fault, Runner, StopFlag, kAcquire, kRelaxed, kRelease, order
@@ -39,8 +39,8 @@ cdef inline bint stop_requested(StopFlag* s) noexcept nogil:
 
 
 cdef inline bint stop_set(StopFlag* s, const Fault* fault) noexcept nogil:
-    # True for the caller that set it; everybody else's fault comes too late, and the stop may be seen a few instructions after they return:
-    # when the first caller has written its own. fault NULL: a clean stop.
+    # True for the caller that set it; any other caller's fault comes too late, and its call may return a few instructions before the stop
+    # is seen: the first caller may still be writing its fault. fault NULL: a clean stop.
     cdef uint32_t expected = STOP_NOT
     if fault == NULL:
         # F1 release: pairs with F3. Relaxed on failure: somebody else was first, nothing is read.
@@ -54,7 +54,7 @@ cdef inline bint stop_set(StopFlag* s, const Fault* fault) noexcept nogil:
 
 
 cdef inline const Fault* stop_fault(StopFlag* s) noexcept nogil:
-    # The fault that stopped it, or NULL: no stop is seen yet, or it is a clean one.
+    # Returns the fault that stopped it, or NULL: no stop is seen yet, or it is a clean one.
     if s.state.load(order(F4, kAcquire)) != STOP_SET or s.first.code == 0:  # F4 acquire: pairs with F2
         return NULL
     return &s.first
@@ -75,35 +75,37 @@ cdef inline int64_t stop_event_at(Atomic[int64_t]* at) noexcept nogil:
 # stops the runner. `hold` is called once for each worker before it starts (it takes a reference on the context).
 cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)(void*) noexcept nogil,
                       int32_t* started) noexcept nogil
-# Asks for the end; never waits.
+# Requests the end; never waits.
 cdef void runner_stop(Runner* r, const Fault* fault) noexcept nogil
-# Waits until no worker runs, the absolute deadline passes (< 0: none) or a signal arrives. True: none runs.
+# Waits until no worker runs, the absolute deadline passes (< 0: none) or a signal arrives. True: no worker runs.
 cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil
-# Once the interpreter is exiting, a Python thread other than the main one stays here for good, without the GIL: what its program would
-# do with an error now is print a traceback into somebody's exit.
+# Once the interpreter is exiting, a Python thread other than the main one stays here for good, without the GIL: an error would only make
+# its program print a traceback during the exit.
 cdef int wait_out_exit() except -1
-# Whether the interpreter is exiting: native loops on Python's threads end then.
+# True if the interpreter is exiting: native loops on Python's threads end then.
 cdef bint exiting() noexcept nogil
 
-# The end of a program that a wait holds up. CPython joins threads that aren't daemons before any exit hook runs, so one that waits here for
-# what nobody will ever do would keep the process. Once the main thread has ended, and every other thread, daemons too, waits in queuecore
-# without a limit of time or for such a thread's end, and no native thread has work, the waits of those that are no daemons end. Who works goes
-# on, and so do those who wait for him: however slow he is, no time is part of the decision (ending.pxd). What a signal handler, a finalizer, or
-# a thread that Python doesn't know yet would have done is not counted; nor is an exception that is set from another thread.
+# The end of a program that a wait holds up. CPython joins non-daemon threads before any exit hook runs, so such a thread, waiting here for
+# something that nobody will ever do, would keep the process alive. The waits of non-daemon threads end once the main thread has ended,
+# every other thread, daemons too, waits in queuecore without a limit of time or for such a thread's end, and no native thread has work. A
+# thread that works goes on, however slow it is, and so do the threads that wait for it: time plays no part in the decision (ending.pxd).
+# Not counted: what a signal handler, a finalizer, a thread that Python doesn't know yet, or an exception set from another thread would have
+# done.
 #   I6  A wait without a limit of time calls waited() when it begins, or before anything that ends it can have an effect. It takes slices of
-#       WAIT_SLICE_NS, before the main thread's end perhaps of LONG_SLICE_NS, looks once in each for what it waits for, whole, and then calls
-#       still_waiting(). Who does something for others in a wait calls waited(), before or after.
-#   I7  A native thread calls note_native() before it sleeps, when it has found nothing to do and nothing is on its way to it but by other
-#       threads: not when it waits for a disk, a device or a time. It calls waited() when it has done something.
+#       WAIT_SLICE_NS (before the main thread's end perhaps of LONG_SLICE_NS); in each it looks once, completely, for what it waits for, and
+#       then calls still_waiting(). A thread that does something for others during its wait calls waited(), before or after.
+#   I7  A native thread calls note_native() before it sleeps, if it has found nothing to do and only other threads can give it work: not if
+#       it waits for a disk, a device or a time. It calls waited() when it has done something.
 cdef enum:
     WAIT_SLICE_NS = 50000000
     LONG_SLICE_NS = 250000000
 
-# Whether the main thread has ended.
+# True if the main thread has ended.
 cdef bint main_over() noexcept nogil
-# After a slice. With the GIL; as wait_out_exit, and raises CancelledError where the wait would never end.
+# Called after a slice, with the GIL. Does what wait_out_exit does, and raises CancelledError if the wait would never end.
 cdef int still_waiting() except -1
-# The same for a daemon's wait that does not take the GIL. Others come up to still_waiting() for each slice, once main_over().
+# The same for a daemon's wait that does not take the GIL. Once main_over() is true, other waits call still_waiting() after
+# each slice.
 cdef void note_slice() noexcept nogil
 cdef void note_native() noexcept nogil
 # Wait-free before the main thread's end: one load.
@@ -115,7 +117,7 @@ cdef class StopEvent:
     cdef Atomic[int64_t] at   # monotonic nanosecond of the stop; 0: not stopped
     cdef readonly StopEvent parent
 
-    # The monotonic nanosecond of the stop, its own or else the parent's; 0: not stopped.
+    # Returns the monotonic nanosecond of the stop, its own or else the parent's; 0: not stopped.
     cdef int64_t stopped_ns(self) noexcept nogil
-    # Until it is set, the absolute deadline passes (< 0: none) or a signal arrives. True: it is set.
+    # Sleeps until it is set, the absolute deadline passes (< 0: none) or a signal arrives. True: it is set.
     cdef bint sleep(self, int64_t deadline_ns) noexcept nogil

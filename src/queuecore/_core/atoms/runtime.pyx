@@ -43,8 +43,8 @@ cdef extern from "time.h" nogil:
 
 cdef enum:
     START_STARTING = 0
-    START_RUNS = 1        # it runs what it is for
-    START_ENDED = 2       # and never ran that
+    START_RUNS = 1        # the thread runs its function
+    START_ENDED = 2       # the thread ended without running its function
 
 cdef enum:
     SPIN_ROUNDS = 48      # about as long as a futex wake across cores takes: longer spinning only burns the core
@@ -77,7 +77,7 @@ cdef void _worker_main(void* arg) noexcept nogil:
             i += 1
         if rc == STEP_IDLE:
             epoch = event_prepare(&r.work)
-            # Looked at again after prepare: a notifier that came before it was not going to wake this thread.
+            # Looks again after event_prepare: a notifier that came before it doesn't wake this thread.
             if stop_requested(&r.stop):
                 event_cancel(&r.work, epoch)
                 break
@@ -103,7 +103,7 @@ cdef void _worker_main(void* arg) noexcept nogil:
     # W1 release: pairs with W2; the joiner sees all that this worker wrote.
     r.live.fetch_sub(1, kRelease)
     event_notify_all(&r.quiet)
-    release(context)  # may free the runner: nothing of it is touched after this
+    release(context)  # may free the runner, which is not touched after this
     native_thread_ended()
 
 
@@ -114,7 +114,7 @@ cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)
     cdef Worker* w
     cdef char full[16]
     started[0] = 0
-    # No spinning when the threads alone, with their consumer, outnumber the cores: the core is then somebody else's.
+    # No spinning if the threads and one consumer outnumber the CPUs: another thread needs the core then.
     r.spin = SPIN_ROUNDS if live_threads() + threads + 1 <= min(usable_cpus(), _quota) else 0
     registry_add(r)
     for i in range(threads):
@@ -168,7 +168,7 @@ cdef class StopEvent:
             raise MemoryError
 
     def __dealloc__(self):
-        # Who waits holds a reference, so nobody does.
+        # A waiting thread holds a reference, so none waits now.
         if self.parent is None:
             free(self.changed)
 
@@ -192,22 +192,22 @@ cdef class StopEvent:
         return True
 
     def set(self):
-        """Request the stop. Returns whether this call is the one that did."""
+        """Request the stop. Return True if this call is the one that set it."""
         if not stop_event_set(&self.at, monotonic_ns()):
             return False
-        event_notify_all(self.changed)  # children included: who is not concerned looks, and sleeps on
+        event_notify_all(self.changed)  # this wakes waits on children and on the parent, too: those not concerned sleep on
         return True
 
     def is_set(self):
-        """True if a stop was requested, of this one or of its parent."""
+        """True if a stop of this event or of its parent was requested."""
         return self.stopped_ns() != 0
 
     def set_at(self):
-        """The time of the request, by `time.monotonic_ns`, or None."""
+        """Return the time of the request, by `time.monotonic_ns`, or None."""
         return self.stopped_ns() or None
 
     def wait(self, timeout=None):
-        """Wait for the stop, at most so many seconds. Returns whether it is set."""
+        """Wait for the stop, at most `timeout` seconds. Return True if it is set."""
         cdef int64_t deadline = -1, until
         cdef double seconds
         cdef bint stopped, main
@@ -277,7 +277,7 @@ cdef class Start:
             event_notify_all(self.changed)
 
     def boot(self):
-        """Run in the new thread what it would have run."""
+        """Run the thread's own bootstrap, in the new thread."""
         bootstrap, self.bootstrap = self.bootstrap, None
         try:
             bootstrap()
@@ -296,7 +296,7 @@ cdef class Start:
         first()
 
     def set(self):
-        """As an event's: the thread is about to run."""
+        """Mark the thread as about to run, as `threading.Event.set` would."""
         self.told = True
 
     def is_set(self):
@@ -323,7 +323,7 @@ cdef class Start:
         return True
 
     def _at_fork_reinit(self):
-        """Nothing holds a lock here."""
+        """Do nothing: there is no lock here."""
 
 
 cdef void _stop_one(Runner* r) noexcept nogil:
@@ -385,7 +385,8 @@ cdef void _look_again(Runner* r) noexcept nogil:
 
 
 cdef object _joined(object frame):
-    # Which thread's end one waits for without a limit that is in this frame, or None. Runs no code of Python's.
+    # Returns the thread whose end the thread in this frame waits for without a limit of time, or None. Runs no Python
+    # code.
     if frame.f_code.co_filename == threading.__file__ and frame.f_code.co_name in ("join", "_wait_for_tstate_lock"):
         known = frame.f_locals
         timeout = known.get("timeout")
@@ -395,8 +396,8 @@ cdef object _joined(object frame):
 
 
 cdef object _waiting(object main, bint ended):
-    # For each of Python's threads the one that waits in queuecore: itself, or the one whose end it waits for. None: one works, for all that
-    # can be seen. Nothing here lets another thread run.
+    # Returns, for each Python thread, the thread that waits in queuecore: itself, or the one whose end it waits for. None: a thread works,
+    # as far as can be seen. Nothing here lets another thread run.
     cdef ThreadState* state = PyInterpreterState_ThreadHead(PyInterpreterState_Get())
     cdef dict frames = sys._current_frames()
     cdef list found = []
@@ -422,7 +423,7 @@ cdef object _waiting(object main, bint ended):
 
 
 cdef int _decide() except -1:
-    # Whether all wait is looked at by one thread at a time, and not by each of them at each slice's end.
+    # One thread at a time checks whether all threads wait, and not every thread at the end of each slice.
     global _looked_ns
     cdef int64_t now = monotonic_ns()
     cdef uint64_t* threads
@@ -433,7 +434,7 @@ cdef int _decide() except -1:
     _looked_ns = now
     main = threading.main_thread()
     ident, ended = main.ident, not main.is_alive()
-    # A finalizer would let another thread run, and the threads' states would be of different moments.
+    # A finalizer would let another thread run, and the states seen would come from different moments.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -471,7 +472,7 @@ cdef int still_waiting() except -1:
 
 
 def slice_over():
-    """Say, after a slice of a wait without end, that nothing has come.
+    """Report, after a slice of a wait without end, that nothing has come.
 
     Returns
     -------
@@ -488,7 +489,7 @@ def slice_over():
 
 
 def wait_over():
-    """Say that a wait that calls `slice_over` begins, or is over."""
+    """Report that a wait that calls `slice_over` begins, or is over."""
     waited()
 
 
@@ -497,7 +498,7 @@ def _main_ends():
 
 
 def _in_child():
-    # Its main thread is the one that forked; whoever had the turn, or waited, isn't here.
+    # The child's main thread is the one that forked; a thread that held the turn, or waited, doesn't exist here.
     _main_over.store(0, kRelaxed)  # relaxed, both: one thread
     _ending.turn.word.store(0, kRelaxed)
     _ending.count = _ending.natives = _ending.phase = 0
@@ -514,8 +515,8 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def _shutdown():
-    # At interpreter exit: ends every wait, then gives the threads a second. One that is stuck in a system call is left behind;
-    # it holds native memory only, and the process's end takes it.
+    # Called at interpreter exit: ends every wait, then gives the threads a second. A thread stuck in a system call is left
+    # behind; it holds native memory only, which the process's end frees.
     cdef int64_t deadline = monotonic_ns() + 1000000000
     _exiting.store(1, kRelaxed)  # relaxed: as above
     with nogil:

@@ -3,8 +3,8 @@
 # window_open: the planner, one thread at a time (it holds the turn). window_done, or window_less and then window_publish: any worker.
 # window_ready: any thread. window_take: the consumer, one thread at a time (it holds the GIL, or is the only one).
 #   I1  Batch k is opened only while k < consumed + width, so no descriptor is opened before its last batch was taken.
-#   I2  `missing` starts at one more than the rows that may come; only window_close takes that one off. So it cannot reach zero while
-#       rows are still being planned, and whoever brings it to zero, once, publishes the batch.
+#   I2  `missing` starts at one more than the rows that may come; only the planner takes that one off. So it cannot reach zero while
+#       rows are still being planned, and the one thread that brings it to zero publishes the batch.
 # All operations are wait-free; consumers park on `arrived`.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -59,7 +59,7 @@ cdef inline void window_open(Window* w, uint64_t k, uint32_t slot, int64_t rows)
 
 
 cdef inline bint window_less(Batch* b, int64_t rows) noexcept nogil:
-    # So many rows fewer are missing. True: none is, and the caller publishes the batch.
+    # Subtracts `rows` from the rows missing. True: none is missing any more, and the caller publishes the batch.
     # B4 acq_rel: release, this worker's rows are in place; acquire, the last one publishes everybody's.
     return b.missing.fetch_sub(rows, order(B4, kAcqRel)) == rows
 
@@ -84,7 +84,7 @@ cdef inline void window_take(Window* w, uint64_t k) noexcept nogil:
 
 
 cdef inline void window_finish(Window* w, uint64_t end) noexcept nogil:
-    # B6 release: pairs with B7; why the stream ends was written before.
+    # B6 release: pairs with B7; the reason for the end was written before.
     w.end.store(end, order(B6, kRelease))
     event_notify_all(&w.arrived)
 

@@ -1,8 +1,9 @@
 # The CUDA driver, which is found at run time, and its devices.
 #
-# The table `cuda` is written once, while nobody has a device; who has one calls its functions from any thread, with or without the GIL.
-# What a call needs is that the device's context is this thread's: `enter` and `leave` around it, in threads that aren't ours.
-#   I1  In a forked child no function of the driver is called: who may be in one asks `ours` first.
+# The table `cuda` is written once, while no code has a device; code that has a device calls the table's functions from any thread, with
+# or without the GIL. A call needs the device's context to be current in its thread: threads that aren't ours call `enter` and `leave`
+# around it.
+#   I1  In a forked child no function of the driver is called: code that may run in a child asks `ours` first.
 #   I2  A device's core is never freed, because memory and leases of it may be anywhere.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
@@ -63,21 +64,22 @@ cdef extern from "queuecore/cuda.hpp" namespace "queuecore" nogil:
 cdef Cuda cuda
 
 cdef enum:
-    READERS_MOST = 5         # streams that read a batch: the one that it was handed to, and those that are named later
+    READERS_MOST = 5         # streams that read a batch: the one that received it, and those named later
 
-# Memory on the device, and the end of its last readers: who writes there waits for them on the device, also as another stream's.
-# A lease's own until it gives the slot back, then of who has the slot.
+# Memory on the device, and the events at the end of its last readers: a writer's stream waits for these on the device, also if
+# the memory then belongs to another stream. A region belongs to the lease until that gives the slot back, then to the slot's
+# owner.
 cdef struct Region:
     CuPointer memory
     int64_t capacity
-    int32_t readers          # whose events count: the first always does; of further ones, as many as the last lease had
+    int32_t readers          # number of events that count: the first always does, and one for each further reader of the last lease
     void* consumed[READERS_MOST]
 
 cdef struct KeptRegion:
     Region region
     KeptRegion* next
 
-# Memory of streams that have ended, the oldest in front, for streams that want as much (memory.pxd).
+# Memory of streams that have ended, the oldest first, for streams that want the same size (memory.pxd).
 cdef struct KeptMemory:
     Turn* turn
     # under the turn
@@ -90,11 +92,11 @@ cdef struct DeviceCore:
     int32_t ordinal
     int device
     void* context
-    int32_t node             # the memory of the host that it is near to; -1: not known
-    uint64_t generation      # of the process that opened it
+    int32_t node             # NUMA node of the nearest host memory; -1: not known
+    uint64_t generation      # fork generation of the process that opened it
     KeptMemory kept
 
-# A call of the driver that failed. No result: there is no memory on the host.
+# A driver call that failed. Result 0: there is no memory on the host.
 cdef struct Failure:
     int result
     const char* call
@@ -105,7 +107,7 @@ cdef struct Entered:
     void* before
 
 
-# The device's context, in this thread, which may be anybody's; `leave` puts back the one before.
+# Makes the device's context current in this thread, which may be any thread; `leave` restores the one before.
 cdef int enter(DeviceCore* core, Entered* e) noexcept nogil
 cdef void leave(Entered* e) noexcept nogil
 
@@ -115,7 +117,7 @@ cdef inline bint ours(const DeviceCore* core) noexcept nogil:
 
 
 cdef inline bint failed(Failure* failure, int result, const char* call, int64_t nbytes) noexcept nogil:
-    # True if a call did, which is noted: the first one counts.
+    # True if the call failed; the first failure is recorded.
     if result == 0:
         return False
     if failure.result == 0:
@@ -138,5 +140,5 @@ cdef class Device:
 
 
 cdef list opened_devices()
-# Gives the contexts back. No device may be used any more.
+# Gives the contexts back. No device may be used afterwards.
 cdef int forget_driver() except -1

@@ -29,7 +29,7 @@ cdef extern from *:
       return found != nullptr;
     }
 
-    // The first function that isn't there, or null.
+    // Returns the name of the first function that is missing, or null.
     const char* cuda_find(void* library, queuecore::Cuda& cuda) noexcept {
       const struct {
         const char* name;
@@ -90,7 +90,7 @@ cdef void leave(Entered* e) noexcept nogil:
 
 
 # Under _opening
-cdef object _driver = None       # None: not looked for yet; else why there is none that can be used
+cdef object _driver = None       # None: not looked for yet; a message: why no driver can be used
 cdef bint _found = False
 cdef dict _devices = {}
 cdef str _PCI = "/sys/bus/pci/devices"
@@ -197,10 +197,10 @@ cdef class Device:
     name : str
     driver_version : int
     numa_node : int or None
-        Of the host, whose memory is nearest: page-locked memory is asked for there.
+        The host's node whose memory is nearest: page-locked memory is requested there.
     """
 
-    def __cinit__(self, int ordinal):  # so that there is none without a core
+    def __cinit__(self, int ordinal):  # __cinit__, so that no Device exists without a core
         cdef char[256] name
         cdef int rc, count = 0
         if cuda.device_get == NULL:

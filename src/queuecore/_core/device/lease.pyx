@@ -16,11 +16,11 @@ from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
-cdef void* _leases = NULL        # all there are, under the GIL; each takes itself out when it goes
+cdef void* _leases = NULL        # list of all leases, under the GIL; each lease removes itself when it is freed
 
 
 cdef uintptr_t _stream_of(uintptr_t handle) except 0:
-    # The stream that a consumer reads in, as the driver knows it.
+    # Returns the stream in which a consumer reads, as the driver knows it.
     if handle == kCuStreamPerThread:  # the lease may end in another thread, where that is another stream
         raise _errors.InvalidArgumentError(
             "a batch can't be read in the per-thread default stream, which is another stream in each thread: use a stream of your own")
@@ -58,7 +58,7 @@ cdef void transfer_take(DeviceLease lease) noexcept:
     cdef CuPointer base = lease.base
     global _leases
     lease.taken = True
-    lease.transfer.shared.held.fetch_add(1, kRelaxed)  # relaxed: consumers count under the GIL
+    lease.transfer.shared.held.fetch_add(1, kRelaxed)  # relaxed: consumers change it under the GIL
     lease.after = _leases
     if _leases != NULL:
         (<DeviceLease>_leases).before = <void*>lease
@@ -81,11 +81,12 @@ def lease_at(uintptr_t address):
 
 
 @cython.final
-@cython.no_gc  # it refers to streams of the user's, and to memory, which know nothing of it: no cycle
+@cython.no_gc  # it refers to the user's streams and to memory, which don't refer to it: no cycle
 cdef class DeviceLease:
 
     cdef int end_(self) noexcept nogil:
-        # The streams that read the slot are done with it once they have come here.
+        # Records `consumed` on each stream that reads the slot: the stream is done with the slot once it reaches this
+        # event.
         cdef Transfer* t = self.transfer
         cdef Region* r
         cdef Entered e
@@ -110,7 +111,7 @@ cdef class DeviceLease:
         t.shared.held.fetch_sub(1, kRelaxed)  # relaxed: as in transfer_hand
         if rc == 0:
             slots_push(&t.free, self.slot)
-        else:  # nobody knows when it may be written again
+        else:  # it is unknown when the slot may be written again
             t.slots[self.slot].lost = True
             t.shared.lost.store(rc, kRelease)  # release: pairs with _step
         event_notify_all(&t.shared.freed)
@@ -118,7 +119,7 @@ cdef class DeviceLease:
         return rc
 
     cdef bint _gather(self) noexcept nogil:
-        # Memory of its own is used again behind its first stream alone: that waits for the others.
+        # The lease's own memory is used again behind its first stream alone, so that stream waits for the others.
         cdef Entered e
         cdef void* event = NULL
         cdef int i, rc = enter(self.device.core, &e)
@@ -145,7 +146,7 @@ cdef class DeviceLease:
             (<DeviceLease>self.after).before = self.before
         self.end_()
         if self.own is not None and self.readers > 1 and ours(self.device.core) and not self._gather():
-            Py_INCREF(self.own)  # nobody knows when it may be written again
+            Py_INCREF(self.own)  # never freed: it is unknown when it may be written again
 
     @property
     def address(self):
@@ -158,7 +159,7 @@ cdef class DeviceLease:
         return self.size if self.base != 0 else 0
 
     def end(self):
-        """Give the slot back. What the streams have got by now is the last that reads it."""
+        """Give the slot back. Only work that the streams have received by now still reads it."""
         self.end_()
 
     def record_stream(self, stream, uintptr_t handle):

@@ -1,8 +1,8 @@
-# Memory on a device. When a stream of batches ends, what it had is kept for the next one that wants as much. Any thread, with or without
-# the GIL; `region_take`, `readers_end` and `region_leave` in the device's context.
-#   I1  What is kept is so with the events behind its last readers, and goes to one stream at a time. It is freed once these are complete,
-#       and not before; nobody waits for that on the host.
-#   I2  Memory of which the driver can't say any more whether it is in use is neither freed nor used again. Its context is broken then.
+# Memory on a device. When a stream of batches ends, its memory is kept for the next stream that wants the same size. Any thread, with or
+# without the GIL; `region_take`, `readers_end` and `region_leave` in the device's context.
+#   I1  Memory is kept with the events behind its last readers, and goes to one stream at a time. It is freed once these events are
+#       complete, and not before; no host thread waits for that.
+#   I2  If the driver can't say any more whether memory is in use, it is neither freed nor used again. Its context is broken then.
 from libc.stdint cimport int64_t
 from queuecore._core.device.driver cimport DeviceCore, Failure, Region
 
@@ -11,9 +11,9 @@ cdef enum:
 
 # False: *failure says why. The region's last readers may be at work.
 cdef bint region_take(DeviceCore* core, Region* r, int64_t nbytes, Failure* failure) noexcept nogil
-# lost: nobody knows when its readers are done.
+# lost: it is unknown when its readers are done.
 cdef void region_leave(DeviceCore* core, Region* r, bint lost) noexcept nogil
-# Waits for its readers, on the host; `after_readers` has a stream of the driver's wait.
+# readers_end waits on the host for the region's readers; after_readers lets a driver stream wait for them.
 cdef int readers_end(const Region* r) noexcept nogil
 cdef int after_readers(void* stream, const Region* r) noexcept nogil
 # Frees kept memory beyond so many bytes, the oldest first, as far as its last readers are done.

@@ -24,7 +24,7 @@ cdef void _events_destroy(Region* r) noexcept nogil:
 
 
 cdef KeptRegion* _reuse(DeviceCore* core, int64_t nbytes) noexcept nogil:
-    # What was kept first: its last readers are done soonest.
+    # Takes the memory kept first: its last readers are done soonest.
     cdef KeptRegion* before = NULL
     cdef KeptRegion* one
     turn_take(core.kept.turn)
@@ -46,7 +46,7 @@ cdef KeptRegion* _reuse(DeviceCore* core, int64_t nbytes) noexcept nogil:
 
 
 cdef bint _read(const Region* r) noexcept nogil:
-    # Says whether somebody may still read it; yes, too, where the driver can't tell.
+    # True if any stream may still read it, also if the driver can't tell.
     cdef int i
     for i in range(r.readers):
         if cuda.event_query(r.consumed[i]) != 0:
@@ -120,7 +120,7 @@ cdef void free_done(DeviceCore* core, int64_t most) noexcept nogil:
     leave(&e)
     if first == NULL:
         return
-    turn_take(core.kept.turn)  # in front of what came meanwhile
+    turn_take(core.kept.turn)  # the rest goes in front of memory kept meanwhile
     last.next = core.kept.first
     core.kept.first = first
     if core.kept.last == NULL:
@@ -131,7 +131,7 @@ cdef void free_done(DeviceCore* core, int64_t most) noexcept nogil:
 
 
 cdef void _keep(DeviceCore* core, Region* r) noexcept nogil:
-    # For the next stream. Nobody waits for who reads it yet.
+    # Keeps the region for the next stream, without waiting for its readers.
     cdef KeptRegion* one = <KeptRegion*>calloc(1, sizeof(KeptRegion))
     if one == NULL:
         if readers_end(r) == 0:
@@ -150,7 +150,8 @@ cdef void _keep(DeviceCore* core, Region* r) noexcept nogil:
 
 
 cdef bint region_take(DeviceCore* core, Region* r, int64_t nbytes, Failure* failure) noexcept nogil:
-    # Memory of a stream that has ended, if some is kept that has exactly that size. Its last readers may be at work.
+    # Takes kept memory of a stream that has ended, if there is some of exactly that size. Its last readers may be at
+    # work.
     cdef KeptRegion* one = _reuse(core, nbytes)
     cdef int rc
     if one != NULL:

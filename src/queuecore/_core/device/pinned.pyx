@@ -16,7 +16,7 @@ cdef extern from *:
     #include <unistd.h>
 
     namespace {
-    // A process that is forked from here on doesn't get these pages: neither them nor a copy.
+    // Processes forked from here on get neither these pages nor a copy of them.
     void withhold(void* p, size_t nbytes) noexcept { madvise(p, nbytes, MADV_DONTFORK); }
 
     // Pages that nobody has touched yet come from that node as long as it has some. Without it they are as good: a kernel, or a
@@ -36,7 +36,7 @@ cdef extern from *:
     void prefer_node(void*, size_t, int) noexcept nogil
 
 cdef enum:
-    IDLE_MOST = 32           # blocks that are kept for who wants one of that size next
+    IDLE_MOST = 32           # most blocks kept for the next caller that wants the same size
     IDLE_BYTES = 268435456
 
 cdef struct Block:
@@ -64,7 +64,7 @@ cdef Block _take_out(int i) noexcept nogil:
 
 cdef void _unlock(Block block) noexcept nogil:
     cdef Entered e
-    if not ours(block.core):  # a forked child never had these pages (I1): what lies there now is somebody else's
+    if not ours(block.core):  # a forked child never had these pages (I1): other memory lies there now
         return
     enter(block.core, &e)
     cuda.host_unregister(block.p)
@@ -143,7 +143,7 @@ cdef void give_idle() noexcept nogil:
 
 
 def _shutdown():
-    # Before the driver ends. What is in use goes with the process.
+    # Called before the driver ends. Memory in use is freed with the process.
     with nogil:
         give_idle()
 

@@ -34,7 +34,7 @@ check_layout(layout_hash())
 cnp.import_array()
 
 cdef enum:
-    ALIGNED = 256            # where components begin in a batch that is put together here
+    ALIGNED = 256            # components of a staged batch begin at multiples of this
 
 cdef extern from *:
     """
@@ -44,7 +44,7 @@ cdef extern from *:
       alignas(kLine) Atomic<uint64_t> filled;  // batches
       Atomic<uint32_t> ended;
       EventCount arrived;                      // the transfer waits for a batch
-      alignas(kLine) EventCount freed;         // who fills waits for a slot
+      alignas(kLine) EventCount freed;         // the filling thread waits for a slot
       Atomic<uint32_t> stopped;
     };
     }  // namespace queuecore
@@ -152,13 +152,13 @@ cdef void _staging_wait(void* context, uint64_t k, int64_t deadline_ns) noexcept
         event_wait(&s.shared.arrived, epoch, deadline_ns)
 
 
-# Where a part of a batch lies.
+# The place of a part in its batch.
 cdef struct StagedPart:
     int64_t offset
     int32_t ndim
     Py_ssize_t[MAX_DIMS] dims
 
-# Why a feed came back.
+# Reasons for the return of a feed.
 cdef enum:
     FEED_ON = 0
     FEED_STOPPED = 1   # or a slice of a wait is over, and the main thread has ended
@@ -187,7 +187,7 @@ cdef class Staged:
     cdef Transfer* transfer
     cdef bint prefer, warned
     cdef uint64_t put_, taken
-    cdef StagedPart* parts    # of each batch that `feed` put and nobody took: published with it
+    cdef StagedPart* parts    # parts of each batch that `feed` put and that is not taken yet: published with it
     cdef int part_count, layouts
 
     def __cinit__(self, Device device not None, int buffers, bint prefer=False):
@@ -232,11 +232,11 @@ cdef class Staged:
         event_notify_all(&self.staging.shared.freed)
 
     def stop(self):
-        """End all waits, and the thread."""
+        """End all waits and the transfer's thread."""
         self.stop_()
 
     def join(self, double seconds):
-        """Wait for the end of the thread. False: it goes on."""
+        """Wait at most `seconds` for the end of the thread. Return False if it still runs."""
         cdef bint quiet
         cdef int64_t deadline = monotonic_ns() + <int64_t>(seconds * 1e9)
         with nogil:
@@ -248,7 +248,7 @@ cdef class Staged:
         return self.staging.shared.stopped.load(kAcquire) != 0 or self.transfer.shared.over.load(kAcquire) != 0
 
     cdef bint _slot(self, uint32_t* slot) noexcept nogil:
-        # Waits for one. False: a slice of time is over, or it is stopped.
+        # Waits for a free slot. False: a slice of time is over, or it is stopped.
         cdef Staging* s = self.staging
         cdef uint32_t epoch
         if slots_pop(&s.free, slot):
@@ -406,7 +406,7 @@ cdef class Staged:
                 raise error
 
     cdef int _feed(self, NativeQueue queue, StopEvent stop, uint32_t* slot, Failure* failure) noexcept nogil:
-        # Until somebody has to be warned of the slot, or the end.
+        # Returns at the end, or if the caller must warn about a slot.
         cdef uint32_t element
         cdef StagedPart* parts
         cdef const void* data
@@ -437,7 +437,7 @@ cdef class Staged:
                 return FEED_FAILED
             for i in range(self.part_count):
                 data = queue.slot_part(element, i, &nbytes, &parts[i].ndim, &dims)
-                if nbytes > 0:  # else there may be no memory at all
+                if nbytes > 0:  # with 0 bytes there may be no memory at all
                     memcpy(<unsigned char*>self.staging.slots[slot[0]].memory + parts[i].offset, data, nbytes)
             queue.slot_give(element)
             self._filled(slot[0], total)
@@ -454,12 +454,12 @@ cdef class Staged:
         return found
 
     def end(self):
-        """Say that there are no more batches."""
+        """Mark the end of the batches."""
         self.staging.shared.ended.store(1, kRelease)  # release: pairs with _staging_look
         event_notify_all(&self.staging.shared.arrived)
 
     def wait(self):
-        """Wait until the next batch is on its way to the device. False: there is none."""
+        """Wait until the next batch is on its way to the device. Return False if there is none."""
         cdef Transfer* t = self.transfer
         cdef uint32_t over
         self._refuse()

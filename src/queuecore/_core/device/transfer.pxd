@@ -1,10 +1,10 @@
-# Host batches to a device's memory, by one native thread for each stream of batches.
+# Copies host batches to a device's memory, with one native thread for each stream of batches.
 #
 #   host slot --copy--> device slot --hand-off--> consumer's stream --lease's end--> free
 #
 # Three events say three things: `copied`, the host slot may be written again; `ready`, the batch may be read; `consumed`, one for each
-# stream that reads it, the device slot may be written again. The copy stream is ordered by itself; nobody waits on the host for any of
-# them but for `copied`.
+# stream that reads it, the device slot may be written again. The copy stream is ordered by itself; on the host only `copied` is looked
+# at.
 #
 # transfer_new, transfer_start, transfer_stop: one Python thread. Everything in the step: the transfer's thread alone. transfer_ready,
 # transfer_wait: the consumer, one thread at a time. transfer_hold, transfer_drop: any thread, without waiting.
@@ -20,7 +20,7 @@ from queuecore._core.atoms.platform cimport Atomic, EventCount, Runner, SlotStac
 cdef enum:
     SLICE_NS = 50000000      # Python's main thread looks for signals this often, and the transfer whether it is to end
 
-# What a source answers.
+# Answers of a source.
 cdef enum:
     HOST_READY = 0
     HOST_WAIT = 1            # nothing yet
@@ -33,27 +33,27 @@ cdef struct HostBatch:
     uint32_t slot
     bint pinned
 
-# A kernel between the copy and the device slot: `function(in, out, rows)`.
+# A kernel between the copy and the device slot, called as `function(in, out, rows)`.
 cdef struct Widen:
     void* function           # NULL: none
-    int64_t nbytes           # of the input, at most
-    int64_t items            # of the largest output, a row
+    int64_t nbytes           # most bytes of the input
+    int64_t items            # items of the largest output, for each row
     int64_t threads          # in a block
-    int64_t blocks           # at most
+    int64_t blocks           # most blocks
 
-# Where batches come from. All but `drop` are called by the transfer's thread.
+# The source of batches. The transfer's thread calls all functions but `drop`.
 cdef struct HostSource:
     void* context
     int (*look)(void* context, uint64_t k, HostBatch* batch) noexcept nogil
-    void (*give)(void* context, uint32_t slot) noexcept nogil        # the copy has read it
+    void (*give)(void* context, uint32_t slot) noexcept nogil        # the copy has read the slot
     void (*wait)(void* context, uint64_t k, int64_t deadline_ns) noexcept nogil
-    void (*drop)(void* context) noexcept nogil                       # by whoever is last
+    void (*drop)(void* context) noexcept nogil                       # called by the last holder
 
 cdef struct DeviceSlot:
     Region region
     int64_t nbytes
     void* ready
-    bint lost                # by a lease that couldn't say when its readers are done
+    bint lost                # its lease couldn't say when its readers are done
 
 cdef struct Flight:
     uint32_t host
@@ -65,13 +65,13 @@ cdef extern from *:
     struct TransferAtomics {
       alignas(kLine) Atomic<int32_t> refs;
       alignas(kLine) Atomic<uint64_t> done;    // batches that are on their way
-      Atomic<uint32_t> over;                   // 1: no more will be; 2: a call failed
-      EventCount arrived;                      // who consumes waits for it
+      Atomic<uint32_t> over;                   // 1: no more batches will come; 2: a call failed
+      EventCount arrived;                      // the consumer waits for a batch
       alignas(kLine) EventCount freed;         // the transfer waits for a device slot
       alignas(kLine) Atomic<int64_t> nbytes;   // statistics
       Atomic<int64_t> pageable;
       Atomic<int32_t> held;                    // device slots that are leased
-      Atomic<int32_t> lost;                    // what the driver said where a lease could not end
+      Atomic<int32_t> lost;                    // the driver's result for a lease that could not end
     };
     }  // namespace queuecore
     """
@@ -97,18 +97,18 @@ cdef struct Transfer:
     int32_t buffers
     void* stream
     Widen widen
-    Region raw               # what the kernel reads; only the copy stream uses it
+    Region raw               # the kernel's input; only the copy stream uses it
     Failure failure          # published by `over`
     # the transfer's thread alone
     bint entered
-    bint unsure              # whether all copies are done: nobody knows
+    bint unsure              # it is unknown whether all copies are done
     uint64_t next
-    uint32_t* idle           # free slots, the one that was freed first in front: its readers are done soonest
+    uint32_t* idle           # free slots, in the order in which they were freed: the first one's readers are done soonest
     int32_t idle_first, idle_count
     Flight* flights
     int32_t flight_first, flight_count, flight_most
 
-# nbytes: of a device slot at first. NULL: *failure says why. Takes the source over either way.
+# nbytes: size of a device slot at first. NULL: *failure says why. Takes over the source either way.
 cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
                             Failure* failure) noexcept nogil
 cdef int transfer_start(Transfer* t) noexcept nogil
@@ -117,5 +117,5 @@ cdef void transfer_stop(Transfer* t) noexcept nogil
 cdef void transfer_hold(Transfer* t) noexcept nogil
 cdef void transfer_drop(Transfer* t) noexcept nogil
 cdef bint transfer_ready(Transfer* t, uint64_t k) noexcept nogil
-# Until batch k is on its way, nothing more comes, or the deadline passes.
+# Waits until batch k is on its way, nothing more comes, or the deadline passes.
 cdef void transfer_wait(Transfer* t, uint64_t k, int64_t deadline_ns) noexcept nogil

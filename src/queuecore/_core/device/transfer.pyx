@@ -20,7 +20,7 @@ from queuecore import errors as _errors
 check_layout(layout_hash())
 
 cdef enum:
-    LOOK_NS = 100000         # a copy that is on its way is looked at again after this
+    LOOK_NS = 100000         # time between two looks at a copy on its way
 
 
 cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
@@ -86,7 +86,7 @@ cdef void _transfer_free(Transfer* t) noexcept nogil:
     cdef int32_t i
     if t.runner != NULL:
         registry_remove(t.runner)
-    # Where there is no way into the context, all that is in it has gone with it.
+    # If the context can't be entered, everything in it has gone with it.
     if ours(t.core) and t.slots != NULL and t.flights != NULL and enter(t.core, &e) == 0:
         for i in range(t.buffers):
             s = &t.slots[i]
@@ -117,7 +117,7 @@ cdef void transfer_hold(Transfer* t) noexcept nogil:
 
 
 cdef void transfer_drop(Transfer* t) noexcept nogil:
-    # release: what this party did is done; acquire, for the last: by all the others, too
+    # release: this holder's work is done; acquire, for the last holder: the work of all the others is done, too
     if t.shared.refs.fetch_sub(1, kRelease) == 1:
         t.shared.refs.load(kAcquire)
         _transfer_free(t)
@@ -143,7 +143,7 @@ cdef void transfer_stop(Transfer* t) noexcept nogil:
 
 
 cdef void _give_done(Transfer* t, bint all_) noexcept nogil:
-    # Host slots whose copies are done go back, oldest first.
+    # Gives host slots back whose copies are done, oldest first.
     cdef Flight* f
     cdef int rc
     while t.flight_count > 0:
@@ -159,7 +159,7 @@ cdef void _give_done(Transfer* t, bint all_) noexcept nogil:
 
 
 cdef bint _grow(Transfer* t, Region* r, int64_t nbytes) noexcept nogil:
-    # Its earlier readers may be at work.
+    # Makes a region larger, whose earlier readers may be at work.
     if failed(&t.failure, readers_end(r), "cuEventSynchronize", 0):
         return False
     if r.memory != 0:
@@ -183,7 +183,7 @@ cdef int _launch(Transfer* t, DeviceSlot* s, int64_t rows) noexcept nogil:
 
 
 cdef int _copy(Transfer* t, CuPointer to, const HostBatch* batch) noexcept nogil:
-    # 0, or not. By the call for several copies where there is one: the other one takes a lock of the whole driver.
+    # 0, or not. Uses the batch call if the driver has it: the ordinary copy call takes a lock of the whole driver.
     cdef CuCopyAttributes attributes
     cdef CuPointer from_ = <CuPointer><uintptr_t>batch.data
     cdef size_t n = batch.nbytes, first = 0
@@ -213,7 +213,7 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
                 or (batch.nbytes > 0 and _copy(t, s.region.memory, batch) != 0)
                 or failed(&t.failure, cuda.event_record(f.copied, t.stream), "cuEventRecord", 0)):
             return False
-    else:  # the copy need not wait for who reads the slot, the kernel does
+    else:  # the copy need not wait for the slot's readers, but the kernel must
         s.nbytes = s.region.capacity
         if ((t.next == 0 and failed(&t.failure, after_readers(t.stream, &t.raw), "cuStreamWaitEvent", 0))  # as kept
                 or (batch.nbytes > 0 and _copy(t, t.raw.memory, batch) != 0)
@@ -236,7 +236,7 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
 
 
 cdef bint _take_slot(Transfer* t, uint32_t* slot) noexcept nogil:
-    # The stack gives the last one first; copies into that would wait for the latest reader each time.
+    # A stack would give the slot freed last; copies into it would wait for the latest reader each time.
     cdef int32_t end = t.idle_first + t.idle_count, n = 0, i
     cdef uint32_t freed
     while slots_pop(&t.free, &freed):
@@ -254,7 +254,7 @@ cdef bint _take_slot(Transfer* t, uint32_t* slot) noexcept nogil:
 
 
 cdef int _over(Transfer* t) noexcept nogil:
-    # No more will be. Copies that are on their way are waited for: the host's memory may be somebody else's soon.
+    # No more batches will come. Waits for copies on their way: the host's memory may soon have another owner.
     if t.entered:
         _give_done(t, True)
         t.unsure = cuda.stream_synchronize(t.stream) != 0

@@ -1,26 +1,28 @@
-# The hand-off in arrival order: what every queue is made of. It moves tokens (slot numbers); it knows nothing of elements.
+# The hand-off in arrival order, on which every queue is built. It moves tokens (slot numbers); it knows nothing of elements.
 #
 # Each side has a *line*: operations that could not run at once, in the order of their arrival. Only the head of a line acts
-# (TensorFlow's rule: strict order of arrival, and whoever waits for much holds up those behind). While a line is not empty it owns the
-# side's *turn*; while nobody does, single operations go past it without any lock. Whoever changes something lets those in line act, for
-# them (hand_settle): a thread is woken when its operation is over, and not to find out whether it may begin.
+# (TensorFlow's rule: strict order of arrival, and an operation that waits for many rows holds up those behind it). While a line is not
+# empty it owns the side's *turn*; while no line owns the turn, single operations run without any lock. The thread that changes something
+# acts for the operations in line (hand_settle): a waiting thread is woken when its operation is over, and not to find out whether it may
+# begin.
 #
-# put_try, get_try: any thread, never wait; hand_settle follows, or, after HAND_BUSY, hand_wait. hand_wait: any thread, a slice of time; the caller comes again with the
-# same operation until it is over, or leaves by hand_leave. hand_cancel: any thread, never waits.
-#   I1  The store admits: a row is in it by one step, or not at all, and nobody holds a place in it that has no row. What counts against the
-#       capacity are its rows and those at the front.
-#   I2  A side's turn is taken exactly while its line is not empty or rows stand at its front. Operations in line, front rows and what
-#       is under the turn are touched only with the side's lock held.
-#   I3  A side's turn lies in the store: in the word of the ring's head or tail, or under the bag's lock. Nobody gets past a turn that was
-#       taken before. One put at most that has begun before that may still land, before the first row of who has the turn (ring.pxd, I7).
-#   I4  The seal is the last entry of the store. What was pushed before it is delivered; nothing is pushed after it.
-#   I5  Whoever makes a change that an operation in line may wait for looks for lines afterwards; whoever joins a line looks for
-#       changes afterwards (a Dekker pair of fences, L1). Whoever finds a side's lock taken leaves word (`dirty`), and its holder
-#       looks again after giving it back (L3).
+# put_try, get_try: any thread, never wait; hand_settle follows, or, after HAND_BUSY, hand_wait. hand_wait: any thread, for a slice of time;
+# the caller calls it again with the same operation until that is over, or leaves by hand_leave. hand_cancel: any thread, never waits.
+#   I1  The store admits: a row enters it in one step, or not at all, and no thread holds a place in it that has no row. Its rows and those
+#       at the front count against the capacity.
+#   I2  A side's turn is taken exactly while its line is not empty or rows stand at its front. Operations in line, front rows and state
+#       under the turn are touched only with the side's lock held.
+#   I3  A side's turn lies in the store: in the word of the ring's head or tail, or under the bag's lock. No operation that begins after
+#       the turn was taken gets past it. At most one put that began earlier may still land, before the first row of the turn's holder
+#       (ring.pxd, I7).
+#   I4  The seal is the last entry of the store. Rows pushed before it are delivered; nothing is pushed after it.
+#   I5  A thread that makes a change that an operation in line may wait for looks for lines afterwards; a thread that joins a line looks
+#       for changes afterwards (a Dekker pair of fences, L1). A thread that finds a side's lock taken leaves word (`dirty`), and the
+#       holder looks again after giving the lock back (L3).
 # Progress: put_try and get_try of a FIFO store are lock-free while no line exists on their side, however many threads stop anywhere in
-# them; of a bag they hold its lock for a few instructions. hand_settle never waits for a side's lock. Everything that waits is blocking.
-# Sources: the wait lists of TensorFlow's queues (their behaviour); that one acts for the others is flat combining (Shavit and
-# others, SPAA 2010); ring.pxd and parking.pxd name theirs.
+# them; of a bag they hold its lock for a few instructions. hand_settle never waits for a side's lock. Operations that wait are blocking.
+# Sources: the wait lists of TensorFlow's queues (their behaviour); flat combining (Shavit and others, SPAA 2010), by which one thread
+# acts for the others; ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from queuecore._core.atoms.parking cimport turn_give, turn_take, turn_try
@@ -37,7 +39,7 @@ cdef enum:
     STORE_RANDOM = 1
     STORE_PRIORITY = 2
 
-# What an operation says.
+# Results of operations.
 cdef enum:
     HAND_DONE = 0
     HAND_BUSY = 1       # not now: full, empty, or others are in line
@@ -49,7 +51,7 @@ cdef enum:
 cdef enum:
     SIDE_PUT = 0
     SIDE_GET = 1
-    SPINS = 64          # pauses before parking: a little more than a hand-over between two running threads takes
+    SPINS = 64          # pauses before parking: a little longer than a hand-over between two running threads
     WAKES = 32          # threads woken after one hold of a lock
 
 # Labels of edges, as in ring.pxd.
@@ -87,17 +89,17 @@ cdef extern from *:
     struct Op {
       Op* next = nullptr;
       Op* prev = nullptr;
-      Atomic<uint32_t> over{0};  // 1: `result` is there, and a thread in line need not wait on
+      Atomic<uint32_t> over{0};  // 1: `result` is set, and the operation's thread need not wait any more
       bool lined = false;        // under the side's lock
       bool joined = false;
       bool parked = false;       // counted among those that wait
-      bool early = false;        // it came while the queue was open
+      bool early = false;        // it joined the line while the queue was open
       bool up_to = false;
       bool closes = false;
-      bool more = false;         // rows come in several pieces, and this isn't the last
+      bool more = false;         // rows come in several pieces, and this isn't the last one
       int result = 0;
       uint32_t* tokens = nullptr;
-      FrontRun* run = nullptr;   // of which `tokens` are part
+      FrontRun* run = nullptr;   // the run that contains `tokens`
       const int64_t* keys = nullptr;
       int64_t n = 0;
       int64_t done = 0;
@@ -108,7 +110,7 @@ cdef extern from *:
       Op* first;
       Op* last;
       bool turn;                         // the line has the side's turn
-      Atomic<uint32_t> dirty;            // somebody found the lock taken
+      Atomic<uint32_t> dirty;            // another thread found the lock taken
       alignas(kLine) Atomic<int32_t> waiting;  // operations in line
       Atomic<int32_t> parked;            // threads that wait; a statistic
       Atomic<int64_t> blocked_ns;
@@ -136,14 +138,14 @@ cdef extern from *:
       void* rings[24];
       int32_t ring_count;  // under the putting side's lock
       int32_t head_index;  // under the getting side's lock
-      int64_t ring_rows;   // of the last one
+      int64_t ring_rows;   // rows of the last ring
       // Bags, under their lock
       Turn lock;
       BagRow* bag;
       Atomic<int64_t> count;
-      int64_t room, least;    // least: rows that stay in while it is open
+      int64_t room, least;    // least: rows that stay in the queue while it is open
       uint64_t arrivals;
-      Atomic<int64_t> puts;   // without those that came back
+      Atomic<int64_t> puts;   // rows put, without those given back
       int32_t sealed, put_turn, get_turn;
     };
     }  // namespace queuecore
@@ -250,11 +252,11 @@ cdef inline void _heap_down(BagRow* bag, int64_t n) noexcept nogil:
 
 
 cdef inline int64_t _bag_count(Hand* h) noexcept nogil:
-    return h.count.load(kRelaxed)  # relaxed: written under the bag's lock; who has no lock gets a number that may be stale
+    return h.count.load(kRelaxed)  # relaxed: written under the bag's lock; without the lock the number may be stale
 
 
 cdef inline void _bag_put(Hand* h, uint32_t token, int64_t key) noexcept nogil:
-    # With the bag's lock, and room in it.
+    # The caller holds the bag's lock, and the bag has room.
     cdef int64_t count = _bag_count(h)
     h.bag[count].token = token
     h.bag[count].key = key
@@ -284,10 +286,10 @@ cdef inline int _bag_push(Hand* h, uint32_t token, int64_t key, bint owner) noex
 
 
 cdef inline uint32_t _bag_take(Hand* h, Philox* random) noexcept nogil:
-    # With the bag's lock, and a row in it.
+    # The caller holds the bag's lock, and the bag has a row.
     cdef int64_t i = 0, count = _bag_count(h)
     cdef uint32_t token
-    if h.store == STORE_RANDOM:  # TensorFlow's draw: the last one takes the place of the one that leaves
+    if h.store == STORE_RANDOM:  # TensorFlow's draw: the last row takes the place of the one drawn
         i = philox_next(random) % <uint32_t>count
     token = h.bag[i].token
     count -= 1
@@ -319,8 +321,8 @@ cdef inline int _store_push(Hand* h, uint32_t token, int64_t key, bint owner) no
     while True:
         ring = h.tail_ring.load(order(H1, kAcquire))  # H1 acquire: pairs with H6
         rc = fifo_push(<FifoRing*>ring, token, owner)
-        # What a grower has sealed, or keeps the turn of, is not the last ring any more. Relaxed: of a seal R2 has shown it; who is told
-        # of a turn that is over waits in line, where it is seen.
+        # A ring that a grower has sealed, or whose turn it keeps, is not the last ring any more. Relaxed: after a seal, R2 has shown
+        # the new ring; after a turn, the caller waits in line, where the new ring is seen.
         if (rc != RING_SEALED and rc != RING_TURN) or h.tail_ring.load(kRelaxed) == ring:
             return rc
 
@@ -334,13 +336,13 @@ cdef inline int store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) 
     while True:
         ring = <FifoRing*>h.head_ring.load(order(H8, kAcquire))  # H8 acquire: pairs with H9
         rc = fifo_pop(ring, token, owner)
-        # H7 acquire: pairs with H6; what a grower has sealed is not the last ring any more. Where a close came between the two, the
-        # seal is not the grower's, and only this shows the next ring.
+        # H7 acquire: pairs with H6; a ring that a grower has sealed is not the last ring any more. If a close came in between, the
+        # seal is not the grower's, and only this load shows the next ring.
         if rc != RING_SEALED or <void*>ring == h.tail_ring.load(order(H7, kAcquire)):
             return rc
         if not owner:
             return RING_TURN
-        # The next ring's turn is taken before anybody can find it there. That of the drained one stays taken.
+        # The next ring's turn is taken before any thread can find that ring. The drained ring's turn stays taken.
         h.head_index += 1
         after = h.rings[h.head_index]
         fifo_turn_take(<FifoRing*>after)
@@ -354,8 +356,9 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
         h.sealed = 1
         turn_give(&h.lock)
         return
-    # A grower seals the same ring, after it has put the next one in place and before it looks at `closed`. Who comes second finds the
-    # seal, and sees what the first did before it (R12, R2): the grower `closed`, or this thread the next ring.
+    # A grower seals the same ring, after it has put the next one in place and before it looks at `closed`. The second of the two
+    # threads finds the seal, and sees what the first did before it (R12, R2): the grower sees `closed`, or this thread sees the next
+    # ring.
     while True:
         ring = h.tail_ring.load(order(H11, kAcquire))  # H11 acquire: pairs with H6
         fifo_seal(<FifoRing*>ring)
@@ -364,7 +367,8 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
 
 
 cdef inline bint _bag_room(Hand* h, int64_t room) noexcept nogil:
-    # With the bag's lock, also around the allocation: both sides make room, rarely, and neither may do so from an old number.
+    # The caller holds the bag's lock, also around the allocation: both sides make room, rarely, and neither may start from a
+    # stale number.
     cdef BagRow* bag = <BagRow*>realloc(h.bag, size_product(room, sizeof(BagRow)))
     if bag == NULL:
         return False
@@ -374,7 +378,7 @@ cdef inline bint _bag_room(Hand* h, int64_t room) noexcept nogil:
 
 
 cdef inline bint _store_grow(Hand* h) noexcept nogil:
-    # With the putting side's lock and turn; rare, so that it may ask for memory there. False: none is left.
+    # The caller holds the putting side's lock and turn. Growing is rare, so it may allocate there. False: no memory.
     cdef FifoRing* ring
     cdef void* old
     cdef bint grown
@@ -401,14 +405,14 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
 
 
 cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
-    # Rows that were taken go back, as if they came new. More than the capacity may be in it then. False: no memory for that.
+    # Puts taken rows back into the bag, as if they were new. The bag may then hold more than its capacity. False: no memory.
     cdef int64_t i, count
     turn_take(&h.lock)
     count = _bag_count(h)
     if count + op.done > h.room and not _bag_room(h, count + op.done):
         turn_give(&h.lock)
         return False
-    for i in range(op.done - 1, -1, -1):  # TensorFlow's order: the last taken first
+    for i in range(op.done - 1, -1, -1):  # TensorFlow's order: the row taken last goes back first
         _bag_put(h, op.tokens[i], 0 if op.keys == NULL else op.keys[i])
     turn_give(&h.lock)
     return True
@@ -417,7 +421,7 @@ cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
 # Counting
 
 cdef inline int64_t hand_size(Hand* h) noexcept nogil:
-    # Rows in the queue; may be stale when it is read.
+    # Returns the number of rows in the queue, which may be stale when it is read.
     cdef void* first
     cdef void* last
     cdef int64_t size
@@ -425,7 +429,7 @@ cdef inline int64_t hand_size(Hand* h) noexcept nogil:
     cdef int i
     if h.store != STORE_FIFO:
         return _bag_count(h)
-    first = h.head_ring.load(order(H8, kAcquire))  # H8, as in store_pop; first, so that it is none behind the last one
+    first = h.head_ring.load(order(H8, kAcquire))  # H8, as in store_pop; loaded first, so that it is never a later ring than `last`
     last = h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
     size = h.front_rows.load(kRelaxed)  # relaxed: as stale as the rest
     for i in range(24):
@@ -438,7 +442,7 @@ cdef inline int64_t hand_size(Hand* h) noexcept nogil:
 
 
 cdef inline int64_t hand_puts(Hand* h) noexcept nogil:
-    # Rows that were put; may be stale when it is read.
+    # Returns the number of rows that were put, which may be stale when it is read.
     cdef void* last
     cdef int64_t count = 0
     cdef int i
@@ -526,7 +530,7 @@ cdef inline void _mark_closed(Hand* h) noexcept nogil:
 
 
 cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
-    # The rows of one operation follow each other in a FIFO: nobody else pushes between them (I3).
+    # The rows of one operation follow each other in a FIFO: no other thread pushes between them (I3).
     cdef int rc
     if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
         return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
@@ -556,7 +560,7 @@ cdef inline void _front_count(Hand* h, int64_t n) noexcept nogil:
 
 
 cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
-    # What a gather has goes to the front again, in its order; in a bag: back into it.
+    # Gives the rows of a gather back: to the front, in their order; of a bag, into the bag.
     if op.done == 0:
         return
     if h.store == STORE_FIFO:
@@ -567,7 +571,7 @@ cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
         _front_count(h, op.done)
         op.run = NULL
     elif not _bag_return(h, op):
-        return  # no memory: the rows stay with the operation, whose thread says so
+        return  # no memory: the rows stay with the operation, whose thread reports it
     op.done = 0
 
 
@@ -580,7 +584,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
         turn_take(&h.lock)
         count = _bag_count(h)
         sealed = h.sealed
-        if h.store == STORE_PRIORITY and count >= op.n:  # all at once, so that no row comes between them: they are sorted
+        if h.store == STORE_PRIORITY and count >= op.n:  # takes all under one hold, so that no row comes between them: they come out sorted
             while op.done < op.n:
                 op.tokens[op.done] = _bag_take(h, random)
                 op.done += 1
@@ -588,9 +592,10 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
         if op.done == op.n:
             moved[0] = True
             return HAND_DONE
-        if count < op.n - op.done:  # nobody else takes any meanwhile, and a sealed bag gets no more
+        if count < op.n - op.done:  # no other thread takes rows meanwhile, and a sealed bag gets no more
             if sealed:
-                # TensorFlow's way, which decides a shuffle's order: what was gathered goes back, and what there is is drawn anew.
+                # Follows TensorFlow, because this decides a shuffle's order: the gathered rows go back, and the rows left are
+                # drawn anew.
                 _give_back(h, op)
                 count += gathered
                 if op.done > 0 or not op.up_to or count == 0:
@@ -628,11 +633,11 @@ cdef inline void _unlink(Side* s, Op* op) noexcept nogil:
     else:
         s.last = op.prev
     op.lined = False
-    s.waiting.fetch_sub(1, kRelaxed)  # relaxed: too many only makes others look
+    s.waiting.fetch_sub(1, kRelaxed)  # relaxed: a count that is too high only makes others look
 
 
 cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint* moved) noexcept nogil:
-    # Lets the heads of a line act, one after the other. Returns the number of operations that are over, whose threads may sleep.
+    # Lets the heads of a line act, one after the other. Returns the number of operations that ended and whose threads may sleep.
     cdef Side* s = &h.side[which]
     cdef Op* op
     cdef int rc, n = 0
@@ -640,7 +645,7 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         s.turn = _turn_take_side(h, which)
     while s.first != NULL and n < WAKES:
         op = s.first
-        if op.over.load(order(L6, kAcquire)):  # L6 acquire: pairs with L7; it waits for its next piece
+        if op.over.load(order(L6, kAcquire)):  # L6 acquire: pairs with L7; the operation waits for its next piece
             break
         rc = _run_put(h, op, moved) if which == SIDE_PUT else _run_get(h, random, op, moved)
         if rc == HAND_BUSY:
@@ -654,18 +659,18 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
             op.over.store(1, order(L5, kRelease))  # L5, as below
             break
         _unlink(s, op)
-        op.over.store(1, order(L5, kRelease))  # L5 release: pairs with L8; the result, and what was gathered
+        op.over.store(1, order(L5, kRelease))  # L5 release: pairs with L8; the result, and the rows gathered
         moved[0] = True
     if s.first == NULL and s.turn and not (which == SIDE_GET and h.front != NULL):
         _turn_give_side(h, which)
         s.turn = False
     elif n == WAKES:
-        s.dirty.store(1, kRelaxed)  # relaxed, for itself: _flush comes again
+        s.dirty.store(1, kRelaxed)  # relaxed: this thread sets it for itself, so that _flush runs the line again
     return n
 
 
 cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
-    # Whether anything moved.
+    # True if anything moved.
     cdef Side* s = &h.side[which]
     cdef void* wakes[WAKES]
     cdef bint moved = False
@@ -682,17 +687,18 @@ cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
         fence(order(L4, kSeqCst))
         n = _run_line(h, which, random, wakes, &moved)
         turn_give(&s.lock)
-        for i in range(n):  # its thread may be gone by now: then nobody sleeps at that address
+        for i in range(n):  # the operation's thread may be gone by now: then no thread sleeps at that address
             futex_wake(wakes[i], 1)
-        # Once more, for what came while the lock was held.
+        # Looks once more for changes made while the lock was held.
 
 
 cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
-    # After a change: those in line act, on both sides, until nothing moves any more.
+    # Called after a change: lets the operations in line act, on both sides, until nothing moves any more.
     cdef bint moved = True
     while moved:
         moved = False
-        # L1 seq_cst fence: pairs with itself and L4: the change, then the look for lines; or in line, then the look for changes.
+        # L1 seq_cst fence: pairs with itself and L4: first the change, then the look for lines; or first joining the line, then
+        # the look for changes.
         fence(order(L1, kSeqCst))
         if h.side[SIDE_GET].waiting.load(kRelaxed):
             h.side[SIDE_GET].dirty.store(1, kRelaxed)  # relaxed: L3 follows
@@ -716,7 +722,7 @@ cdef inline void _unpark(Side* s, Op* op) noexcept nogil:
 
 
 cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t until) noexcept nogil:
-    # Joins the line, and waits until the operation is over, at most up to `until`: HAND_SLICE then.
+    # Joins the line, and waits until the operation is over, or until the time `until` (HAND_SLICE).
     cdef Side* s = &h.side[which]
     cdef int64_t since
     cdef int _spin
@@ -734,7 +740,7 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t un
         s.waiting.fetch_add(1, kRelaxed)  # relaxed: L1 follows, in hand_settle
         turn_give(&s.lock)
         hand_settle(h, random)
-    for _spin in range(SPINS):  # ends with the operation, or when parking costs less
+    for _spin in range(SPINS):  # ends with the operation, or when parking is cheaper
         if op.over.load(order(L8, kAcquire)):  # L8 acquire: pairs with L5
             _unpark(s, op)
             return op.result
@@ -754,7 +760,7 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t un
 
 
 cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint more) noexcept nogil:
-    # The next piece of an operation that stays at the head of the putting line.
+    # Gives the next piece to an operation that stays at the head of the putting line.
     op.n = n
     op.done = 0
     op.more = more
@@ -763,8 +769,8 @@ cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint mo
 
 
 cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept nogil:
-    # Out of the line, whether the operation is over or not. What it had gathered and not delivered is the queue's again. Returns the
-    # result, if it was over by then, else HAND_SLICE.
+    # Leaves the line, also if the operation is not over. Rows that it had gathered and not delivered go back to the queue. Returns
+    # the result, if the operation was over by then, else HAND_SLICE.
     cdef Side* s = &h.side[which]
     cdef int rc = HAND_SLICE
     _unpark(s, op)
@@ -783,14 +789,14 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept 
         _turn_give_side(h, which)
         s.turn = False
     turn_give(&s.lock)
-    h.side[which].dirty.store(1, kRelaxed)  # relaxed: L3 follows. For who found the lock taken, and for those behind
+    h.side[which].dirty.store(1, kRelaxed)  # relaxed: L3 follows. For threads that found the lock taken, and operations behind this one
     _flush(h, which, random)
     hand_settle(h, random)
     return rc
 
 
 cdef inline void hand_return(Hand* h, Philox* random, Op* op) noexcept nogil:
-    # Rows go back that were taken by an operation that is over.
+    # Gives back the rows of a getting operation that is over.
     cdef Side* s = &h.side[SIDE_GET]
     turn_take(&s.lock)
     if not s.turn:
@@ -806,7 +812,7 @@ cdef inline void hand_return(Hand* h, Philox* random, Op* op) noexcept nogil:
 
 
 cdef inline void hand_cancel(Hand* h, Philox* random) noexcept nogil:
-    # Closes at once; puts in line are over.
+    # Closes at once, and ends the puts in line.
     h.cancelled.store(1, kRelaxed)  # relaxed: published by H4
     _mark_closed(h)
     hand_settle(h, random)

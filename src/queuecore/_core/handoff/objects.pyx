@@ -87,7 +87,7 @@ cdef enum:
     F_RAW = 16      # __init__ has not run
 
     FIRST_SLOTS = 8
-    KEPT_SLOTS = 4096      # a larger array goes back when it is empty: a burst's memory is not kept
+    KEPT_SLOTS = 4096      # a larger array is freed when it is empty: a burst's memory is not kept
 
     SPINS = 300            # a few us, a small part of what a sleep and a wake cost both sides
     LETS = 150             # about the time of a hundred puts or gets
@@ -98,8 +98,8 @@ cdef enum:
 
 cdef Py_ssize_t UNBOUNDED = <Py_ssize_t>((<size_t>-1) >> 1)
 cdef int64_t NEVER = -1            # a deadline
-cdef int64_t TOO_LATE = -2         # one so late that the standard library refuses to wait for it
-cdef int64_t SLICE_NS = 50000000   # the main thread looks for signals as often as that
+cdef int64_t TOO_LATE = -2         # a deadline so late that the standard library refuses to wait for it
+cdef int64_t SLICE_NS = 50000000   # the main thread looks for signals this often
 cdef double LONG_SECONDS = 4e9     # longer than any machine runs: no deadline
 cdef double MOST_SECONDS = threading.TIMEOUT_MAX
 
@@ -108,7 +108,7 @@ cdef tuple HOOKS = ("_init", "_put", "_get", "_qsize")
 
 
 cdef int64_t _deadline(object block, object timeout) except -3:
-    # Absolute CLOCK_MONOTONIC; 0 for a try, NEVER for a wait without end.
+    # Returns the absolute time by CLOCK_MONOTONIC; 0 for a try, NEVER for a wait without end.
     cdef double seconds
     if not block:
         return 0
@@ -127,7 +127,7 @@ cdef bint _on_main_thread() except *:
 
 
 cdef void _drop(PyObject** slots, Py_ssize_t head, Py_ssize_t count, Py_ssize_t mask) noexcept:
-    # Of an array that no queue has any more: finalizers may run, and use the queue it came from.
+    # Drops the references of an array that no queue has any more: finalizers may run, and use the queue it came from.
     cdef Py_ssize_t i
     for i in range(count):
         Py_DECREF(<object>slots[(head + i) & mask])
@@ -136,7 +136,7 @@ cdef void _drop(PyObject** slots, Py_ssize_t head, Py_ssize_t count, Py_ssize_t 
 
 @cython.trashcan(True)
 cdef class _Store:
-    """The references of one queue, and who waits for them."""
+    """The references of one queue, and the threads that wait for them."""
 
     cdef PyObject** slots
     cdef Py_ssize_t head
@@ -144,10 +144,10 @@ cdef class _Store:
     cdef Py_ssize_t mask         # size of the array, a power of two, less one; -1 without an array
     cdef Py_ssize_t limit
     cdef unsigned int flags
-    cdef bint derived            # of a class written in Python, whose put and get may be its own
+    cdef bint derived            # its class is written in Python, and may have its own put and get
     cdef uint64_t version        # I5
     cdef int64_t unfinished
-    cdef EventCount* waits       # one each for ON_GET, ON_PUT, ON_JOIN; NULL until somebody waits
+    cdef EventCount* waits       # one each for ON_GET, ON_PUT, ON_JOIN; NULL until a thread waits
     cdef object maximum          # maxsize, as it was given
     cdef dict __dict__
     cdef object __weakref__
@@ -163,7 +163,7 @@ cdef class _Store:
 
     @classmethod
     def __class_getitem__(cls, item, /):
-        """Return the class for the type checker's sake: `Queue[int]`."""
+        """Return the class itself, so that type checkers accept `Queue[int]`."""
         return GenericAlias(cls, item)
 
     # ---- storage ---------------------------------------------------------------------------------------------------------
@@ -228,7 +228,8 @@ cdef class _Store:
 
     @cython.final
     cdef int _less(self, PyObject* a, PyObject* b, uint64_t version) except -2:
-        # a < b, or -1 when the queue has changed meanwhile. Holds both: the comparison may let them be taken and dropped.
+        # Returns a < b, or -1 if the queue has changed meanwhile. Holds both: other code may take and drop them during
+        # the comparison.
         cdef int rc
         x = <object>a
         y = <object>b
@@ -269,13 +270,13 @@ cdef class _Store:
     cdef PyObject* _heap_pop(self) except? NULL:
         # NULL without an exception: the queue has changed, look again.
         cdef uint64_t version = self.version
-        cdef Py_ssize_t n = self.count - 1  # what stays; slots[n] needs a new place
+        cdef Py_ssize_t n = self.count - 1  # items that stay; slots[n] needs a new place
         cdef Py_ssize_t leaf = 0, child = 1, place
         cdef PyObject* last = self.slots[n]
         cdef PyObject* first = self.slots[0]
         cdef PyObject* carried
         cdef int less
-        # Down to a leaf, always to the smaller child: everybody on that path moves up by one ...
+        # Goes down to a leaf, always to the smaller child: every item on that path moves up by one ...
         while child < n:
             if child + 1 < n:
                 less = self._less(self.slots[child], self.slots[child + 1], version)
@@ -285,7 +286,7 @@ cdef class _Store:
                     child += 1
             leaf = child
             child = 2 * leaf + 1
-        # ... except those near the leaf that are larger than the one that needs a place.
+        # ... except those near the leaf that are larger than the item that needs a place.
         place = leaf
         while place > 0:
             less = self._less(last, self.slots[place], version)
@@ -322,9 +323,9 @@ cdef class _Store:
 
     @cython.final
     cdef void _let_go_on(self, int which) noexcept nogil:
-        # After a spin that ended with a notify. Who notified still has the GIL, and to ask for it now would put this thread to sleep.
-        # Ends when one more waits on the other side: it filled or emptied the queue, and gives the GIL away. Or when it was long
-        # enough: it has other things to do. Relaxed: a guess.
+        # Called after a spin that ended with a notify. The notifier still has the GIL, and asking for it now would put this thread to
+        # sleep. Ends when one more thread waits on the other side: the notifier filled or emptied the queue, and gives the GIL away.
+        # Ends also after LETS rounds: the notifier has other things to do. Relaxed: a guess.
         cdef EventCount* other = &self.waits[ON_PUT if which == ON_GET else ON_GET]
         cdef uint64_t before = other.word.load(kRelaxed) >> 32
         cdef int _i
@@ -335,8 +336,8 @@ cdef class _Store:
 
     @cython.final
     cdef int _wait(self, int which, int64_t deadline, bint main, object late) except -1:
-        # One sleep; who calls has looked at the queue and looks again afterwards. Up to `prepare` no Python code runs, unless this
-        # raises.
+        # Sleeps once; the caller has looked at the queue and looks again afterwards. Up to `event_prepare` no Python code runs,
+        # unless this raises.
         cdef int64_t now, until = deadline
         cdef uint32_t epoch
         cdef EventCount* event
@@ -354,20 +355,20 @@ cdef class _Store:
             if self.waits == NULL:
                 raise MemoryError()
         event = &self.waits[which]
-        # Bounded queues become several times as fast by it, with _let_go_on (bench_stdqueue.py). Only the first that waits on its side
-        # spins: with four and four threads, more of them slowed all down by half. Relaxed: a guess.
+        # The spin, with _let_go_on, makes bounded queues several times as fast (bench_stdqueue.py). Only the first waiter of a side
+        # spins: with four threads on each side, more spinning threads halved the speed of all. Relaxed: a guess.
         if _cpus > 1 and event.word.load(kRelaxed) >> 32 == 0:
             spins = SPINS
         epoch = event_prepare(event)
         with nogil:
             for _spin in range(spins):  # ends with a notify's new epoch, or when it was long enough
-                # Relaxed: the GIL orders what the notifier did. A new epoch is what the futex would say EAGAIN to.
+                # Relaxed: the GIL orders what the notifier did. On a new epoch the futex would return EAGAIN.
                 if <uint32_t>event.word.load(kRelaxed) != epoch:
                     self._let_go_on(which)
                     break
                 cpu_pause()
             else:
-                if until == NEVER:  # not for signals, but for the end of the program
+                if until == NEVER:  # wakes to look for the end of the program, not for signals
                     until = monotonic_ns() + (SLICE_NS if main_over() else LONG_SLICE_NS)
                 rc = event_wait(event, epoch, until)
         PyErr_CheckSignals()
@@ -381,7 +382,7 @@ cdef class _Store:
 
     @cython.final
     cdef object _take(self, object block, object timeout):
-        # Every get that the fast paths don't serve.
+        # Serves every get that the fast paths don't.
         cdef int64_t deadline = _deadline(block, timeout)
         cdef PyObject* item
         cdef int main = -1
@@ -416,7 +417,7 @@ cdef class _Store:
 
 
 def _refuse_to_wait():
-    # By the error that a lock raises, whatever this Python calls it.
+    # Raises the error that a lock raises, whatever this Python calls it.
     lock = threading.Lock()
     lock.acquire()
     lock.acquire(True, math.inf)
@@ -427,7 +428,7 @@ def _not_initialised(queue):
 
 
 cdef class _Locked:
-    """An attribute that only a queue on the Python path has: to use it is to go there."""
+    """An attribute that only a queue on the Python path has: using it moves the queue there."""
 
     cdef str name
 
@@ -474,13 +475,13 @@ cdef class Queue(_Store):
             self._init(maxsize)
 
     def __repr__(self):
-        # On the Python path the size needs the mutex, which may be held by who prints this.
+        # On the Python path the size needs the mutex, which the printing thread may hold.
         size = "" if self.flags & (F_PYTHON | F_RAW) else f" qsize={self.count}"
         shut = " shut down" if self.flags & F_SHUT else ""
         cls = type(self)
         return f"<{cls.__module__}.{cls.__qualname__} maxsize={self.maximum}{size}{shut} at {<size_t><PyObject*>self:#x}>"
 
-    # As of the standard library's: a copy shares mutex, conditions and `queue` with what it is a copy of, and a pickle would need the mutex.
+    # As in the standard library, a copy shares mutex, conditions and `queue` with its original, and a pickle would need the mutex.
 
     def __copy__(self):
         cls = type(self)
@@ -506,7 +507,7 @@ cdef class Queue(_Store):
             PyObject_GenericSetAttr(self, name, value)
 
     def __setattr__(self, name, value):
-        # A hook given to one object. (Attributes of the class are looked at by __init__.)
+        # A hook may be set on one object. (__init__ looks at attributes of the class.)
         if name in HOOKS and not self.flags & F_RAW:
             self._leave()
         PyObject_GenericSetAttr(self, name, value)
@@ -591,7 +592,7 @@ cdef class Queue(_Store):
 
     @cython.final
     cdef int _put_slowly(self, object item, object block, object timeout) except -1:
-        # Every put that the fast path doesn't serve.
+        # Serves every put that the fast path doesn't.
         cdef int64_t deadline = NEVER
         cdef int main = -1
         if self.flags & F_RAW:
@@ -628,9 +629,9 @@ cdef class Queue(_Store):
 
     @cython.critical_section
     def task_done(self):
-        """Say that the work on an object that `get` returned is over.
+        """Report that the work on an object that `get` returned is over.
 
-        When this was said of every object that was put, `join` returns.
+        Once this was reported for every object that was put, `join` returns.
 
         Raises
         ------
@@ -778,8 +779,8 @@ cdef class Queue(_Store):
 
     @cython.final
     cdef int _leave(self) except -1:
-        # To the Python path, with all that is queued. Making objects may start a collection and let other threads run, so the content
-        # is copied until it is the same before and after; then nothing runs until the queue has changed sides (I1).
+        # Moves the queue to the Python path, with all that is queued. Making objects may start a collection and let other threads
+        # run, so the content is copied until it is the same before and after; then nothing else runs until the queue has moved (I1).
         cdef Py_ssize_t i
         cdef bint same = False
         if self.flags & F_RAW:
@@ -996,14 +997,14 @@ cdef class SimpleQueue(_Store):
 
 
 # ---- the garbage collector ---------------------------------------------------------------------------------------------------
-# Cython's functions for _Store know its Python attributes and not the array; ours know both. Those of the subclasses would only call
-# these, so all types get the same.
+# Cython's functions for _Store know its Python attributes and not the array; ours know both. The subclasses' functions would only
+# call these, so all types get the same ones.
 
 cdef traverseproc _traverse_attributes = (<PyTypeObject*>_Store).tp_traverse
 
 
 cdef int _traverse(PyObject* queue, visitproc visit, void* arg) noexcept:
-    # Casts, no variable: that would hold a reference, and this runs while references are being counted.
+    # Uses casts and no variable: a variable would hold a reference, and this runs while references are being counted.
     cdef Py_ssize_t i
     cdef int rc
     for i in range((<_Store>queue).count):
@@ -1014,7 +1015,7 @@ cdef int _traverse(PyObject* queue, visitproc visit, void* arg) noexcept:
 
 
 cdef int _clear(PyObject* queue) noexcept:
-    # Not Cython's: that leaves None for a __dict__.
+    # Cython's function isn't used: it leaves None for a __dict__.
     cdef object store = <object>queue
     (<_Store>store)._empty_out()
     (<_Store>store).maximum = None
@@ -1039,9 +1040,9 @@ cdef set _plain = {Queue, LifoQueue, PriorityQueue}
 
 
 def plain(cls):
-    """Say that a class has the native `put` and `get`. Returns it."""
+    """Register a class as one with the native `put` and `get`. Return the class."""
     _plain.add(cls)
-    # As methods of its own: CPython has a short way to call those of an object's very class, and not those that it inherits.
+    # The methods become its own: CPython calls methods of an object's very class by a shorter way than inherited ones.
     for name in ("put", "get", "put_nowait", "get_nowait"):
         inherited = getattr(cls, name)
         setattr(cls, name, PyDescr_NewMethod(<PyTypeObject*>cls, (<PyMethodDescrObject*>inherited).d_method))

@@ -22,31 +22,31 @@ from queuecore import errors as _errors
 check_layout(layout_hash())
 
 cdef enum:
-    SLICE_NS = 50000000  # a stop is heard so soon
-    HELD_MOST = 16       # elements that are put at once, as far as records for them are there: a consumer that waits is told once
+    SLICE_NS = 50000000  # a stop is noticed within this time
+    HELD_MOST = 16       # elements put together, if their records are there already: a waiting consumer is then woken once
 
-# Why the loop of a thread ended.
+# Reasons for the end of a thread's loop.
 cdef enum:
     RUN_ON = 0
-    RUN_STOPPED = 1   # or a slice of a wait is over, and the main thread has ended: `stop` says which. It goes on from where it is
+    RUN_STOPPED = 1   # stopped; or a slice of a wait is over and the main thread has ended: `stop` says which. The loop can resume
     RUN_NAME = 2      # the next work unit must be asked for in Python; the thread has the reader's role
-    RUN_NAMES = 3     # the queue of names gives none: `rc`
+    RUN_NAMES = 3     # the queue of names gives none: `rc` says why
     RUN_NO_NAME = 4   # its element is no string
     RUN_OPEN = 5
     RUN_READ = 6
     RUN_CHECK = 7     # a record is damaged, and the file goes on
     RUN_STEP = 8      # step `at`
     RUN_MISFIT = 9
-    RUN_PUT = 10      # the queue takes none: `rc`
+    RUN_PUT = 10      # the queue takes none: `rc` says why
     RUN_MEMORY = 11
-    RUN_PYTHON = 12   # step `at` is next, and Python's
+    RUN_PYTHON = 12   # the next step, `at`, is in Python
 
 cdef struct Bound:
     StageFn run          # NULL: a step in Python
     const void* params
     int32_t made
 
-# One thread's run.
+# The run of one thread.
 cdef struct Run:
     Reader* reader
     const Bound* steps
@@ -55,24 +55,24 @@ cdef struct Run:
     const int32_t* placed    # per output: the component in whose place it may be made; -1: none
     int32_t parts
     bint asks                # names come from Python
-    Cell* cells              # of the value; then of the key; then those that the steps make, twice
-    int32_t most             # outputs of one step
+    Cell* cells              # cell of the value; of the key; then cells for what steps make, twice
+    int32_t most             # the largest number of outputs of one step
     Arena arena
     Record record
     Fault fault
     bint entered
-    bint waits               # for the reader's role
+    bint waits               # it waits for the reader's role
     bint inside              # the record is on its way through the steps
-    bint loose               # nobody knows what the last step makes; Python fills the slot with it
-    bint filled              # has done so
+    bint loose               # the last step's outputs are not known beforehand; Python fills the slot with them
+    bint filled              # Python has filled the slot
     bint has_slot
     uint32_t slot
     uint32_t[HELD_MOST] held   # filled, and not put yet
     int held_count, held_most
     Cell* given              # of step `at`
     int32_t at, rc
-    int ended, ended_rc      # why the loop ended, if elements before that are to be put still
-    Atomic[int64_t]* delivered  # the thread's own
+    int ended, ended_rc      # why the loop ended, if elements before that must still be put
+    Atomic[int64_t]* delivered  # the thread's own counter
     unsigned char* name      # in the arena
     int64_t name_bytes
 
@@ -98,7 +98,7 @@ cdef int _next_unit(Run* run, NativeQueue names, StopEvent stop) noexcept nogil:
 
 
 cdef void _keep_name(Run* run, const unsigned char* data, int64_t nbytes) noexcept nogil:
-    # Of a unit that can't be opened; no record is on its way then.
+    # Keeps the name of a unit that can't be opened; no record is on its way then.
     arena_reset(&run.arena)
     run.name = <unsigned char*>arena_take(&run.arena, nbytes + 1)
     run.name_bytes = 0
@@ -108,7 +108,7 @@ cdef void _keep_name(Run* run, const unsigned char* data, int64_t nbytes) noexce
 
 
 cdef int _begin(Run* run, NativeQueue queue) noexcept nogil:
-    # The record as the components that the first step gets.
+    # Makes the record's components, which the first step gets.
     cdef Cell* given = run.cells
     cdef Record* record = &run.record
     arena_reset(&run.arena)
@@ -134,12 +134,12 @@ cdef int _begin(Run* run, NativeQueue queue) noexcept nogil:
 
 
 cdef inline Cell* _cells_of(Run* run, int32_t step) noexcept nogil:
-    # Where a step makes its components: not where it gets them.
+    # Returns the cells that a step fills, which are not those that it reads.
     return run.cells + 2 + (step & 1) * run.most
 
 
 cdef int _advance(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
-    # The record through the steps from `at` on, up to one in Python, or into the queue.
+    # Takes the record through the steps from `at` on, up to a step in Python, or into the queue.
     cdef Cell* made
     cdef int32_t i, k
     while run.at < run.step_count:
@@ -182,7 +182,8 @@ cdef int _put(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
 
 
 cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
-    # Whatever ends it comes after the elements before it. An error comes all the same if nobody takes these.
+    # The cause of the end is reported after the elements before it are put. An error is reported even if nobody takes
+    # these elements.
     cdef int rc = run.ended
     cdef int put
     if rc == RUN_ON:
@@ -215,10 +216,10 @@ cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) n
             if rc != RUN_ON:
                 return rc
         if stop.stopped_ns() != 0 or exiting():
-            _put(run, queue, stop)  # what is made goes in, if there is room
+            _put(run, queue, stop)  # finished elements go in, if there is room
             return RUN_STOPPED
         if not run.entered:
-            # Who has the role may keep it while it waits for a name: nobody else's elements wait for that.
+            # The role's holder may keep it while it waits for a name: no other thread's elements wait for that.
             run.entered = reader_enter(run.reader, monotonic_ns() + (0 if run.held_count > 0 else SLICE_NS))
             if not run.entered:
                 rc = _put(run, queue, stop)
@@ -234,7 +235,7 @@ cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) n
         rc = reader_next(run.reader, &run.record, &run.fault, run.held_count > 0)
         if rc == READER_AGAIN:
             continue
-        if (rc == READER_DRY or rc == READER_WORK) and run.held_count > 0:  # what comes next may take long
+        if (rc == READER_DRY or rc == READER_WORK) and run.held_count > 0:  # the next read may take long
             reader_leave(run.reader)
             run.entered = False
             rc = _put(run, queue, stop)
@@ -302,7 +303,7 @@ cdef class NativeProgram:
 
     @property
     def records(self):
-        """Elements that it has put, all its threads together."""
+        """Number of elements that all threads of the program together have put."""
         cdef _Counter one
         cdef int64_t total = self.delivered
         for one in self.running:
@@ -310,7 +311,7 @@ cdef class NativeProgram:
         return total
 
     cdef int _begin(self, Run* run, NativeQueue queue, list order, list placed) except -1:
-        # What it takes is the run's at once, and freed with it.
+        # Each allocation belongs to the run at once, and is freed with it.
         cdef int32_t* made = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
         cdef Py_ssize_t i
         run.reader = self.reader.r
@@ -328,7 +329,8 @@ cdef class NativeProgram:
         run.steps = self.bound
         run.step_count = <int32_t>len(self.steps)
         run.loose = run.step_count > 0 and self.steps[run.step_count - 1].outputs is None
-        # No more than a small part of the queue: readers run ahead of it by that. What Python makes comes one by one.
+        # At most a small part of the queue, because readers run ahead of it by this number. Elements made in Python
+        # come one by one.
         run.held_most = max(1, min(HELD_MOST, queue.hand.capacity // 16 if queue.hand.capacity >= 0 else HELD_MOST))
         for step in self.steps:
             if isinstance(step, PythonStep):
@@ -397,7 +399,7 @@ cdef class NativeProgram:
                 else:
                     error = self._error(&run, rc, queue, names)
                 if run.entered:
-                    # What follows may wait for the GIL or for a disk: nobody else need.
+                    # This thread may now wait for the GIL or for a disk; no other thread shall wait, too.
                     with nogil:
                         reader_leave(run.reader)
                     run.entered = False
@@ -405,11 +407,11 @@ cdef class NativeProgram:
                     raise error
                 skip(error, file=rc == RUN_OPEN or rc == RUN_READ,
                      nbytes=None if rc == RUN_OPEN or run.record.nbytes < 0 else run.record.nbytes)
-                error = None  # with all that its traceback holds
+                error = None  # frees what its traceback holds
                 record_drop(run.reader, &run.record)
                 run.inside = False
         finally:
-            # Nothing lets go of the GIL between these two: it is never counted twice, or not at all.
+            # The GIL is held from here to the next line, so no count is added twice or lost.
             self.running.remove(counter)
             self.delivered += counter.count.load(kRelaxed)  # relaxed: this thread's own
             for i in range(run.held_count):
@@ -446,7 +448,7 @@ cdef class NativeProgram:
         return RUN_ON if opened else RUN_OPEN
 
     cdef int _call(self, Run* run, NativeQueue queue, list kept) except -1:
-        # The steps in Python from `at` on. What cells point to stays in `kept`.
+        # Runs the steps in Python from `at` on. `kept` holds the objects that cells point to.
         cdef PythonStep step
         cdef Cell* made
         cdef int64_t n = 0
@@ -483,7 +485,7 @@ cdef class NativeProgram:
         return 0
 
     cdef object _placed(self, Run* run, object error):
-        # The error, with the place of the record that is at fault.
+        # Returns the error, with the place of the faulty record.
         cdef Record* record = &run.record
         error.path = os.fsdecode((<const char*>block_bytes(record.name))[:record.name_bytes])
         error.offset = record.offset if record.offset >= 0 else None

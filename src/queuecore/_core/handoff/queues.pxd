@@ -1,4 +1,5 @@
-# What native code may do with a queue: take and put elements without the GIL. Any thread; the queue must be kept alive by a reference.
+# The calls by which native code takes and puts elements of a queue without the GIL. Any thread may make them; a reference must keep
+# the queue alive.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from queuecore._core.handoff.handoff cimport FrontRun, Hand, Op
 from queuecore._core.atoms.random cimport Philox
@@ -9,11 +10,11 @@ from queuecore._core.handoff.slots cimport Slots
 cdef class NativeQueue(Slots):
     cdef Hand* hand
     cdef Philox* random
-    cdef public object described  # what a shared queue of this name must agree with
+    cdef public object described  # the description that another queue of this shared name must equal
     cdef object failure
     cdef uint64_t generation
     cdef int64_t copied_rows, held_rows
-    cdef FrontRun* spare      # with room for one key: to give back what was taken, without memory
+    cdef FrontRun* spare      # with room for one key: to give back a taken element without allocating
     cdef object __weakref__
 
     cdef int _refuse(self) except -1
@@ -31,8 +32,8 @@ cdef class NativeQueue(Slots):
     cdef int _return_one(self, uint32_t slot) except -1
     cdef int _lose(self, Op* op) except -1
 
-    # Puts filled slots, in their order, or takes one, waiting until `stop` is set at most: HAND_DONE, or HAND_SLICE (stopped), or why
-    # not. *done: how many are put; the others stay the caller's.
+    # slots_put puts filled slots in their order, slot_get takes one; both wait at most until `stop` is set. They return HAND_DONE,
+    # HAND_SLICE (stopped), or the HAND_ code that says why not. *done: number of slots put; the others stay the caller's.
     cdef int slots_put(self, const uint32_t* slots, int n, StopEvent stop, int* done) noexcept nogil
     cdef int _slot_wait(self, uint32_t slot, int64_t key, StopEvent stop) noexcept nogil
     cdef int slot_get(self, uint32_t* slot, StopEvent stop) noexcept nogil

@@ -22,11 +22,11 @@ from queuecore import errors as _errors
 check_layout(layout_hash())
 
 cdef enum:
-    BLOCK_ROWS = 4096       # filled ahead of a long enqueue_many, at most
+    BLOCK_ROWS = 4096       # most rows that a long enqueue_many fills ahead
     BLOCK_BYTES = 16 << 20
     SLICE_NS = 50000000     # a Python thread looks for signals this often
 
-# In which order elements come out, for Python.
+# Numbers for Python: the order in which elements come out.
 FIFO, RANDOM, PRIORITY = STORE_FIFO, STORE_RANDOM, STORE_PRIORITY
 
 cdef object _watching = threading.local()
@@ -46,7 +46,7 @@ def watch(look):
 
 
 cdef inline int64_t _deadline(object timeout) except -2:
-    # Monotonic, or -1: none.
+    # Returns a monotonic time in nanoseconds, or -1: none.
     cdef double seconds
     if timeout is None:
         return -1
@@ -59,7 +59,8 @@ cdef inline int64_t _deadline(object timeout) except -2:
 
 
 cdef inline size_t _tokens_end(int64_t n) noexcept nogil:
-    # Of a run of n tokens: where their keys lie, if the queue has some. No run has so many if that is more than there is memory.
+    # Returns the offset of the keys, if the queue has keys, in a run of n tokens. For an n beyond any memory the offset is one
+    # that no allocator grants.
     cdef size_t nbytes = size_sum(sizeof(FrontRun) + 7, size_product(n, sizeof(uint32_t)))
     return nbytes if nbytes == kNoSize else nbytes // 8 * 8
 
@@ -105,13 +106,13 @@ cdef class NativeQueue(Slots):
         return 0
 
     cdef int64_t _key(self, uint32_t slot) noexcept:
-        # Of a PriorityQueue: its first component.
+        # The key of a PriorityQueue's element is its first component.
         return (<int64_t*>pool_row(self.pool, slot))[0] if self.hand.store == STORE_PRIORITY else 0
 
     # Putting
 
     def enqueue(self, values, timeout=None):
-        """Put one element."""
+        """Put one element into the queue."""
         cdef int64_t n = 0, key
         cdef uint32_t slot
         cdef int rc
@@ -122,7 +123,7 @@ cdef class NativeQueue(Slots):
         try:
             self._fill(slot, ready, -1)
             key = self._key(slot)
-            # Of a FIFO without letting go of the GIL: nothing here waits, not even those in line are let act by waiting.
+            # A FIFO keeps the GIL: nothing here waits, not even when operations in line are let act.
             if self.hand.store == STORE_FIFO:
                 rc = put_try(self.hand, slot, key)
                 if rc == HAND_DONE and hand_unsettled(self.hand):
@@ -149,7 +150,7 @@ cdef class NativeQueue(Slots):
         deadline = _deadline(timeout)
         if n == 0:
             return
-        # As many as may be are filled before, so that whoever makes room can let them in at once.
+        # As many rows as allowed are filled before the put, so that the thread that makes room can let them in at once.
         count = n if n < BLOCK_ROWS else BLOCK_ROWS
         if self.pool.slot_bytes > 0 and count > <int64_t>(BLOCK_BYTES // self.pool.slot_bytes):
             count = BLOCK_BYTES // self.pool.slot_bytes + 1
@@ -175,7 +176,7 @@ cdef class NativeQueue(Slots):
                         hand_refill(self.hand, self.random, &op, count, at + count < n)
                 self._wait_put(&op, deadline, at, n)
                 at += count
-                filled = op.done = 0  # all of them are the queue's
+                filled = op.done = 0  # all of them belong to the queue
         finally:
             with nogil:
                 hand_leave(self.hand, SIDE_PUT, self.random, &op)
@@ -185,7 +186,7 @@ cdef class NativeQueue(Slots):
             free(<void*>op.keys)
 
     cdef int _put(self, uint32_t* tokens, int64_t* keys, int64_t n, object timeout) except -1:
-        # Puts filled slots; those that stay behind are free again. keys: room for as many.
+        # Puts filled slots; slots that could not be put are freed. keys: room for n keys.
         cdef Op op
         cdef int64_t i
         op.tokens = tokens
@@ -214,7 +215,7 @@ cdef class NativeQueue(Slots):
             f"{self.kind} {self.name!r} had no room in time; {before + op.done} of {total} rows are in it")
 
     cdef int _wait(self, int which, Op* op, int64_t deadline) except -1:
-        # The result; HAND_SLICE: the time ran out, and the operation is out of its line.
+        # Returns the operation's result; HAND_SLICE: the time ran out, and the operation has left its line.
         cdef int rc = HAND_SLICE
         cdef int64_t until
         if deadline < 0:
@@ -233,7 +234,7 @@ cdef class NativeQueue(Slots):
         return rc
 
     cdef int _look_up(self, bint for_ever) except -1:
-        # Between two slices of waiting. Whoever waits here may have asked to be asked.
+        # Called between two slices of a wait. Calls the function that this thread gave to `watch`.
         look = getattr(_watching, "look", None)
         if look is not None:
             look(self.name)
@@ -261,7 +262,7 @@ cdef class NativeQueue(Slots):
     # Getting
 
     def dequeue(self, timeout=None, list out=None):
-        """Take one element: its component, a list of them, or a dict."""
+        """Take one element. Return its only component, a list of components, or a dict."""
         cdef uint32_t slot = 0
         cdef int rc
         cdef Op op
@@ -293,7 +294,7 @@ cdef class NativeQueue(Slots):
         return element
 
     def dequeue_many(self, int64_t n, bint up_to, timeout=None, list out=None):
-        """Take n elements (up_to: fewer, if it is closed and has fewer), stacked."""
+        """Take n elements (up_to: fewer, if the queue is closed and has fewer) and return their components stacked."""
         cdef Op op
         cdef int64_t got
         self._refuse()
@@ -303,7 +304,8 @@ cdef class NativeQueue(Slots):
         if self.hand.store == STORE_PRIORITY and not up_to and self.hand.capacity >= 0 and n > self.hand.capacity:
             raise _errors.InvalidArgumentError(
                 f"PriorityQueue {self.name!r} has room for {self.hand.capacity} elements, so {n} will never be there at once")
-        # No queue ever holds more elements than there are slots: one more stands for any number that never comes.
+        # No queue ever holds more elements than there are slots: one more stands for any larger number, which never
+        # comes.
         op.n = n if n < POOL_SLOTS else POOL_SLOTS
         op.up_to = up_to
         op.run = self._run(op.n)
@@ -323,14 +325,14 @@ cdef class NativeQueue(Slots):
         return batch
 
     cdef int _get(self, Op* op, object timeout, int64_t wanted) except -1:
-        # Gathers; whatever ends it early gives back what it had.
+        # Gathers elements; if it ends early it gives back those it had.
         cdef int rc
         try:
             rc = self._wait(SIDE_GET, op, _deadline(timeout))
         except BaseException:
             with nogil:
                 hand_leave(self.hand, SIDE_GET, self.random, op)
-            self._return(op)  # it was over by then
+            self._return(op)  # the operation was over by then
             raise
         if rc == HAND_DONE:
             return 0
@@ -345,14 +347,15 @@ cdef class NativeQueue(Slots):
             f"{self.kind} {self.name!r} is closed and has insufficient elements (requested {wanted}, current size {self.size()})"))
 
     cdef FrontRun* _run(self, int64_t n) except NULL:
-        # Room for n tokens, in the form in which they may be given back, which must not need any memory.
+        # Allocates room for n tokens, in the form in which they can be given back, because giving back must not
+        # allocate.
         cdef FrontRun* run = <FrontRun*>malloc(size_sum(_tokens_end(n), size_product(n, sizeof(int64_t) if self.hand.store == STORE_PRIORITY else 0)))
         if run == NULL:
             raise MemoryError
         return run
 
     cdef int _return(self, Op* op) except -1:
-        # Elements that were taken and can't be handed out.
+        # Gives back elements that were taken and can't be handed out.
         cdef int64_t* keys
         cdef int64_t i
         if op.done == 0:
@@ -369,7 +372,7 @@ cdef class NativeQueue(Slots):
         return 0
 
     cdef int _return_one(self, uint32_t slot) except -1:
-        # The same for one that was taken without room for a run.
+        # The same for one element that was taken without room for a run.
         cdef Op op
         op.run = <FrontRun*>malloc(_tokens_end(1) + sizeof(int64_t))
         if op.run == NULL:
@@ -389,7 +392,7 @@ cdef class NativeQueue(Slots):
         return 0
 
     cdef int _lose(self, Op* op) except -1:
-        # Their room, at least, is given back.
+        # Loses the elements, but frees their slots.
         self._release(op.tokens, op.done)
         raise MemoryError(f"{op.done} elements of {self.kind} {self.name!r} are lost: no memory to give them back")
 
@@ -433,7 +436,8 @@ cdef class NativeQueue(Slots):
         try:
             self._get(&op, timeout, n)
             try:
-                # Their base has no slots before all is made: what fails here gives the elements back.
+                # `lease.slots` has no slots before all arrays are made: if anything fails here, the elements are given
+                # back.
                 arrays = self._views(op.tokens, n, lease.slots)
                 if arrays is not None:
                     lease.shown = _named(self, arrays)
@@ -455,7 +459,7 @@ cdef class NativeQueue(Slots):
     # For native threads
 
     cdef int _slot_wait(self, uint32_t slot, int64_t key, StopEvent stop) noexcept nogil:
-        cdef Op op  # a new one each time: one that is over stays so
+        cdef Op op  # a new operation each time: one that is over stays over
         cdef int rc
         op.tokens = &slot
         op.keys = &key
@@ -479,7 +483,7 @@ cdef class NativeQueue(Slots):
                 key = (<int64_t*>pool_row(self.pool, slot))[0]
             rc = put_try(self.hand, slot, key)
             if rc == HAND_BUSY:
-                any_ = False  # whoever stands in line settles
+                any_ = False  # the operation in line settles
                 rc = self._slot_wait(slot, key, stop)
             elif rc == HAND_DONE:
                 any_ = True
@@ -534,12 +538,12 @@ cdef class NativeQueue(Slots):
         return self._shaped(parts)
 
     def is_closed(self):
-        """True if it is closed."""
+        """True if the queue is closed."""
         self._refuse()
         return self.hand.closed.load(kAcquire) != 0
 
     def close(self, bint cancel, timeout=None):
-        """Close, behind the puts that wait, or at once."""
+        """Close the queue behind the puts that wait, or at once if `cancel` is true."""
         cdef Op op
         cdef int rc
         self._refuse()
@@ -560,7 +564,7 @@ cdef class NativeQueue(Slots):
                 f"{self.kind} {self.name!r} could not be closed in time: puts wait for room before it")
 
     def fail(self, error):
-        """Close at once, because what fills the queue failed with this error: who comes to the end hears of it."""
+        """Close at once because the filling code failed with this error, which readers get at the end of the queue."""
         self._refuse()
         if self.failure is None:
             self.failure = error
@@ -590,14 +594,13 @@ cdef class NativeQueue(Slots):
 @cython.final
 @cython.no_gc_clear  # __dealloc__ needs its queue
 cdef class _Holder:
-    # Slots that are nobody's but their holder's, given back when it is gone. The base object of views: it must not refer to them, for the
-    # collector does not see through arrays. So slots that anybody can see, by an array derived from those that were handed out, too, are
-    # not used again.
+    # Owns slots and gives them back when it is freed. It is the base object of views, and must not refer to them, because the collector
+    # does not see through arrays. So slots that any array can see, derived ones included, are not used again.
     cdef NativeQueue queue
     cdef uint32_t* tokens
     cdef int64_t* keys
     cdef int64_t n
-    cdef bint seen  # by arrays whose base is a guard
+    cdef bint seen  # seen by arrays whose base is a guard
 
     cdef int take(self, int64_t n) except -1:
         while self.n < n:
@@ -607,7 +610,7 @@ cdef class _Holder:
         return 0
 
     cdef int64_t let_go(self) noexcept:
-        # From here on they are the caller's.
+        # From here on the slots belong to the caller.
         cdef int64_t n = self.n
         self.n = 0
         self.queue.held_rows -= n
@@ -635,7 +638,7 @@ cdef _Holder _holder(NativeQueue queue, int64_t n):
 
 @cython.final
 cdef class _Guard:
-    # The base object of a reservation's views: when it goes, none of them is left, and what was written through them is all there will be.
+    # The base object of a reservation's views: when it is freed, no view is left, and nothing more will be written through one.
     cdef _Holder slots
 
     def __dealloc__(self):
@@ -651,17 +654,17 @@ cdef object _named(NativeQueue queue, list rows):
 @cython.final
 @cython.nonecheck(True)  # made by __new__ alone, it has no slots
 cdef class Reservation:
-    """Room in a queue: arrays to fill, then `commit`, or `cancel`. Forgotten, it gives the room back."""
+    """Room in a queue: arrays to fill, then `commit` or `cancel`. A reservation that is dropped gives the room back."""
     cdef NativeQueue queue
     cdef _Holder slots
     cdef bint over
     cdef object timeout
     cdef object shown   # the arrays to fill, in the list or dict that was handed out
-    cdef list staged    # the same, where they are no views; None: they are
+    cdef list staged    # the arrays, if they are not views of slots; None: they are
 
     @property
     def rows(self):
-        """The arrays to fill: a list, or a dict of a queue with names. It is empty once this is committed or cancelled."""
+        """Arrays to fill: a list, or a dict if the queue has names. It is empty after `commit` or `cancel`."""
         if self.shown is None:
             raise self._is_over()
         return self.shown
@@ -670,14 +673,14 @@ cdef class Reservation:
         return _errors.FailedPreconditionError("this reservation is committed or cancelled already")
 
     cdef void _end(self) noexcept:
-        # Arrays that nobody has kept go now.
+        # Arrays that nobody has kept are freed now.
         self.over = True
         shown, self.shown = self.shown, None
         if shown is not None:
             shown.clear()
 
     cdef _Holder _filled(self):
-        # Slots with what was written, which nobody sees any more.
+        # Returns slots with the written data, which no array sees any more.
         cdef NativeQueue q = self.queue
         cdef _Holder slots = self.slots, fresh
         cdef int64_t k
@@ -696,7 +699,7 @@ cdef class Reservation:
         return fresh
 
     def commit(self, timeout=None):
-        """Put the elements, as enqueue_many does. Arrays that somebody has kept are his own from then on: what they show was copied."""
+        """Put the elements, as enqueue_many does. If the caller keeps an array, the queue gets copies."""
         cdef _Holder slots
         if self.over:
             raise self._is_over()
@@ -705,7 +708,7 @@ cdef class Reservation:
         try:
             slots = self._filled()
         except BaseException:
-            self.over = False  # nothing is lost: it may be tried again
+            self.over = False  # nothing is lost: the caller may try again
             raise
         self.slots = None
         self.queue._put(slots.tokens, slots.keys, slots.let_go(), timeout)
@@ -736,13 +739,13 @@ cdef class Lease:
 
     @property
     def rows(self):
-        """The views: a list, or a dict of a queue with names."""
+        """The views: a list, or a dict if the queue has names."""
         if self.shown is None:
             raise _errors.FailedPreconditionError("this lease is released")
         return self.shown
 
     def release(self):
-        """Give the memory back, as soon as nobody has a view of it any more. Idempotent."""
+        """Give the memory back as soon as no view of it is left. Idempotent."""
         self.shown = None
         self.slots = None
 

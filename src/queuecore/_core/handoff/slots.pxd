@@ -1,8 +1,8 @@
-# Slots: what the elements of a queue lie in, and how values get in and out of them.
+# Slots: the memory in which a queue's elements lie, and the conversion of values into and out of it.
 #
-# A slot holds one element: components of a fixed size in its bytes, a Varying for others, and references in a list beside. Whoever has
-# taken a slot, or a token out of the queue, owns it until it is released or handed over (I1 in pool.pxd); that is under the GIL, but for
-# what is marked nogil, which any thread may call. The slots must be kept alive by a reference.
+# A slot holds one element: components of a fixed size in its bytes, a Varying for each other one, and references in a list beside. A
+# thread that has taken a slot, or a token out of the queue, owns the slot until it releases it or hands it over (I1 in pool.pxd). All
+# calls need the GIL, except those marked nogil, which any thread may make. A reference must keep the slots alive.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from queuecore._core.atoms.platform cimport Fault
@@ -20,7 +20,7 @@ cdef enum:
     PART_VARYING = 1        # a Varying in the slot
     PART_BYTES = 2          # a Varying that holds a string of bytes, or, with dimensions, several (_pack says how)
     PART_STR = 3            # the same, of text in UTF-8
-    PART_OBJECT = 4         # a reference, in the list of objects
+    PART_OBJECT = 4         # a reference in the list of objects
 
 cdef struct Varying:
     void* data              # keeps its room from element to element
@@ -34,7 +34,7 @@ cdef struct Part:
     int32_t ndim
     bint any_shape
     int64_t offset          # in the slot
-    int64_t nbytes          # of a row
+    int64_t nbytes          # bytes of a row
     Py_ssize_t dims[MAX_DIMS]
 
 
@@ -95,14 +95,16 @@ cdef class Slots:
     cdef list _views(self, const uint32_t* tokens, int64_t n, object base)
     cdef object _misfit(self, const Fault* fault)
 
-    # Without the GIL; only of queues without references. A free slot; False: no memory.
+    # Without the GIL, and only for queues without references. slot_take takes a free slot; False: no memory.
     cdef bint slot_take(self, uint32_t* slot) noexcept nogil
     cdef void slot_give(self, uint32_t slot) noexcept nogil
-    # Where component i of the element in a slot goes, if it is of fixed size, and how long it is; else NULL.
+    # Returns the address of component i of the element in a slot, and its size in *nbytes; NULL: it has no fixed size.
     cdef unsigned char* slot_place(self, uint32_t slot, int i, int64_t* nbytes) noexcept nogil
-    # Fills component i, unless it lies in its place already. False: it doesn't fit, or no memory (_misfit has the words).
+    # Fills component i, unless it lies in its place already. False: it doesn't fit, or no memory (_misfit makes the
+    # exception).
     cdef bint slot_fill(self, uint32_t slot, int i, const Cell* cell, Fault* fault) noexcept nogil
-    # Component i of the element in a slot: where its bytes are, how many, and its shape. Of strings: as _pack says.
+    # Returns the address of component i of the element in a slot, its number of bytes and its shape. Strings lie as
+    # _pack says.
     cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim, const Py_ssize_t** dims) noexcept nogil
-    # The one string of an element whose only component is of strings. False: it holds none, or several.
+    # Finds the one string of an element whose only component is of strings. False: it holds none, or several.
     cdef bint slot_string(self, uint32_t slot, const unsigned char** data, int64_t* nbytes) noexcept nogil

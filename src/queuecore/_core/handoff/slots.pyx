@@ -1,4 +1,4 @@
-"""Slots: what the elements of a queue lie in, and how values get in and out of them."""
+"""Slots: the memory in which a queue's elements lie, and the conversion of values into and out of it."""
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -51,7 +51,7 @@ cdef enum:
 cdef enum:
     FIRST_SLOTS = 1024
 
-# What a SlotComponent's values are, for Python.
+# Numbers for Python: the kinds of values of a SlotComponent.
 ARRAY, BYTES, STR, OBJECT = PART_FIXED, PART_BYTES, PART_STR, PART_OBJECT
 
 
@@ -127,10 +127,11 @@ cdef inline bint _varying_room(Varying* v, int64_t nbytes) noexcept nogil:
     return True
 
 
-# Strings in a Varying. One without dimensions: its bytes. An array of n: n + 1 offsets from where the bytes begin, then the bytes.
+# Strings in a Varying. A string without dimensions: its bytes. An array of n strings: n + 1 offsets from the start of the bytes,
+# then the bytes.
 
 cdef inline bytes _encoded(object value, bint text):
-    # "surrogatepass": whatever a str holds comes out again.
+    # "surrogatepass": any str comes out as it went in.
     return (<str>value).encode("utf-8", "surrogatepass") if text else <bytes>value
 
 
@@ -191,7 +192,7 @@ cdef object _unpack(const Varying* v, bint text):
 # Components out of slots
 
 cdef int _reference(Slots slots, int i) noexcept:
-    # Which of the element's references component i is.
+    # Returns the index of component i among the element's references.
     cdef int j, n = 0
     for j in range(i):
         if slots.parts[j].kind == PART_OBJECT:
@@ -246,7 +247,8 @@ cdef object _stack(Slots slots, int i, const uint32_t* tokens, int64_t n):
         array = qc_empty(slots.dtypes[i], part.ndim + 1, dims)
         _copy_rows(slots, part, tokens, n, <unsigned char*>cnp.PyArray_DATA(array))
         return array
-    # No fixed size, or shapes that vary: up to the largest, filled with zeros, empty strings, or None.
+    # Stacks components without a fixed size or with shapes that vary: filled up to the largest with zeros, empty
+    # strings, or None.
     rows = [_component(slots, i, tokens[k]) for k in range(n)]
     shape = [part.dims[j] if part.dims[j] >= 0 else max([row.shape[j] for row in rows], default=0) for j in range(part.ndim)]
     if part.kind == PART_VARYING:
@@ -282,7 +284,7 @@ cdef class Slots:
         pool_init(self.pool, <uint32_t>(capacity if 0 < capacity < FIRST_SLOTS else FIRST_SLOTS), slot_bytes, self.has_buffers)
 
     cdef int64_t _lay_out(self, list components) except -1:
-        # Where each component lies. Returns the bytes of a slot.
+        # Decides the place of each component. Returns the bytes of a slot.
         cdef SlotComponent one
         cdef Part* part
         cdef tuple shape
@@ -323,7 +325,7 @@ cdef class Slots:
         cdef Varying* v
         if self.pool != NULL:
             if self.has_buffers:
-                for slot in range(self.pool.fresh.load(kRelaxed)):  # relaxed: nobody else has it; others were never used
+                for slot in range(self.pool.fresh.load(kRelaxed)):  # relaxed: no other thread has the pool; slots beyond were never used
                     for i in range(self.part_count):
                         if PART_FIXED < self.parts[i].kind < PART_OBJECT:
                             v = <Varying*>(pool_row(self.pool, slot) + self.parts[i].offset)
@@ -351,7 +353,7 @@ cdef class Slots:
         return slot
 
     cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept:
-        # From the last to the first: then the next ones come out in the same order again, and lie side by side.
+        # Goes from the last to the first: the slots taken next then come out in the same order again, side by side.
         cdef int64_t i
         cdef object gone
         for i in range(n - 1, -1, -1):
@@ -359,10 +361,10 @@ cdef class Slots:
                 gone = self.objects[<Py_ssize_t>tokens[i]]
                 self.objects[<Py_ssize_t>tokens[i]] = None
             pool_push(self.pool, tokens[i])
-            gone = None  # may run anything: the slot is somebody else's already
+            gone = None  # may run any code: the slot may have another owner already
 
     cdef list _components_of(self, values):
-        # Of an element: what stands for one alone, a list or tuple of them, or a dict by name.
+        # Returns the components of an element, given as a lone component, a list or tuple, or a dict by name.
         if self.names is None:
             if type(values) is list:
                 return values
@@ -380,7 +382,7 @@ cdef class Slots:
         return [values[label] for label in self.names]
 
     cdef list _prepare(self, list values, bint many, int64_t* n):
-        # Components that can be copied as they are; *n: rows.
+        # Returns components that can be copied as they are; *n: their rows.
         cdef list ready = []
         cdef int i, j
         cdef int64_t rows = -1, own
@@ -475,7 +477,7 @@ cdef class Slots:
         return 0
 
     cdef object _element(self, uint32_t slot):
-        # Loops and not comprehensions: those would make a function each time.
+        # Uses loops and not comprehensions, which would make a function each time.
         cdef list parts
         cdef int i
         if self.part_count == 1 and self.names is None:
@@ -493,7 +495,7 @@ cdef class Slots:
         return parts
 
     cdef object _copy_out(self, const uint32_t* tokens, int64_t n, list out, bint many):
-        # Into arrays of the caller's, which are C-contiguous, of the right dtype and shape (checked before).
+        # Copies into the caller's arrays, which are C-contiguous, of the right dtype and shape (checked before).
         cdef int i
         for i in range(self.part_count):
             if self.parts[i].kind == PART_FIXED:
@@ -520,7 +522,7 @@ cdef class Slots:
         return 0
 
     cdef list _blank(self, int64_t n):
-        # Arrays of n rows that lie elsewhere, for what can't be a view of slots.
+        # Returns arrays of n rows in memory of their own, for rows that can't be views of slots.
         return [np.zeros((n, *[self.parts[i].dims[j] for j in range(self.parts[i].ndim)]), self.dtypes[i]) for i in range(self.part_count)]
 
     cdef void _clear(self, const uint32_t* tokens, int64_t n) noexcept:
@@ -535,7 +537,7 @@ cdef class Slots:
                     memset(pool_row(self.pool, tokens[k]), 0, nbytes)
 
     cdef list _views(self, const uint32_t* tokens, int64_t n, object base):
-        # None: the slots do not lie at equal distances.
+        # Returns views of the slots; None: the slots do not lie at equal distances.
         cdef Py_ssize_t dims[MAX_DIMS + 1]
         cdef Py_ssize_t strides[MAX_DIMS + 1]
         cdef int64_t k, step = self.pool.slot_bytes

@@ -1,4 +1,4 @@
-"""Compiled functions of the user's as native steps."""
+"""The user's compiled functions as native steps."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, intptr_t
 from libc.stdlib cimport calloc, free
@@ -18,8 +18,8 @@ check_layout(layout_hash())
 MOST_ARGUMENTS = kMostWords
 
 cdef enum:
-    WHAT_NO_MEMORY = 1   # a bytes
-    WHAT_CODE = 2        # it returned a
+    WHAT_NO_MEMORY = 1   # for a bytes
+    WHAT_CODE = 2        # the function returned a
 
 cdef struct Made:
     int64_t nbytes
@@ -31,7 +31,7 @@ cdef struct CallParams:
     int32_t result_bytes
     int32_t given, made
     bint counts          # the function wants the number of items of each input, too
-    int64_t* items       # of each input: bytes of an item
+    int64_t* items       # bytes of an item, for each input
     Made* outputs
 
 

@@ -11,10 +11,10 @@ cdef enum:
     PLACE_STAGE = 2    # short pieces: read a block that stays in the cache, then split it
 
 cdef enum:
-    WIDE_GAP = 4096    # bytes between records: from here a read each costs less than reading over the gap
+    WIDE_GAP = 4096    # bytes between records: from here one read for each record costs less than reading over the gap
 
 cdef struct Part:
-    int32_t leaf       # -1: bytes that nobody wants
+    int32_t leaf       # -1: unwanted bytes
     int64_t nbytes
     int64_t row_offset
 
@@ -28,14 +28,14 @@ cdef struct Layout:
     bint mends           # some leaf needs its bytes reversed or made 0/1
     Part* parts          # PLACE_SCATTER: the record and the gap after it, in order of the file
     int32_t part_count
-    int64_t dump_bytes   # the widest part that nobody wants
+    int64_t dump_bytes   # bytes of the widest unwanted part
     int64_t stage_records
 
 # Builds the read plan from leaves, leaf_count, record_bytes and hop_bytes. False: no memory.
 cdef bint layout_plan(Layout* layout) noexcept nogil
 cdef void layout_clear(Layout* layout) noexcept nogil
 
-# iovecs that read `n` records, `hop_bytes` apart, into the rows from `row` on; returns how many.
+# Fills in iovecs that read `n` records, `hop_bytes` apart, into the rows from `row` on; returns their number.
 cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, int64_t row, int64_t n, unsigned char* dump) noexcept nogil
 # Splits `n` records that lie `stride` apart.
 cdef void layout_split(const Layout* layout, const unsigned char* records, int64_t stride, unsigned char* slot, int64_t row,
@@ -43,5 +43,5 @@ cdef void layout_split(const Layout* layout, const unsigned char* records, int64
 # The same for records at store + ids[i] * stride, prefetching ahead.
 cdef void layout_gather(const Layout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids, unsigned char* slot,
                         int64_t row, int64_t n) noexcept nogil
-# Byte order and booleans of rows that were read in place.
+# Mends byte order and booleans of rows that were read in place.
 cdef void layout_mend(const Layout* layout, unsigned char* slot, int64_t row, int64_t n) noexcept nogil

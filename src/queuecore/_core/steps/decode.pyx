@@ -21,7 +21,7 @@ cdef extern from *:
 check_layout(layout_hash())
 
 cdef enum:
-    SCATTER_FROM = 768         # bytes a piece, on average: from here an iovec costs less than a second copy
+    SCATTER_FROM = 768         # mean bytes of a piece: from here an iovec costs less than a second copy
     STAGE_BYTES = 256 << 10    # half of a small server's L2 cache, and long enough to hide the system call
     SPLIT_BYTES = 16 << 10     # records split together: a third of a first-level cache
     GROUP_BYTES = 16 << 10     # records gathered together: what prefetching may run ahead within L1
@@ -263,17 +263,17 @@ cdef void layout_mend(const Layout* layout, unsigned char* slot, int64_t row, in
 
 
 cdef enum:
-    WHAT_LENGTH = 1       # a bytes long, of items of b
+    WHAT_LENGTH = 1       # a string of a bytes, with items of b bytes
     WHAT_UNEQUAL = 2      # strings of a and b bytes
     WHAT_NOT_BOOLEAN = 3  # byte a
     WHAT_NO_MEMORY = 4    # for a bytes
 
 cdef struct RawParams:
     Leaf* leaves          # of a structured dtype; NULL: one item follows the other
-    int64_t item_bytes    # or those of a record
-    int64_t* dims         # of each leaf: their number, then CELL_DIMS of them
-    int64_t fixed_bytes   # each string is cut or filled up with zeros to it; 0: taken as it is
-    int32_t count         # of the outputs
+    int64_t item_bytes    # bytes of an item, or of a record
+    int64_t* dims         # for each leaf: the number of dimensions, then CELL_DIMS of them
+    int64_t fixed_bytes   # each string is cut, or filled up with zeros, to this size; 0: taken as it is
+    int32_t count         # number of outputs
     int32_t swap
 
 

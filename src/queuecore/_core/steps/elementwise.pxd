@@ -1,6 +1,7 @@
-# What native steps on numbers have in common: loops over one dtype, where an output goes, and what is said when that fails.
+# The parts that native steps on numbers share: loops over one dtype, the choice of an output's place, and the errors of
+# that.
 #
-# All of it works on the caller's memory alone, and waits for nothing.
+# All functions work on the caller's memory alone, and wait for nothing.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.platform cimport Fault
 from queuecore._core.steps.stages cimport Arena, Cell
@@ -25,14 +26,14 @@ cdef enum:
 # A step's own sentences have smaller numbers.
 cdef enum:
     WHAT_NO_MEMORY = 100  # for a bytes
-    WHAT_OTHER = 101      # a bytes made in a place for b
+    WHAT_OTHER = 101      # a bytes made for a place of b bytes
 
 cdef int step_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil
-# Gives the output a place of `nbytes`. One that it has is as large as was known beforehand, made_bytes.
+# Gives the output a place of `nbytes`. A place that it has already is as large as was known beforehand: made_bytes.
 cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena, Fault* fault) noexcept nogil
-# The part from `begin` on, of this size, of an array.
+# Copies the part of an array that begins at `begin` and has this size.
 cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, const int64_t* begin, const int64_t* size, int32_t ndim,
                     int32_t item) noexcept nogil
-# Bytes of an output; -1: not known beforehand.
+# Returns the bytes of an output; -1: not known beforehand.
 cdef int64_t made_bytes_of(component) except -2
 cdef object step_explain(str label, int what, int64_t a, int64_t b)

@@ -30,7 +30,7 @@ cdef enum:
 
 cdef enum:
     WHAT_COUNT = 1     # a items don't fill the shape of link b
-    WHAT_CHANNELS = 2  # a long is the last axis at link b
+    WHAT_CHANNELS = 2  # the last axis at link b is a long
     WHAT_RANK = 3      # a dimensions at link b
     WHAT_BOUNDS = 4    # axis b is a long
     WHAT_DIMS = 5      # a dimensions
@@ -38,25 +38,25 @@ cdef enum:
 
 cdef enum:
     PAD_CONSTANT = 0
-    PAD_EDGE = 1       # the first and the last one over and over
-    PAD_REFLECT = 2    # there and back, without the border
-    PAD_SYMMETRIC = 3  # with the border itself
+    PAD_EDGE = 1       # repeats the first and the last item
+    PAD_REFLECT = 2    # goes there and back, without the border item
+    PAD_SYMMETRIC = 3  # goes there and back, with the border item
 
 cdef struct Link:
     int32_t kind
     CastFn cast
     bint wide                # scale: float64
     double a, b
-    unsigned char* a_each    # one for each channel, over and over, so that any run of a tile lies in one piece
+    unsigned char* a_each    # one for each channel, repeated, so that the coefficients of any run of a tile lie in one piece
     unsigned char* b_each
-    int64_t channels         # 0: a and b are for all
+    int64_t channels         # 0: a and b are for all items
     int32_t ndim
-    int64_t dims[CELL_DIMS]  # of a shape, -1: as it comes; or which axis of the input each of the output is
+    int64_t dims[CELL_DIMS]  # a shape (-1: as it comes); or, for each axis of the output, the axis of the input
 
 cdef struct ChainParams:
     Link* links
     int32_t count
-    int32_t item             # bytes of one of the input
+    int32_t item             # bytes of an item of the input
     int32_t made_item        # of the output
     int32_t last_cast        # -1: none
     bint works               # there are casts or scales
@@ -80,7 +80,7 @@ cdef int64_t made_bytes_of(component) except -2:
 
 
 cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena, Fault* fault) noexcept nogil:
-    # Where the output goes. A place that was given is as large as was known beforehand.
+    # Chooses the output's place. A place that was given is as large as was known beforehand.
     if out.data != NULL and nbytes != made_bytes:
         return step_fault(fault, WHAT_OTHER, nbytes, made_bytes)
     if out.data == NULL:
@@ -198,9 +198,9 @@ cdef class ChainStep(Step):
         return step_explain(self.links[0][0], what, a, b)
 
 
-# The input as the transposition reads it: axes of length 1 left out, and those that belong together made one.
+# The input as the transposition reads it: axes of length 1 are left out, and axes that lie together are made one.
 cdef struct View:
-    int32_t ndim             # below 2: as it lies
+    int32_t ndim             # below 2: the input is read as it lies
     int64_t dims[CELL_DIMS]
     int64_t strides[CELL_DIMS]    # in items
 
@@ -231,7 +231,7 @@ cdef void _turn(const Link* link, int64_t* dims, View* view) noexcept nogil:
 
 
 cdef int _shapes(const ChainParams* chain, Cell* out, int64_t n, View* view, int64_t* inner, Fault* fault) noexcept nogil:
-    # Shapes along the chain. inner: how many items in a row have the same channel.
+    # Follows the shapes along the chain. inner: number of items in a row that have the same channel.
     cdef int32_t i, j
     cdef int64_t known, at
     cdef const Link* link
@@ -260,7 +260,7 @@ cdef int _shapes(const ChainParams* chain, Cell* out, int64_t n, View* view, int
             if out.ndim != link.ndim:
                 return step_fault(fault, WHAT_RANK, out.ndim, i)
             _turn(link, out.dims, view)
-            # The channels of links before were the last axis; where they are now, each comes so many times in a row.
+            # Earlier links had the channels on the last axis; now each channel comes this many times in a row.
             known = 1
             for j in range(link.ndim - 1, -1, -1):
                 if link.dims[j] == link.ndim - 1:
@@ -332,14 +332,14 @@ cdef void _work(const ChainParams* chain, bytes_in source, bytes_out target, byt
 
 cdef void _split(const ChainParams* chain, bytes_in source, bytes_out target, bytes_out scratch, int64_t at, int64_t n,
                  const int64_t* inner) noexcept nogil:
-    # Pixels of three bytes into planes of n bytes each, which are items [at, at + 3 * n) of the output.
+    # Splits pixels of three bytes into planes of n bytes each, which are items [at, at + 3 * n) of the output.
     cdef bytes_out planes[3]
     cdef int64_t i = 0, k
     cdef int32_t c
     while i < n:
         k = TILE if n - i > TILE else n - i
         for c in range(3):
-            # The scratch's third tile has room for eight of bytes.
+            # The scratch's third tile has room for eight tiles of bytes.
             planes[c] = scratch + (2 * 8 + c) * TILE if chain.works else target + at + c * n + i
         split_pixels(source + 3 * i, planes[0], planes[1], planes[2], k)
         if chain.works:
@@ -432,18 +432,18 @@ cdef struct FrameParams:
 
 @cython.final
 cdef class PadStep(Step):
-    """More around an array.
+    """Padding around an array.
 
     Parameters
     ----------
     inputs, outputs : tuple of Component
         One of each.
     before, after : tuple of int
-        How many, for each axis.
+        The number of items to add, for each axis.
     fill : bytes
         The constant.
     mode : str
-        What goes around: one of `PAD_MODES`.
+        The kind of padding: one of `PAD_MODES`.
     """
     cdef FrameParams frame
 
@@ -544,7 +544,7 @@ cdef int _run_pad(const void* params, const Cell* inputs, Cell* outputs, Arena* 
 
 
 cdef void _pad_constant(const FrameParams* frame, const Cell* cell, Cell* out, int32_t axis) noexcept nogil:
-    # Everything behind `axis`, the last one that is padded, is one piece, and so is a row of such pieces.
+    # Everything behind `axis`, the last padded axis, is one piece, and so is a row of such pieces.
     cdef int64_t index[CELL_DIMS]
     cdef int64_t rows = 1, inner = 1, _i, head, body, tail
     cdef int32_t d
@@ -580,7 +580,8 @@ cdef void _pad_constant(const FrameParams* frame, const Cell* cell, Cell* out, i
 
 
 cdef int64_t _repeated(int64_t i, int64_t n, int32_t mode) noexcept nogil:
-    # What comes at place i, which is before or behind an axis of n: what is at this place of it.
+    # Returns the place within an axis of n items whose item is repeated at place i, which lies before or behind the
+    # axis.
     cdef int64_t period
     if mode == PAD_EDGE or n == 1:
         return 0 if i < 0 else n - 1
@@ -594,8 +595,8 @@ cdef int64_t _repeated(int64_t i, int64_t n, int32_t mode) noexcept nogil:
 
 
 cdef void _pad_repeat(const FrameParams* frame, const Cell* cell, Cell* out, int32_t axis) noexcept nogil:
-    # The array goes to its place; then axis after axis, from the last one that is padded on, gets what is before and behind it: pieces that are
-    # whole already, as all axes behind are done.
+    # Copies the array to its place. Then each axis, from the last padded one to the first, gets its padding before and behind: pieces that
+    # are whole already, because all axes behind are done.
     cdef int64_t strides[CELL_DIMS]   # in bytes of the output
     cdef int64_t index[CELL_DIMS]
     cdef int64_t stride = frame.item, rows, _i, i, before, n, after

@@ -5,9 +5,10 @@
 #
 # I1  No byte at or beyond the end of a record is read. Every read is preceded by a comparison with the end of the message that it is
 #     in, and no message ends beyond the one around it.
-# I2  Memory is asked for by counts of values that are there, each of which took at least one byte of a record. Larger may be fixed
-#     columns, whose size the plan says, and padded ones, in which the longest record of a batch sets the size of the others.
-# I3  What is not of these messages is skipped by its wire type, never entered; groups are skipped to a depth of 100.
+# I2  Memory is allocated by counts of values that are present, each of which took at least one byte of a record. Two kinds of
+#     columns may be larger: fixed ones, whose size the plan says, and padded ones, in which the longest record of a batch sets the
+#     size of the others.
+# I3  Fields that don't belong to these messages are skipped by their wire type, never entered; groups are skipped to a depth of 100.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.steps.stages cimport CELL_DIMS
 from queuecore._core.steps.wire cimport Span
@@ -25,7 +26,7 @@ cdef enum:
     FORM_PADDED = 1    # (n, longest, *dims): filled up with the default; in feature lists also the lengths (n,)
     FORM_FLAT = 2      # all values (total,); in feature lists splits of them by step (steps + 1,); then splits by record (n + 1,)
 
-# Keys that are looked for, in an open hash table.
+# The keys to look for, in an open hash table.
 cdef struct Keys:
     Span* names
     int32_t count

@@ -39,7 +39,7 @@ cdef enum:
     WHAT_STEP = 10      # b: how many there are
     WHAT_MEMORY = 11
 
-# What is left of a Feature: of this one, and of a map's entry, whose values add up to one.
+# The unread rest of a Feature: of this one, and of the map's entry, whose values together make one Feature.
 cdef struct Lists:
     Span feature
     Span entry
@@ -49,12 +49,12 @@ cdef struct Steps:
     Span list
     Span entry
 
-# What a first pass found out about the values of one column in one record, or in one step of it.
+# Results of the first pass over the values of one column in one record, or in one step of it.
 cdef struct Kept:
     Lists lists
     int64_t count
     int64_t steps
-    int64_t skip         # lists before these were of another kind, which counts no more
+    int64_t skip         # lists before these, of another kind, don't count any more
 
 cdef struct Strings:
     Span* spans
@@ -78,7 +78,7 @@ cdef struct Work:
 # ---- the wire --------------------------------------------------------------------------------------------------------
 
 cdef inline int _next_field(Span* rest, uint32_t number, Field* field, Wire* wire) noexcept nogil:
-    # 1: `field` is the next message `number` of what is left of one; 0: there is no more; -1: refused.
+    # 1: `field` is the next message `number` in the rest of a message; 0: there is none; -1: refused.
     while rest.p < rest.e:
         rest.p = read_field(rest.p, rest.e, field, wire)
         if rest.p == NULL:
@@ -150,8 +150,8 @@ cdef int64_t _ints(bytes_in p, bytes_in e, bytes_out place, int64_t at, int64_t 
 
 
 cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int64_t at, int64_t room, Wire* wire) noexcept nogil:
-    # Appends the values of a list to the `at` values of `place`, as far as there is room, and returns how many that makes, or -1:
-    # refused. Without any room it only counts, and endless varints are then for a second pass to find. Strings: Spans.
+    # Appends the values of a list to the `at` values of `place`, as far as there is room, and returns the new number of values,
+    # or -1: refused. Without any room it only counts; a second pass then finds endless varints. Strings: Spans.
     cdef Field field
     cdef Span one
     cdef uint64_t value = 0
@@ -222,7 +222,7 @@ cdef inline bint _is(const Span* name, bytes_in p, int64_t n) noexcept nogil:
 
 
 cdef inline int32_t _find(const Keys* keys, bytes_in p, int64_t n, int32_t guess) noexcept nogil:
-    # Index of a key, or -1. The guess is tried first.
+    # Returns the index of a key, or -1. Tries the guess first.
     cdef uint64_t slot
     if guess >= 0 and _is(&keys.names[guess], p, n):
         return guess
@@ -235,7 +235,7 @@ cdef inline int32_t _find(const Keys* keys, bytes_in p, int64_t n, int32_t guess
 
 
 cdef int _scan(Work* work, int32_t section, bytes_in p, bytes_in e, int32_t* entries) noexcept nogil:
-    # Notes where the entries of the keys that are looked for are. The last one of a key wins, as in every map.
+    # Notes the entries of the keys to look for. The last entry of a key wins, as in every map.
     cdef const Keys* keys = &work.plan.keys[section]
     cdef Field entry, part
     cdef Span rest, key
@@ -285,7 +285,7 @@ cdef int _malformed(Work* work, int64_t record) noexcept nogil:
 
 
 cdef void* _take(Work* work, int64_t a, int64_t b, int64_t c) noexcept nogil:
-    # a * b * c bytes; NULL, and a fault: there are none.
+    # Returns a * b * c bytes; NULL, and a fault: no memory.
     cdef int64_t n = 0
     cdef void* place = NULL
     if __builtin_mul_overflow(a, b, &n) or __builtin_mul_overflow(n, c, &n) or n > MOST_BYTES:
@@ -298,8 +298,8 @@ cdef void* _take(Work* work, int64_t a, int64_t b, int64_t c) noexcept nogil:
 
 
 cdef int _count(Work* work, int32_t column, int64_t record, Kept* kept) noexcept nogil:
-    # Fills in how many values kept.lists has, and from where on. A list of another kind makes an end of those before, and one of
-    # the same kind adds to them.
+    # Fills in the number of values that kept.lists has, and the list with which they begin. A list of another kind discards the
+    # lists before it, and one of the same kind adds to them.
     cdef Lists rest = kept.lists
     cdef Field field
     cdef int64_t lists = 0
@@ -328,7 +328,7 @@ cdef int _count(Work* work, int32_t column, int64_t record, Kept* kept) noexcept
 
 cdef int64_t _emit(Work* work, int32_t column, int64_t record, const Kept* kept, bytes_out place, int64_t at,
                    int64_t room) noexcept nogil:
-    # Appends the values that _count counted, and returns how many there are then, or -1: a fault.
+    # Appends the values that _count counted, and returns the new number of values, or -1: a fault.
     cdef Lists rest = kept.lists
     cdef Field field
     cdef int64_t skip = kept.skip
@@ -345,7 +345,7 @@ cdef int64_t _emit(Work* work, int32_t column, int64_t record, const Kept* kept,
 
 
 cdef int _fixed(Work* work, int32_t index, int64_t record, const Span* entry) noexcept nogil:
-    # The values of a FORM_FIXED column, at once into their place.
+    # Writes the values of a FORM_FIXED column directly into their place.
     cdef const Column* column = &work.plan.columns[index]
     cdef Cell* out = &work.outputs[column.output]
     cdef Lists rest
@@ -387,7 +387,7 @@ cdef int _fixed(Work* work, int32_t index, int64_t record, const Span* entry) no
 
 
 cdef int _look(Work* work, int32_t index, int64_t record, const Span* entry, Kept* kept) noexcept nogil:
-    # Fills in what the other columns have in a record.
+    # Fills in `kept` for a column of another form in a record.
     cdef const Column* column = &work.plan.columns[index]
     cdef Steps rest
     cdef Field field
@@ -462,7 +462,7 @@ cdef int _record(Work* work, int64_t record) noexcept nogil:
 # ---- columns ---------------------------------------------------------------------------------------------------------
 
 cdef bytes_out _place(Work* work, int32_t output, const Column* column, int64_t n) noexcept nogil:
-    # Room for n values of a column; NULL: none, and a fault.
+    # Returns room for n values of a column; NULL, and a fault: no memory.
     cdef Cell* out = &work.outputs[output]
     if column.kind == KIND_BYTES:
         work.strings[output].n = n
@@ -477,7 +477,7 @@ cdef bytes_out _place(Work* work, int32_t output, const Column* column, int64_t 
 
 
 cdef int64_t* _splits(Work* work, int32_t output, int64_t n) noexcept nogil:
-    # n integers as an output of one dimension.
+    # Makes an output of one dimension with n integers.
     cdef Cell* out = &work.outputs[output]
     if out.data == NULL or out.nbytes != n * 8:
         out.data = <bytes_out>_take(work, n, 8, 1)
@@ -489,7 +489,7 @@ cdef int64_t* _splits(Work* work, int32_t output, int64_t n) noexcept nogil:
 
 
 cdef void _shape(Work* work, const Column* column, int64_t rows) noexcept nogil:
-    # Of a column's first output: records, rows (-1: no such dimension), and what the column says.
+    # Sets the shape of a column's first output: records, rows (-1: no such dimension), and the column's dimensions.
     cdef Cell* out = &work.outputs[column.output]
     out.ndim = 0
     if work.batch:
@@ -503,7 +503,7 @@ cdef void _shape(Work* work, const Column* column, int64_t rows) noexcept nogil:
 
 
 cdef int _begin(Work* work) noexcept nogil:
-    # Memory for what every record needs.
+    # Allocates the memory that every record needs.
     cdef const Column* column
     cdef int32_t i, j
     cdef int64_t n = 0
@@ -628,7 +628,7 @@ cdef int _padded(Work* work, int32_t index) noexcept nogil:
 
 
 cdef int _parse(Work* work) noexcept nogil:
-    # All but the bytes of strings: see _gather.
+    # Parses everything but the bytes of strings: see _gather.
     cdef int64_t record
     cdef int32_t i
     if _begin(work) != 0:
@@ -664,7 +664,7 @@ cdef inline int64_t _total(const Strings* strings) noexcept nogil:
 
 
 cdef int _strings_out(Work* work, int32_t output) noexcept nogil:
-    # Strings into a cell. A lone one stays where it is, in the record.
+    # Puts strings into a cell. A lone string stays where it is, in the record.
     cdef const Strings* strings = &work.strings[output]
     cdef Cell* out = &work.outputs[output]
     cdef int64_t* offsets

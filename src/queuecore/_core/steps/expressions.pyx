@@ -1,4 +1,4 @@
-"""Native steps that traced functions become: whole expressions by NumPy's own loops, and steps wired together.
+"""Native steps made from traced functions: whole expressions run by NumPy's own loops, and graphs of steps.
 
 An expression goes over its output in tiles that stay in the first-level cache. Every call of a tile is the loop that NumPy itself would
 run for these dtypes, so the values are NumPy's. What a loop says of its floats by the processor's flags is dropped.
@@ -62,7 +62,7 @@ cdef extern from *:
     #undef QC_CHOOSE
     }
 
-    // To and from halves as NumPy's portable code does it: of what is no number the bits stay, also if it signals.
+    // To and from halves as NumPy's portable code does it: the bits of a NaN stay, also of a signalling one.
     static inline void qc_half_to_double(const void* source, void* target, int64_t n) noexcept {
       queuecore::cast_fn(9, 11, true)(source, target, n);
       for (int64_t i = 0; i < n; i++) {
@@ -141,7 +141,7 @@ cdef struct Instruction:
     qc_loop loop             # or numpy.where
     void* context
     void* auxdata
-    int32_t arguments        # without the output
+    int32_t arguments        # number of arguments, without the output
     int32_t registers[MOST_ARGUMENTS]
 
 cdef struct ExprParams:
@@ -150,7 +150,7 @@ cdef struct ExprParams:
     int32_t leaf_count
     int32_t instruction_count
     int32_t register_count
-    int32_t temporaries      # how many places they share
+    int32_t temporaries      # number of places that temporaries share
     int32_t items[REGISTERS]   # bytes of one item of each register
     int32_t places[REGISTERS]  # of a temporary
     int32_t item             # of the output
@@ -161,10 +161,10 @@ cdef struct ExprParams:
     int32_t from_axis[CELL_DIMS]
     int64_t made_bytes
 
-# A leaf as one element has it: how to read it in the order of the output.
+# A leaf of one element, and how to read it in the order of the output.
 cdef struct Reading:
     bytes_in data
-    bytes_out room           # a tile of it, if it has to be gathered
+    bytes_out room           # room for a tile of the leaf, if it has to be gathered
     int64_t stride           # items from one to the next; 0: one for all
     int32_t ndim
     int64_t dims[CELL_DIMS]
@@ -306,7 +306,7 @@ cdef class ExprStep(Step):
 
 cdef int _read(const ExprParams* e, const Leaf* leaf, const int64_t* sides, const int64_t* dims, bytes_in data, Reading* reading,
                Fault* fault) noexcept nogil:
-    # How to read a leaf whose sides are these. Axes that are read as one are made one.
+    # Fills in how to read a leaf with these sides. Axes that can be read as one are made one.
     cdef int64_t strides[CELL_DIMS]
     cdef int64_t stride = 1, there
     cdef int32_t d, axis, last
@@ -353,7 +353,7 @@ cdef void _gather(const Reading* reading, bytes_out target, int64_t at, int64_t 
         if stride == 0:
             fill_items(target, source, run, item)
         elif last > 0 and run == side and (stride != 1 or side < 16):
-            # As many rows as there are: one call for each would cost more than what it does.
+            # Copies as many rows as there are: one call for each row would cost more than its copy.
             rows = reading.dims[last - 1] - index[last - 1]
             rows = rows if rows < n // side else n // side
             gather(source, target, rows, side, reading.strides[last - 1], stride, item)
@@ -376,7 +376,8 @@ cdef void _gather(const Reading* reading, bytes_out target, int64_t at, int64_t 
 
 
 cdef bint _lies_alike(const ExprParams* e) noexcept nogil:
-    # Whether all leaves have the items of the output side by side, in its order: then those of several elements have, too.
+    # True if all leaves have the items of the output side by side, in its order: then the leaves of several elements have,
+    # too.
     cdef const Leaf* leaf
     cdef int64_t n = 1
     cdef int32_t i, d
@@ -422,7 +423,7 @@ cdef int _rows_of_expression(const void* params, const Cell* inputs, Cell* outpu
 
 
 cdef int _aligned(const Cell* cell, const Leaf* leaf, Arena* arena, Reading* reading, Fault* fault) noexcept nogil:
-    # Loops take addresses for aligned to an item.
+    # NumPy's loops expect addresses that are aligned to an item.
     cdef bytes_out moved
     reading.data = cell.data
     if <uintptr_t>cell.data % leaf.item != 0 and cell.nbytes > 0:

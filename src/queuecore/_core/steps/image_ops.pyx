@@ -112,7 +112,7 @@ cdef class ResizeStep(Step):
 
 
 cdef inline float _centre(int64_t i, float scale) noexcept nogil:
-    # Where the centre of target pixel i lies in the source, whose pixel j has its centre at j.
+    # Returns the place of target pixel i's centre in the source, whose pixel j has its centre at j.
     return (<float>i + <float>0.5) * scale - <float>0.5
 
 
@@ -207,7 +207,7 @@ cdef int _run_resize(const void* params, const Cell* inputs, Cell* outputs, Aren
         left[x] = low * p.channels
         right[x] = high * p.channels
     for picture in range(p.count):
-        # Rows of the source in the new width: the last two that were wanted, of which the next row mostly needs one again.
+        # Rows of the source in the new width: the last two that were used; the next row mostly needs one of them again.
         held[0] = held[1] = -1
         for y in range(resize.height):
             share = _blend(y, scale_y, p.height, &low, &high)
@@ -397,7 +397,7 @@ cdef struct AdjustParams:
     CastFn narrow            # back
     bint whole               # integers: their range is [0, 1], or [-1, 1]
     bint draws
-    float low, high          # the factor, or between what it is drawn
+    float low, high          # the factor, or the bounds between which it is drawn
     float unit, most, least, highest    # of integers
     uint64_t seed
     int64_t made_bytes

@@ -86,7 +86,7 @@ _NAMES = {PICTURE_JPEG: "JPEG", PICTURE_PNG: "PNG", PICTURE_GIF: "GIF", PICTURE_
 
 
 def _candidates(int kind):
-    # Those of the system; then those that a wheel of Pillow brings along, under names that nobody else knows.
+    # Returns the names of the system's libraries, then of those in a wheel of Pillow.
     names = ["libjpeg.so.62", "libjpeg.so.8"] if kind == PICTURE_JPEG else ["libpng16.so.16"]
     try:
         spec = importlib.util.find_spec("PIL")
@@ -102,8 +102,8 @@ _lock = threading.Lock()
 _found = {}  # kind: the name that its library was opened by, or None
 
 cdef bint _jpeg_agrees() except -1:
-    # The front of its struct is ours as much as the library's: whether both mean the same, shows on a picture with a known answer. 9 x 3
-    # pixels in two blocks, of nothing but their means.
+    # We and the library both use the front of its struct. Decodes a picture with a known answer to check that both mean the same: 9 x 3
+    # pixels in two blocks that hold only their means.
     cdef bytes sample = (
         b"\xff\xd8\xff\xdb\0\x43\0" + b"\x08" * 64 + bytes.fromhex(
             "ffc0000b080003000901011100"
@@ -154,7 +154,7 @@ cdef const void* images_codecs() noexcept nogil:
 
 cdef enum:
     WHAT_EMPTY = 1
-    WHAT_UNKNOWN = 2      # no format that is known
+    WHAT_UNKNOWN = 2      # an unknown format
     WHAT_KIND = 3         # a: kind that the operation doesn't take
     WHAT_CHANNELS = 4     # a: kind
     WHAT_CUT = 5          # a: kind
@@ -173,11 +173,11 @@ cdef enum:
     NUMBER_FLOAT32 = 2
 
 cdef struct PictureParams:
-    int32_t kinds             # bit k: takes that kind
-    int32_t native            # bit k: can decode it
-    int32_t channels          # wanted; 0: those of the picture
+    int32_t kinds             # bit k: the operation takes kind k
+    int32_t native            # bit k: native code can decode kind k
+    int32_t channels          # channels wanted; 0: those of the picture
     int32_t number
-    int32_t ratio             # of JPEG, as all that follows
+    int32_t ratio             # for JPEG, like all that follows
     int32_t fancy
     int32_t dct
     int32_t recover
@@ -187,7 +187,7 @@ cdef struct PictureParams:
 cdef struct Picture:
     int32_t kind
     int32_t channels          # of the result
-    int32_t depth             # bits, before they become those of the result
+    int32_t depth             # bits of a sample, before conversion to the result's
     int64_t height
     int64_t width
     # of BMP
@@ -214,7 +214,7 @@ cdef int _codec_fault(Fault* fault, int outcome, int32_t kind, const JpegReader*
 
 
 cdef inline int64_t _little(const unsigned char* p, int32_t nbytes) noexcept nogil:
-    # Signed, of two or four bytes.
+    # Returns a signed number of two or four bytes.
     cdef int64_t value = 0
     cdef int32_t i
     for i in range(nbytes):
@@ -248,7 +248,7 @@ cdef int _open_bitmap(Picture* p, const unsigned char* data, int64_t nbytes, Fau
         return _fault(fault, WHAT_DAMAGED, PICTURE_BMP)
     if bits != 8 and bits != 24 and bits != 32:
         return _fault(fault, WHAT_BITMAP, bits)
-    # 3: with masks, which say what is usual anyway.
+    # 3: with masks; only the usual masks are taken.
     if how != 0 and not (how == 3 and bits == 32 and nbytes >= 66 and
                          memcmp(data + 54, b"\0\0\xff\0\0\xff\0\0\xff\0\0\0", 12) == 0):
         return _fault(fault, WHAT_COMPRESSED, how)
@@ -481,7 +481,7 @@ def missing(int kind):
 
 
 def _jpeg_message(int64_t code):
-    # libjpeg's text, without the numbers that would be filled in.
+    # Returns libjpeg's text, without the numbers that would be filled in.
     cdef JpegErrors errors
     image_codecs.jpeg_std_error(&errors)
     if not 0 < code <= errors.last_message or errors.messages[code] == NULL:

@@ -1,7 +1,7 @@
 # Stages: the steps that turn the components of one element into others, each a native function over plain bytes.
 #
 # A Step is immutable once it is bound and may run in any number of threads at once; each brings an Arena of its own. Running it waits
-# for nothing. What one element's steps made is valid until the arena is reset for the next one.
+# for nothing. The results of one element's steps are valid until the arena is reset for the next element.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
@@ -19,14 +19,15 @@ cdef struct Cell:
     int32_t ndim
     int64_t dims[CELL_DIMS]
 
-# The memory of one thread for what steps make: nothing is allocated per element once it has grown to what elements need.
+# One thread's memory for the results of steps: nothing is allocated per element once the arena has grown to the size that elements
+# need.
 cdef struct ArenaChunk:
     ArenaChunk* before
     size_t room               # bytes after the header
     size_t used
 
-# Which element the thread is at, too: set by who runs the steps, 0 and 0 where nobody counts. What a step draws at random depends on
-# these numbers and on its seed, and on nothing else.
+# It also has the numbers (epoch, element) of the thread's element: the code that runs the steps sets them; both are 0 if it doesn't
+# count. A step's random draws depend on these numbers and on its seed, and on nothing else.
 cdef struct Arena:
     ArenaChunk* last
     int64_t epoch
@@ -50,19 +51,20 @@ cdef class Step:
     cdef readonly tuple outputs
 
 
-# A step that Python does: who runs steps calls `call`, with the GIL. `run` always fails. `inputs` and `outputs` are None where nobody knows
-# beforehand what they are.
+# A step in Python: the code that runs steps calls `call`, with the GIL. `run` always fails. `inputs` and `outputs` are None if they are not
+# known beforehand.
 cdef class PythonStep(Step):
     cdef readonly object call
     cdef readonly str why
 
-# The values that a Python function returned, one for each component.
+# Returns the values that a Python function returned, one for each component.
 cdef list values_of(object made)
-# A new array, of any content; ResourceExhaustedError if there is no memory of that size.
+# Returns a new array of any content; raises ResourceExhaustedError if there is no memory of that size.
 cdef object array_of(object shape, object dtype)
-# A component as a Python value that shares nothing with it.
+# Returns a component as a Python value that shares no memory with it.
 cdef object cell_value(const Cell* cell, object dtype)
-# A value as a cell: bytes, an object array of bytes, or a C-contiguous array, which must stay as long as the cell.
+# Fills a cell from a value: bytes, an object array of bytes, or a C-contiguous array. The value must stay as long as
+# the cell.
 cdef int cell_from(Cell* cell, object value, Arena* arena) except -1
 
 
@@ -75,7 +77,7 @@ cdef inline ArenaChunk* _chunk(size_t room, ArenaChunk* before) noexcept nogil:
 
 
 cdef inline void* arena_take(Arena* arena, size_t nbytes) noexcept nogil:
-    # Aligned to 64 bytes, of any content; NULL: no memory.
+    # Returns memory aligned to 64 bytes, of any content; NULL: no memory.
     cdef size_t whole = (nbytes + 63) & ~<size_t>63
     cdef size_t room = 16 << 10
     cdef ArenaChunk* chunk = arena.last

@@ -1,4 +1,4 @@
-"""Stages: what every native step has in common, and running one eagerly on NumPy arrays."""
+"""Stages: the base of all native steps, and running a step eagerly on NumPy arrays."""
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t
@@ -88,7 +88,8 @@ cdef int _array_in(Cell* cell, cnp.ndarray array) except -1:
 
 
 cdef object _ragged_in(Cell* cell, object ragged):
-    # Strings that lie side by side already. Returns what must be kept. Its splits were checked, and nobody can write to them.
+    # Takes strings that lie side by side already. Returns the objects that must be kept. The splits were checked, and are
+    # read-only.
     cdef cnp.ndarray data, offsets
     if not ragged.is_bytes:
         raise _errors.DtypeError(f"expected strings of bytes, got rows of {ragged.dtype}")
@@ -196,7 +197,7 @@ cdef class PythonStep(Step):
         self.run = _run_python
 
     def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception for who runs it natively."""
+        """Return the exception for code that runs it natively."""
         return _errors.UnimplementedError(f"a step that runs in Python, because {self.why}, can't be here")
 
     def __call__(self, *values, int64_t epoch=0, int64_t element=0):
@@ -391,12 +392,12 @@ cdef struct KeepParams:
 
 @cython.final
 cdef class KeepStep(Step):
-    """A step whose inputs are kept: what it makes comes after them.
+    """A step whose inputs are kept: its outputs come after them.
 
     Parameters
     ----------
     inputs : tuple of Component
-        What it gets.
+        The components that it gets.
     step : Step
         Gets the same.
     """

@@ -1,5 +1,5 @@
-# The wire format of protocol buffers. No byte at or beyond the end that a function is given is read. What isn't wanted is skipped by its
-# wire type, never entered; groups are skipped to a depth of 100.
+# The wire format of protocol buffers. No function reads a byte at or beyond the end that it is given. Unwanted fields are skipped by
+# their wire type, never entered; groups are skipped to a depth of 100.
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -49,7 +49,8 @@ cdef inline bytes_in refuse(Wire* wire, bytes_in at, int32_t what) noexcept nogi
 
 
 cdef inline bytes_in varint(bytes_in p, bytes_in e, uint64_t* value) noexcept nogil:
-    # The byte after it; NULL: it is cut off, or longer than ten bytes. Of the tenth byte only one bit has a place.
+    # Returns the byte after the varint; NULL: it is cut off, or longer than ten bytes. Only one bit of the tenth byte
+    # fits.
     cdef uint64_t byte, got = 0
     cdef uint32_t shift = 0
     if p < e and p[0] < 128:
@@ -67,7 +68,7 @@ cdef inline bytes_in varint(bytes_in p, bytes_in e, uint64_t* value) noexcept no
 
 
 cdef inline bytes_in _skip_group(bytes_in p, bytes_in e, uint32_t number, Wire* wire) noexcept nogil:
-    # The byte after the end of the group that has just begun.
+    # Returns the byte after the end of the group that has just begun.
     cdef uint32_t begun[MOST_GROUPS]
     cdef int32_t depth = 1
     cdef uint64_t tag, n
@@ -110,7 +111,7 @@ cdef inline bytes_in _skip_group(bytes_in p, bytes_in e, uint32_t number, Wire* 
 
 
 cdef inline bytes_in read_field(bytes_in p, bytes_in e, Field* field, Wire* wire) noexcept nogil:
-    # The byte after the field at p, which is before e; NULL: refused.
+    # Returns the byte after the field at p, which is before e; NULL: refused.
     cdef bytes_in start = p
     cdef uint64_t tag, n
     p = varint(p, e, &tag)
