@@ -670,7 +670,7 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
 
 
 cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
-    # True if anything moved.
+    # Returns whether anything moved.
     cdef Side* s = &h.side[which]
     cdef void* wakes[WAKES]
     cdef bint moved = False
