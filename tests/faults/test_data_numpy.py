@@ -105,6 +105,7 @@ FILES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("what", FILES)
 def test_a_file_that_is_wrong_is_an_error_at_once(tmp_path, what, first):

@@ -64,6 +64,7 @@ def rows_of(ds, size=7):
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype_has_the_values_that_numpy_loads(tmp_path, dtype, order):
@@ -127,6 +128,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("dtype, shape", SHAPES)
 def test_shapes_of_every_sort_by_every_way_of_reading(tmp_path, dtype, shape, order):
