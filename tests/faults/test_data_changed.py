@@ -83,6 +83,7 @@ def changed_later(path, seconds=1):
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + seconds * 10**9))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rewritten_while_it_is_read(tmp_path, kind, number):
@@ -100,6 +101,7 @@ def test_rewritten_while_it_is_read(tmp_path, kind, number):
     assert first and len(flat(got)) < 3 * COUNT
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["appended to", "unlinked", "chmod", "renamed"])
 def test_what_is_no_change(tmp_path, kind, way):
