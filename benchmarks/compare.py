@@ -126,7 +126,7 @@ def main() -> int:
         return [name for name in names if not args.only or any(text in name for text in args.only)]
 
     commits = [harness.commit(tree) for tree in trees]
-    result: dict[str, Any] = {"command": sys.argv, "commits": commits, "rates": [], "instructions": []}
+    result: dict[str, Any] = {"command": [Path(sys.argv[0]).name, *sys.argv[2:]], "commits": commits, "rates": [], "instructions": []}
     if not args.instructions:
         result["rates"] = list(rates(trees, chosen(BENCHMARKS), args.rounds, ["--quick"] if args.quick else []))
         for one in result["rates"]:
