@@ -126,7 +126,8 @@ def main() -> int:
         return [name for name in names if not args.only or any(text in name for text in args.only)]
 
     commits = [harness.commit(tree) for tree in trees]
-    result: dict[str, Any] = {"command": [Path(sys.argv[0]).name, *sys.argv[2:]], "commits": commits, "rates": [], "instructions": []}
+    options = [one for one in sys.argv[1:] if one.startswith("-")]  # paths of this machine are of no use to others
+    result: dict[str, Any] = {"command": ["compare.py", *options], "commits": commits, "rates": [], "instructions": []}
     if not args.instructions:
         result["rates"] = list(rates(trees, chosen(BENCHMARKS), args.rounds, ["--quick"] if args.quick else []))
         for one in result["rates"]:
