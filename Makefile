@@ -142,10 +142,10 @@ types: $(STAMP)-dev $(STAMP)-build
 sanitize: sanitize-thread sanitize-address
 
 sanitize-thread: $(STAMP)-base
-	.ci/sanitize thread
+	.ci/sanitize thread $(PYTEST_ARGS)
 
 sanitize-address: $(STAMP)-base
-	.ci/sanitize address,undefined
+	.ci/sanitize address,undefined $(PYTEST_ARGS)
 
 .PHONY: fuzz fuzz-keep
 TIME ?= 10

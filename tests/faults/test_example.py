@@ -152,7 +152,8 @@ def test_lengths_beyond_the_end(length):
     refused(tagged(1, 2, entry(b"i", b"\x1a" + claim)))
     refused(tagged(1, 2, entry(b"i", tagged(3, 2, b"\x0a" + claim))))
     refused(tagged(1, 2, entry(b"b", tagged(1, 2, b"\x0a" + claim))))
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1024  # KiB
+    # The claims are of 2 GiB and more. A sanitizer keeps for a while what was freed, so a small bound would be its own.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
 
 
 @pytest.mark.parametrize("wrong", [tagged(1, 0, b"\x05"), tagged(1, 1, b"8 bytes."), tagged(1, 5, b"four"), group(1)])
