@@ -13,8 +13,8 @@ from queuecore._core.io.streams cimport stream_close
 check_layout(layout_hash())
 
 cdef enum:
-    FEW = 8                  # records are moved once they take one of so many parts of a block. Later, blocks stay longer; earlier, what
-                             # is moved, which stays until the last of it is out, is more
+    FEW = 8                  # a block's records are moved once they take 1/FEW of it. If that came later, blocks would stay longer; if
+                             # earlier, more would be moved, and moved records stay until the last one is out
 
 
 cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_, int64_t ordinal,
@@ -51,7 +51,7 @@ cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t worke
 
 
 cdef void _lane_begin(Blocks* s, Lane* l, int64_t pass_, const Place* start) noexcept nogil:
-    # What is under way of what it read before is dropped when it comes.
+    # Pieces of the lane that are still being read are dropped when they come (blocks_retire).
     s.epochs += 1
     l.epoch = s.epochs
     l.pass_ = pass_
@@ -66,7 +66,7 @@ cdef void _lane_begin(Blocks* s, Lane* l, int64_t pass_, const Place* start) noe
 
 
 cdef Lane* _lane_open(Blocks* s, int64_t pass_, const Place* start) noexcept nogil:
-    # A lane for one file, which is known. There is an idle one.
+    # Gives a lane to one file, which is known. The caller has made sure that a lane is idle.
     cdef FileEntry* e = &s.table.entries[start.file]
     cdef Lane* l = s.idle
     s.idle = l.after
@@ -78,7 +78,7 @@ cdef Lane* _lane_open(Blocks* s, int64_t pass_, const Place* start) noexcept nog
 
 
 cdef void _scan_drop(Blocks* s, Lane* l) noexcept nogil:
-    # Of what was read and is not indexed nothing is wanted; what is under way is dropped when it comes.
+    # Drops blocks that were read but not yet indexed. Pieces that are still being read are dropped when they come.
     cdef RecordBlock* b
     while l.waiting != NULL:
         b = l.waiting
@@ -91,7 +91,7 @@ cdef void _scan_drop(Blocks* s, Lane* l) noexcept nogil:
 
 
 cdef void _lane_close(Blocks* s, Lane* l) noexcept nogil:
-    # Nothing more of it is wanted.
+    # Drops the lane's records and makes it idle.
     cdef RecordBlock* b
     cdef int64_t n
     while l.first != NULL:
@@ -106,14 +106,14 @@ cdef void _lane_close(Blocks* s, Lane* l) noexcept nogil:
 
 
 cdef bint _lane_come(Blocks* s) noexcept nogil:
-    # Gives the next file that will be opened a lane. False: it isn't known yet, there is none, or no lane.
+    # Gives a lane to the next file that will be opened. False: that file isn't known yet, or there is no file or no lane.
     cdef FileTable* t = s.table
     cdef Place start
     cdef Lane* l
     if s.idle == NULL:
         return False
     if s.coming_file == t.files:
-        # A pass of nothing would be followed by another one of nothing.
+        # After a pass without records, the next one would have none either.
         if s.records == 0 or (s.passes >= 0 and s.coming_pass + 1 >= s.passes):
             return False
         s.coming_pass += 1
@@ -180,14 +180,14 @@ cdef int64_t blocks_wanted(const Blocks* s) noexcept nogil:
 
 
 cdef int64_t _index_memory(Blocks* s, int64_t nbytes) noexcept nogil:
-    # Of a block made for one long record, little of the index is ever touched.
+    # The memory that an index counts as: of a block made for one long record, little of the index is ever touched.
     cdef int64_t most = <int64_t>sizeof(uint32_t) * (s.headroom + s.piece_bytes)
     return most if nbytes > most else nbytes
 
 
 cdef void _memory_free(Blocks* s, RecordBlock* b) noexcept nogil:
     if b.memory != NULL:
-        s.memory.fetch_sub(b.room, kRelaxed)  # relaxed: as are all of these: a statistic and a hint
+        s.memory.fetch_sub(b.room, kRelaxed)  # relaxed, like all accesses to `memory`: a statistic and a hint
     s.memory.fetch_sub(_index_memory(s, b.index_bytes), kRelaxed)
     buffer_give(b.memory, b.room)
     free(b.index)
@@ -287,7 +287,7 @@ cdef void _block_give(Blocks* s, RecordBlock* b) noexcept nogil:
             if grown != NULL:
                 s.freed = grown
                 s.freed_room = 2 * s.freed_room + 16
-        if b.owner >= 0 and s.freed_count < s.freed_room:  # else it stays until the end
+        if b.owner >= 0 and s.freed_count < s.freed_room:  # without memory, the owner stays until the end
             s.freed[s.freed_count] = b.owner
             s.freed_count += 1
         b.owner = -1
@@ -333,8 +333,8 @@ cdef inline bint _can_read(const Lane* l) noexcept nogil:
 
 
 cdef Lane* _lane_to_read(Blocks* s) noexcept nogil:
-    # The one that has the least ahead, from the slot on whose turn it is; files that come next have two pieces less to expect. A lane
-    # that is open and has nothing is read in any case: the order may wait for it.
+    # Returns the lane with the fewest blocks ahead, beginning at the slot whose turn it is; lanes of coming files count as if they had two
+    # more. An open lane without any block is read in any case: the order may wait for it.
     cdef Lane* best = NULL
     cdef Lane* l
     cdef int64_t _slot, k = s.cursor
@@ -384,7 +384,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
             _next_file(s, l)
         if l.next.file >= known and known < t.files:
             return NULL
-    # An open lane that has nothing is read in any case.
+    # An open lane without any block is read in any case.
     if blocks_full(s) and (s.cycle == 1 or l.ahead > 0):
         return NULL
     b = _block_take(s, l)
@@ -403,7 +403,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
         b.kind = BLOCK_FAULT
         table_fault(t, l.next.file, &b.fault)
         _next_file(s, l)
-    elif framing_lone(s.framing) and not s.encoding and e.size > s.max_record_bytes:  # not even read
+    elif framing_lone(s.framing) and not s.encoding and e.size > s.max_record_bytes:  # the file isn't even read
         b.kind = BLOCK_FAULT
         whole_too_long(s, b)
         _next_file(s, l)
@@ -412,7 +412,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
         l.opens = False
         l.streaming = True
     else:
-        b.nbytes = e.size - l.next.offset if l.next.offset < e.size else 0  # no state that we saved is beyond
+        b.nbytes = e.size - l.next.offset if l.next.offset < e.size else 0  # states that we save never lie beyond the end
         b.last = b.nbytes <= s.piece_bytes
         if b.last:
             _next_file(s, l)
@@ -471,13 +471,13 @@ cdef RecordBlock* blocks_next_to_index(Blocks* s, Lane* l) noexcept nogil:
             blocks_done(s, l.carry, 1)
             l.carry = NULL
     if b.begins:
-        l.ignored = -1  # it may be the same file, in the next pass
+        l.ignored = -1  # the file may be the ignored one again, in the next pass
     b.ignored = b.kind == BLOCK_PIECE and b.place.file == l.ignored
     return b
 
 
 cdef bint index_room(Blocks* s, RecordBlock* b, int64_t entries, int64_t item) noexcept nogil:
-    # Large ones are the kernel's zero pages, touched as far as there are records.
+    # A large index lies in zero pages of the kernel, which are touched only as far as there are records.
     if b.index_bytes < entries * item:
         free(b.index)
         b.index = malloc(size_product(entries, item))
@@ -491,7 +491,7 @@ cdef bint index_room(Blocks* s, RecordBlock* b, int64_t entries, int64_t item) n
 
 
 cdef bint _leaves_out(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil:
-    # Whether the file with this fault is given up, which is noted.
+    # Returns whether the file with this fault is given up, and notes it then.
     cdef Skipped* grown
     if not s.skip_files or not file_skippable(fault.code, fault.what, fault.err):
         return False
@@ -518,7 +518,7 @@ cdef void _begin_pass(Blocks* s, int64_t pass_) noexcept nogil:
 
 
 cdef void _publish_end(Blocks* s, RecordBlock* b) noexcept nogil:
-    # What comes after its records, if they are the last ones of a file.
+    # Handles the fault or the end that follows the block's records, if they are the last ones of a file.
     cdef Lane* l = b.lane
     if s.cycle > 1:
         if b.fault.code == 0 and not b.last:
@@ -541,7 +541,7 @@ cdef void _publish_end(Blocks* s, RecordBlock* b) noexcept nogil:
 
 
 cdef void _add(Blocks* s, RecordBlock* b) noexcept nogil:
-    # Its records get their numbers.
+    # Gives the block's records their numbers.
     cdef Lane* l = b.lane
     b.place.base = l.base
     l.base += b.count
@@ -557,7 +557,7 @@ cdef void _add(Blocks* s, RecordBlock* b) noexcept nogil:
 
 cdef void _end_pass(Blocks* s, int64_t pass_) noexcept nogil:
     s.ended_passes = pass_ + 1
-    # A pass of nothing would be followed by another one of nothing.
+    # After a pass without records, the next one would have none either.
     if (s.passes < 0 or pass_ + 1 < s.passes) and s.lanes.base > 0 and s.fault.code == 0:
         _begin_pass(s, pass_ + 1)
 
@@ -572,7 +572,7 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
         blocks_done(s, spent, 1)
     b.left = b.count + carried
     if b.epoch != l.epoch or s.fault.code != 0 or l.ended:  # of an earlier scan, or behind the end
-        b.left = carried  # blocks_next_to_index lets go of it
+        b.left = carried  # blocks_next_to_index drops the carry
         s.ahead -= 1
         if not carried:
             _block_give(s, b)
@@ -642,7 +642,7 @@ cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept
 # Use
 
 cdef void _lane_pass(Blocks* s, Lane* l, RecordBlock* b, int64_t n) noexcept nogil:
-    # The next n records of the lane's first block are nobody's to give any more.
+    # Takes the next n records off the lane's first block: they are given or dropped.
     s.available -= n
     b.given += n
     if b.given < b.count:
@@ -773,7 +773,7 @@ cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noexce
     if b.inside > 0:
         if b.noted and not b.few and b.given == b.count and b.inside * b.used <= b.room // FEW * b.count:
             b.few = True
-            b.left += 1  # until they are moved
+            b.left += 1  # blocks_moved, or blocks_claim_moving if nothing is moved, takes this back
             b.next = s.few
             s.few = b
         return
@@ -802,7 +802,7 @@ cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
         b = to.source
         b.moved = NULL
         _moved_free(s, to)
-        if b.left > 0:  # who got some before they were moved reads them still
+        if b.left > 0:  # units that got records before the move still read them
             return
         if b.memory == NULL:
             _bare_give(s, b)
@@ -827,7 +827,8 @@ cdef void _moved_free(Blocks* s, RecordBlock* to) noexcept nogil:
 
 
 cdef RecordBlock* _memory_pass(Blocks* s, RecordBlock* b) noexcept nogil:
-    # The memory of a block whose records are all moved, as a block of its own. NULL: no memory for that, it waits for the records.
+    # Returns the memory of a block whose records are all moved, as a block of its own. NULL: there is no memory for that; the block then
+    # keeps its memory until its moved records are done.
     cdef RecordBlock* other = _bare_take(s)
     if other != NULL:
         other.memory, b.memory = b.memory, other.memory
@@ -872,7 +873,7 @@ cdef void blocks_moved(Blocks* s, RecordBlock* to) noexcept nogil:
     cdef RecordBlock* b = to.source
     if to.memory == NULL or b.inside == 0:
         _moved_free(s, to)
-    else:  # those that left meanwhile are read where they were
+    else:  # records that left the order meanwhile are read in their old place
         b.moved = to
         to.left = b.inside
         b.left -= b.inside
@@ -893,7 +894,7 @@ cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil:
         blocks_done(s, b, n)
     if l.pass_ >= pass_:
         return
-    # Nothing of the earlier pass is wanted any more, not even what is wrong with the rest of it.
+    # The earlier pass is dropped, with any fault in the rest of it.
     s.fault.code = 0
     _scan_drop(s, l)
     l.next_index = l.sequence

@@ -1,15 +1,15 @@
-# CSV: fields found, unquoted and taken for numbers; of single records, or of a whole block of text.
+# CSV: finds fields, removes their quotes and parses numbers, in single records or in a whole block of text.
 #
-# A CsvPlan is immutable once it is made and may be used by any number of threads at once; all else belongs to the caller. Everything
-# here is wait-free and reads only the bytes it was given.
+# A CsvPlan is immutable once it is made, and any number of threads may use it at once; all else belongs to the caller. Everything here is
+# wait-free and reads only the bytes that it was given.
 #
 # In a block (TensorFlow's CsvDataset), a row ends with LF, CR LF or a lone CR, or with the file. A field that begins with a quote may hold
 # delimiters, newlines and doubled quotes, and ends with a quote before a delimiter or the row's end. A quote elsewhere in a field is an
-# error. A blank line is a row with one empty field. A mark of UTF-8 (BOM) at the start of the file is no part of it. The delimiter is no
-# newline, and no quote where there may be quotes: who makes a plan for files checks that.
+# error. A blank line is a row with one empty field. A mark of UTF-8 (BOM) at the start of the file is no part of its text. The delimiter is
+# no newline, and no quote where fields may be quoted: the maker of a plan for files checks that.
 #
 # Rows without quotes and lone CRs go the fast way: kernels index some KiB of text, then each column of numbers is parsed for all its rows.
-# Any other row, and each one that isn't as it should be, goes the careful way, which knows all rules and all faults.
+# Any other row, and each row with an error, goes the careful way, which knows all rules and all faults.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport Fault
 from queuecore._core.steps.stages cimport Arena
@@ -48,7 +48,7 @@ cdef enum:
     CSV_INT64 = 3
     CSV_TEXT = 4
 
-# An item of a column of strings: bytes of the block, of the plan, or of the arena. It is valid as long as these are.
+# An item of a column of strings: bytes of the block, of the plan, or of the arena. It is valid as long as its bytes are.
 cdef struct CsvText:
     const unsigned char* data
     int64_t nbytes
@@ -56,18 +56,18 @@ cdef struct CsvText:
 cdef struct CsvColumn:
     int32_t kind
     int32_t item_bytes           # of a CsvText, for strings
-    int64_t field                # its index in the row
+    int64_t field                # index of its field in the row
     bint required
-    unsigned char initial[16]    # the default, as it is placed
+    unsigned char initial[16]    # the bytes of the default, as they are written to the column
 
 cdef struct CsvPlan:
     const CsvKernels* kernels
-    CsvColumn* columns           # wanted, with rising `field`
+    CsvColumn* columns           # the wanted ones, by rising `field`
     int32_t count
     bint selected                # rows may have further fields
     CsvDialect dialect
     bint quotes
-    unsigned char stop[256]      # what may end a field without quotes
+    unsigned char stop[256]      # for each byte: it may end a field without quotes
     const unsigned char* na
     int64_t na_bytes
     int64_t max_record_bytes     # of a row, without its newline
@@ -77,22 +77,22 @@ cdef enum:
     CSV_QUOTED = 1               # a field with quotes around it
     CSV_BARE = 2                 # any other, or what follows the closing quote
 
-# Where the items of a column go: row r of a call at base + r * stride.
+# The place of a column's items: that of row r of a call is base + r * stride.
 cdef struct CsvPlace:
     unsigned char* base
     int64_t stride
 
-# Where a block begins in its file.
+# The place in its file where a block begins.
 cdef struct CsvCursor:
     int64_t offset               # bytes
     int64_t row                  # from 0
     int64_t line                 # from 1; differs from the row where quotes hold newlines
 
-# How far into a row that isn't whole csv_cut() has looked, when it comes again with more of it. All zero: nobody has.
+# The part of an unfinished row that csv_cut() has searched, for its next call with more of the row. All zero: none.
 cdef struct CsvScan:
-    int64_t seen                 # bytes from the row's first one on
+    int64_t seen                 # bytes searched, from the row's first one on
     int64_t lines                # newlines in them
-    int32_t within               # of what they end in: CSV_NEW, CSV_QUOTED or CSV_BARE
+    int32_t within               # CSV_NEW, CSV_QUOTED or CSV_BARE: what these bytes end in
 
 cdef struct CsvBlock:
     const unsigned char* text
@@ -107,10 +107,10 @@ cdef class CsvFormat:
     cdef CsvPlan plan
     cdef list kept               # bytes that the plan points to
 
-# Parses the whole rows of a block, up to `most`, into `places`, and moves the cursor past them. Returns 0, or -1 with a fault (all but its
-# file): the rows before it are in place, and csv_cut() with most = 1 gets past the bad one.
+# Parses the whole rows of a block, up to `most`, into `places`, and moves the cursor past them. Returns 0, or -1 with a fault (without its
+# file): the rows before the bad one are in place, and csv_cut() with most = 1 goes past it.
 cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* at, Arena* arena, Fault* fault) noexcept nogil
-# Only finds where rows end. It finds the same ends in rows that have faults; its only own one is a row over the limit.
-# scan: of a row that the block before cut off, and with which this one begins; or NULL. So no byte is looked at again, in however many
+# Only finds where rows end, also in rows that have faults. The only fault that it reports is a row over the limit.
+# scan: of the row that the block before cut off, with which this block begins; or NULL. With it no byte is searched again, in however many
 # pieces a row comes.
 cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* scan, Fault* fault) noexcept nogil

@@ -1,4 +1,4 @@
-"""CSV: lines of fields as numbers and strings."""
+"""CSV: lines of fields as numbers and strings. See csv.pxd for the contract."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -26,30 +26,30 @@ cdef enum:
     FEED = 10
     RETURN = 13
     NOT_WHOLE = -1               # the row's end isn't in the block
-    ROOM = 8192                  # cuts: 32 KiB of them and as much text at once stay in the second cache
-    WINDOW = 32 << 10
-    WIDE_ROOM = 4                # of more columns: room for so many rows
-    WIDE_WINDOW = 32             # and so many bytes each
-    LEAST_WINDOW = 256           # of text that is indexed at once, where little of it is used
+    ROOM = 8192                  # limit of cuts: 32 KiB of them, and as much text, stay in the second-level cache
+    WINDOW = 32 << 10            # bytes of text that are indexed at once
+    WIDE_ROOM = 4                # with many columns: room for cuts of so many rows
+    WIDE_WINDOW = 32             # with many columns: bytes of text for each column
+    LEAST_WINDOW = 256           # bytes of text that are indexed at once, where little of it is used
     ROW_BYTES = 128              # few rows are longer
 
 cdef struct CsvSpan:
     bytes_in data
     int64_t nbytes
-    bint doubled                 # holds quotes that stand twice
+    bint doubled                 # it has doubled quotes
 
-# A row, or where it is wrong.
+# A row, or the place of its error.
 cdef struct CsvRow:
     int64_t fields
     int64_t lines                # newlines in its fields
     bytes_in place               # of the last field
-    bytes_in body                # end of the row, without its newline; or what is wrong in it
+    bytes_in body                # end of the row, without its newline; or the place of its error
     bytes_in next
 
 
 @cython.final
 cdef class CsvFormat:
-    """The facts that are known beforehand of a CSV file or of records.
+    """The format of a CSV file, or of CSV records.
 
     Parameters
     ----------
@@ -63,11 +63,11 @@ cdef class CsvFormat:
     quotes : bool
         Fields may be quoted.
     na : bytes
-        Stands for a missing value, as an empty field does.
+        Text that stands for a missing value, as an empty field does.
     max_record_bytes : int
         Limit of a row in a block.
     level : int, default -1
-        Which kernels: 0 those of every processor, 1 those for AVX2; -1: the fastest.
+        Kernels to use: 0 those of every processor, 1 those for AVX2; -1: the fastest.
     """
 
     def __init__(self, list columns, bint selected, int delim, bint quotes, bytes na, int64_t max_record_bytes, int level=-1):
@@ -145,8 +145,8 @@ cdef bint _undouble(CsvSpan* span, Arena* arena) noexcept nogil:
 
 
 cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places, int64_t row, Arena* arena, int32_t* at) noexcept nogil:
-    # The fields of one row into their places. Returns 0, or a WHAT_ number for column *at. The spans stay those of the text: a fault
-    # tells the place of one.
+    # Writes the fields of one row to their places. Returns 0, or a WHAT_ number for column *at. The spans keep pointing to the text,
+    # because a fault tells the place of one.
     cdef const CsvColumn* column
     cdef CsvSpan span
     cdef CsvText text
@@ -193,9 +193,9 @@ cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places
 
 
 cdef int _split_record(const CsvPlan* plan, bytes_in p, bytes_in end, CsvSpan* spans, CsvRow* row) noexcept nogil:
-    # A record on its own, by the rules of decode_csv: newlines before a field's first character are passed over, all others must be
-    # quoted. Fields after the last one that is wanted aren't looked at if columns are selected. Returns 0 or a WHAT_ number; `fields`:
-    # how many there are (selected: of the wanted ones).
+    # Splits a single record, by the rules of decode_csv: newlines before a field's first character are skipped, all others must be quoted.
+    # If columns are selected, fields after the last wanted one aren't looked at. Returns 0 or a WHAT_ number; row.fields: how many fields
+    # there are (if columns are selected: how many of these).
     cdef unsigned char delim = plan.dialect.delim
     cdef bytes_in start = p
     cdef bytes_in s
@@ -251,7 +251,7 @@ cdef int _split_record(const CsvPlan* plan, bytes_in p, bytes_in end, CsvSpan* s
 
 
 cdef int64_t _newlines(bytes_in p, int64_t n) noexcept nogil:
-    # p[n] can be read: it is the closing quote.
+    # Counts newlines in n bytes. p[n] can be read: it is the closing quote.
     cdef int64_t count = 0, i
     for i in range(n):
         count += p[i] == FEED or (p[i] == RETURN and p[i + 1] != FEED)
@@ -259,7 +259,7 @@ cdef int64_t _newlines(bytes_in p, int64_t n) noexcept nogil:
 
 
 cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, CsvSpan* spans, CsvRow* row) noexcept nogil:
-    # The row of a block that begins at p. Returns 0, NOT_WHOLE or a WHAT_ number.
+    # Splits the row of a block that begins at p. Returns 0, NOT_WHOLE or a WHAT_ number.
     cdef unsigned char delim = plan.dialect.delim
     cdef bytes_in s
     cdef int32_t taken = 0
@@ -320,7 +320,7 @@ cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, Cs
 
 
 cdef bytes_in _row_end(const CsvPlan* plan, bytes_in row, bytes_in end, bint last, CsvScan* scan) noexcept nogil:
-    # The first byte after a row, whatever is wrong in it; NULL: it isn't whole, and `scan` says where to go on.
+    # Returns the first byte after a row, which may have errors; NULL: the row isn't whole, and `scan` says where to go on.
     cdef unsigned char delim = plan.dialect.delim
     cdef bytes_in p = row + scan.seen
     cdef bytes_in s
@@ -336,7 +336,7 @@ cdef bytes_in _row_end(const CsvPlan* plan, bytes_in row, bytes_in end, bint las
             while True:
                 quote = <bytes_in>memchr(p, QUOTE, end - p)
                 if quote == NULL:
-                    p = end - (end > s and end[-1] == RETURN)  # what follows says whether it is a newline of its own
+                    p = end - (end > s and end[-1] == RETURN)  # the next byte decides whether the CR is a newline of its own
                     break
                 p = quote
                 if p + 1 == end and not last:
@@ -372,7 +372,8 @@ cdef bytes_in _row_end(const CsvPlan* plan, bytes_in row, bytes_in end, bint las
 
 cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* block, bytes_in p, uint32_t* cuts, uint32_t* ends,
                    int64_t room, int64_t window, int64_t* nbytes) noexcept nogil:
-    # Parses rows from p on, as many as are plain and right among those in the next `window` bytes. Returns how many; *nbytes: theirs.
+    # Parses rows from p on, within the next `window` bytes, up to the first that isn't plain or has an error. Returns their number;
+    # *nbytes: their bytes.
     cdef int64_t n = block.text + block.nbytes - p, rows, width, k, r
     cdef int32_t i
     cdef const CsvColumn* column
@@ -447,7 +448,7 @@ cdef int _wrong(Fault* fault, int code, int what, const CsvCursor* at, int64_t b
 
 
 cdef int64_t _mark(const CsvBlock* block) noexcept nogil:
-    # Length of the mark of UTF-8 that the text begins with; -1: it may be one when there is more text.
+    # Returns the length of the mark of UTF-8 that the text begins with; -1: more text must show whether it is one.
     cdef int64_t n = 3 if block.nbytes > 3 else block.nbytes
     if memcmp(block.text, b"\xef\xbb\xbf", n) != 0:
         return 0
@@ -472,7 +473,7 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
         skip = _mark(block)
         if skip < 0:
             return 0
-    # Room for two chunks beyond the text: the kernel stops where one more might not fit.
+    # The room has two chunks more than the text needs, because the kernel stops where another chunk might not fit.
     room = (ROOM if room < ROOM else room) + 128
     if room > block.nbytes + 192:
         room = block.nbytes + 192
@@ -483,8 +484,8 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
     p += skip
     at.offset += skip
     block.consumed = skip
-    # What is indexed beyond the rows that are taken is indexed anew for the next ones: where that is most of it, since few rows are asked
-    # for, or have the same number of fields, less is indexed at once.
+    # Text that is indexed behind the last row taken is indexed again for the next rows. Where that would be most of the text, because few
+    # rows are asked for or the number of fields changes often, less text is indexed at once.
     most = WINDOW if least < WINDOW else least
     least = LEAST_WINDOW if least < LEAST_WINDOW else least
     window = most if block.most >= most // ROW_BYTES else block.most * ROW_BYTES
@@ -499,7 +500,7 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
             row.lines = 0
         else:
             what = _split_row(plan, p, end, block.last, spans, &row)
-            # A row over the limit is one however much of it is there, and whatever comes after the limit.
+            # A row is over the limit even if its end isn't there yet, or has an error.
             if (end - 1 if what == NOT_WHOLE or what == WHAT_CSV_OPEN else row.body) - p > plan.max_record_bytes:
                 return _wrong(fault, CODE_TOO_LARGE, WHAT_CSV_LONG, at, 0, at.line, plan.max_record_bytes)
             if what == NOT_WHOLE:
@@ -571,12 +572,12 @@ cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* s
 
 @cython.final
 cdef class CsvStep(Step):
-    """Records of CSV as columns.
+    """Decoding of CSV records to columns.
 
     Parameters
     ----------
     inputs, outputs : tuple of Component
-        One of strings; one for each column.
+        One input of strings; one output for each column.
     format : CsvFormat
     """
     cdef readonly CsvFormat format

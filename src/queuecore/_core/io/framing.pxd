@@ -1,22 +1,22 @@
-# Framings: the rules by which records are found, the one enum of them, its words, and what other modules ask of one.
+# Framings, the rules by which records are found: their one enum, its words, and the properties that other modules ask for.
 #
-# Whoever finds, cuts or moves records does it in a function for each framing, and chooses that in one place: readers, pieces, rows. Who only
-# needs to know what follows from a framing asks here.
+# Modules that find, cut or move records (readers, pieces, rows) have a function for each framing, and choose it in one place. Modules that
+# only need a property of a framing ask here.
 from libc.stdint cimport int32_t
 
 cdef enum:
     FRAME_WHOLE = 0      # the file
-    FRAME_IDENTITY = 1   # the name of the work unit itself; no file is opened. Of readers alone
+    FRAME_IDENTITY = 1   # the name of the work unit itself; no file is opened. Only readers have it
     FRAME_LINES = 2
     FRAME_FIXED = 3
     FRAME_TFRECORD = 4
-    # Of streams alone
+    # Only streams have these:
     FRAME_CSV = 5
-    FRAME_ROWS = 6       # of columns, which who has them hands in
+    FRAME_ROWS = 6       # of columns, which their owner hands in
 
 
 cdef inline int32_t framing_of(str word) except -1:
-    # By its word: those of streams have one, in descriptions and in saved places.
+    # Returns the framing that a word names. Framings of streams have a word, in descriptions and in saved places.
     cdef tuple words = ("whole", None, "lines", "fixed", "tfrecord", "csv", "rows")
     if word is None or word not in words:
         raise ValueError(f"{word!r} is no framing of a stream")
@@ -24,15 +24,15 @@ cdef inline int32_t framing_of(str word) except -1:
 
 
 cdef inline bint framing_lone(int32_t framing) noexcept nogil:
-    # A file, or a name, is one record, also an empty one.
+    # Returns whether a file, or a name, is one record, even an empty one.
     return framing == FRAME_WHOLE or framing == FRAME_IDENTITY
 
 
 cdef inline bint framing_reads(int32_t framing) noexcept nogil:
-    # Records lie in files, which are opened.
+    # Returns whether records lie in files, which are opened.
     return framing != FRAME_IDENTITY and framing != FRAME_ROWS
 
 
 cdef inline bint framing_handed(int32_t framing) noexcept nogil:
-    # Records are handed in: they lie in no file, nobody knows when more of them come, and a pass is as long as it turns out to be.
+    # Returns whether records are handed in: they lie in no file, may come at any time, and passes may differ in length.
     return framing == FRAME_ROWS

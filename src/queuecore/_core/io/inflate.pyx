@@ -90,10 +90,10 @@ cdef extern from "queuecore/codecs.hpp" namespace "queuecore" nogil:
 cdef extern from *:
     """
     namespace {
-    // Written while library() holds its lock; read by threads that came after it returned.
+    // library() writes it under its lock; other threads read it after library() has returned.
     queuecore::Codecs codecs;
 
-    // One ZSTD context for each thread, for who wants one next: making it costs more than a small frame.
+    // One ZSTD context for each thread, kept for its next use: making one costs more than decompressing a small frame.
     struct KeptContext {
       void* context = nullptr;
       ~KeptContext() {
@@ -125,9 +125,9 @@ cdef enum:
     LIBRARY_ZSTD = 3
 
 cdef enum:
-    PIECE_MOST = 1 << 30         # bytes a call: the libraries count in 32 bits
-    KEPT_CONTEXT = 2 << 20       # a larger one, from a frame with a large window, is not kept
-    DEFLATE_RATIO = 1032         # no deflate data grows by more
+    PIECE_MOST = 1 << 30         # limit of bytes in one call: the libraries count in 32 bits
+    KEPT_CONTEXT = 2 << 20       # a context with more bytes, after a frame with a large window, is not kept
+    DEFLATE_RATIO = 1032         # no deflate data grows by a larger factor
 
 # Parts of a GZIP header, in their order.
 cdef enum:
@@ -183,8 +183,8 @@ cdef bint _take_zstd(void* handle) except -1:
 
 
 cdef bint _isal_agrees() except -1:
-    # The state is a struct of ours as much as of the library's: whether both mean the same shows on data with a known answer. Far more
-    # room than that: a library that disagrees must not do harm.
+    # We share the state's struct with the library: data with a known answer shows whether both agree on it. The room is far larger than the
+    # struct, so that a library that disagrees does no harm.
     cdef bytes sample = bytes.fromhex("2b2c4d2d4d4dce2f4a552884b1002fa5f9ee13000000")
     cdef unsigned char[64] out
     cdef IsalState* state
@@ -207,7 +207,7 @@ cdef bint _isal_agrees() except -1:
 
 
 def _module_file(str name):
-    # The file of one of Python's own modules that links a library, or None.
+    # Returns the file of one of Python's own modules that links a library, or None.
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -216,8 +216,8 @@ def _module_file(str name):
 
 
 def _candidates(int library):
-    # Names to open, the usual one first. What Python's own module of that library has linked, is the next best: a bundled one, under a
-    # name that nobody else knows. None: the program itself has it.
+    # Returns names to open, the usual one first. The next best is the file of Python's own module: it links the library, which may be
+    # bundled under an unknown name. None: Python itself has the module built in.
     if library == LIBRARY_ISAL:
         return ["libisal.so.2"]
     if library == LIBRARY_ZLIB:
@@ -290,7 +290,7 @@ cdef int32_t _library_of(int32_t encoding) noexcept nogil:
 # ---- running them ---------------------------------------------------------------------------------------------------------------------
 
 cdef void* _zlib_take(void* opaque, unsigned items, unsigned size) noexcept nogil:
-    # From the owner's memory, and if another version wants more than that, from the heap.
+    # Takes memory of the owner, or of the heap if another version of the library wants more than the owner has.
     cdef Inflater* f = <Inflater*>opaque
     cdef int64_t nbytes = (<int64_t>items * size + 63) & ~<int64_t>63
     cdef void* place
@@ -324,7 +324,7 @@ cdef int inflater_begin(Inflater* f, int32_t encoding, void* room) noexcept nogi
         z.zfree = _zlib_give
         z.opaque = f
         f.room_used = (sizeof(ZStream) + 63) & ~<size_t>63
-        # 15: the largest window; 16 more: with GZIP's wrapper. Of the version only the first digit counts.
+        # 15: the largest window; 16 more: GZIP's wrapper. Only the first digit of the version counts.
         if codecs.z_init(z, 31 if encoding == ENCODING_GZIP else 15, "1", sizeof(ZStream)) != 0:
             f.library = 0
             return WHAT_INFLATE_MEMORY
@@ -366,7 +366,7 @@ cdef inline bint _header_has(const Inflater* f, int32_t part) noexcept nogil:
 
 
 cdef int _gzip_header(Inflater* f, const unsigned char* source, int64_t left, int64_t* took) noexcept nogil:
-    # ISA-L reads a header wrongly that comes in pieces. As RFC 1952 has it; its first byte is that of GZIP.
+    # Reads a GZIP header (RFC 1952), because ISA-L misreads one that comes in pieces. The caller has checked its first byte.
     cdef uint32_t byte
     cdef int _i
     while took[0] < left and f.header != HEADER_DONE:
@@ -377,7 +377,7 @@ cdef int _gzip_header(Inflater* f, const unsigned char* source, int64_t left, in
                 return WHAT_CHECK
         else:
             f.crc ^= byte
-            for _i in range(8):  # bit by bit: it is short
+            for _i in range(8):  # bit by bit: a header is short
                 f.crc = f.crc >> 1 ^ (<uint32_t>0xedb88320 if f.crc & 1 else <uint32_t>0)
         f.count += 1
         if f.header == HEADER_FIXED:
@@ -425,13 +425,13 @@ cdef int _run_isal(Inflater* f, const unsigned char* source, int64_t left, unsig
     took[0] = s.next_in - source
     made[0] = s.next_out - into
     ended[0] = s.block_state == kIsalFinished
-    if rc == kIsalChecksum:  # of ZLIB's two bytes of header, or of the data
+    if rc == kIsalChecksum:  # the checksum of ZLIB's two bytes of header, or of the data
         return WHAT_CHECK if f.place + took[0] - f.begun > 2 else WHAT_NO_HEADER
     if rc >= 0 and rc != kIsalNeedDict and not ended[0]:
         return 0
-    if 8 <= s.read_in_length <= 64:  # taken, but not used
+    if 8 <= s.read_in_length <= 64:  # the library took these bits, but didn't use them
         took[0] -= s.read_in_length // 8
-        if rc == 0:  # behind ZLIB's end: GZIP's trailer is longer than what can be left in there
+        if rc == 0:  # bytes behind ZLIB's end: GZIP's trailer is longer than those bits
             return WHAT_TRAILING
     if rc == kIsalNeedDict:
         return WHAT_DICTIONARY
@@ -470,7 +470,7 @@ cdef int _run_zlib(Inflater* f, const unsigned char* source, int64_t left, unsig
 
 cdef int _run_zstd(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n, int64_t* took, int64_t* made,
                    bint* ended) noexcept nogil:
-    # A call that fails doesn't say what it made before. So each gets one block, and none while the one before may still be coming out.
+    # A call that fails doesn't say what it made before. So each call gets one block, and none while the block before it may still come out.
     cdef ZstdIn i
     cdef ZstdOut o
     cdef size_t rc
@@ -502,7 +502,7 @@ cdef int _run_zstd(Inflater* f, const unsigned char* source, int64_t left, unsig
 
 
 cdef int _next_member(Inflater* f, const unsigned char* source, int64_t* left, int64_t* zeros) noexcept nogil:
-    # Makes ready for the member or frame that begins here, if any does.
+    # Prepares for the member or frame that begins here, if there is one.
     zeros[0] = 0
     if f.encoding == ENCODING_GZIP and f.members > 0:
         while left[0] > 0 and source[zeros[0]] == 0:
@@ -516,8 +516,8 @@ cdef int _next_member(Inflater* f, const unsigned char* source, int64_t* left, i
     f.begun = f.place
     if f.encoding == ENCODING_GZIP and source[zeros[0]] != 0x1f:
         return WHAT_NO_HEADER
-    # A frame, or one to skip. The library may know formats from before ZSTD's first version, too: where such data is damaged, it
-    # claims to have made bytes that it hasn't written.
+    # Only a frame, or a skippable frame, may begin here. The library may also know formats from before ZSTD's first version, and where such
+    # data is damaged, it claims to have made bytes that it hasn't written.
     if f.encoding == ENCODING_ZSTD and source[0] != 0x28 and source[0] & 0xf0 != 0x50:
         return WHAT_NO_HEADER
     f.inside = True
@@ -570,7 +570,7 @@ cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, 
             f.inside = False
             f.members += 1
         elif took == 0 and got == 0 and not waited:
-            return 0 if left[0] == 0 else WHAT_DAMAGED  # with room and bytes, each call of a library does something
+            return 0 if left[0] == 0 else WHAT_DAMAGED  # with room and bytes, each call of a library takes or makes some
     return 0
 
 
@@ -587,7 +587,7 @@ cdef struct InflateParams:
 
 @cython.final
 cdef class InflateStep(Step):
-    """Compressed strings as what they hold.
+    """Decompression of strings.
 
     Parameters
     ----------
@@ -596,7 +596,7 @@ cdef class InflateStep(Step):
     encoding : int
         A number of ``queuecore._io.compression``; its library has been found.
     limit : int
-        Bytes that a string may have, decompressed.
+        Bytes that a decompressed string may have.
     """
     cdef InflateParams own
 
@@ -634,7 +634,7 @@ cdef int _inflate_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept n
 
 
 cdef int64_t _guess(const Inflater* f, const unsigned char* source, int64_t n) noexcept nogil:
-    # How long the data may become: what it says itself, or a usual ratio. A wrong guess costs a copy; so does a lie.
+    # Guesses the decompressed length: the length that the data claims, or a usual ratio. A wrong guess, or a wrong claim, costs a copy.
     cdef int64_t guess = 4 * n
     cdef uint32_t size = 0
     cdef unsigned long long known
@@ -643,7 +643,7 @@ cdef int64_t _guess(const Inflater* f, const unsigned char* source, int64_t n) n
         guess = _least(size, DEFLATE_RATIO * n)
     elif f.encoding == ENCODING_ZSTD:
         known = codecs.zstd_content_size(source, <size_t>n)
-        if known < <unsigned long long>1 << 62:  # the largest two numbers: unknown, and no frame
+        if known < <unsigned long long>1 << 62:  # the two largest numbers mean: unknown, and no frame
             guess = <int64_t>known
     return guess
 
@@ -683,7 +683,7 @@ cdef int _run_inflate(const void* params, const Cell* inputs, Cell* outputs, Are
             left = cell.offsets[i + 1] - cell.offsets[i]
         start = at
         what = inflater_begin(&f, own.encoding, memory)
-        wanted = 0 if what != 0 else _least(_guess(&f, source, left), own.limit) + 1  # one more: the end shows with room left only
+        wanted = 0 if what != 0 else _least(_guess(&f, source, left), own.limit) + 1  # one more: the end shows only if room is left
         while what == 0:
             if room - at < wanted:
                 wanted += at

@@ -21,7 +21,7 @@ check_layout(layout_hash())
 
 cdef enum:
     LEAST_TFRECORD = 16
-    MANY = 1024              # records of which a piece has more are too short to be moved: it takes more time than it saves memory
+    MANY = 1024              # records shorter than 1/MANY of a piece, on average, aren't moved: it costs more time than it saves memory
 
 
 # Reading
@@ -54,7 +54,7 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
         part = s.piece_bytes if left > s.piece_bytes else left
         if not stream_read(&b.lane.stream, b.text, part, &got, &b.fault):
             return False
-        if got < part:  # it is shorter than it was: the piece will show it
+        if got < part:  # the stream is shorter than it was: reading the piece will show that
             break
         left -= part
     return True
@@ -96,7 +96,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
             iov.iov_base = b.text
             iov.iov_len = b.nbytes
             status = read_full(t, b.place.file, fd, &iov, 1, b.place.offset, nowait, &got, &b.fault)
-            # A run that began in the middle of a file has what is before it.
+            # Where a run began in the middle of a file, the pieces before its place count as read.
             before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset - 1) // s.piece_bytes if b.begins else 0
             if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else 1 + before, &b.fault):
                 status = READ_FAULT
@@ -107,7 +107,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
             if status == READ_OK:
                 b.fault.code = 0
     if b.fault.code != 0:
-        b.last = False  # there is more, which nobody will see: what the end cuts off is no record
+        b.last = False  # the file goes on behind the fault, so bytes that the piece's end cuts off are no record
         b.fault.file = b.place.file
         b.fault.record = -1
     return True
@@ -116,7 +116,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
 # Indexing
 
 cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
-    # Brings the start of the record that the piece before cut off in front of this piece. False: no memory.
+    # Moves the start of the record that the previous piece cut off in front of this piece. False: no memory.
     cdef Lane* l = b.lane
     cdef RecordBlock* c = l.carry
     cdef unsigned char* rest
@@ -124,7 +124,7 @@ cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef int64_t n, room
     l.carry = NULL
     l.spent = c
-    if c == NULL:  # a file begins; or a record was too long, and nobody wants what is read behind it
+    if c == NULL:  # a file begins; or a record was too long, and pieces behind it are dropped
         memset(&l.scan, 0, sizeof(CsvScan))
         return True
     rest = c.text + c.used
@@ -135,7 +135,7 @@ cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
         b.nbytes += n
         return True
     if c.count == 0 and c.memory + c.room - (rest + n) >= b.nbytes:
-        # The record began in memory that was made for it: go on there, and leave that one the other's.
+        # The record began in memory that was made for it, which has room for this piece: the blocks swap their memory.
         memcpy(rest + n, b.text, b.nbytes)
         c.memory, b.memory = b.memory, c.memory
         c.room, b.room = b.room, c.room
@@ -144,7 +144,7 @@ cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
         return True
     room = l.need if l.need > 2 * n else 2 * n
     if s.encoding and room > 2 * (n + s.piece_bytes):
-        room = 2 * (n + s.piece_bytes)  # nobody knows whether so many will come
+        room = 2 * (n + s.piece_bytes)  # nobody knows whether as many bytes as l.need will come
     room += s.piece_bytes
     memory = <unsigned char*>buffer_take(room)
     if memory == NULL:
@@ -164,7 +164,7 @@ cdef void _index_lines(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef Lane* l = b.lane
     cdef uint32_t* ends = NULL
     cdef int64_t n = 0, i, start, longest
-    # In a piece out of the middle of a long line there is nothing to find, and what came before it isn't looked at again.
+    # A piece out of the middle of a long line has no newline, and its bytes before `seen` are not searched again.
     if b.last or l.scan.seen == 0 or memchr(b.text + l.scan.seen, 10, b.nbytes - l.scan.seen) != NULL:
         if not index_room(s, b, b.nbytes + 1, sizeof(uint32_t)):
             return
@@ -304,7 +304,7 @@ cdef void _index_fixed(Blocks* s, RecordBlock* b) noexcept nogil:
 
 
 cdef bint _none_here(RecordBlock* b) noexcept nogil:
-    # Of a block that was used before, all have left.
+    # Makes room for `here`. It is all zero already in a block that was used before, since all its records have left. False: no memory.
     if b.here_room < b.count:
         free(b.here)
         b.here = <unsigned char*>calloc(b.count, 1)
@@ -354,7 +354,7 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
 # Moving
 
 cdef void _csv_rows(Blocks* s, const RecordBlock* b, int64_t n, CsvCursor* at, CsvBlock* block, Fault* fault) noexcept nogil:
-    # Goes on by n rows, which are there.
+    # Moves `at` on by n rows, which the block has.
     block.last = b.last
     block.text = b.text + (at.offset - b.place.offset)
     block.nbytes = b.text + b.nbytes - block.text
@@ -363,14 +363,14 @@ cdef void _csv_rows(Blocks* s, const RecordBlock* b, int64_t n, CsvCursor* at, C
 
 
 cdef void _moved_places(Blocks* s, const RecordBlock* b, RecordBlock* to) noexcept nogil:
-    # Where they are in the block, and will be.
+    # Fills in where the moved records lie in the block, and where they will lie.
     cdef const uint32_t* ends
     cdef const int64_t* starts
     cdef CsvCursor at
     cdef CsvBlock block
     cdef Moved* m
     cdef Fault fault
-    cdef int64_t i, nbytes, row = -1  # that `at` is at
+    cdef int64_t i, nbytes, row = -1  # the row that `at` is at
     to.records.at = 0
     for i in range(to.count):
         m = &to.records[i]

@@ -1,4 +1,4 @@
-"""Readers: the records of one file after the other."""
+"""Readers: the records of one file after the other. See readers.pxd for the contract."""
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.pythread cimport PyThread_get_thread_ident
@@ -31,7 +31,7 @@ check_layout(layout_hash())
 cdef enum:
     BLOCK_BYTES = 256 << 10   # half of a small server's L2 cache, and long enough to hide the system call
     SPINS = 200               # pauses before a sleep
-    SLICE_NS = 50000000       # a Python thread looks for signals this often
+    SLICE_NS = 50000000       # the interval at which a waiting Python thread handles signals
 
 cdef enum:
     FRAME_OK = 0
@@ -43,7 +43,7 @@ cdef enum:
 # Blocks
 
 cdef Block* _block_new(int64_t room) noexcept nogil:
-    # Held once; NULL: no memory. A large one isn't written to before it is filled.
+    # Returns a block with one reference; NULL: no memory. A large block isn't written to before it is filled.
     cdef Block* block = <Block*>(buffer_take(size_sum(64, room)) if room > BLOCK_BYTES else alloc_lines(size_sum(64, room)))
     if block != NULL:
         block.room = room
@@ -52,7 +52,7 @@ cdef Block* _block_new(int64_t room) noexcept nogil:
 
 
 cdef Block* _block_take(Reader* r, int64_t room) noexcept nogil:
-    # One for bytes of the stream, of at least so many.
+    # Takes a block with room for at least `room` bytes of the stream.
     cdef Block* block = NULL
     cdef int i
     if room > BLOCK_BYTES:
@@ -68,8 +68,8 @@ cdef Block* _block_take(Reader* r, int64_t room) noexcept nogil:
 cdef void _block_drop(Reader* r, Block* block) noexcept nogil:
     cdef BlockPtr nothing
     cdef int i
-    # B1 acq_rel. Release: this holder's reads of the bytes come before whoever writes there next (B2, or the reader that finds itself
-    # alone with it); acquire: the last one sees that of all others.
+    # B1 acq_rel. Release: this holder's reads of the bytes come before the next writes to them (by B2's thread, or by the reader that finds
+    # itself alone with the block); acquire: the last holder sees the reads of all others as done.
     if block == NULL or block.refs.fetch_sub(1, kAcqRel) != 1:
         return
     if block.room == BLOCK_BYTES:
@@ -85,7 +85,7 @@ cdef void _block_drop(Reader* r, Block* block) noexcept nogil:
 
 
 cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
-    # Reads on, until `need` bytes from `at` on are there or the stream ends.
+    # Reads on, towards `need` bytes from `at` on, until the block is full or the stream ends.
     cdef Block* block = r.block
     cdef int64_t keep = r.filled - r.at, got = 0
     cdef bint well
@@ -94,8 +94,8 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
         r.failed.code = 0
         return False
     if (r.encoding or (<Stream*>r.stream).special) and need > 2 * (keep + BLOCK_BYTES):
-        need = 2 * (keep + BLOCK_BYTES)  # nobody knows whether so many will come
-    # A large one goes back as soon as it needn't be. B2 acquire: pairs with B1; nobody reads in it any more
+        need = 2 * (keep + BLOCK_BYTES)  # nobody knows whether `need` bytes will come
+    # A large block is given back as soon as a small one will do. B2 acquire: pairs with B1; no other thread reads the block any more
     if block == NULL or block.room < need or need <= BLOCK_BYTES < block.room or block.refs.load(kAcquire) != 1:
         block = _block_take(r, need)
         if block == NULL:
@@ -119,11 +119,11 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     r.filled += got
     r.ended = well and got < block.room - keep
     if not well and got > 0 and fault.code != CODE_AGAIN:
-        memcpy(&r.failed, fault, sizeof(Fault))  # what came before it goes first
+        memcpy(&r.failed, fault, sizeof(Fault))  # reported after the bytes that came before it
     return well or got > 0
 
 
-# Framings: the next record of what is there. FRAME_MORE: `need` bytes from `at` on would do.
+# Framings: each function finds the next record in the bytes that are there. FRAME_MORE: it wants `need` bytes from `at` on.
 
 cdef int _frame_fixed(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
     cdef int64_t left = r.filled - r.at, step
@@ -186,7 +186,7 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
         if end == NULL:
             r.scanned = left
             if not r.ended and left <= r.max_record_bytes + 1:
-                # Two more than the limit: the end of the longest line.
+                # Two bytes more than the limit: the end (CR LF) of the longest line.
                 need[0] = 2 * left + 1 if left <= r.max_record_bytes // 2 else r.max_record_bytes + 2
                 return FRAME_MORE
         if nbytes - (nbytes > 0 and begin[nbytes - 1] == 13) > r.max_record_bytes:
@@ -213,7 +213,7 @@ cdef int _frame_whole(Reader* r, Record* record, int64_t* need, Fault* fault) no
         _too_large(r, WHAT_WHOLE, size, fault)
         return FRAME_FAULT
     if not r.ended:
-        # One more than there is, or may be: so the end shows.
+        # One byte more than the file has, or may have, so that its end shows.
         need[0] = size + 1 if size > 2 * left else 2 * left + 1 if left <= r.max_record_bytes // 2 else r.max_record_bytes + 1
         return FRAME_MORE
     record.data = block_bytes(r.block) + r.at
@@ -260,7 +260,7 @@ cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault)
 
 
 cdef void _close(Reader* r) noexcept nogil:
-    # The work unit in progress is over.
+    # Ends the work unit in progress.
     stream_close(<Stream*>r.stream)
     _block_drop(r, r.name)
     r.name = NULL
@@ -306,7 +306,7 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcep
                 record.offset = record.number
             elif framing_reads(r.framing):
                 record.offset = r.offset + (record.data - block_bytes(r.block))
-            # relaxed: a statistic, and exact here, where only who has the role adds
+            # relaxed: a statistic; exact here, since only the holder of the role adds to it
             record.sequence = r.produced.fetch_add(1, kRelaxed)
             if framing_lone(r.framing):
                 _complete(r)
@@ -320,13 +320,13 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcep
                 return READER_AGAIN
             fault.stage = STAGE_READ
             fault.record = r.number
-            # The name goes to who reports it.
+            # The caller reports the error, and needs the name.
             record.name = r.name
             record.name.refs.fetch_add(1, kRelaxed)  # relaxed: as above
             record.name_bytes = r.name_bytes
             record.offset = r.offset + r.at
             record.nbytes = -1
-            # Where the next record begins is lost with a length, but not if the file just ends too early.
+            # A bad length hides where the next record begins. A file that just ends too early has no next record.
             if r.resync and rc == FRAME_FAULT and (fault.code == CODE_CHECKSUM or fault.code == CODE_TOO_LARGE):
                 r.searching = True
                 r.at += 1
@@ -384,12 +384,12 @@ cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil:
     cdef int rc = 0, spins = 0
     while True:
         nobody = 0
-        # K1 acquire: pairs with K2; what the last one left. Relaxed on failure: nothing is read.
+        # K1 acquire: pairs with K2; sees the state that the last holder left. Relaxed on failure: nothing is read.
         if r.busy.compare_exchange_strong(nobody, 1, kAcquire, kRelaxed):
             return True
         if rc == ETIMEDOUT or rc == EINTR:
             return False
-        # Framing a record takes a tenth of the time that a sleep and a wake do.
+        # To frame a record takes a tenth of the time of a sleep and a wake, so spin first.
         while spins < SPINS and r.busy.load(kRelaxed) != 0:  # relaxed: a hint, the CAS decides
             spins += 1
             cpu_pause()
@@ -403,7 +403,7 @@ cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil:
 
 
 cdef void reader_leave(Reader* r) noexcept nogil:
-    r.owner.store(0, kRelaxed)  # relaxed: who compares it with itself has written it itself
+    r.owner.store(0, kRelaxed)  # relaxed: a thread that finds its own number there has written it itself
     r.busy.store(0, kRelease)  # K2 release: pairs with K1
     event_notify(&r.left, 1)
 
@@ -458,7 +458,7 @@ cdef object _bytes_of(const Growing* g):
 
 
 cdef object _ends_of(const Growing* g):
-    # As splits: from 0 on.
+    # Returns the ends as splits, which begin with 0.
     cdef int64_t[::1] view
     array = np.zeros(g.nbytes // 8 + 1, np.int64)
     view = array
@@ -480,7 +480,7 @@ cdef class Framing:
     kind : int
         `WHOLE`, `IDENTITY` (the names themselves; no file is opened), `LINES`, `FIXED` or `TFRECORD`.
     record_bytes, header_bytes, footer_bytes, hop_bytes : int
-        Of `FIXED`; of `LINES`, `header_bytes` is the number of lines to leave out at the top of each file.
+        Sizes of `FIXED`. For `LINES`, `header_bytes` is the number of lines to leave out at the top of each file.
     """
 
     def __init__(self, int kind, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0):
@@ -493,21 +493,21 @@ cdef class Framing:
 
 @cython.final
 cdef class NativeReader:
-    """Records of one file after the other. What the classes of :mod:`queuecore.readers` are made of.
+    """Records of one file after the other: the native part of the classes of :mod:`queuecore.readers`.
 
     Parameters
     ----------
     framing : Framing
     encoding : int
-        Of the files, a number of `queuecore._io.compression`.
+        Compression of the files: a number of `queuecore._io.compression`.
     resync : bool
-        Of `TFRECORD`: whether to look for the next record after a damaged length.
+        For `TFRECORD`: search for the next record after a damaged length.
     max_record_bytes : int
-        The longest record of `WHOLE`, `LINES` and `TFRECORD`.
+        Limit of a record of `WHOLE`, `LINES` and `TFRECORD`, in bytes.
     retries : int
-        How often a read that fails with EIO is tried again.
+        Number of further tries of a read that fails with EIO.
     allow_special : bool
-        Whether pipes and devices are read, too.
+        Also read pipes and devices.
     """
 
     def __cinit__(self, *_, **__):
@@ -533,7 +533,7 @@ cdef class NativeReader:
         self.r.special = allow_special
 
     def __dealloc__(self):
-        # Nobody reads: who does holds a reference.
+        # No thread reads, since a thread that reads holds a reference.
         cdef int i
         if self.r == NULL:
             return
@@ -572,7 +572,7 @@ cdef class NativeReader:
         self.r.owner.store(<uint64_t>PyThread_get_thread_ident(), kRelaxed)  # relaxed: as in reader_leave
 
     cdef int _first(self, Record* record, object next_name) except -1:
-        # The next record, from the next work unit if need be. With the role.
+        # Gets the next record, from the next work unit if need be. The caller has the role.
         cdef Fault fault
         cdef int rc
         cdef bint opened
@@ -602,7 +602,7 @@ cdef class NativeReader:
                 raise self._error(&fault, name)
 
     def read(self, next_name):
-        """Return the next record, (key, value). ``next_name()`` returns the name of the next work unit, as bytes, or raises."""
+        """Return the next record as (key, value). ``next_name()`` returns the name of the next work unit, as bytes, or raises."""
         cdef Record record
         cdef Fault fault
         cdef bint sound
@@ -630,7 +630,7 @@ cdef class NativeReader:
         return key, value
 
     def read_up_to(self, next_name, int64_t n):
-        """Return the next records of one work unit, at most n: the bytes of all keys, where each ends, and the same of the values."""
+        """Return the next records of one work unit, at most n: the bytes of all keys, their splits, and the same of the values."""
         cdef Record record
         cdef Fault fault
         cdef Growing keys, key_ends, values, ends
@@ -664,7 +664,7 @@ cdef class NativeReader:
                 error = self._error(&fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
                 if count == 0:
                     raise error
-                self.failure = error  # for the next call: what came before it goes first
+                self.failure = error  # the next call raises it: the records before it are returned first
             return _bytes_of(&keys), _ends_of(&key_ends), _bytes_of(&values), _ends_of(&ends)
         finally:
             record_drop(self.r, &record)
@@ -676,7 +676,7 @@ cdef class NativeReader:
             free(ends.data)
 
     def state(self):
-        """Return how many units are done, how many records there were, and the name of the last unit done."""
+        """Return the number of units done, the number of records, and the name of the last unit done."""
         self._enter()
         last = b"" if self.r.last == NULL else (<const char*>block_bytes(self.r.last))[:self.r.last_bytes]
         found = self.r.completed.load(kRelaxed), self.produced, last  # relaxed: as below

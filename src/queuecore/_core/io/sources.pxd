@@ -1,14 +1,14 @@
-# Files as a source of records at known places: the list of names, the table of what is known about each file, and reads.
+# Files as a source of records at known places: the list of names, the table of files and what is known of each, and reads.
 #
-# Names: immutable, shared by every iterator of a dataset, reference-counted natively because workers outlive iterators. With them is what
-# is known beforehand of files that say themselves what they hold (Arrays): then each has its own header, and records may lie by columns.
-# FileTable: one per iterator. A file is *discovered* once, by any thread, outside any turn: open, fstat, count its records. The
-# table's turn guards the open files; it is never held across a system call.
+# Names: immutable, shared by every iterator of a dataset, reference-counted natively because workers outlive iterators. Of files that
+# describe their own content (Arrays), Names has the description too: each has a header of its own, and records may lie by columns.
+# FileTable: one per iterator. A file is *discovered* once, by any thread, outside any turn: that thread opens it, measures it (fstat) and
+# counts its records. The table's turn guards the open files; it is never held across a system call.
 #   I1  Entries [0, known_files) never change after they were published, but for their open file.
 #   I2  An entry's fd is closed only by the thread that took it out of the entry under the turn, with pins == 0.
 #   I3  At most `fd_limit` files are open, plus one per thread at work.
-#   I4  Bytes of a file below its size at discovery don't change while it is read. Who reads the last of its records looks, and so does
-#       who closes it, and the end of the stream; a pass that opens it again finds it as it was, to the last byte.
+#   I4  Bytes of a file below its size at discovery don't change while it is read. This is checked by the thread that reads the last of its
+#       records, by the one that closes it, and at the end of the stream; a pass that opens it again finds it as it was, to the last byte.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport Atomic, Fault, FileEntry, FileStat, StopFlag, Turn, iovec
 
@@ -49,8 +49,8 @@ cdef extern from *:
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;
       int32_t tail;
       int32_t fd_limit;
-      int32_t retries;           // of a read that fails with EIO; set, as the next, before anybody reads
-      StopFlag* stop;            // ends the waits between those; NULL: none
+      int32_t retries;           // of a read that fails with EIO; set before the first read, like `stop`
+      StopFlag* stop;            // ends the waits between retries; NULL: none
       int32_t open_files;        // guarded by the turn
       int32_t idle_first, idle_last;  // guarded by the turn; -1: none
       int64_t claimed;           // files handed out for discovery; guarded by the turn
@@ -108,11 +108,11 @@ cdef enum:
     READ_FAULT = 1
     READ_NOT_CACHED = 2  # only with nowait: the bytes would have to come from the disk
 
-# What becomes of bytes at the end of a file that are less than a record.
+# The treatment of a file's last bytes if they are less than a record.
 cdef enum:
     TAIL_ERROR = 0
-    TAIL_DROP = 1        # left out, and counted
-    TAIL_SHORT = 2       # a short record: so files are made of pieces
+    TAIL_DROP = 1        # they are left out, and counted
+    TAIL_SHORT = 2       # they are a short record: the last piece of a file that is read in pieces
     TAIL_STREAM = 3      # a file is one record of unknown length, and isn't kept open
 
 cdef enum:
@@ -124,20 +124,20 @@ cdef class FileList:
 
     cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1
 
-# A descriptor of a regular file, with what is known of it, or -1 with the fault. System calls; hold no turn.
+# Opens a regular file: returns its descriptor, with its status, or -1 with the fault. System calls; hold no turn.
 cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil
-# Whether what is wrong with a file may be left to it, and the next one be read: it isn't the machine's fault.
+# Returns whether a fault concerns the file alone and not the machine, so that the file may be left out and the next one read.
 cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
-# The same of a pipe or device too. Its reads don't wait.
+# Opens a file like open_regular, also if it is a pipe or a device. Reads of those don't wait.
 cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil
-# Whether bytes of a file below the size that it had may be others by now. What has only become longer was appended to.
+# Returns whether bytes of a file below its earlier size may have changed. A file that has only become longer was appended to.
 cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noexcept nogil
-# How: of a file that has.
+# Sets the fault of a file that has changed.
 cdef void changed_fault(const FileStat* now, int64_t size, Fault* fault) noexcept nogil
-# Whether there is nothing in an open file that says so: those in /proc, and on some file systems that aren't in the kernel, all do. False:
-# there is, or nobody knows, as `fault` says. A system call.
+# Returns whether an open file that says that it is empty is so: all files in /proc, and on some file systems outside the kernel, say so.
+# False: it has bytes, or can't be read, as `fault` says. A system call.
 cdef bint is_empty(int fd, Fault* fault) noexcept nogil
-# Which error an errno is.
+# Returns the error code (CODE_*) of an errno.
 cdef int32_t os_code(int err) noexcept nogil
 
 # Waits before a failed read is tried again: 10 ms, 20 ms and so on, 100 ms at most. False: a stop was requested (NULL: none can be).
@@ -147,7 +147,7 @@ cdef void names_drop(Names* names) noexcept nogil
 cdef inline const char* name_of(const Names* names, int64_t i) noexcept nogil:
     return names.text + names.offsets[i]
 
-# Where the records of file f begin, in bytes.
+# Returns the offset in bytes at which the records of file f begin.
 cdef inline int64_t head_of(const FileTable* t, int64_t f) noexcept nogil:
     return t.header_bytes if t.names.arrays == NULL else t.names.arrays.files[f].head_bytes
 
@@ -156,31 +156,31 @@ cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_byt
                           int32_t tail, int32_t fd_limit) noexcept nogil
 # Drops a reference; the last one closes every file.
 cdef void table_drop(FileTable* t) noexcept nogil
-# The next file to discover, at most `ahead` files past those that are known; -1: none now.
+# Claims the next file to discover, at most `ahead` files past those that are known; -1: none now.
 cdef int64_t table_claim(FileTable* t, int64_t ahead) noexcept nogil
 # Opens and measures file f. System calls; hold no turn.
 cdef void table_discover(FileTable* t, int64_t f) noexcept nogil
-# What is wrong with file f after its whole records; only for a known file with code != 0.
+# Sets the fault that file f has after its whole records; only for a known file with code != 0.
 cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogil
-# The known file that holds this ordinal; `hint` is where to look first.
+# Returns the known file that holds this ordinal; `hint` is the file to look at first.
 cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexcept nogil
-# Whether a file that was opened again, with this status, in a pass is file f still: in a pass that has opened it before it may have
-# become longer. No system call.
+# Returns whether a file that a pass opened again, with this status, still is file f. It may have become longer, unless this pass is a later
+# one that opens it for the first time. No system call.
 cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* st) noexcept nogil
-# An open descriptor of file f for this pass, pinned, or -1 with the fault; give it back with table_unpin.
+# Returns an open descriptor of file f for this pass, pinned, or -1 with the fault; give it back with table_unpin.
 cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcept nogil
-# records: how many of the file's records were read. False: with them all are, and the file has changed meanwhile.
+# Gives a descriptor back, of which `records` of the file's records were read. False: now all are read, and the file has changed meanwhile.
 cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil
-# Looks at the files of which a part was read. False: one has changed meanwhile, and none further may have been looked at.
+# Checks the files of which a part was read. False: one has changed meanwhile, and files after it may be unchecked.
 cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil
-# A file that somebody reads now, from file `after` on; -1: none.
+# Returns a file that a thread reads now, from file `after` on; -1: none.
 cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil
-# Closes the files that nobody reads now. Any thread; system calls.
+# Closes the files that no thread reads now. Any thread; system calls.
 cdef void table_close_idle(FileTable* t) noexcept nogil
-# Fills the whole iovec list (which it uses up) from `offset` on. *got: bytes read, also when it fails.
+# Fills the whole iovec list (which it uses up) from `offset` on. *got: bytes read, also after a failure.
 cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,
                    Fault* fault) noexcept nogil
-# The same for records of known places: `at` is counted from the first record, as if they lay one after the other. Of arrays, each part of
-# the list has room for whole rows.
+# Does the same for records at known places: `at` counts bytes from the first record, as if records lay one after the other. Of arrays, each
+# part of the list has room for whole rows.
 cdef int read_records(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t at, bint nowait, int64_t* got,
                       Fault* fault) noexcept nogil

@@ -1,4 +1,4 @@
-"""File source with fixed-length framing."""
+"""File source with fixed-length framing. See sources.pxd for the contract."""
 from libc.errno cimport (
     EACCES, EAGAIN, EINTR, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ESTALE, ETIMEDOUT, errno)
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -27,7 +27,7 @@ cdef enum:
     IOV_MAX_COUNT = 1024  # Linux's UIO_MAXIOV
     FIRST_WAIT_NS = 10000000
     LONGEST_WAIT_NS = 100000000
-    # Of arrays by columns: what is read of them at once, and the gap between two columns that costs no more to read than to leave out.
+    # Of arrays by columns: the bytes that one read takes, and the gap between two columns that costs no more to read than to leave out.
     GATHER_BYTES = 16384
     GATHER_GAP = 4096
 
@@ -40,11 +40,12 @@ cdef class FileList:
     paths : sequence of bytes
         File system names. None may be empty or contain a zero byte (the caller has checked that).
     item_bytes : int, optional
-        If each file holds an array, whose rows are its records: the bytes of a number.
+        Bytes of a number, if each file holds an array whose rows are its records.
     sides : tuple of int
-        Then the shape of a row, without a 0 in it.
+        Shape of a row, without a 0 in it, if files hold arrays.
     arrays : list of tuple, optional
-        Then of each file: its bytes before the first number, how many rows it has, and whether they lie by columns, in Fortran's order.
+        For each file, if files hold arrays: its bytes before the first number, the number of its rows, and whether they lie by columns
+        (Fortran's order).
     """
 
     def __cinit__(self, paths, int64_t item_bytes=0, tuple sides=(), list arrays=None):
@@ -77,7 +78,7 @@ cdef class FileList:
         cdef Arrays* a
         cdef int64_t total = 0, i
         cdef bytes head
-        cdef dict starts = {}  # nearly all are the same
+        cdef dict starts = {}  # by header: nearly all headers are the same
         if len(files) != n.count or len(sides) > MOST_SIDES:
             raise ValueError("each file has one array, of no more sides than an array has")
         a = n.arrays = <Arrays*>calloc(1, sizeof(Arrays))
@@ -130,7 +131,7 @@ cdef class FileList:
 
 
 cdef uint64_t _hash_bytes(uint64_t h, const char* p, int64_t n) noexcept nogil:
-    # FNV-1a: no secret to keep, only accidents to notice.
+    # FNV-1a: it notices accidents; there is no secret to keep.
     cdef int64_t i
     for i in range(n):
         h = (h ^ <unsigned char>p[i]) * 1099511628211u
@@ -228,7 +229,7 @@ cdef void _idle_append(FileTable* t, int64_t f) noexcept nogil:
 
 
 cdef int _take_idle(FileTable* t, int32_t most, int64_t* file) noexcept nogil:
-    # Takes an idle descriptor out of the table if more than so many are open, for _close outside the turn. -1: none.
+    # Takes an idle descriptor out of the table if more than `most` are open, for _close outside the turn. -1: none.
     cdef int32_t f = t.idle_first
     cdef int fd
     if t.open_files <= most or f < 0:
@@ -242,7 +243,7 @@ cdef int _take_idle(FileTable* t, int32_t most, int64_t* file) noexcept nogil:
 
 
 cdef void _close(FileTable* t, int64_t f, int fd) noexcept nogil:
-    # Of a descriptor that nobody else has any more.
+    # Checks and closes a descriptor that the caller took out of the table.
     cdef FileEntry* e = &t.entries[f]
     cdef Fault fault
     cdef bint read_
@@ -260,7 +261,7 @@ cdef void _close(FileTable* t, int64_t f, int fd) noexcept nogil:
 
 
 cdef bint _unchanged(FileTable* t, int64_t f, int fd, Fault* fault) noexcept nogil:
-    # Whether what was read of an open file is what it had when it was discovered.
+    # Returns whether an open file still has the bytes that it had when it was discovered.
     cdef FileEntry* e = &t.entries[f]
     cdef FileStat st
     if syscalls().fstat(fd, &st) != 0:
@@ -381,7 +382,7 @@ cdef bint is_empty(int fd, Fault* fault) noexcept nogil:
 
 
 cdef void _discover_array(FileTable* t, int64_t f, int fd) noexcept nogil:
-    # Its rows, if the file still has the header that was read before; what follows them was appended.
+    # Notes the rows of a file, if it still has the header that was read before. Bytes behind the rows were appended.
     cdef const ArrayFile* a = &t.names.arrays.files[f]
     cdef FileEntry* e = &t.entries[f]
     cdef char head[MOST_HEAD]
@@ -448,7 +449,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
                 left = body - ((e.count - 1) * t.hop_bytes + t.record_bytes)
             else:
                 left = body
-            # What is left after the last record may be the gap before a next one that doesn't come.
+            # Bytes after the last record may be the gap before a next record that doesn't come.
             if left != 0 and not (e.count > 0 and t.hop_bytes > t.record_bytes and left <= t.hop_bytes - t.record_bytes):
                 if t.tail == TAIL_SHORT:
                     e.count += 1
@@ -479,7 +480,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
         e.digest = _mix(e.digest, <uint64_t>e.mtime_ns)
         k += 1
         t.known_records.store(e.base + e.count, kRelaxed)  # relaxed: published by D1
-        # D1 release: pairs with D2 in order_source.pyx; entries below k are complete.
+        # D1 release: pairs with D2 in order/source.pyx; entries below k are complete.
         t.known_files.store(k, kRelease)
     turn_give(&t.turn)
     _close(t, other, stale)
@@ -548,7 +549,7 @@ cdef int _replaced(int64_t f, Fault* fault) noexcept nogil:
 
 
 cdef int _open_same(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
-    # Another descriptor of a file that was open before; -1 with the fault, if it isn't the same.
+    # Returns another descriptor of a file that was open before; -1 with the fault, if it isn't the same file.
     cdef FileStat st
     cdef int fd = open_regular(name_of(t.names, f), &st, fault)
     fault.file = f
@@ -573,8 +574,8 @@ cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* 
 
 
 cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcept nogil:
-    # A pass that begins with a file opens it by its name, whether it is still open or not: so it depends on nobody's haste which file that
-    # is. What an earlier pass still wants is read from the descriptor that is open, if the name leads elsewhere by now.
+    # A pass that begins with a file opens it by its name, whether it is still open or not: so timing doesn't decide which file is read. An
+    # earlier pass still reads from the descriptor that is open, even if the name now belongs to another file.
     cdef FileEntry* e = &t.entries[f]
     cdef FileStat st
     cdef int64_t other = 0
@@ -621,7 +622,7 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcep
 
 
 cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil:
-    # The file stays open: a run that begins again in the middle of a batch reads the last of it once more.
+    # The file stays open: a run that begins again in the middle of a batch reads its last records once more.
     cdef FileEntry* e = &t.entries[f]
     cdef int64_t other = 0
     cdef int stale = -1
@@ -721,11 +722,11 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
             continue
         if n < 0 and nowait and (err == EAGAIN or err == EOPNOTSUPP):
             return READ_NOT_CACHED
-        if n < 0 and err == EAGAIN and patience > 0:  # a regular file that says "later": a few network file systems do
+        if n < 0 and err == EAGAIN and patience > 0:  # a few network file systems say "later" for a regular file
             patience -= 1
             continue
         if n < 0 and (err == ESTALE or err == ETIMEDOUT) and not reopened:
-            # Network file systems lose track of an open file now and then; the same file under its name is as good.
+            # Network file systems lose track of an open file now and then: open it again by its name, if it is still the same.
             if nowait:
                 return READ_NOT_CACHED
             reopened = True
@@ -790,7 +791,7 @@ cdef inline void _spread(unsigned char* dst, int64_t stride, const unsigned char
 
 cdef int _gather(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t first, bint nowait, int64_t* got,
                  Fault* fault) noexcept nogil:
-    # Rows, from number `first` on, of an array that lies by columns: as many at once as the numbers of one column fill a buffer.
+    # Reads rows, from number `first` on, of an array that lies by columns: as many at once as one column's numbers fill a buffer.
     cdef const Arrays* a = t.names.arrays
     cdef int64_t rows = 0, m, most = max(GATHER_BYTES // a.item_bytes, 1), skip = 0
     cdef int status = READ_OK, i
@@ -815,8 +816,8 @@ cdef int _gather(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t
 
 cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t skip, int64_t first, int64_t m, bint nowait,
                       Fault* fault) noexcept nogil:
-    # The same of m rows, behind `skip` ones of the list. Columns lie in the order of the row's shape with the sides turned round: the number
-    # in which the first index is one higher comes next. `place` is where a column's number lies in a row.
+    # Reads m rows, to behind the first `skip` rows of the list. In the file, the first index of a row's shape counts fastest: the next
+    # column is the one whose first index is one higher. `place` is the position of a column's number in a row.
     cdef const Arrays* a = t.names.arrays
     cdef const ArrayFile* file = &a.files[f]
     cdef const iovec* to
@@ -836,7 +837,7 @@ cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t
         k = 1
         nbytes = m * item
         one.iov_base = buffer
-        if nbytes > GATHER_BYTES:  # one number, which is read to where it belongs
+        if nbytes > GATHER_BYTES:  # m is 1: the number is read straight to its place
             one.iov_base = <unsigned char*>iov.iov_base + skip * t.record_bytes + place * item
         elif file.rows <= 4 * m or (file.rows - m) * item <= GATHER_GAP:
             # Several columns, with the gaps between them.

@@ -1,4 +1,4 @@
-"""Files as streams of bytes."""
+"""Files as streams of bytes. See streams.pxd for the contract."""
 from libc.errno cimport EAGAIN, EINTR, EIO, ESTALE, ETIMEDOUT, errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport free
@@ -24,7 +24,7 @@ cdef extern from "poll.h" nogil:
     int poll(pollfd*, unsigned long, int)
 
 cdef enum:
-    RAW_BYTES = 96 << 10         # of a compressed file, read at a time
+    RAW_BYTES = 96 << 10         # bytes of a compressed file read at a time
     MEMORY_BYTES = INFLATER_BYTES + RAW_BYTES + INFLATE_ROOM
     AHEAD = INFLATER_BYTES + RAW_BYTES
     PATIENCE = 1000              # tries of a read that says "later"
@@ -91,7 +91,7 @@ cdef bint _again(Stream* s, Fault* fault) noexcept nogil:
 
 
 cdef bint _listen(Stream* s, Fault* fault) noexcept nogil:
-    # Waits until a pipe or device has bytes, or an end: before its first writer a pipe has neither, and yet reads as if at its end.
+    # Waits until a pipe or device has bytes, or an end. A pipe without its first writer has neither, but reads as if it were at its end.
     cdef pollfd p
     p.fd = s.fd
     p.events = POLLIN
@@ -105,7 +105,7 @@ cdef bint _listen(Stream* s, Fault* fault) noexcept nogil:
 
 
 cdef bint _reopen(Stream* s, Fault* fault) noexcept nogil:
-    # Network file systems lose track of an open file now and then; the same file under its name is as good.
+    # Network file systems lose track of an open file now and then: open it again by its name, if it is still the same.
     cdef FileStat st
     cdef int fd = open_regular(s.name, &st, fault)
     if fd < 0:
@@ -120,7 +120,7 @@ cdef bint _reopen(Stream* s, Fault* fault) noexcept nogil:
 
 
 cdef bint _unchanged(Stream* s, Fault* fault) noexcept nogil:
-    # Whether the bytes that were read are those that the file had when it was opened.
+    # Returns whether the bytes that were read are those that the file had when it was opened.
     cdef FileStat st
     if s.special:
         return True
@@ -136,7 +136,7 @@ cdef bint _unchanged(Stream* s, Fault* fault) noexcept nogil:
 
 
 cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil:
-    # From the file itself, at its place.
+    # Reads bytes of the file itself, at s.place.
     cdef iovec iov
     cdef int64_t part
     cdef int patience = PATIENCE, err
@@ -166,11 +166,11 @@ cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* 
             fault.b = s.place + <int64_t>iov.iov_len
             return False
         if s.special and (errno == EINTR or errno == EAGAIN):
-            s.quiet = 1  # also for a signal: a device may be in the way of whoever has to hear it
+            s.quiet = 1  # also after a signal: _listen waits in slices, so that a device's read doesn't keep a thread from hearing it
             continue
         if errno == EINTR:
             continue
-        if errno == EAGAIN and patience > 0:  # a regular file that says "later": a few network file systems do
+        if errno == EAGAIN and patience > 0:  # a few network file systems say "later" for a regular file
             patience -= 1
             continue
         err = errno
@@ -193,7 +193,7 @@ cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* 
 
 
 cdef bint _damaged(Stream* s, Fault* fault) noexcept nogil:
-    if s.damage != WHAT_INFLATE_MEMORY and not _unchanged(s, fault):  # which is why
+    if s.damage != WHAT_INFLATE_MEMORY and not _unchanged(s, fault):  # the change is the cause of the damage
         return False
     _fault(fault, CODE_EXHAUSTED if s.damage == WHAT_INFLATE_MEMORY else CODE_DECOMPRESS, s.damage, STAGE_READ, s.damage_place)
     fault.a = s.encoding
@@ -232,10 +232,10 @@ cdef bint _read_decompressed(Stream* s, unsigned char* into, int64_t n, int64_t*
                 continue
             s.raw = s.memory + INFLATER_BYTES
             if _read(s, s.memory + INFLATER_BYTES, RAW_BYTES, &s.raw_left, &s.failed):
-                s.failed.code = 0  # of a try that wasn't the last
+                s.failed.code = 0  # a try that wasn't the last may have set it
             elif s.raw_left == 0:
                 continue
-        # What is too small for the libraries' pace goes through memory that stays in the cache.
+        # A read too small for a call of the library gets its bytes from memory that stays in the cache.
         direct = n - got[0] >= INFLATE_ROOM
         wanted = n - got[0] if direct else INFLATE_ROOM
         s.damage = inflater_run(&s.inflater, &s.raw, &s.raw_left, into + got[0] if direct else s.memory + AHEAD, wanted, &part)

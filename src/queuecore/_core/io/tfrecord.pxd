@@ -1,14 +1,14 @@
-# TFRecord framing: where records begin and end in a block of bytes, and whether they are what was written.
+# TFRecord framing: where records begin and end in a block of bytes, and whether their checksums are right.
 #
 # A record is its length (8 bytes, little-endian), a checksum of that (4), the data, and a checksum of the data (4). A
 # file is records one after the other, so files may be concatenated.
 #
 # Pure functions over bytes that the caller holds: wait-free, callable from any thread. They allocate nothing and read
 # nothing outside [data, data + n). Two passes, which need not be made by the same thread:
-#   boundaries (tfrecord_walk)  in order, over whatever blocks the caller reads: looks at 12 bytes a record. What it finds
-#                               in a block is also the block's index.
-#   data (tfrecord_check)       any record, in any order.
-# What is wrong is said in a Fault. Its offset is where the record starts, in bytes of the (decompressed) stream.
+#   boundaries (tfrecord_walk)  goes over the caller's blocks in order, and looks at 12 bytes of each record. The starts
+#                               that it finds in a block are also the block's index.
+#   data (tfrecord_check)       checks any record, in any order.
+# A Fault describes an error. Its offset is where the record starts, in bytes of the (decompressed) stream.
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport Fault
@@ -16,7 +16,7 @@ from queuecore._core.atoms.platform cimport Fault
 cdef enum:
     TFRECORD_HEADER = 12           # bytes before the data
     TFRECORD_FRAME = 16            # bytes around the data
-    TFRECORD_MOST_BYTES = 1 << 30  # the longest data that is let through, unless the user says otherwise
+    TFRECORD_MOST_BYTES = 1 << 30  # the default limit of a record's data
 
 cdef enum:
     WALK_MORE = 0   # the block ends inside a record, or before the next one: `need` bytes from its start on show more
@@ -25,37 +25,38 @@ cdef enum:
     WALK_FAULT = 3  # the record after those that were found is damaged
 
 cdef struct TFRecordWalk:
-    # The caller's:
+    # Set by the caller:
     int64_t total_bytes       # of the stream, or -1: not known before its end
-    int64_t max_record_bytes  # the longest data that is let through
-    bint check                # whether the checksums of lengths are looked at
-    # Where the walk is: 0 at the start, or where an earlier one stood before a record.
+    int64_t max_record_bytes  # the limit of a record's data
+    bint check                # verify the checksums of lengths
+    # The place of the walk: 0 at the start, or the place before a record where an earlier walk stood.
     int64_t offset            # of the next record, in bytes of the stream
     int64_t record            # its index
     int64_t need              # after WALK_MORE
 
-# Continues a checksum (0 at the start) over n bytes, in the fastest way that this processor has.
+# Continues a checksum (0 at the start) over n bytes, in the fastest way that this processor can run.
 cdef uint32_t crc32c(uint32_t crc, const unsigned char* p, size_t n) noexcept nogil
 
 # Finds whole records, at most `most`, in the bytes of the stream from w.offset on. starts[0 .. *found]: where they begin
-# in the block, and where the last one ends: record i has its data at starts[i] + TFRECORD_HEADER, of
+# in the block, and where the last one ends. The data of record i begins at starts[i] + TFRECORD_HEADER, and has
 # starts[i + 1] - starts[i] - TFRECORD_FRAME bytes. last: the stream ends with this block.
-# Lengths are checked before anybody could allocate for them, in this order: checksum, limit, what is left of the stream.
-# Where that isn't known, `need` may be as much as the limit, and no bytes may come: grow a buffer with what came.
-# After WALK_FAULT the walk stands at the damaged record, which comes after those that were found: hand them out first,
-# and keep the fault apart from those of their data. Then give up, or look further with tfrecord_resync.
+# A length is checked before anything is allocated for it, in this order: its checksum, the limit, the rest of the
+# stream. Where the rest isn't known, `need` may be as large as the limit although no bytes follow: grow a buffer only
+# with the bytes that come.
+# After WALK_FAULT the walk stands at the damaged record, which comes after those that were found: give these first, and
+# keep the fault apart from the faults of their data. Then give up, or search further with tfrecord_resync.
 cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
                        int64_t* found, Fault* fault) noexcept nogil
-# Whether data that is followed by its checksum agrees with it.
+# Returns whether data agrees with the checksum that follows it.
 cdef bint tfrecord_check(const unsigned char* data, int64_t data_bytes) noexcept nogil
-# The fault of a record that doesn't.
+# Sets the fault of a record whose data doesn't agree with its checksum.
 cdef void tfrecord_damaged(int64_t offset, int64_t record, Fault* fault) noexcept nogil
-# Looks for a valid header of a record that isn't too long for the limit, or for the `left` bytes of the stream from
+# Searches for a valid header of a record that isn't too long for the limit, or for the `left` bytes of the stream from
 # `data` on (-1: not known). True: there is one at data + *at. False: none begins before data + *at, where the next block
 # must begin. After a damaged header, begin one byte after the start of its record. Records inside the data of the
 # damaged one are found too: nothing tells them from others.
 cdef bint tfrecord_resync(const unsigned char* data, int64_t n, int64_t left, int64_t max_record_bytes,
                           int64_t* at) noexcept nogil
-# What stands before and after data.
+# Writes the bytes that stand before and after data in a file.
 cdef void tfrecord_frame(const unsigned char* data, int64_t data_bytes, unsigned char* header,
                          unsigned char* footer) noexcept nogil

@@ -1,4 +1,4 @@
-"""TFRecord framing, and checking whole files of it."""
+"""TFRecord framing, and checks of whole files. See tfrecord.pxd for the contract."""
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.exc cimport PyErr_CheckSignals
@@ -21,7 +21,7 @@ check_layout(layout_hash())
 
 cdef enum:
     MASK = 0xA282EAD8u
-    FOUND_MOST = 256  # records that a scan looks at together
+    FOUND_MOST = 256  # limit of the records that one walk of a Scan finds
 
 # Written once, at import.
 cdef Crc32cFn _crc = crc32c_best()
@@ -34,7 +34,7 @@ cdef uint32_t crc32c(uint32_t crc, const unsigned char* p, size_t n) noexcept no
 
 
 cdef inline uint32_t _masked(const unsigned char* p, size_t n) noexcept nogil:
-    # Turned and shifted, so that the checksum of bytes which contain checksums isn't a special one.
+    # Rotates and shifts the checksum, so that checksums of bytes that contain checksums aren't special.
     cdef uint32_t crc = _crc(0, p, n)
     return ((crc >> 15) | (crc << 17)) + <uint32_t>MASK
 
@@ -52,7 +52,7 @@ cdef inline uint64_t _load8(const unsigned char* p) noexcept nogil:
 
 
 cdef inline uint64_t _limit(int64_t max_record_bytes) noexcept nogil:
-    # So that a length and its frame, and a position in the stream, stay numbers that int64 holds.
+    # Limits lengths so that a length with its frame, and a position in the stream, fit an int64.
     return <uint64_t>max_record_bytes if max_record_bytes < INT64_MAX // 4 else <uint64_t>(INT64_MAX // 4)
 
 
@@ -133,9 +133,9 @@ cdef bint tfrecord_resync(const unsigned char* data, int64_t n, int64_t left, in
     cdef uint64_t most = _limit(max_record_bytes)
     cdef int64_t i = 0
     if left >= 0 and <uint64_t>left < most:
-        most = <uint64_t>left  # not exact: the frame is left out here, and what stood before i; the test below is
+        most = <uint64_t>left  # not exact: it ignores the frame and the bytes before i, which the test below counts
     while i <= n - TFRECORD_HEADER:
-        # A length that can be is rare enough among other bytes: few positions pay for a checksum.
+        # Few positions hold a possible length, so few pay for a checksum.
         if _load8(data + i) <= most and _masked(data + i, 8) == _load4(data + i + 8) and (
                 left < 0 or <int64_t>_load8(data + i) <= left - i - TFRECORD_FRAME):
             at[0] = i
@@ -157,7 +157,7 @@ cdef void tfrecord_frame(const unsigned char* data, int64_t data_bytes, unsigned
 
 
 def frame(const unsigned char[::1] record):
-    """The 12 bytes that stand before a record in a file, and the 4 bytes after it."""
+    """Return the 12 bytes that stand before a record in a file, and the 4 bytes after it."""
     cdef unsigned char ends[TFRECORD_FRAME]
     cdef int64_t n = record.shape[0]
     cdef const unsigned char* data = &record[0] if n else NULL
@@ -175,7 +175,7 @@ cdef class FileBytes:
     path : bytes
         Its name, without a zero byte.
     encoding : int
-        How it is compressed: what `queuecore._io.compression.encoding_number` returned.
+        Number of its compression, as `queuecore._io.compression.encoding_number` returns it.
     """
 
     cdef Stream stream
@@ -200,13 +200,13 @@ cdef class FileBytes:
 
     @property
     def size(self):
-        """The number of bytes that the file had when it was opened; -1 of a compressed one."""
+        """The number of bytes that the file had when it was opened; -1 for a compressed file."""
         return self.stream.size if self.stream.encoding == ENCODING_NONE else -1
 
     def readinto(self, unsigned char[::1] into):
-        """Fill a buffer, and return how many bytes that took: fewer than it has room for only at the end of the file.
+        """Fill a buffer, and return the number of bytes: fewer than the buffer holds only at the end of the file.
 
-        Good bytes before an error are returned first; the next call raises it.
+        Good bytes before an error are returned first; the next call raises the error.
         """
         cdef Fault fault
         cdef int64_t got = 0, n = into.shape[0]
@@ -225,22 +225,22 @@ cdef class FileBytes:
 
 @cython.final
 cdef class Scan:
-    """Every record of one file looked at, also after a damaged one. Belongs to one thread at a time.
+    """A check of every record of one file, also of those after a damaged one. Belongs to one thread at a time.
 
     Parameters
     ----------
     source : object with ``readinto(buffer)``
-        The bytes of the file, decompressed: each call fills the start of a buffer and returns how many; 0 at the end.
+        The bytes of the file, decompressed: each call fills the start of a buffer and returns their number; 0 at the end.
     path : bytes
         The name of the file, for errors.
     total_bytes : int
-        How many bytes `source` has, or -1 where only its end can tell.
+        Number of bytes of `source`, or -1 where only its end can tell.
     max_record_bytes : int
-        The longest record that is let through. Memory stays below that much and `block_bytes`.
+        Limit of a record's data in bytes. Memory stays below the sum of this and `block_bytes`.
     block_bytes : int
-        How much is read at once.
+        Bytes that are read at once.
     index : list, optional
-        Gets the offset and the length, with its frame, of each good record: a tuple.
+        Gets a tuple for each good record: its offset, and its length with its frame.
     """
 
     cdef TFRecordWalk walk
@@ -248,13 +248,13 @@ cdef class Scan:
     cdef object source
     cdef bytes path
     cdef bytearray buffer
-    cdef int64_t have, used    # bytes in the buffer, and how many of them have been walked over
+    cdef int64_t have, used    # bytes in the buffer, and those of them that the walk is past
     cdef bint ended            # the source has no more
     cdef int rc
     cdef int64_t starts[FOUND_MOST + 1]  # in the buffer, from `base` on
     cdef int64_t base, found, checked
     cdef Fault fault           # with rc == WALK_FAULT, after the records that were found
-    cdef readonly int64_t records    # whole and undamaged ones
+    cdef readonly int64_t records    # whole and undamaged
     cdef readonly int64_t nbytes     # of their data
 
     def __init__(self, object source, bytes path, int64_t total_bytes=-1, int64_t max_record_bytes=TFRECORD_MOST_BYTES,
@@ -283,8 +283,8 @@ cdef class Scan:
         Returns
         -------
         tuple or None
-            The error, and the offset of the record that the next call goes on with, or None where there is none. None
-            alone: the end of the file was reached.
+            The error, and the offset of the record that the next call goes on with (None if there is no such record).
+            None instead of a tuple at the end of the file.
         """
         cdef int64_t record, offset, i
         cdef unsigned char* p
@@ -323,7 +323,7 @@ cdef class Scan:
             self.checked = 0
 
     cdef int64_t _check(self, const unsigned char* p) noexcept nogil:
-        # The next record of those found whose data is damaged; -1: none. p: what `starts` counts from.
+        # Returns the next of the found records whose data is damaged; -1: none. p: the byte that `starts` counts from.
         cdef int64_t i, n
         while self.checked < self.found:
             i = self.checked
@@ -336,10 +336,10 @@ cdef class Scan:
         return -1
 
     cdef int _fill(self, int64_t need) except -1:
-        # Reads on until `need` bytes from `used` on are there, or the source is at its end.
+        # Reads on until the buffer has `need` bytes from `used` on, or the source is at its end.
         cdef unsigned char* p = <unsigned char*>PyByteArray_AS_STRING(self.buffer)
         cdef int64_t got = 0, room
-        if self.have - self.used >= need:  # nothing is moved for a few bytes of many
+        if self.have - self.used >= need:  # enough bytes are there, so none are moved
             return 0
         memmove(p, p + self.used, self.have - self.used)
         self.have -= self.used
@@ -347,9 +347,9 @@ cdef class Scan:
         while self.have < need and not self.ended:
             room = len(self.buffer)
             if self.have == room:
-                # Twice as much at a time: a length alone must not take memory that no bytes come for.
+                # The buffer only doubles: a damaged length must not take memory for bytes that never come.
                 PyByteArray_Resize(self.buffer, min(need, 2 * room))
-            PyErr_CheckSignals()  # nothing else here lets Python look for Ctrl-C, whatever the size of the file
+            PyErr_CheckSignals()  # nothing else here lets Python handle Ctrl-C, however large the file is
             with memoryview(self.buffer) as whole, whole[self.have:] as rest:
                 got = self.source.readinto(rest)
             self.have += got
@@ -362,7 +362,7 @@ cdef class Scan:
         cdef const unsigned char* p
         cdef bint here = False
         while True:
-            # The first byte is the damaged record's own; later it is where the search has come to.
+            # At first, `at` steps over the damaged record's first byte; later, to where the search has come.
             self.walk.offset += at
             self.used += at
             self._fill(TFRECORD_HEADER)

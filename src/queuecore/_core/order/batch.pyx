@@ -1,7 +1,7 @@
-"""Batches. See order_batch.pxd for the contract.
+"""Batches. See batch.pxd for the contract.
 
-A batch of records passes rows on as they come and closes when it is full. A batch comes whole or not at all where
-remainders are dropped, or where it is made of batches: then it is kept until it is complete.
+A batch of records passes rows on as they come and closes when it is full. Where remainders are dropped, or where
+batches are made of batches, a batch comes whole or not at all: it is kept until it is complete.
 """
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
@@ -23,9 +23,9 @@ cdef struct Batch:
     bint whole
     int32_t ended        # the status that ended the input
     int64_t open_rows    # of the open batch
-    # of elements: whole ones in the open batch, rows of the first one, rows of the one that is open
+    # Of a batch of batches: whole elements in the open batch, rows of the last whole one, rows of the open one.
     int64_t subs, sub_rows, open_sub
-    # one that comes whole:
+    # Of a batch that comes whole:
     bint giving          # `held` is complete
     Element held
     RunList scratch
@@ -33,13 +33,13 @@ cdef struct Batch:
 
 cdef int _unequal(Order* order, Batch* b) noexcept nogil:
     b.ended = PULL_FAULT
-    if order.faulted:  # the shorter one was cut short by an error, which is then what there is to say
+    if order.faulted:  # an error cut the shorter element short: that error is reported
         return PULL_FAULT
     return op_refuse(order, WHAT_UNEQUAL, b.sub_rows, b.open_sub)
 
 
 cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
-    # Passes rows on, and closes an element when it is full or the input at its end.
+    # Passes rows on, and closes a batch when it is full or the input is at its end.
     cdef Batch* b = <Batch*>op
     cdef int64_t before = out.rows
     cdef int status
@@ -71,7 +71,7 @@ cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
             out.subs = b.subs
     if status == PULL_END or status == PULL_FAULT:
         b.ended = status
-        if not out.closed and b.open_rows > 0 and not b.drop:  # what stands open is given short
+        if not out.closed and b.open_rows > 0 and not b.drop:  # the open batch is given short
             out.closed = True
             out.subs = b.subs
     elif status == PULL_BREAK and not b.whole and b.open_rows > 0:
@@ -86,7 +86,7 @@ cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
 
 
 cdef void _drop_tail(Order* order, Batch* b, int64_t rows) noexcept nogil:
-    # Takes the last rows of what is held off again.
+    # Drops the last `rows` rows of the batch that is held.
     cdef Element* e = &b.held
     cdef Run* last
     cdef Run tail
@@ -108,7 +108,7 @@ cdef void _drop_tail(Order* order, Batch* b, int64_t rows) noexcept nogil:
 
 
 cdef int _hold(Order* order, Batch* b) noexcept nogil:
-    # Pulls more rows of a batch that is to come whole.
+    # Pulls more rows of a batch that comes whole.
     cdef int status
     list_clear(&b.scratch)
     status = _pull_rows(order, &b.op, SCRATCH_RUNS, &b.scratch)
@@ -119,7 +119,7 @@ cdef int _hold(Order* order, Batch* b) noexcept nogil:
         b.held.subs = b.scratch.subs
         return PULL_OK
     if (status == PULL_FAULT or status == PULL_BREAK) and not b.drop and b.subs > 0:
-        # Whole elements stand before the one that an error cut short, or that differs: they are given, as a short
+        # The whole elements before the one that an error cut short, or that has another length, are given as a short
         # batch.
         _drop_tail(order, b, b.open_sub)
         b.held.subs = b.subs

@@ -1,4 +1,4 @@
-# Elements of steps that can't be made: where the records are that the plan's breaks of one level name.
+# Breaks of steps: an operator that gives the records that a plan's breaks of one level name as PULL_BREAK.
 from queuecore._core.order.op cimport BreakList, Order
 
 # All breaks of the list are of one level.

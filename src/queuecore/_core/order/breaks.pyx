@@ -1,4 +1,4 @@
-"""Breaks: elements that can be made pass, the others come out as PULL_BREAK. See order_breaks.pxd for the contract."""
+"""Breaks: elements that can be made pass, the others come out as PULL_BREAK. See breaks.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
 from queuecore._core.atoms.process cimport check_layout
@@ -16,15 +16,15 @@ cdef struct Breaks:
     Op op
     BreakList breaks
     RunList scratch
-    int32_t scratch_at   # of its runs, the first one that is not given
-    int64_t open_rows    # of batches: given of the open one
-    # of batches that come whole:
+    int32_t scratch_at   # index of its first run that is not given
+    int64_t open_rows    # over batches: rows given of the open one
+    # Over batches that come whole:
     bint giving          # `held` is complete, and can be made
     Element held
 
 
 cdef int64_t _next_break(const Breaks* m, int64_t pass_, int64_t ordinal) noexcept nogil:
-    # The first one from a record on.
+    # Returns the index of the first break at this record or behind it.
     cdef int64_t low = 0, high = m.breaks.count, middle
     while low < high:
         middle = (low + high) // 2
@@ -41,7 +41,7 @@ cdef bint _is_break(const Breaks* m, int64_t pass_, int64_t ordinal) noexcept no
 
 
 cdef int64_t _good_part(Order* order, const Breaks* m, const Run* run) noexcept nogil:
-    # The number of a run's records before the first one that can't be made.
+    # Returns the number of a run's records before the first one that can't be made.
     cdef const Kept* record
     cdef const Break* b
     cdef int64_t i
@@ -59,7 +59,7 @@ cdef int64_t _good_part(Order* order, const Breaks* m, const Run* run) noexcept 
 
 
 cdef void _tell(Order* order, const Breaks* m, const Run* run) noexcept nogil:
-    # The first record of a run, which the order still has, can't be made.
+    # Notes in order.broken that the first record of a run can't be made. The order still holds that record.
     cdef const Kept* record
     order.broken.pass_ = run.pass_
     order.broken.ordinal = run.ordinal
@@ -74,7 +74,7 @@ cdef void _tell(Order* order, const Breaks* m, const Run* run) noexcept nogil:
 
 
 cdef inline void _took(Breaks* m, int64_t n) noexcept nogil:
-    # The first n records of the next run are no longer kept.
+    # Takes the first n records of the next run off the scratch.
     cdef Run* run = &m.scratch.runs[m.scratch_at]
     run_from(run, n)
     m.scratch_at += run.n == 0
@@ -120,7 +120,7 @@ cdef int _pull_records(Order* order, Op* op, int64_t max_rows, RunList* out) noe
 
 
 cdef int _pull_batches(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
-    # A batch that has a record that can't be made ends before it, and what is behind it is one of its own.
+    # A batch ends before a record that can't be made; the rows behind that record are a batch of their own.
     cdef Breaks* m = <Breaks*>op
     cdef int64_t n
     cdef int status
@@ -144,7 +144,7 @@ cdef int _pull_batches(Order* order, Op* op, int64_t max_rows, RunList* out) noe
             continue
         if max_rows == 0:
             return PULL_OK
-        if m.open_rows > 0:  # which is given first
+        if m.open_rows > 0:  # the open batch closes first
             m.open_rows = 0
             out.closed = True
             return PULL_OK
@@ -156,7 +156,7 @@ cdef int _pull_batches(Order* order, Op* op, int64_t max_rows, RunList* out) noe
 
 
 cdef int _pull_whole_batches(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
-    # One that has a record that can't be made is left out.
+    # A batch with a record that can't be made is left out.
     cdef Breaks* m = <Breaks*>op
     cdef int status
     cdef int32_t r

@@ -1,20 +1,20 @@
 # Lengths of passes: how many records each pass of a source has, where passes may differ.
-# Plain memory of whoever has the pipeline's turn. Asked once a pass.
+# The holder of the pipeline's turn alone uses this memory, once a pass.
 from libc.stdint cimport int64_t
 from libc.stdlib cimport realloc
 from queuecore._core.atoms.platform cimport size_product
 
-# From this pass on, up to the pass of the next Length.
+# The length of all passes from this one up to the pass of the next Length.
 cdef struct Length:
     int64_t pass_
     int64_t records      # -1: not known, as a take() cut all of these passes off before their end
 
 cdef struct Lengths:
-    Length* runs         # with rising passes; passes before the first one aren't known
+    Length* runs         # by rising pass; lengths of passes before the first one aren't known
     int64_t count, room
 
 
-# Notes how many records the next pass has; a number that was noted before stays. False: no memory.
+# Notes how many records a pass has; a number that was noted before stays. False: no memory.
 cdef inline bint lengths_add(Lengths* l, int64_t pass_, int64_t records) noexcept nogil:
     cdef Length* grown
     if l.count > 0 and (pass_ <= l.runs[l.count - 1].pass_ or l.runs[l.count - 1].records == records):
@@ -31,7 +31,7 @@ cdef inline bint lengths_add(Lengths* l, int64_t pass_, int64_t records) noexcep
     return True
 
 
-# The records of a pass; -1: not known.
+# Returns the number of records of a pass; -1: not known.
 cdef inline int64_t lengths_at(const Lengths* l, int64_t pass_) noexcept nogil:
     cdef int64_t low = 0, high = l.count, middle
     while low < high:

@@ -1,17 +1,16 @@
 # Operators of the order program: what all of them have in common.
 #
 # The program is a chain of operators, the source at the bottom. Pulling on the top appends runs of records to a list;
-# no byte is read. Everything here is called by one thread at a time: whoever holds the pipeline's turn. Nothing waits:
-# a pull that needs a file that isn't known yet, or a row that isn't loaded yet, says so and is repeated later. Progress
-# of one pull is one step: OK may come with fewer rows than asked for, also with none.
+# no byte is read. One thread at a time calls the functions here: the holder of the pipeline's turn. Nothing waits: a
+# pull that needs a file that isn't known yet, or a row that isn't loaded yet, returns PULL_WAIT and is repeated later.
+# One pull makes one step: PULL_OK may come with fewer rows than asked for, also with none.
 #   I1  What is pulled depends on counts, seeds and the operators alone, never on how the pulls were cut or timed.
 #       Records that are left out because they are bad (Missing) are not counted: the operators never see them.
 #   I2  Operators of rows == 1 give records; the others give elements of up to `rows` records and say where each one
 #       closes. An element that can't be made (a break) comes out of a pull in its place, alone: PULL_BREAK, with
 #       order.broken. The next pull goes on behind it. No operator counts it; a batch that is open closes before it, or
 #       is dropped if it must be whole.
-#   I3  Of records in blocks, the order knows which it still has inside: each one leaves it once, out of its top or
-#       dropped.
+#   I3  The order knows which records of blocks it still holds: each one leaves it once, out of its top or dropped.
 #
 # Each kind of operator lives in a module of its own: a struct that begins with Op, a row of functions (OpKind), and a
 # function that makes one on top of the chain (op_new). order.pyx alone knows all kinds.
@@ -26,9 +25,9 @@ cdef enum:
     PULL_OK = 0
     PULL_WAIT = 1        # a file isn't known yet, or a row of the store isn't loaded yet
     PULL_END = 2
-    PULL_FAULT = 3       # the end, by a fault: order.fault
+    PULL_FAULT = 3       # a fault ended the order: order.fault
     PULL_NO_MEMORY = 4
-    PULL_BREAK = 5       # an element that can't be made: order.broken. Nothing else came with it
+    PULL_BREAK = 5       # an element that can't be made: order.broken. The pull gave nothing else
 
 # One operator of a plan.
 cdef struct OpSpec:
@@ -38,26 +37,27 @@ cdef struct OpSpec:
     uint64_t seed_lo, seed_hi
     int64_t iteration
     int64_t index        # shard
-    int32_t uneven       # UNEVEN_* of order_shard.pxd
+    int32_t uneven       # UNEVEN_* of shard.pxd
 
-# A record that can't be made, by its number in this run; or, of those that were handed in as such, how many records
-# came before.
+# A record that can't be made. `ordinal` is its number in this run; of a break that was handed in, the number of records
+# before it.
 cdef struct Break:
     int64_t pass_, ordinal
-    int32_t level        # it comes out above so many operators of the plan
+    int32_t level        # the number of the plan's operators below the place where it comes out
 
 cdef struct BreakList:
     const Break* breaks  # sorted
     int64_t count
 
-# The last PULL_BREAK's record, and the source's place behind it.
+# The record of the last PULL_BREAK, and the source's place behind it.
 cdef struct Broken:
     int64_t pass_, ordinal, good
     int32_t level        # -1: it was handed in
-    Fault fault          # why, of what was handed in
+    Fault fault          # the reason, if it was handed in
     Place place
 
-# The record at which reading begins; those before it are never read again. `good` counts them without the missing ones.
+# The record at which reading begins; records before it are never read again. `good` counts those of its pass that are
+# not missing.
 cdef struct Start:
     int64_t pass_
     int64_t ordinal
@@ -72,25 +72,26 @@ cdef struct Position:
 cdef struct Op
 cdef struct Order
 
-# The functions of a kind of operator. One may be NULL where its comment says so; then nothing is called.
+# The functions of a kind of operator. A function may be NULL where its comment says what NULL means.
 cdef struct OpKind:
     int (*pull)(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil
-    # A new pass: drops what it keeps and begins again. True: its input is to begin again too.
+    # Begins a new pass: drops what the operator keeps. True: the input must begin again too.
     bint (*restart)(Order* order, Op* op) noexcept nogil
-    # Leaves out up to n elements without pulling them: a multiple of `unit`, so that nothing above is left half open.
-    # Returns how many. 0 is always right: the caller then pulls and discards. NULL: always 0.
+    # Leaves out up to n elements without pulling them, in a multiple of `unit`, so that no operator above is left with
+    # a half open element. Returns their number. 0 is always right: the caller then pulls and discards. NULL: always 0.
     int64_t (*advance)(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil
-    # Elements of one pass, or -1 if that isn't plain arithmetic (yet). NULL: always -1.
+    # Returns the elements of one pass, or -1 if arithmetic can't tell (yet). NULL: always -1.
     int64_t (*count)(Order* order, Op* op) noexcept nogil
-    # Under a permutation: elements of one pass, of an input that has n, and fills op.way in. *status is what comes
-    # after the input, and becomes what comes after these. NULL: they are the input's.
+    # Under a permutation: fills op.way in and returns the elements of one pass, where the input has n. *status is the
+    # PULL_* that follows the input's elements, and becomes the one that follows this operator's. NULL: both are those
+    # of the input.
     int64_t (*places)(Order* order, Op* op, int64_t n, int* status) noexcept nogil
-    # True if it will restart its input when that is at its end. NULL: the operators above decide.
+    # True if the operator will restart its input at the input's end. NULL: the operators above decide.
     bint (*restarts)(const Op* op) noexcept nogil
-    # The source has been cut (order.cut_pass): drops what lies behind that from what it keeps; the order of the rest
-    # stays. `reached`: the source had been there already. NULL: it keeps nothing.
+    # The source has been cut (order.cut_pass): drops records behind the cut from those that the operator keeps; the
+    # order of the others stays. `reached`: the source had been there already. NULL: the operator keeps none.
     void (*purge)(Order* order, Op* op, bint reached) noexcept nogil
-    # Frees what it owns, also if it was never made completely. NULL: nothing but the struct.
+    # Frees what the operator owns, even if it was never made completely. NULL: it owns nothing but the struct.
     void (*free)(Op* op) noexcept nogil
 
 # Iterations of a shuffle or a permutation.
@@ -102,10 +103,10 @@ cdef struct Shuffle:
     int64_t iteration    # of the dataset object: where its master generator stands
     int64_t begun        # iterations begun in this run
     int64_t passes       # of the source, in one iteration
-    int64_t entered_pass, entered_end  # mark: after the last record that entered
+    int64_t entered_pass, entered_end  # the place after the last record that entered
 
-# Under a permutation: number k of an operator is number k * scale + shift of its input, modulo `wrap` (0: without end).
-# Each time around is so many passes of the source later.
+# Under a permutation: element k of an operator is element k * scale + shift of its input, modulo `wrap` (0: no modulo).
+# Each time around, the source is `passes` passes further.
 cdef struct Way:
     int64_t scale, shift, wrap, passes
 
@@ -117,12 +118,12 @@ cdef struct Op:
     bint one_run         # a pull gives one run at most
     bint jumps           # leaving elements out costs less than pulling them
     bint whole_batches   # it or an operator below makes batches that come whole or not at all
-    bint leaves_out      # it can leave records out that are missing
-    MissingList missing  # the topmost operator that can has them; the order of the others is what it was with them
+    bint leaves_out      # it can leave out records that are missing
+    MissingList missing  # only the topmost such operator has any; the order of the others is what it was with them
     Shuffle* shuffle     # of its own state; NULL: it doesn't shuffle
     # Under a permutation, from op_places on:
     int64_t count        # elements of a pass
-    int64_t passes       # of the source, in one of this
+    int64_t passes       # of the source, in one pass of this operator
     Way way
 
 cdef struct Order:
@@ -130,32 +131,33 @@ cdef struct Order:
     int32_t count
     Op* top
     Op* bottom_shuffle   # or a permutation, or NULL
-    KeptRecords* stored  # rows of the store, which runs out of the bottom shuffle name; NULL: nothing is stored
+    KeptRecords* stored  # rows of the store, which the runs of the bottom shuffle name; NULL: nothing is stored
     Blocks* blocks       # or NULL: records have known places
     Start start
     Position at
-    int64_t cut_pass, cut_ordinal  # the source ends here, by cut_fault; pass -1: no cut
+    int64_t cut_pass, cut_ordinal  # the source ends here with cut_fault; pass -1: no cut
     Fault cut_fault
     Lengths ends         # of the passes since the start whose end was met: all records
     int64_t next_end     # the pass after these
-    Fault fault          # why it ended early
+    Fault fault          # the reason of an early end
     bint faulted         # a fault has been met: the first one counts
     int64_t dropped      # records of incomplete elements left out (drop_remainder)
-    int64_t skip_left    # elements still to fast-forward, and breaks
-    int64_t skip_breaks
+    int64_t skip_left    # elements still to fast-forward
+    int64_t skip_breaks  # breaks still to fast-forward
     RunList skipped      # pulled to be left out
-    bint has_breaks      # then counts of elements are no arithmetic
-    bint breaking        # a batch closed for a break that comes next
+    bint has_breaks      # so arithmetic can't tell counts of elements
+    bint breaking        # a batch has closed before a break that comes next
     Broken broken        # of the last PULL_BREAK
     bint needs_count     # a permutation waits for all files
 
-# Arguments of order_new. What `missing`, `handed` and `breaks` point to must stay; that of the others is copied.
+# Arguments of order_new. The lists of `missing`, `handed` and `breaks` must outlive the order; `lengths` and `specs`
+# are copied.
 cdef struct OrderPlan:
     FileTable* table
     Blocks* blocks       # or NULL
     bint skip_files      # a file with a fault just ends there
     Start start
-    const Lengths* lengths  # of the passes before the start: good records, with those that were handed in as breaks
+    const Lengths* lengths  # of the passes before the start: their good records, breaks that were handed in included
     MissingList missing
     const OpSpec* specs  # the first one is on the source
     int32_t count
@@ -164,28 +166,28 @@ cdef struct OrderPlan:
     BreakList breaks     # of steps, sorted by level first
 
 
-# Puts an operator, of a struct of so many bytes that begins with Op, on top of the chain: order_free frees it from then
-# on. NULL: no memory.
+# Puts a new operator on top of the chain, which order_free then frees. Its struct has nbytes bytes and begins with Op.
+# NULL: no memory.
 cdef Op* op_new(Order* order, size_t nbytes, const OpKind* kind) noexcept nogil
-# The iterations of an operator that shuffles, which lie in its own state.
+# Sets up the iterations of an operator that shuffles; `shuffle` lies in the operator's own struct.
 cdef void shuffle_init(Order* order, Op* op, Shuffle* shuffle, const OpSpec* spec) noexcept nogil
 # Begins a new pass of an operator and of those below it.
 cdef void op_restart(Order* order, Op* op) noexcept nogil
-# Makes the operators up to this one stand as if so many passes had been played. Only where op_count knows a number.
+# Makes this operator and those below it stand as if `passes` passes had been played; only where op_count isn't -1.
 cdef void op_jump(Order* order, Op* op, int64_t passes) noexcept nogil
-# Elements of one pass under a permutation, or -1: not known yet. *status: what comes after them. Fills in where they
-# are (op_locate).
+# Returns the elements of one pass under a permutation, or -1: not known yet. *status: the PULL_* that follows them.
+# Fills in the ways that op_locate follows.
 cdef int64_t op_places(Order* order, Op* op, int* status) noexcept nogil
-# Ends the order by a fault of its own, about two numbers.
+# Ends the order with a fault of its own, about two numbers.
 cdef int op_refuse(Order* order, int32_t what, int64_t a, int64_t b) noexcept nogil
 
-# Elements and lists that came out of `op` and won't be given: their records leave the order.
+# Drop an element, or a list from run `first` on, that came out of `op` and won't be given: the records leave the order.
 cdef void element_drop(Order* order, const Op* op, Element* e) noexcept nogil
 cdef void list_drop(Order* order, const Op* op, const RunList* list_, int32_t first) noexcept nogil
-# Records behind the cut leave an element or a list that an operator keeps.
+# Drop records behind the cut from an element, or from run `first` of a list on, that an operator keeps.
 cdef void element_trim(Order* order, Element* e) noexcept nogil
 cdef void list_trim(Order* order, RunList* list_, int32_t first) noexcept nogil
-# The source ends before this record, by this fault; what lies behind it in buffers is dropped.
+# Ends the source before this record with this fault, and drops the records behind it from all buffers.
 cdef void order_cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil
 
 
@@ -201,15 +203,15 @@ cdef inline int64_t op_count(Order* order, Op* op) noexcept nogil:
     return op.kind.count(order, op) if op.kind.count != NULL else -1
 
 
-# Elements of this operator in a list that was clear before.
+# Returns the elements of this operator in a list that was clear before.
 cdef inline int64_t op_given(const Op* op, const RunList* list_) noexcept nogil:
     if op.rows == 1:
         return list_.rows
     return 1 if list_.closed else 0
 
 
-# The record of the k-th element of an operator, and its pass, counted from where the source stands. Paid per record: no
-# call per operator.
+# Finds the record of the k-th element of an operator, and its pass, counted from where the source stands. It runs once
+# a record, so it makes no call per operator.
 cdef inline void op_locate(const Op* op, int64_t k, int64_t* pass_, int64_t* ordinal) noexcept nogil:
     cdef const Way* way
     pass_[0] = 0
@@ -223,13 +225,13 @@ cdef inline void op_locate(const Op* op, int64_t k, int64_t* pass_, int64_t* ord
     ordinal[0] = k
 
 
-# The iteration is over: the next one is begun when somebody pulls.
+# Ends the iteration; the next pull begins the next one.
 cdef inline void shuffle_next(Shuffle* shuffle) noexcept nogil:
     shuffle.seeded = False
     shuffle.iteration += 1
 
 
-# A run out of this operator that nobody will read leaves the order. Rows of the store that it names are free again.
+# Drops a run of this operator that nobody will read: it leaves the order, and the store's rows that it names are free.
 cdef inline void run_drop(Order* order, const Op* op, const Run* run) noexcept nogil:
     cdef int64_t i
     if op.gives_ids:

@@ -1,4 +1,4 @@
-"""The common part of all operators of the order program. See order_op.pxd for the contract."""
+"""The common part of all operators of the order program. See op.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc
 from libc.string cimport memset
@@ -97,7 +97,7 @@ cdef void list_drop(Order* order, const Op* op, const RunList* list_, int32_t fi
 
 
 cdef int32_t _trim(Order* order, Run* runs, int32_t first, int32_t count) noexcept nogil:
-    # Moves what lies before the cut of runs from `first` on to the front. Returns how many runs there are.
+    # Moves the records before the cut, of the runs from `first` on, to the front. Returns the number of runs left.
     cdef Run run
     cdef int64_t n
     cdef int32_t i, kept = 0

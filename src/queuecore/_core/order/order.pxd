@@ -1,6 +1,6 @@
-# The order program of a run: which record comes next, computed on indices. See order_op.pxd for what it is made of, and
-# the invariants. Called by one thread at a time, whoever holds the pipeline's turn. A cut and the store of a stored
-# shuffle are asked for at order_op and order_store.
+# The order program of a run: it computes on indices which record comes next. op.pxd has its parts and the invariants.
+# One thread at a time calls it: the holder of the pipeline's turn. op.pxd declares the cut, store.pxd the store of a
+# stored shuffle.
 from libc.stdint cimport int64_t
 from queuecore._core.order.op cimport Order, OrderPlan
 from queuecore._core.order.runs cimport RunList
@@ -19,6 +19,6 @@ cdef enum:
 cdef Order* order_new(const OrderPlan* plan) noexcept nogil
 cdef void order_free(Order* order) noexcept nogil
 cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil
-# Leaves out the next elements and breaks, at most `budget` rows of work at a time; PULL_OK: done or more to do
-# (order.skip_left and order.skip_breaks tell).
+# Leaves out the next elements and breaks, about `budget` rows of work at a time. After PULL_OK, order.skip_left and
+# order.skip_breaks tell how many are still to be left out.
 cdef int order_forward(Order* order, int64_t budget) noexcept nogil

@@ -21,7 +21,7 @@ check_layout(layout_hash())
 
 
 cdef bint _make(Order* order, const OpSpec* spec, int64_t store_ahead) noexcept nogil:
-    # Puts the operator that a plan names on top.
+    # Puts an operator of the plan on top of the chain.
     if spec.kind == OP_TAKE:
         return take_make(order, spec)
     if spec.kind == OP_SKIP:
@@ -45,7 +45,7 @@ cdef bint _make_all(Order* order, const OrderPlan* plan) noexcept nogil:
     cdef BreakList breaks, here
     for i in range(plan.count):
         shuffles += plan.specs[i].kind == OP_SHUFFLE
-    if shuffles != 1:  # a row stays in the store until it is read, so nothing above may keep rows back
+    if shuffles != 1:  # a row stays in the store until it is read, so no shuffle above may keep rows back
         store_ahead = 0
     if not source_make(order, plan):
         return False
@@ -77,7 +77,7 @@ cdef Order* order_new(const OrderPlan* plan) noexcept nogil:
     order.next_end = plan.start.pass_
     order.cut_pass = -1
     order.has_breaks = plan.handed.count > 0 or plan.breaks.count > 0
-    # The source, the plan's operators, and one for the breaks above each of these.
+    # The source, the plan's operators, and above each of these one for the breaks.
     order.ops = <Op**>calloc(2 * <size_t>plan.count + 2, sizeof(Op*))
     if order.ops == NULL or not list_init(&order.skipped) or not _make_all(order, plan):
         order_free(order)
@@ -104,7 +104,7 @@ cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil
     cdef int64_t had = out.runs[i].n if out.count > 0 else 0  # the last run may grow
     cdef Run* run
     cdef int status
-    # Not even a restart before the survivors are loaded: it would give their rows away while they are on their way in.
+    # Nothing is pulled before the survivors are loaded: a restart would give their rows away while they are filled.
     if order.stored != NULL and store_lacks_survivors(order):
         return PULL_WAIT
     status = op_pull(order, order.top, max_rows, out)
@@ -112,13 +112,13 @@ cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil
         run = &out.runs[i]
         if run.block != NULL and run.n > had:
             blocks_out(order.blocks, run.block, run.first + had, run.n - had)
-            if run.block.moved != NULL:  # never of a run that grew: nothing is moved meanwhile
+            if run.block.moved != NULL:  # never the block of a run that grew: no block is moved during a pull
                 run.block = run.block.moved
         had = 0
         i += 1
     if status == PULL_END and order.cut_pass >= 0:
-        # A cut is made for a record that was given. What had gone past it by then, a shuffle's window above all,
-        # doesn't know of it.
+        # A cut is made for a record that was given. An operator that was past the record by then, such as a shuffle,
+        # doesn't know of the cut.
         order.fault = order.cut_fault
         order.faulted = True
         return PULL_FAULT

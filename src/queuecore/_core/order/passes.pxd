@@ -1,4 +1,4 @@
-# Operators that say how much of a pass is given, and how many passes: take, skip and repeat.
+# Take, skip and repeat: the operators that decide how much of a pass is given, and how many passes.
 from queuecore._core.order.op cimport OpSpec, Order
 
 cdef bint take_make(Order* order, const OpSpec* spec) noexcept nogil

@@ -1,4 +1,4 @@
-"""Take, skip and repeat. See order_passes.pxd for the contract."""
+"""Take, skip and repeat. See passes.pxd for the contract."""
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 from queuecore._core.atoms.process cimport check_layout
@@ -26,12 +26,12 @@ cdef struct Repeat:
     Op op
     int64_t n            # -1: without end
     int64_t done         # passes finished
-    bint any             # this pass has given something
+    bint any             # this pass has given an element or a break
     bint again           # restart before the next pull
 
 
 cdef bint _make(Order* order, const OpSpec* spec, size_t nbytes, const OpKind* kind) noexcept nogil:
-    # Makes any of the three: each struct begins as Take does.
+    # Makes any of the three operators: each struct begins as Take does.
     cdef Take* t = <Take*>op_new(order, nbytes, kind)
     if t == NULL:
         return False
@@ -169,10 +169,10 @@ cdef int _repeat_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noex
         r.any = True
     if status != PULL_END:
         return status
-    if not r.any:  # a pass without anything: so will be the next one
+    if not r.any:  # this pass was empty, so the next one would be too
         return PULL_END
     r.done += 1
-    r.again = True  # not before somebody pulls: an iteration of a shuffle begins with its first element
+    r.again = True  # the next pull restarts: an iteration of a shuffle begins with its first element
     return PULL_OK if r.n < 0 or r.done < r.n else PULL_END
 
 
@@ -185,7 +185,7 @@ cdef bint _repeat_restart(Order* order, Op* op) noexcept nogil:
 
 
 cdef int64_t _lcm(int64_t a, int64_t b) noexcept nogil:
-    # -1: beyond any count of elements.
+    # -1: larger than any count of elements.
     cdef int64_t x = a, y = b
     while y != 0:
         x, y = y, x % y
@@ -194,7 +194,7 @@ cdef int64_t _lcm(int64_t a, int64_t b) noexcept nogil:
 
 
 cdef int64_t _whole_passes(Order* order, Repeat* r, int64_t n, int64_t unit) noexcept nogil:
-    # Leaves out whole passes, while the input is at the end of one. Returns how many elements that were.
+    # Leaves out whole passes; the input stands at the end of one. Returns the number of elements left out.
     cdef int64_t a = op_count(order, r.op.up)
     cdef int64_t step = _lcm(a, unit) if a > 0 else -1
     cdef int64_t passes
@@ -204,7 +204,7 @@ cdef int64_t _whole_passes(Order* order, Repeat* r, int64_t n, int64_t unit) noe
     passes = n // a
     if r.n >= 0 and passes > r.n - r.done - 1:
         passes = r.n - r.done - 1
-    # The length of a pass of rows is known only once the pass has been there.
+    # The length of a pass of handed-in rows is known only after that pass.
     if order.blocks != NULL and framing_handed(order.blocks.framing) and passes > order.start.pass_ - 1 - order.at.pass_:
         passes = order.start.pass_ - 1 - order.at.pass_
     passes -= passes % step

@@ -1,4 +1,4 @@
-"""Permutations. See order_permute.pxd for the contract."""
+"""Permutations. See permute.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.cipher cimport Cipher, cipher_at, cipher_init
@@ -17,11 +17,11 @@ cdef struct Permutation:
     Cipher cipher
     int64_t done         # elements of this pass, so far
     int32_t ended        # PULL_FAULT: the source is cut
-    int32_t finish       # PULL_END or PULL_FAULT: what comes after the count
+    int32_t finish       # PULL_END or PULL_FAULT: comes after the last element
 
 
 cdef int _begin(Order* order, Permutation* p) noexcept nogil:
-    # An iteration begins: with the count, hence not before all files are known.
+    # Begins an iteration. It needs the count, so all files must be known.
     cdef Shuffle* s = &p.shuffle
     cdef int status = PULL_OK
     cdef int64_t count
@@ -51,7 +51,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
     while given < max_rows and tried < SCRATCH_RUNS and p.done < p.cipher.count and p.ended == PULL_OK:
         op_locate(op.up, cipher_at(&p.cipher, p.done), &pass_, &ordinal)
         pass_ += order.at.pass_
-        if pass_ == order.cut_pass and ordinal == order.cut_ordinal:  # here, in this order, it can't be read
+        if pass_ == order.cut_pass and ordinal == order.cut_ordinal:  # the order ends before the unreadable record
             p.ended = PULL_FAULT
             break
         p.done += 1
@@ -76,7 +76,7 @@ cdef bint _restart(Order* order, Op* op) noexcept nogil:
     p.done = 0
     p.ended = PULL_OK
     shuffle_next(&p.shuffle)
-    order.at.pass_ += p.shuffle.passes - 1  # the source wasn't pulled, so it stands before all passes of this one
+    order.at.pass_ += p.shuffle.passes - 1  # nothing pulled the source: it still stands at this iteration's first pass
     return True
 
 

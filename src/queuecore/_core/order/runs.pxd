@@ -1,5 +1,5 @@
 # Runs of records by number: the lists in which operators of the order program hand them on, and the stores in which
-# they keep them. Plain memory of whoever has the pipeline's turn; nothing here waits or knows what an operator is.
+# they keep them. The holder of the pipeline's turn alone uses this memory; nothing here waits or knows of operators.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport malloc, realloc
 from queuecore._core.io.blocks cimport RecordBlock
@@ -8,13 +8,13 @@ from queuecore._core.atoms.platform cimport map_pages, size_product, unmap_pages
 cdef enum:
     SCRATCH_RUNS = 1024  # room of a list that an operator pulls its input into, and the most records it asks for
 
-# Records that follow each other.
+# Consecutive records.
 cdef struct Run:
     int64_t ordinal      # of the first record; out of a stored shuffle: the row of the store
     int64_t pass_        # of the source
     int64_t n
-    RecordBlock* block   # that holds them; NULL: they are at a known place, or in the store
-    int64_t first        # of that block's records
+    RecordBlock* block   # the block that holds them; NULL: they are at a known place, or in the store
+    int64_t first        # index of the first one among that block's records
     int64_t good         # records of the pass that came before them
 
 # The result of a pull.
@@ -23,7 +23,7 @@ cdef struct RunList:
     int32_t count
     bint closed          # the element that was open ends with the last row
     int64_t rows
-    int64_t subs         # of the element that closed: elements it is made of; 0: records
+    int64_t subs         # elements that the closed element is made of; 0: it is made of records
 
 # The runs of one element, kept until they are given.
 cdef struct Element:
@@ -32,8 +32,8 @@ cdef struct Element:
     int32_t room
     int64_t rows
     int64_t subs         # as in RunList
-    int32_t given        # runs given so far, and records of the next one
-    int64_t offset
+    int32_t given        # runs given so far
+    int64_t offset       # records given of the next run
 
 # A record that is left out.
 cdef struct Missing:
@@ -43,18 +43,18 @@ cdef struct MissingList:
     const Missing* records  # sorted
     int64_t count
 
-# Numbers from 0 to capacity - 1 for what a shuffle keeps. Those that were given back are taken first, so that a buffer
-# larger than the data touches few pages.
+# Numbers from 0 to capacity - 1, for the records or elements that a shuffle keeps. Numbers that were given back are
+# taken first, so that a buffer larger than the data touches few pages.
 cdef struct Ids:
     uint32_t* free_ids
     int64_t free_count
-    int64_t fresh        # numbers never taken start here
+    int64_t fresh        # the first number that was never taken
     int64_t capacity
 
 # A record that is kept.
 cdef struct Kept:
     int64_t ordinal, pass_
-    RecordBlock* block   # as in Run, or NULL: played only
+    RecordBlock* block   # as in Run; also NULL if the record is only played
     int64_t first
 
 cdef struct KeptRecords:
@@ -62,7 +62,7 @@ cdef struct KeptRecords:
     Kept* records        # by id
 
 
-# A record, compared with a place: it is that place's, or comes later.
+# Returns whether a record lies at a place or behind it.
 cdef inline bint is_behind(int64_t pass_, int64_t ordinal, int64_t place_pass, int64_t place_ordinal) noexcept nogil:
     return pass_ > place_pass or (pass_ == place_pass and ordinal >= place_ordinal)
 
@@ -82,7 +82,7 @@ cdef inline bint is_missing(const MissingList* missing, int64_t pass_, int64_t o
     return False
 
 
-# Takes the first n of a run's records off.
+# Takes the first n records off a run.
 cdef inline void run_from(Run* run, int64_t n) noexcept nogil:
     run.ordinal += n
     run.first += n
@@ -163,7 +163,7 @@ cdef inline void element_clear(Element* e) noexcept nogil:
     e.offset = 0
 
 
-# Appends up to max_rows of its records. True: these were the last ones.
+# Appends up to max_rows records of the element. True: these were the last ones.
 cdef inline bint element_give(Element* e, int64_t max_rows, RunList* out) noexcept nogil:
     cdef Run* run
     cdef int64_t n, given = 0

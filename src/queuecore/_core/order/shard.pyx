@@ -1,4 +1,4 @@
-"""Shards. See order_shard.pxd for the contract."""
+"""Shards. See shard.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
@@ -20,24 +20,24 @@ cdef struct Shard:
     int64_t index
     int32_t uneven       # UNEVEN_*
     int32_t ended        # the status that ended the input
-    int64_t done         # elements of the input behind us
+    int64_t done         # elements of the input so far
     int64_t open_rows    # of the input's open element
     bint whole           # an element is given when its group is whole, not before
     bint giving          # `held` is complete
     Element held
     RunList scratch
     Element* first       # UNEVEN_PAD: the first `shards` elements of the pass; else NULL
-    int64_t firsts       # of them, so far
+    int64_t firsts       # the number of these, so far
     int64_t first_room
 
 
 cdef inline void _again(Run* run) noexcept nogil:
-    # A record that is given once more comes in a pass of its own: so a cut at it isn't one at its first place.
+    # A record that is given once more gets a pass number of its own, so a cut at it is no cut at its first place.
     run.pass_ += <int64_t>1 << 40
 
 
 cdef bint _first_room(Shard* s, int64_t element) noexcept nogil:
-    # There may be as many of them as shards, or as few as elements.
+    # Makes room for a first element. The array grows, as the input may have far fewer elements than there are shards.
     cdef int64_t room = 2 * element + 16
     cdef Element* grown
     if element < s.first_room:
@@ -52,8 +52,7 @@ cdef bint _first_room(Shard* s, int64_t element) noexcept nogil:
 
 
 cdef bint _first_append(Shard* s, const Run* run) noexcept nogil:
-    # Notes rows of the next element, which is one of the first, for the shard that will lack one at the end of the
-    # pass.
+    # Notes rows of the next element, which is one of the first: it may pad the pass's last group.
     if not _first_room(s, s.done):
         return False
     s.firsts = s.done + 1
@@ -61,23 +60,23 @@ cdef bint _first_append(Shard* s, const Run* run) noexcept nogil:
 
 
 cdef inline bint _early(const Shard* s) noexcept nogil:
-    # True if the next element is to be noted.
+    # Returns whether the next element must be noted.
     return s.first != NULL and s.done < s.shards
 
 
 cdef int64_t _own(const Shard* s) noexcept nogil:
-    # Elements of this shard among those of the input that are behind.
+    # Returns how many of the input's elements so far are this shard's.
     return (s.done + s.shards - 1 - s.index) // s.shards
 
 
 cdef void _give_held(Shard* s, RunList* out) noexcept nogil:
-    # The record whose group is whole now.
+    # Gives the record whose group is whole now.
     list_append_of(out, &s.held.runs[0], 1)
     element_clear(&s.held)
 
 
 cdef bint _lacks(Order* order, const Op* op, const Run* run) noexcept nogil:
-    # True if a record of this shard is to be left out.
+    # Returns whether a record of this shard must be left out.
     cdef const Kept* record
     if not op.gives_ids:
         return is_missing(&op.missing, run.pass_, run.ordinal)
@@ -86,15 +85,15 @@ cdef bint _lacks(Order* order, const Op* op, const Run* run) noexcept nogil:
 
 
 cdef int64_t _ahead(const Shard* s) noexcept nogil:
-    # Elements of others before the next one of this shard; if that comes when its group is whole, only those of this
-    # group.
+    # Returns the number of other shards' elements before this shard's next one; where groups must be whole, no more
+    # than this group still has.
     cdef int64_t phase = s.done % s.shards
     cdef int64_t n = (s.index - phase + s.shards) % s.shards
     return s.shards - phase if s.whole and n > s.shards - phase else n
 
 
 cdef inline int64_t _cut(const Shard* s, int64_t phase, int64_t rows) noexcept nogil:
-    # The number of the next `rows` records that go the same way: to others, to this shard, or to the first elements.
+    # Returns how many of the next `rows` records go the same way: to other shards, this one, or the first elements.
     cdef int64_t n = 1 if phase == s.index else (s.index - phase + s.shards) % s.shards
     if s.shards == 1 or n > rows:
         n = rows
@@ -104,8 +103,7 @@ cdef inline int64_t _cut(const Shard* s, int64_t phase, int64_t rows) noexcept n
 
 
 cdef int _pull_records(Order* order, Shard* s, int64_t max_rows, RunList* out) noexcept nogil:
-    # A run of the input at a time, as far as what is asked for lies in it; of that, every record whose turn is this
-    # shard's.
+    # Pulls the input's records up to the last one asked for, or fewer, and gives those that are this shard's.
     cdef Op* up = s.op.up
     cdef int64_t phase, most, at, n
     cdef int32_t r
@@ -157,7 +155,7 @@ cdef int _pull_records(Order* order, Shard* s, int64_t max_rows, RunList* out) n
 
 
 cdef int _pull_elements(Order* order, Shard* s, int64_t max_rows, RunList* out) noexcept nogil:
-    # The same with elements of several rows, of which a pull gives a part, and no more than one.
+    # Does the same with elements of several rows: a pull gives a part of one element, or all of it.
     cdef Op* up = s.op.up
     cdef int64_t n, before = out.rows
     cdef int32_t r
@@ -206,7 +204,7 @@ cdef int _pad(Order* order, Shard* s, const Element* e) noexcept nogil:
     for r in range(e.count):
         run = e.runs[r]
         _again(&run)
-        # The shard that this record belongs to may have found that it can't be read.
+        # The shard that owns this record may have found that it can't be read.
         if order.cut_pass >= 0 and is_behind(run.pass_, run.ordinal + run.n - 1, order.cut_pass, order.cut_ordinal):
             order.fault = order.cut_fault
             order.faulted = True
@@ -225,9 +223,9 @@ cdef int _pad(Order* order, Shard* s, const Element* e) noexcept nogil:
 
 
 cdef int _end(Order* order, Shard* s) noexcept nogil:
-    # The input is at its end.
+    # Decides about the last group: the input is at its end.
     cdef int64_t phase = s.done % s.shards
-    if s.held.rows > 0:  # of a group that didn't become whole, or of an element that didn't
+    if s.held.rows > 0:  # rows of a group, or of an element, that didn't become whole
         order.dropped += s.held.rows
         element_drop(order, s.op.up, &s.held)
     if s.ended == PULL_FAULT or phase == 0:
@@ -280,7 +278,7 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
         return 0
     if s.giving or s.ended != PULL_OK or s.open_rows != 0 or s.held.rows > 0:
         return 0
-    if s.whole or unit > 1:  # so many whole turns
+    if s.whole or unit > 1:  # leave out whole groups
         a = op_advance(order, op.up, n * s.shards, unit * s.shards)
         s.done += a
         return a // s.shards
@@ -291,7 +289,7 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
 
 
 cdef inline int64_t _share(const Shard* s, int64_t n, bint keep) noexcept nogil:
-    # Elements of this shard, of n.
+    # Returns how many of n elements are this shard's. `keep`: also those of a last group that isn't whole.
     if keep:
         return (n + s.shards - 1 - s.index) // s.shards
     if s.uneven == UNEVEN_PAD:
@@ -311,7 +309,7 @@ cdef int64_t _places(Order* order, Op* op, int64_t n, int* status) noexcept nogi
     cdef Shard* s = <Shard*>op
     op.way.scale = s.shards
     op.way.shift = s.index
-    op.way.wrap = n  # of those that pad
+    op.way.wrap = n  # elements that pad are those at the beginning of the pass
     return _share(s, n, s.uneven == UNEVEN_KEEP or (status[0] == PULL_FAULT and not s.whole))
 
 

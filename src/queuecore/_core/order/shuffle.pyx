@@ -1,4 +1,4 @@
-"""Shuffles. See order_shuffle.pxd for the contract."""
+"""Shuffles. See shuffle.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
@@ -22,7 +22,7 @@ cdef struct ElementShuffle:
     Element* elements    # by id
     int64_t filling      # id of the element being filled, or -1
     int64_t emitting     # id of the element being given, or -1
-    int32_t ended        # PULL_END or PULL_FAULT once upstream is at its end
+    int32_t ended        # PULL_END or PULL_FAULT once the input is at its end
     RunList scratch
 
 
@@ -39,7 +39,7 @@ cdef void _buffer_free(Buffer* b) noexcept nogil:
 
 
 cdef inline int64_t _draw(Buffer* b) noexcept nogil:
-    # TensorFlow's draw: one of the `count` from start on; the one at start takes its place.
+    # TensorFlow's draw: takes one of the `count` ids from start on; the id at start moves to its place.
     cdef int64_t k = b.start + philox_next(&b.random) % <uint32_t>b.count
     cdef int64_t id
     if k >= b.size:
@@ -67,7 +67,7 @@ cdef inline int64_t _take_last(Buffer* b) noexcept nogil:
 
 
 cdef void _begin(Shuffle* s, Philox* random) noexcept nogil:
-    # With reshuffling, the master generator gives each iteration two numbers, which seed that iteration's own.
+    # With reshuffling, the master generator gives each iteration two numbers, which seed the iteration's generator.
     cdef uint32_t a, b
     philox_seed(random, s.seed_lo, s.seed_hi)
     if s.reshuffle:
@@ -91,7 +91,7 @@ cdef void _note_above(Op* op) noexcept nogil:
 
 
 cdef void _end_by_cut(Order* order, int32_t* ended, bint reached) noexcept nogil:
-    # A shuffle whose input had ended has what it got before the cut, then this.
+    # A shuffle whose input had ended gives the records before the cut, then the cut's fault.
     if reached and ended[0] == PULL_END:
         ended[0] = PULL_FAULT
         order.fault = order.cut_fault
@@ -108,7 +108,7 @@ cdef int shuffle_refill(Order* order, RecordShuffle* s) noexcept nogil:
 
 
 cdef void _scratch_settle(RecordShuffle* s) noexcept nogil:
-    # Takes the records that have entered off the next run.
+    # Takes the records that have entered the buffer off the next run.
     if s.scratch_offset > 0 and s.scratch_at < s.scratch.count:
         run_from(&s.scratch.runs[s.scratch_at], s.scratch_offset)
     s.scratch_offset = 0
@@ -122,7 +122,7 @@ cdef inline void _enter(RecordShuffle* s, int64_t id) noexcept nogil:
 
 
 cdef int _fill(Order* order, RecordShuffle* s) noexcept nogil:
-    # Fills the buffer from upstream as far as it goes. PULL_OK: it is full, or upstream is at its end.
+    # Fills the buffer from the input. PULL_OK: the buffer is full, or the input is at its end.
     cdef int64_t id
     cdef int status
     while s.buffer.count < s.buffer.size and s.ended == PULL_OK:
@@ -141,12 +141,12 @@ cdef int _fill(Order* order, RecordShuffle* s) noexcept nogil:
 
 
 cdef int _fill_loaded(Order* order, RecordShuffle* s) noexcept nogil:
-    # The same from the store: rows come in when they are loaded. What is pulled here is loaded later (order_plan_load).
+    # Does the same from the store: rows enter when they are loaded. order_plan_load plans the load of rows pulled here.
     cdef Store* t = &s.store
     cdef int64_t k
     cdef int status
     while s.buffer.count < s.buffer.size and s.ended == PULL_OK:
-        if t.next_from >= 0 and t.ahead_out == t.next_from:  # what follows is of the next pass
+        if t.next_from >= 0 and t.ahead_out == t.next_from:  # the rows that follow belong to the next pass
             s.ended = PULL_END
         elif t.ahead_out < t.ahead_in:
             k = t.ahead_out % t.room
@@ -172,7 +172,7 @@ cdef int _fill_loaded(Order* order, RecordShuffle* s) noexcept nogil:
 
 
 cdef inline void _drop(Order* order, RecordShuffle* s, int64_t id) noexcept nogil:
-    # Lets go of a record out of the buffer that nobody will read.
+    # Drops a record of the buffer that nobody will read.
     if s.kept.records[id].block != NULL:
         blocks_leave(order.blocks, s.kept.records[id].block, s.kept.records[id].first, 1)
     ids_give(&s.kept.ids, id)
@@ -200,7 +200,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
         if op.missing.count > 0 and is_missing(&op.missing, record.pass_, record.ordinal):
             _drop(order, s, id)
             continue
-        if s.stored:  # the row stays taken until it is read, or discarded
+        if s.stored:  # the row stays taken until it is read or discarded
             list_append(out, id, 0, 1, NULL, 0, 0)
         else:
             list_append(out, record.ordinal, record.pass_, 1, record.block, record.first, 0)
@@ -210,7 +210,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
 
 
 cdef void _ahead_drop(RecordShuffle* s) noexcept nogil:
-    # The row may still be on its way in: then order_loaded gives the id back.
+    # Drops a row ahead of the buffer. If it is still being loaded, order_loaded gives its id back.
     cdef Store* t = &s.store
     cdef int64_t k = t.ahead_out % t.room
     if t.loaded[k] == 1:
@@ -219,7 +219,7 @@ cdef void _ahead_drop(RecordShuffle* s) noexcept nogil:
 
 
 cdef bint _store_restart(RecordShuffle* s) noexcept nogil:
-    # True: the input is to begin again; else it has been, as the next pass is being read already.
+    # Returns whether the input must begin again. It has begun already where the next pass is being read.
     cdef Store* t = &s.store
     cdef bint again = t.next_from < 0 or t.failed_at >= 0
     cdef int64_t until = t.ahead_in if again else t.next_from
@@ -251,7 +251,7 @@ cdef bint _restart(Order* order, Op* op) noexcept nogil:
 
 
 cdef int64_t _count(Order* order, Op* op) noexcept nogil:
-    # For both kinds of shuffle.
+    # The count of both kinds of shuffle.
     return op_count(order, op.up) if op.missing.count == 0 else -1
 
 
@@ -430,7 +430,7 @@ cdef bint element_shuffle_make(Order* order, const OpSpec* spec) noexcept nogil:
     s.filling = s.emitting = -1
     shuffle_init(order, &s.op, &s.shuffle, spec)
     _note_above(&s.op)
-    # One more than the buffer holds is being filled, and one is being given.
+    # Besides those in the buffer, one element is being filled, and one is being given.
     if not _buffer_init(&s.buffer, spec.size) or not ids_init(&s.ids, spec.size + 2) or not list_init(&s.scratch):
         return False
     s.elements = <Element*>map_pages(size_product(s.ids.capacity, sizeof(Element)))

@@ -1,4 +1,4 @@
-"""The source of the order program. See order_source.pxd for the contract."""
+"""The source of the order program. See source.pxd for the contract."""
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -16,15 +16,15 @@ from queuecore._core.io.sources cimport FileTable, file_skippable, table_fault
 
 check_layout(layout_hash())
 
-# Its place is order.at, since operators above ask for it too.
+# The source's place is order.at, because operators above read it too.
 cdef struct Source:
     Op op
     FileTable* table
     bint skip_files      # a file with a fault just ends there
-    bint joined          # begun in its middle: what lies before has been played, on numbers alone
-    Lengths lengths      # of the passes before the start: their good records, with those that were handed in as breaks
-    int64_t pass_good    # records of each pass that were given; -1: not known yet, or not the same number in each
-    int64_t missing_at   # of op.missing: those before it lie behind the source
+    bint joined          # the start is reached; until then the source plays on numbers alone
+    Lengths lengths      # of the passes before the start: their good records, breaks that were handed in included
+    int64_t pass_good    # records that each pass gives; -1: not known yet, or not the same number in each
+    int64_t missing_at   # index into op.missing: the source is past the records before it
     BreakList handed     # breaks that lie before the start
     int64_t handed_at    # the next one
     int64_t scanned      # files looked at for a fault
@@ -32,8 +32,8 @@ cdef struct Source:
 
 
 cdef bint _note_end(Order* order) noexcept nogil:
-    # The source has met the end of its pass. Passes before it that it left sooner have lengths that aren't known, but
-    # for files, whose passes are all alike.
+    # Notes the length of the pass whose end the source has met. Lengths of earlier passes that it left before their end
+    # are unknown, except over files, whose passes are all alike.
     cdef Lengths* l = &order.ends
     cdef int64_t pass_ = order.at.pass_
     if framing_handed(order.blocks.framing) and pass_ > order.next_end and not lengths_add(l, order.next_end, -1):
@@ -44,7 +44,7 @@ cdef bint _note_end(Order* order) noexcept nogil:
 
 
 cdef bint _handed_here(Order* order, Source* s) noexcept nogil:
-    # True if a break that lies before the start comes next.
+    # Returns whether a break that lies before the start comes next.
     cdef const Break* b
     while s.handed_at < s.handed.count:
         b = &s.handed.breaks[s.handed_at]
@@ -55,7 +55,7 @@ cdef bint _handed_here(Order* order, Source* s) noexcept nogil:
 
 
 cdef int64_t _handed_in(const Source* s, int64_t pass_) noexcept nogil:
-    # The number of breaks before the start that a pass has.
+    # Returns how many of the breaks before the start lie in a pass.
     cdef int64_t low[2]
     cdef int64_t a, b, middle
     cdef int i
@@ -97,7 +97,7 @@ cdef void _go(Order* order, Source* s) noexcept nogil:
         if m.pass_ == order.at.pass_ and m.ordinal == order.at.position:
             if order.blocks != NULL:
                 block = blocks_at(order.blocks, order.at.pass_, order.at.position, &n, &status)
-                if block == NULL:  # not there yet
+                if block == NULL:  # not published yet
                     return
                 blocks_give(order.blocks, block, 1)
                 blocks_leave(order.blocks, block, block.given - 1, 1)
@@ -106,13 +106,13 @@ cdef void _go(Order* order, Source* s) noexcept nogil:
 
 
 cdef int64_t _played_end(Order* order, Source* s, int* status) noexcept nogil:
-    # The ordinal up to which a pass that is only played goes on; *status: what comes there.
+    # Returns the ordinal up to which a pass is played; *status: the PULL_* that comes there.
     cdef int64_t end = order.start.good
     cdef const Break* b
     status[0] = PULL_WAIT
     if order.at.pass_ < order.start.pass_:
         end = lengths_at(&s.lengths, order.at.pass_)
-        if end < 0:  # it didn't come to its end: a take() cut it off before
+        if end < 0:  # a take() cut the pass off before its end
             end = <int64_t>1 << 60
         else:
             status[0] = PULL_END
@@ -170,7 +170,8 @@ cdef inline int64_t _uncut_end(Order* order, Source* s, RecordBlock** block, int
 
 
 cdef int64_t _end(Order* order, Source* s, RecordBlock** block, int* status) noexcept nogil:
-    # The ordinal before which records are known, and the block that has them; *status: what comes there.
+    # Returns the ordinal before which records are known, and the block that has them; *status: the PULL_* that comes
+    # there.
     cdef int64_t end = _uncut_end(order, s, block, status)
     cdef const Missing* m
     if not s.joined:
@@ -187,7 +188,7 @@ cdef int64_t _end(Order* order, Source* s, RecordBlock** block, int* status) noe
 
 
 cdef inline void _take(Order* order, RecordBlock* block, int64_t n) noexcept nogil:
-    # The next n records, which are known.
+    # Takes the next n records, which are known.
     if block != NULL:
         blocks_give(order.blocks, block, n)
     order.at.position += n
@@ -195,7 +196,7 @@ cdef inline void _take(Order* order, RecordBlock* block, int64_t n) noexcept nog
 
 
 cdef int _break(Order* order, Source* s, RecordBlock* block) noexcept nogil:
-    # A break that was handed in; block: with it, or NULL: it is played.
+    # Gives a break that was handed in, in this block. NULL: the break is played.
     order.has_breaks = True
     order.broken.pass_ = order.at.pass_
     order.broken.level = -1
@@ -206,7 +207,7 @@ cdef int _break(Order* order, Source* s, RecordBlock* block) noexcept nogil:
     order.broken.good = order.at.given
     order.broken.fault = block.fault
     order.broken.place = block.place
-    order.broken.place.base += 1  # where a run begins behind it
+    order.broken.place.base += 1  # a run that goes on behind the break begins there
     blocks_give(order.blocks, block, 1)
     blocks_leave(order.blocks, block, block.given - 1, 1)
     order.at.position += 1
@@ -288,8 +289,8 @@ cdef int64_t _count(Order* order, Op* op) noexcept nogil:
 
 
 cdef int64_t _places(Order* order, Op* op, int64_t n, int* status) noexcept nogil:
-    # The end as if nothing were cut: a cut changes what is given, not how it is numbered. The permutation has what is
-    # missing.
+    # Ignores the cut, which changes the elements that are given but not their numbers. The permutation itself leaves
+    # out the missing records.
     cdef RecordBlock* block
     n = _uncut_end(order, <Source*>op, &block, status)
     return -1 if status[0] == PULL_WAIT else n

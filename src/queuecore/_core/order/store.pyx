@@ -1,4 +1,4 @@
-"""The store of a stored shuffle. See order_store.pxd for the contract."""
+"""The store of a stored shuffle. See store.pxd for the contract."""
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport malloc, qsort
 from queuecore._core.atoms.process cimport check_layout
@@ -52,8 +52,8 @@ cdef int64_t order_room(const Order* order) noexcept nogil:
 
 
 cdef bint _comes_again(const Order* order, RecordShuffle* s) noexcept nogil:
-    # True if the operators above will take this one to its end and then restart it. A pass without any record ends a
-    # repeat.
+    # Returns whether the operators above will take this shuffle to its end and then restart it. They won't after a pass
+    # without records, since that ends a repeat.
     cdef const Op* op = order.top
     cdef const Op* nearest = NULL
     while op != &s.op:
@@ -91,13 +91,13 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
         if s.scratch_at >= s.scratch.count:
             status = shuffle_refill(order, s)
             if s.scratch.count == 0 and status != PULL_OK:
-                # The end is for the buffer to find, once it has taken what was read ahead. If a repeat above will start
-                # this again, the next pass is read meanwhile: otherwise the window would fill from nothing at every
-                # start of an epoch.
+                # The buffer finds the end later, once it has taken all rows that were read ahead. If a repeat above
+                # will restart this shuffle, the next pass is read meanwhile: otherwise every epoch would begin without
+                # any row loaded.
                 if status == PULL_END and t.next_from < 0 and _comes_again(order, s):
                     t.next_from = t.pass_from = t.ahead_in
                     op_restart(order, s.op.up)
-                    if n == 0:  # a load is of one pass, so that what fails in it concerns no other
+                    if n == 0:  # each load has rows of one pass, so that its failure concerns no other pass
                         continue
                 break
             continue
@@ -129,7 +129,7 @@ cdef void _survivors_loaded(Order* order, int64_t at, int64_t n, int64_t good, c
     if t.survivors_loaded == t.survivors_count and t.survivor_failed_pass >= 0:
         order_cut(order, t.survivor_failed_pass, t.survivor_failed_ordinal, &t.failed)
         order.fault = t.failed
-        # Rows that were read ahead lie behind every survivor.
+        # The shuffle has ended: rows that were read ahead lie behind every survivor.
         s.ended = PULL_FAULT
 
 
@@ -142,7 +142,7 @@ cdef void order_loaded(Order* order, int64_t first, int64_t n, const uint32_t* i
         _survivors_loaded(order, -1 - first, n, good, fault)
         return
     for i in range(first, first + n):
-        if i < t.ahead_out:  # dropped by a restart while it was on its way
+        if i < t.ahead_out:  # a restart dropped the row while it was being loaded
             ids_give(&s.kept.ids, ids[i - first])
         elif i < first + good:
             t.loaded[i % t.room] = 1
