@@ -84,7 +84,7 @@ def test_pipelines_are_drawn_from_their_seed(soak, tmp_path):
 @pytest.mark.thorough
 @pytest.mark.watchdog(200)
 def test_a_short_soak(tmp_path):
-    words = [sys.executable, "-P", str(SOAK / "soak.py"), "--seconds", "10", "--seed", "7"]
+    words = [sys.executable, "-P", str(SOAK / "soak.py"), "--seconds", "2", "--seed", "7"]
     words += ["--json", str(tmp_path / "report")]
     done = subprocess.run(words, capture_output=True, text=True, env={"PYTHONPATH": str(SOAK), "PATH": "/usr/bin:/bin"})
     assert done.returncode == 0, done.stdout + done.stderr
