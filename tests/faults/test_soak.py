@@ -14,7 +14,7 @@ SOAK = pathlib.Path(__file__).parents[1] / "soak"
 
 @pytest.fixture
 def soak(monkeypatch):
-    """Import the soak's modules, which no package has."""
+    """Import the modules of the soak, which are in no package."""
     monkeypatch.syspath_prepend(str(SOAK))
     import accounts
     import pipelines
