@@ -88,13 +88,15 @@ class Accounts:
 
     def save(self, folder: pathlib.Path) -> None:
         """Write the account at the mark, such that a process that is killed leaves a whole one."""
-        text = json.dumps({"marked": self.marked, "state": self.state, "left": self._left.tolist()})
-        (folder / "account.new").write_text(text)
-        os.replace(folder / "account.new", folder / "account")
+        with (folder / "new").open("wb") as file:
+            np.savez(file, told=json.dumps({"marked": self.marked, "state": self.state}), left=self._left)
+        os.replace(folder / "new", folder / "account")
 
     def load(self, folder: pathlib.Path) -> None:
         """Go on from a written account, if there is one."""
         if (folder / "account").exists():
-            kept = json.loads((folder / "account").read_text())
-            self.marked, self.state, self._left = kept["marked"], kept["state"], np.array(kept["left"], np.int64)
+            with np.load(folder / "account") as kept:
+                told = json.loads(str(kept["told"]))
+                self._left = kept["left"]
+            self.marked, self.state = told["marked"], told["state"]
             self.back()

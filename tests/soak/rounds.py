@@ -31,6 +31,8 @@ from queuecore import errors
 from queuecore._core.testing import syscalls
 from queuecore.data import Options
 
+MARKED = 5 * 10**8  # records that all marks of a round go over
+
 
 class Interrupt(Exception):
     """What a signal handler raises."""
@@ -57,6 +59,7 @@ class Round:
         self.accounts = Accounts(pipeline, ordered)
         self.retries = 0
         self.done = 0
+        self.marks = 0
         self.iterator: Any = None
 
     def open(self) -> None:
@@ -79,8 +82,10 @@ class Round:
         finally:
             for batch in received:
                 self.accounts.take(batch)
-        if self.state.random() < 0.3:
+        # A mark costs time for each record of the whole.
+        if self.state.random() < 0.3 and self.marks * len(self.pipeline.expected) < MARKED:
             self.accounts.mark(self.iterator.state_dict())
+            self.marks += 1
         return len(received) == wanted
 
     def play(self, expected: tuple[type[BaseException], ...] = (), between: Callable[[], None] | None = None) -> int:
@@ -438,7 +443,7 @@ def journaled(seed: int, folder: pathlib.Path, journal: pathlib.Path) -> dict[st
     more = True
     while more:
         more = one.some()
-        if more and one.state.random() < 0.2:
+        if more and one.state.random() < 0.1:
             one.accounts.mark(one.iterator.state_dict())
             one.accounts.save(journal)
     one.iterator.close()
