@@ -275,10 +275,9 @@ class WholeFileReader(ReaderBase):
 
     Parameters
     ----------
-    max_record_bytes : int, optional
-        How long a file may be; a longer one is refused (`RecordTooLargeError`) before any of it is read. Without it
-        there is no limit: a file has the size that whoever names it knows. A device may have no end, so give one with
-        `allow_special`.
+    max_record_bytes : int or None, default 1 GiB
+        How long a file may be; a longer one is refused (`RecordTooLargeError`) before any of it is read. `None`: of any
+        length.
     retries : int, default 0
         How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
         most. Ctrl-C, or a program's stop, ends the wait.
@@ -299,7 +298,7 @@ class WholeFileReader(ReaderBase):
     def __init__(
         self,
         *,
-        max_record_bytes: SupportsIndex | None = None,
+        max_record_bytes: SupportsIndex | None = MAX_RECORD_BYTES,
         retries: SupportsIndex = 0,
         allow_special: bool = False,
         name: str | None = None,
@@ -310,7 +309,7 @@ class WholeFileReader(ReaderBase):
             NativeReader(Framing(WHOLE), max_record_bytes=limit, retries=tries, allow_special=special),
             _text(
                 "WholeFileReader",
-                max_record_bytes=(limit, _limit(None)),
+                max_record_bytes=(limit, MAX_RECORD_BYTES),
                 retries=(tries, 0),
                 allow_special=(special, False),
             ),

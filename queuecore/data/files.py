@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _LINE_BYTES = 64 << 20
-_TFRECORD_BYTES = 1 << 30
+_LONG_BYTES = 1 << 30
 
 
 class FixedLengthRecordDataset(Dataset):
@@ -350,7 +350,7 @@ class TFRecordDataset(Dataset):
             components=(Component(BYTES, ()),),
             template=0,
             guess=1024,
-            max_record_bytes=_TFRECORD_BYTES,
+            max_record_bytes=_LONG_BYTES,
         )
         self._chain = Chain(source)
 
@@ -377,7 +377,8 @@ class WholeFileDataset(Dataset):
     Notes
     -----
     An element is a tuple of two `bytes`, the file's name and its content: `queuecore.ops.on` has operations for one of
-    them. A file of no bytes has an empty content. There is no limit but `Options.max_record_bytes`.
+    them. A file of no bytes has an empty content. A file of more than `Options.max_record_bytes` (1 GiB) is
+    refused (`RecordTooLargeError`) in its place in the order.
 
     The class is tf.data's ``list_files`` with a ``map`` that reads each file.
 
@@ -410,7 +411,7 @@ class WholeFileDataset(Dataset):
             components=(Component(BYTES, ()), Component(BYTES, ())),
             template=(0, 1),
             guess=64 << 10,
-            max_record_bytes=MOST_BYTES,
+            max_record_bytes=_LONG_BYTES,
         )
         self._chain = Chain(source)
 

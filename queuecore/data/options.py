@@ -43,7 +43,7 @@ class Options:
         How often a read that fails with EIO is tried again, after 10, 20, 40, 80 and then each time 100 ms. Default 0.
     max_record_bytes : int, optional
         The longest record that is let through, where records differ in length. Default: 64 MiB for lines and CSV, 1 GiB
-        for TFRecords, whose lengths have a checksum.
+        for TFRecords, whose lengths have a checksum, and for whole files.
     deterministic : bool, optional
         `False` allows steps that wait for several things at a time (functions of Python that run in parallel, for
         example) to deliver what is ready first. The default (`None`) and `True`: the order depends on the steps, the

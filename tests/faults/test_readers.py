@@ -760,6 +760,20 @@ def test_no_more_of_a_line_than_its_limit_is_in_memory(tmp_path):
     assert run_python(code, path).stdout == "True\n"
 
 
+def test_a_whole_file_has_a_limit(tmp_path):
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(RecordTooLargeError, match="max_record_bytes") as caught:
+        qc.WholeFileReader().read([tmp_path / "long"])
+    assert caught.value.path == str(tmp_path / "long")
+    with pytest.raises(RecordTooLargeError, match="max_record_bytes") as caught:
+        next(iter(qc.data.WholeFileDataset(tmp_path / "long")))
+    assert caught.value.path == str(tmp_path / "long")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
+    assert repr(qc.WholeFileReader(max_record_bytes=None)) != repr(qc.WholeFileReader()) == "WholeFileReader()"
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -343,7 +343,7 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
         del run
         from queuecore._readers.kinds import WholeFileReader
 
-        return WholeFileReader().read([path])[1]
+        return WholeFileReader(max_record_bytes=None).read([path])[1]
 
     return apply_op("ReadFile", [given], string, (), kernel, name, pure=False)
 
