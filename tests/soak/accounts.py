@@ -38,14 +38,20 @@ class Accounts:
         self.marked = 0  # of these, before the mark
         self.state: dict[str, Any] | None = None
         self._since: list[Array] = []
-        # How many of each record are still to come; in order, only the place counts.
-        self._left = np.zeros(0, np.int64) if self.ordered else self._count(self.pipeline.expected)
+        # How many are still to come of each record from the first one on; in order, only the place counts.
+        self._first = 0
+        self._left = np.zeros(0, np.int64)
+        if not self.ordered and len(self.pipeline.expected):
+            found = numbers(self.pipeline.expected - self.pipeline.added)
+            self._first = int(found.min())
+            self._left = np.bincount(found - self._first)
 
-    def _count(self, contents: Array, length: int = 0) -> Array:
-        found = numbers(contents - self.pipeline.added)
-        if length and found.size and found.max() >= length:
-            raise Wrong(f"{contents[found.argmax()]} is in no record")
-        return np.bincount(found, minlength=length)
+    def _count(self, contents: Array) -> Array:
+        found = numbers(contents - self.pipeline.added) - self._first
+        for one in (found.argmin(), found.argmax()):
+            if not 0 <= found[one] < len(self._left):
+                raise Wrong(f"{contents[one]} is in no record")
+        return np.bincount(found, minlength=len(self._left))
 
     def take(self, batch: Any) -> None:
         """Enter a batch. It is compared at once if its order counts, or else at the next mark."""
@@ -62,11 +68,11 @@ class Accounts:
 
     def _settle(self) -> None:
         if self._since:
-            self._left -= self._count(np.concatenate(self._since), len(self._left))
+            self._left -= self._count(np.concatenate(self._since))
             self._since = []
-            if self._left.min() < 0:
-                twice = int(self._left.argmin())
-                raise Wrong(f"record {twice} came {-self._left[twice]} times too often")
+            twice = int(self._left.argmin())
+            if self._left[twice] < 0:
+                raise Wrong(f"record {self._first + twice} came {-self._left[twice]} times too often")
 
     def mark(self, state: dict[str, Any]) -> None:
         """Note the state that was saved behind the last batch."""
