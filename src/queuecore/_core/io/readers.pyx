@@ -9,8 +9,9 @@ from libc.stdlib cimport free
 from libc.string cimport memchr, memcpy, memmove, memset
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
 from queuecore._core.atoms.errors cimport (
-    CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ,
-    WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error)
+    CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_FORKED, CODE_INVALID_ARGUMENT, CODE_PRECONDITION, CODE_TOO_LARGE,
+    CODE_TRUNCATED, STAGE_OPEN, STAGE_READ, WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL,
+    WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error, raise_error)
 from queuecore._core.io.framing cimport (
     FRAME_FIXED, FRAME_IDENTITY, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE, framing_lone, framing_reads)
 from queuecore._core.atoms.growing cimport Growing, grow
@@ -23,8 +24,6 @@ from queuecore._core.io.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
 
 import numpy as np
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -546,7 +545,7 @@ cdef class NativeReader:
 
     cdef int _refuse(self) except -1:
         if self.generation != fork_generation():
-            raise _errors.ForkedPipelineError("this reader was made before os.fork(): another thread may have been inside it. "
+            raise_error(CODE_FORKED, "this reader was made before os.fork(): another thread may have been inside it. "
                                               "Make one in the child")
         return 0
 
@@ -558,7 +557,7 @@ cdef class NativeReader:
         cdef int64_t until
         self._refuse()
         if self.r.owner.load(kRelaxed) == <uint64_t>PyThread_get_thread_ident():  # relaxed: as in reader_leave
-            raise _errors.FailedPreconditionError("a reader's work reads from that reader itself")
+            raise_error(CODE_PRECONDITION, "a reader's work reads from that reader itself")
         while not mine:
             until = monotonic_ns() + SLICE_NS
             with nogil:

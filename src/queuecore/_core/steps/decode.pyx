@@ -3,11 +3,11 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, Leaf, iovec, layout_hash, size_product
 from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
 
-from queuecore import errors as _errors
 
 cdef extern from *:
     """
@@ -343,15 +343,15 @@ cdef class RawStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_LENGTH and self.raw.leaves != NULL:
-            return _errors.InvalidArgumentError(f"decode_raw: expected records of {b} bytes, got {a} bytes")
+            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: expected records of {b} bytes, got {a} bytes")
         if what == WHAT_LENGTH:
-            return _errors.InvalidArgumentError(f"decode_raw: the input has {a} bytes, which is not a multiple of {b}, the item's size")
+            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: the input has {a} bytes, which is not a multiple of {b}, the item's size")
         if what == WHAT_UNEQUAL:
-            return _errors.InvalidArgumentError(
+            return new_error(CODE_INVALID_ARGUMENT,
                 f"decode_raw: the strings of a batch must be equally long; there are some of {a} and of {b} bytes")
         if what == WHAT_NOT_BOOLEAN:
-            return _errors.InvalidArgumentError(f"decode_raw: expected a bool, a byte 0 or 1, got {a}")
-        return _errors.ResourceExhaustedError(f"decode_raw: no memory for {a} bytes")
+            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: expected a bool, a byte 0 or 1, got {a}")
+        return new_error(CODE_EXHAUSTED, f"decode_raw: no memory for {a} bytes")
 
 
 cdef int _raw_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil:

@@ -7,11 +7,11 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
 from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
 
-from queuecore import errors as _errors
 
 cdef extern from *:
     bint __builtin_add_overflow(int64_t, int64_t, int64_t*) noexcept nogil
@@ -94,8 +94,8 @@ cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena,
 
 cdef object step_explain(str label, int what, int64_t a, int64_t b):
     if what == WHAT_OTHER:
-        return _errors.InvalidArgumentError(f"{label}: expected an element of {b} bytes, as was said beforehand, got {a}")
-    return _errors.ResourceExhaustedError(f"{label}: no memory for {a} bytes")
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected an element of {b} bytes, as was said beforehand, got {a}")
+    return new_error(CODE_EXHAUSTED, f"{label}: no memory for {a} bytes")
 
 
 @cython.final
@@ -190,11 +190,11 @@ cdef class ChainStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_COUNT:
-            return _errors.InvalidArgumentError(f"reshape: expected values for shape {list(self.links[b][1])}, got {a} values")
+            return new_error(CODE_INVALID_ARGUMENT, f"reshape: expected values for shape {list(self.links[b][1])}, got {a} values")
         if what == WHAT_CHANNELS:
-            return _errors.InvalidArgumentError(f"scale: expected {self.links[b][4]} channels on the last axis, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"scale: expected {self.links[b][4]} channels on the last axis, got {a}")
         if what == WHAT_RANK:
-            return _errors.InvalidArgumentError(f"transpose: expected {len(self.links[b][1])} dimensions, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"transpose: expected {len(self.links[b][1])} dimensions, got {a}")
         return step_explain(self.links[0][0], what, a, b)
 
 
@@ -463,9 +463,9 @@ cdef class PadStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_DIMS:
-            return _errors.InvalidArgumentError(f"pad: expected {self.frame.ndim} dimensions, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"pad: expected {self.frame.ndim} dimensions, got {a}")
         if what == WHAT_EMPTY:
-            return _errors.InvalidArgumentError(
+            return new_error(CODE_INVALID_ARGUMENT,
                 f"pad: axis {b} is empty, and has nothing that mode {PAD_MODES[self.frame.mode]!r} could repeat: use mode 'constant'")
         return step_explain("pad", what, a, b)
 
@@ -493,11 +493,11 @@ cdef class SliceStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_DIMS:
-            return _errors.InvalidArgumentError(f"slice: expected {self.frame.ndim} dimensions, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"slice: expected {self.frame.ndim} dimensions, got {a}")
         if what == WHAT_BOUNDS:
             begin, size = self.frame.before[b], self.frame.after[b]
             part = f"[{begin}, {begin + size})" if size >= 0 else f"from {begin} on"
-            return _errors.InvalidArgumentError(f"slice: axis {b} is {a} long, and has no part {part}")
+            return new_error(CODE_INVALID_ARGUMENT, f"slice: axis {b} is {a} long, and has no part {part}")
         return step_explain("slice", what, a, b)
 
 

@@ -8,13 +8,13 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, intptr_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault
 from queuecore._core.steps.elementwise cimport step_place
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, RowsFn, Step, StageFn, arena_take
 
-from queuecore import errors as _errors
 
 cdef extern from *:
     """
@@ -298,9 +298,9 @@ cdef class ExprStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_SIDE:
-            return _errors.InvalidArgumentError(f"arithmetic: a dimension is {a} long, and {b} in what it is combined with")
+            return new_error(CODE_INVALID_ARGUMENT, f"arithmetic: a dimension is {a} long, and {b} in what it is combined with")
         if what == WHAT_RANK:
-            return _errors.InvalidArgumentError(f"arithmetic: expected {b} dimensions, as was said beforehand, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"arithmetic: expected {b} dimensions, as was said beforehand, got {a}")
         return step_explain("arithmetic", what, a, b)
 
 
@@ -692,7 +692,7 @@ cdef class GraphStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of one of the steps."""
         if what & WHOSE == WHOSE:
-            return _errors.ResourceExhaustedError(f"no memory for {a} bytes")
+            return new_error(CODE_EXHAUSTED, f"no memory for {a} bytes")
         return self.steps[what & WHOSE].explain(what >> WHOSE_BITS, a, b)
 
 

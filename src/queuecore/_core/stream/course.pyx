@@ -3,6 +3,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
+from queuecore._core.atoms.errors cimport CODE_RESUME, raise_error
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.blocks cimport Place, blocks_saved
 from queuecore._core.stream.configure cimport plan_clear
@@ -16,10 +17,8 @@ from queuecore._core.atoms.parking cimport event_has_waiters, event_notify_all, 
 from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Batch, kAcquire, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport FileTable, table_claim, table_discover, table_drop, table_find
-from queuecore._core.stream.turns cimport STATE_RUNNING, Turns
+from queuecore._core.stream.turns cimport STATE_RUNNING, Turns, never_made
 from queuecore._core.atoms.window cimport window_take
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -110,7 +109,7 @@ cdef class Course(Turns):
         if self.generation != fork_generation():
             self._refuse()
         if self.table == NULL:
-            raise _errors.FailedPreconditionError("this iterator was never made: its __init__ has not been called, or has failed")
+            never_made()
         return 0
 
     def _oldest(self):
@@ -189,7 +188,7 @@ cdef class Course(Turns):
         if check is not None:
             check([t.entries[i].digest for i in range(n)])
         elif n > 0 and t.entries[n - 1].digest != place.files_digest:
-            raise _errors.ResumeMismatchError(
+            raise_error(CODE_RESUME,
                 f"the first {n} files are not those of the saved state: a size or modification time differs")
         return 0
 

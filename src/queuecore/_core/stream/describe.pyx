@@ -3,6 +3,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.framing cimport framing_of
 from queuecore._core.stream.marks cimport ShuffleCounter
@@ -12,8 +13,6 @@ from queuecore._core.atoms.platform cimport Atomic, alloc_lines, kAcquire, kMost
 from queuecore._core.stream.rows cimport TAKE_LENGTHS, TAKE_STRINGS, Output
 from queuecore._core.io.sources cimport FileList
 from queuecore._core.steps.stages cimport CELL_DIMS, Step
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -47,7 +46,7 @@ cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component on
         for side in one.shape:
             nbytes = size_product(nbytes, side)
         if nbytes > <size_t>kMostBytes:
-            raise _errors.ResourceExhaustedError(
+            raise_error(CODE_EXHAUSTED,
                 f"an array of {one.dtype} of shape {list(one.shape)} is more than can be made: at most {kMostBytes} bytes")
         out.row_bytes = nbytes
         return at + 1
@@ -236,7 +235,7 @@ cdef class Ops:
         """Stack elements."""
         cdef OpSpec* spec
         if size > (<int64_t>1 << 40) // self.batch_rows:
-            raise _errors.InvalidArgumentError(f"a batch of {size} x {self.batch_rows} records is too large")
+            raise_error(CODE_INVALID_ARGUMENT, f"a batch of {size} x {self.batch_rows} records is too large")
         spec = self._add(OP_BATCH, size)
         spec.flag = drop_remainder
         if self.batch_level < 0:
@@ -247,7 +246,7 @@ cdef class Ops:
     def shuffle(self, int64_t buffer_size, pair, bint reshuffle, ShuffleCounter counter):
         """Draw from a window of elements; `counter` counts its passes, if it isn't `None`."""
         if buffer_size >= <int64_t>1 << 31:
-            raise _errors.InvalidArgumentError(f"buffer_size must be less than 2**31, not {buffer_size}")
+            raise_error(CODE_INVALID_ARGUMENT, f"buffer_size must be less than 2**31, not {buffer_size}")
         self._draws(self._add(OP_SHUFFLE, buffer_size), pair, reshuffle, counter)
 
     def permute(self, pair, bint reshuffle, ShuffleCounter counter):

@@ -6,6 +6,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc
+from queuecore._core.atoms.errors cimport (
+    CODE_OUT_OF_RANGE, CODE_PRECONDITION, CODE_SLOTS, is_own, raise_error, raise_from)
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.stream.configure cimport configure
 from queuecore._core.stream.describe cimport Description, keeper_new
@@ -23,12 +25,11 @@ from queuecore._core.stream.scope cimport Scope, current_scope
 from queuecore._core.atoms.slab cimport slots_push
 from queuecore._core.io.sources cimport FileTable, table_drop, table_new
 from queuecore._core.stream.to_device cimport ToDevice
-from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING
+from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, never_made
 from queuecore._core.stream.views cimport Views, assembled, copies
 from queuecore._core.stream.waiting cimport Stall, wait_for_batch, wait_for_end, wait_until_there
 from queuecore._core.atoms.window cimport window_batch, window_ended, window_ready
 
-from queuecore import errors as _errors
 from queuecore._checks.warnings import warn
 
 check_layout(layout_hash())
@@ -207,7 +208,7 @@ cdef class Stream(Running):
         cdef PyObject* scope = current_scope()
         while scope != NULL:
             if scope == <PyObject*>self.scope:
-                raise _errors.FailedPreconditionError(
+                raise_error(CODE_PRECONDITION,
                     "a function that makes elements for this iterator can't use the iterator itself: it would wait for what only it can "
                     "make. Make an iterator of its own with iter(dataset)")
             scope = <PyObject*>(<Scope>scope).parent if (<Scope>scope).parent is not None else NULL
@@ -254,7 +255,7 @@ cdef class Stream(Running):
         held = p.shared.leases.load(kRelaxed) - 1  # relaxed: consumers take leases under the GIL
         copy = held >= p.config.max_leases
         if copy and self.on_hold_raise:
-            raise _errors.SlotsExhaustedError(
+            raise_error(CODE_SLOTS,
                 f"{held} batches of this iterator are still held, and on_hold='raise' allows {p.config.max_leases}. "
                 "Drop or copy them, or use on_hold='copy'")
         if copy and not self.raw and not self._warned:
@@ -277,8 +278,8 @@ cdef class Stream(Running):
                 if copy and self.views.can_be_copied():
                     arrays = copies(arrays)
                 element = self.views.whole(arrays) if self.views.levels else None
-            except _errors.QueueCoreError:
-                if self.views.levels and self.pipe == p and self.next_k == k:  # of this batch, which it delivers: the next call goes on behind it
+            except Exception as error:
+                if is_own(error) and self.views.levels and self.pipe == p and self.next_k == k:  # of this batch, which it delivers: the next call goes on behind it
                     self.lease = None
                     self._taken(p, k, None)
                 raise
@@ -652,7 +653,7 @@ cdef class Held:
 
 cdef inline Stream _stream_of(Held iterator):
     if iterator.held is None:
-        raise _errors.FailedPreconditionError("this iterator was never made: its __init__ has not been called, or has failed")
+        never_made()
     return iterator.held
 
 
@@ -710,7 +711,7 @@ cdef class Gets:
         try:
             return next(self)
         except StopIteration:
-            raise _errors.OutOfRangeError("End of sequence") from None
+            raise_from(CODE_OUT_OF_RANGE, "End of sequence", None)
 
     def get_next_as_optional(self):
         """Return the next element in an `Optional`, which is empty at the end, now and ever after.

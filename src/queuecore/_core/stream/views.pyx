@@ -3,6 +3,7 @@ cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
+from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.stream.describe cimport KIND_DENSE, KIND_FIXED, KIND_OBJECT, KIND_STRINGS, Component
 from queuecore._core.atoms.growing cimport Growing
@@ -13,7 +14,6 @@ from queuecore._core.steps.stages cimport CELL_DIMS
 
 import numpy as np
 
-from queuecore import errors as _errors
 from queuecore._core.atoms.own import ragged as _ragged
 
 cnp.import_array()
@@ -267,7 +267,7 @@ cdef class Views:
         for row in range(1, lease.rows):
             for i in range(out.ndim):
                 if noted[row * out.ndim + i] != noted[i]:
-                    raise _errors.InvalidArgumentError(
+                    raise_error(CODE_INVALID_ARGUMENT,
                         f"cannot batch elements of unequal shapes: {[noted[n] for n in range(out.ndim)]} and, {row} later, "
                         f"{[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {number}). Use padded_batch, or dense_to_ragged_batch, "
                         "or reshape them first")
