@@ -87,8 +87,8 @@ class Identity:
         if not known:
             return None
         if self._by == "stat":
-            return Stamps("stat", known, [_hex(one) for one in stream._digests(ends_of(known))])
-        sizes = stream._sizes(known)
+            return Stamps("stat", known, [_hex(one) for one in stream.digests(ends_of(known))])
+        sizes = stream.sizes(known)
         return self._grouped(known, lambda first, end: _digest(self._bytes_of(i, *sizes[i]) for i in range(first, end)))
 
     def check(self, then: Stamps, digests: Sequence[int]) -> None:

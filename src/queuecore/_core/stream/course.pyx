@@ -112,7 +112,7 @@ cdef class Course(Turns):
             never_made()
         return 0
 
-    def _oldest(self):
+    def oldest(self):
         """Pass and number of the first row of its feed that it may need again."""
         return self.at.start.pass_, self.at.start.ordinal
 
@@ -169,12 +169,12 @@ cdef class Course(Turns):
             raise IndexError(f"{files} files are not known yet")
         return 0
 
-    def _digests(self, list upto):
+    def digests(self, list upto):
         """The digests of sizes and times of the first known files, as they were when they were opened."""
         self._check_known(max(upto, default=0))
         return [self.table.entries[<int64_t>n - 1].digest for n in upto if n > 0]
 
-    def _sizes(self, int64_t known):
+    def sizes(self, int64_t known):
         """The sizes in bytes and the times in ns that these files had when they were opened; -1, 0: a file that could not be."""
         self._check_known(known)
         return [(self.table.entries[i].size, self.table.entries[i].mtime_ns) for i in range(known)]

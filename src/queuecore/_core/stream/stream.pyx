@@ -65,7 +65,7 @@ cdef class Stream(Running):
         self.expect_files = -1
         self.spin_ns = SPIN_NS
         self.on_hold_raise = d.on_hold_raise
-        self._warned = d.inner
+        self.warned = d.inner
         self.stall = Stall(d.stall_warn, d.stall_timeout)
         self.feeder = d.feeder
         self.scope = d.scope
@@ -258,7 +258,7 @@ cdef class Stream(Running):
             raise_error(CODE_SLOTS,
                 f"{held} batches of this iterator are still held, and on_hold='raise' allows {p.config.max_leases}. "
                 "Drop or copy them, or use on_hold='copy'")
-        if copy and not self.raw and not self._warned:
+        if copy and not self.raw and not self.warned:
             self._say_held(p.config.max_leases)
         if self.out.skips is not None:
             self._log_files(p, False)
@@ -299,13 +299,13 @@ cdef class Stream(Running):
         return self.lease
 
     cdef int _say_held(self, int64_t most) except -1:
-        self._warned = True
+        self.warned = True
         try:
             warn(
                 f"more than {most} batches of this iterator are held; further ones are copies, which costs time. "
                 "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
         except BaseException as error:
-            self._warned = isinstance(error, Warning)  # where it is an error it was said
+            self.warned = isinstance(error, Warning)  # where it is an error it was said
             raise
         return 0
 
@@ -356,7 +356,7 @@ cdef class Stream(Running):
                 self._log_files(p, False)
             stream, handle = there.arrays.stream()
             if there.is_full():
-                said, self._warned = self._warned, True
+                said, self.warned = self.warned, True
                 there.target.say_held(self.on_hold_raise, said)
                 if self.pipe == p and self.next_k == k:
                     memory = there.room(k)
@@ -447,8 +447,8 @@ cdef class Stream(Running):
         finally:
             pipe_drop(p)
 
-    def _poll(self, double seconds):
-        # Begins, and waits up to so many seconds. Whether next() would not wait now.
+    def poll(self, double seconds):
+        """Begin, wait for at most so many seconds, and return whether ``next()`` would not wait now."""
         cdef int64_t deadline
         cdef uint64_t k
         cdef Pipe* p
@@ -473,8 +473,8 @@ cdef class Stream(Running):
         pipe_drop(p)
         return there
 
-    def _stop(self):
-        # As close(), for another thread than the one that uses it: waits for nothing.
+    def stop(self):
+        """Let the stream end, as `close` does, from another thread than the one that uses it. Waits for nothing."""
         cdef Pipe* p = self.pipe
         self.told = True
         if p != NULL and self.generation == fork_generation():
