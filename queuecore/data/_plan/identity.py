@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from queuecore._core.stream.stream import Stream
 from queuecore.data._plan.chain import Chain
-from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error_class
+from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error
 
 __all__ = ["Identity", "Stamps", "ends_of"]
 
@@ -197,11 +197,9 @@ def _content(path: bytes, size: int, time: int) -> bytes:
                 left -= got
             info = os.fstat(file.fileno())
     except OSError as error:
-        number = error.errno or 0
-        raise os_error_class(number)(
-            f'cannot read {os.fsdecode(path)!r}, whose bytes Options(identity="content") puts into the state: '
-            f"{os.strerror(number)}",
-            errno=number,
+        raise os_error(
+            error.errno or 0,
+            f'cannot read {os.fsdecode(path)!r}, whose bytes Options(identity="content") puts into the state: ',
             path=path,
             stage=_STAGE,
         ) from None
