@@ -9,6 +9,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_FORKED, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport Device, DeviceCore, Failure, ours
@@ -24,7 +25,6 @@ from queuecore._core.atoms.platform cimport (
 from queuecore._core.handoff.queues cimport NativeQueue
 from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, runner_join, still_waiting, wait_out_exit, waited
 from queuecore._core.atoms.slab cimport slots_pop, slots_push
-from queuecore._core.handoff.slots cimport MAX_DIMS
 
 cimport numpy as cnp
 

@@ -3,10 +3,11 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, intptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
 
 cdef extern from "queuecore/calls.hpp" namespace "queuecore" nogil:
@@ -24,7 +25,7 @@ cdef enum:
 cdef struct Made:
     int64_t nbytes
     int32_t ndim
-    int64_t dims[CELL_DIMS]
+    int64_t dims[MAX_DIMS]
 
 cdef struct CallParams:
     void* function

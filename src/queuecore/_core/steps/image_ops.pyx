@@ -7,13 +7,14 @@ cimport cython
 from libc.math cimport floorf
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport (
     TILE, WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, copy_part, made_bytes_of, scale_all, step_explain, step_fault, step_place)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.atoms.random cimport philox_block
-from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
 
 cdef extern from "queuecore/kernels/pixels.hpp" namespace "queuecore" nogil:
@@ -237,7 +238,7 @@ cdef struct CropParams:
     int32_t ndim
     int32_t item
     uint64_t seed
-    int64_t size[CELL_DIMS]
+    int64_t size[MAX_DIMS]
     int64_t made_bytes
 
 
@@ -283,7 +284,7 @@ cdef int _run_crop(const void* params, const Cell* inputs, Cell* outputs, Arena*
     cdef const CropParams* crop = <const CropParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
-    cdef int64_t begin[CELL_DIMS]
+    cdef int64_t begin[MAX_DIMS]
     cdef uint32_t draws[4]
     cdef const int64_t* dims = &cell.dims[0]
     cdef int64_t count = 1, whole = crop.item, part = crop.item, i

@@ -3,6 +3,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, Blocks
@@ -22,7 +23,7 @@ from queuecore._core.stream.pipe cimport Config, Pipe, lay_out, unit_bytes
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.rows cimport Maker, Output, Pad
 from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_new
-from queuecore._core.steps.stages cimport CELL_DIMS, RowsFn, Step
+from queuecore._core.steps.stages cimport RowsFn, Step
 from queuecore._core.stream.views cimport Views
 
 check_layout(layout_hash())
@@ -110,10 +111,10 @@ cdef int _set_leaves(Description d, Pipe* plan, Views views, Shape* shape) excep
         leaf = &plan.leaves[i]
         views.dtypes.append(dtype)
         views.ndims[i] = len(dims)
-        if len(dims) > CELL_DIMS:
-            raise_error(CODE_INVALID_ARGUMENT, f"field number {i} has {len(dims)} dimensions; at most {CELL_DIMS} are possible")
+        if len(dims) > MAX_DIMS:
+            raise_error(CODE_INVALID_ARGUMENT, f"field number {i} has {len(dims)} dimensions; at most {MAX_DIMS} are possible")
         for j in range(views.ndims[i]):
-            views.sides[i * CELL_DIMS + j] = dims[j]
+            views.sides[i * MAX_DIMS + j] = dims[j]
         leaf.swap = swap
         leaf.pieces = len(offsets)
         leaf.piece_bytes = piece_bytes
@@ -235,8 +236,8 @@ cdef int _set_pad(Pad* pad, Component one, tuple sides, bytes fill) except -1:
     cdef int32_t i
     dims = (-1,) if one.kind == KIND_STRINGS else (-1, *one.shape) if one.kind == KIND_RAGGED else one.shape
     pad.ndim = len(dims)
-    if pad.ndim != len(sides) or pad.ndim > CELL_DIMS:
-        raise_error(CODE_INVALID_ARGUMENT, f"{pad.ndim} dimensions can't be padded to {len(sides)}; at most {CELL_DIMS} are possible")
+    if pad.ndim != len(sides) or pad.ndim > MAX_DIMS:
+        raise_error(CODE_INVALID_ARGUMENT, f"{pad.ndim} dimensions can't be padded to {len(sides)}; at most {MAX_DIMS} are possible")
     pad.fixed = one.kind == KIND_FIXED
     pad.item = sizeof(int64_t) if one.kind == KIND_STRINGS else one.dtype.base.itemsize
     for i in range(pad.ndim):
@@ -290,7 +291,7 @@ cdef int _set_columns(list columns, Maker* m, Keeper keeper, Step step) except -
     # Rows that are handed in. Their description stays with the keeper: workers use it.
     cdef int64_t* shapes
     cdef int32_t n = <int32_t>len(columns)
-    keeper.columns = <Output*>calloc(2 * n + 1, sizeof(Output) + CELL_DIMS * sizeof(int64_t))
+    keeper.columns = <Output*>calloc(2 * n + 1, sizeof(Output) + MAX_DIMS * sizeof(int64_t))
     if keeper.columns == NULL:
         raise MemoryError
     shapes = <int64_t*>(keeper.columns + 2 * n + 1)

@@ -3,6 +3,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.framing cimport framing_of
@@ -12,7 +13,7 @@ from queuecore._core.order.op cimport OpSpec
 from queuecore._core.atoms.platform cimport Atomic, alloc_lines, kAcquire, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.rows cimport TAKE_LENGTHS, TAKE_STRINGS, Output
 from queuecore._core.io.sources cimport FileList
-from queuecore._core.steps.stages cimport CELL_DIMS, Step
+from queuecore._core.steps.stages cimport Step
 
 check_layout(layout_hash())
 
@@ -81,7 +82,7 @@ cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components)
             out.ndim = len(one.shape)
         if one.kind == KIND_FIXED or one.kind == KIND_RAGGED:
             for j, side in enumerate(one.shape, out.ndim - len(one.shape)):
-                shapes[(count - 1) * CELL_DIMS + j] = side
+                shapes[(count - 1) * MAX_DIMS + j] = side
     return count
 
 
