@@ -301,3 +301,24 @@ def os_error_class(number: int) -> type[QueueCoreError]:
     if number == _errno.EISDIR:
         return NotAFileError
     return UnavailableError
+
+
+def os_error(
+    number: int | None,
+    before: str,
+    after: str = "",
+    *,
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+    reason: str | None = None,
+    stage: str | None = None,
+    offset: int | None = None,
+    record: int | None = None,
+) -> QueueCoreError:
+    """Return the exception for an `errno`.
+
+    Its text is `before`, the meaning of the number or `reason` in its place, and `after`.
+    """
+    meaning = os.strerror(number or 0) if reason is None else reason
+    return os_error_class(number or 0)(
+        before + meaning + after, errno=number, path=path, stage=stage, offset=offset, record=record
+    )

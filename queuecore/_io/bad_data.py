@@ -18,7 +18,7 @@ from queuecore.errors import (
     QueueCoreError,
     RecordTooLargeError,
     UnavailableError,
-    os_error_class,
+    os_error,
 )
 
 __all__ = ["Quarantine", "Told", "check_on_error", "is_bad_data"]
@@ -223,10 +223,10 @@ def _writable(path: Any) -> str:
 
 
 def _unwritable(path: str, number: int) -> QueueCoreError:
-    return os_error_class(number)(
-        f"cannot write the quarantine log {path!r}: {os.strerror(number)}. "
-        "Make room for it and let it be written, or name another file (quarantine=...)",
-        errno=number,
+    return os_error(
+        number,
+        f"cannot write the quarantine log {path!r}: ",
+        ". Make room for it and let it be written, or name another file (quarantine=...)",
         path=path,
         stage="quarantine",
     )

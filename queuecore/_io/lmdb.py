@@ -23,7 +23,7 @@ from queuecore.errors import (
     TruncatedRecordError,
     UnavailableError,
     UnimplementedError,
-    os_error_class,
+    os_error,
 )
 
 __all__ = ["LmdbRecords"]
@@ -286,9 +286,10 @@ class _Database:
         self.close()
 
     def _os_error(self, number: int) -> QueueCoreError:
-        return os_error_class(number)(
-            f"cannot open {os.fsdecode(self._name)!r} as an LMDB environment: {os_reason(number)}",
-            errno=number,
+        return os_error(
+            number,
+            f"cannot open {os.fsdecode(self._name)!r} as an LMDB environment: ",
+            reason=os_reason(number),
             path=self._name,
             stage="open",
         )

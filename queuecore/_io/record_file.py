@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from queuecore._io.compression import Codec
 from queuecore._io.names import Filename, expand_filenames
-from queuecore.errors import DtypeError, FailedPreconditionError, QueueCoreError, os_error_class
+from queuecore.errors import DtypeError, FailedPreconditionError, QueueCoreError, os_error
 
 __all__ = ["RecordFile", "flat"]
 
@@ -53,10 +53,10 @@ class RecordFile:
         self._pending += header
 
     def _named(self, error: OSError, what: str, **place: int) -> QueueCoreError:
-        number = error.errno or 0
-        return os_error_class(number)(
-            f"cannot {what} {os.fsdecode(self._path)!r}: {error.strerror or error}",
-            errno=number,
+        return os_error(
+            error.errno or 0,
+            f"cannot {what} {os.fsdecode(self._path)!r}: ",
+            reason=error.strerror or str(error),
             path=self._path,
             stage=_STAGE,
             **place,

@@ -11,7 +11,7 @@ from queuecore._core.io.sources import FileList
 from queuecore._core.io.tfrecord import MAX_RECORD_BYTES, FileBytes, Scan
 from queuecore._elements.record import compile_bytes
 from queuecore.data._plan.fixed import FixedLengthSource
-from queuecore.errors import QueueCoreError, TruncatedRecordError, os_error_class
+from queuecore.errors import QueueCoreError, TruncatedRecordError, os_error
 
 __all__ = ["FixedLengthCheck", "TFRecordCheck"]
 
@@ -72,10 +72,7 @@ def _write_index(path: bytes, places: list[tuple[int, int]]) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(new)
-        number = error.errno or 0
-        raise os_error_class(number)(
-            f"cannot write the index {os.fsdecode(path)!r}: {os.strerror(number)}", errno=number, path=path
-        ) from error
+        raise os_error(error.errno or 0, f"cannot write the index {os.fsdecode(path)!r}: ", path=path) from error
 
 
 @dataclass

@@ -109,7 +109,7 @@ class Iterator(Held, IteratorBase):
         self._stream.close(timeout)
 
     def _stop(self) -> None:
-        self._stream._stop()
+        self._stream.stop()
 
     @property
     def goes_on(self) -> bool:

@@ -146,7 +146,7 @@ def steps(it, way):
     kept, times = [], 0
     try:
         while True:
-            it._stream._poll(20)  # what waits is another matter
+            it._stream.poll(20)  # what waits is another matter
             made, n = way(it.__next__)
             kept.append(made)
             times += n

@@ -170,7 +170,7 @@ def test_ctrl_c_while_native_threads_are_stuck(tmp_path):
             with interrupted(reached=stuck):
                 syscalls.set_read_delay(0.4)
                 try:
-                    it.close(timeout=0) if it._stream._poll(0.05) else None
+                    it.close(timeout=0) if it._stream.poll(0.05) else None
                 finally:
                     stuck.set()
                 it.load_state_dict(state) if way == "load_state_dict" else it.close(timeout=None)

@@ -82,7 +82,7 @@ def objects_of(iterator: Opened, errors: bool = False) -> Generator[Any]:
             ended = False  # the exception would refer to this frame, which only the collector could end then
             problem: BaseException | None = None
             try:
-                while not group or (len(group) < MOST_OBJECTS and iterator._poll(0)):
+                while not group or (len(group) < MOST_OBJECTS and iterator.poll(0)):
                     group.append(next(iterator))
             except StopIteration:
                 ended = True

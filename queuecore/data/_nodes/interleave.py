@@ -199,7 +199,7 @@ class _Child:
             batch = self._dataset.chunk_rows(self._run.budget) if self._rows else 0
             self._iterator = self._run.open_other(self._dataset, self._number, first, batch)
             self._chunks = rows_of(self._iterator, True) if self._rows else objects_of(self._iterator, True)
-            self._iterator._poll(0)
+            self._iterator.poll(0)
         except BaseException as error:  # noqa: BLE001 - it comes out in its turn
             self.error = error
 
@@ -221,12 +221,12 @@ class _Child:
         if self.left or self.ended or self.error is not None or self.failed is not None:
             return True
         self.begin()
-        return self._iterator is None or self._iterator._poll(0)
+        return self._iterator is None or self._iterator.poll(0)
 
     def wait(self) -> None:
         """Wait a short time for the dataset to be ready."""
         if self._iterator is not None:
-            self._iterator._poll(_PATIENCE)
+            self._iterator.poll(_PATIENCE)
 
     def fill(self) -> None:
         """Read more, if nothing is left; afterwards there is some, or it has ended, with an error or without."""
@@ -272,7 +272,7 @@ class _Child:
     def stop(self) -> None:
         """Ask the dataset to end soon."""
         if self._iterator is not None:
-            self._iterator._stop()
+            self._iterator.stop()
 
     def close(self) -> None:
         """Release the dataset's stream and memory."""
@@ -368,7 +368,7 @@ class _Turns:
     def close(self) -> None:
         """Close all datasets."""
         children = [one for one in (*self._slots, *self._waiting) if isinstance(one, _Child)]
-        self._input._stop()
+        self._input.stop()
         for child in children:
             child.stop()
         for child in children:
@@ -451,13 +451,13 @@ class _Turns:
             not self._input_ended
             and not self.drop
             and self._open + len(self._waiting) < self._node.begun
-            and self._input._poll(0)
+            and self._input.poll(0)
         ):
             self._pull()
 
     def _quick(self) -> bool:
         """Return whether the next dataset will be there before the pending elements are late."""
-        return bool(self._waiting) or self._input_ended or (self._took < _MOMENT and self._input._poll(0))
+        return bool(self._waiting) or self._input_ended or (self._took < _MOMENT and self._input.poll(0))
 
     def _next(self) -> _Child | _InPlace | None:
         """Return the next dataset, or what takes its place; `None`: there is none."""
@@ -676,7 +676,7 @@ class _Turns:
             if child is not None:
                 if child.ready():
                     return slot
-            elif self._waiting or (not self._input_ended and self._input._poll(0)):
+            elif self._waiting or (not self._input_ended and self._input.poll(0)):
                 return slot
         return None if self._open or not self._input_ended else at
 
@@ -686,7 +686,7 @@ class _Turns:
         if children:
             children[0].wait()
         else:
-            self._input._poll(_PATIENCE)
+            self._input.poll(_PATIENCE)
 
     def _dropped(self, n: int) -> None:
         self.drop -= n

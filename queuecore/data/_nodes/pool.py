@@ -96,7 +96,7 @@ class Pool:
         # element that isn't taken.
         self._followed = followed
         self._places: dict[int, Mark] = {}
-        self._used: Mark = child._oldest()
+        self._used: Mark = child.oldest()
 
     def used(self) -> Mark:
         """Return how far the iterator is used up by the results that were taken."""
@@ -156,7 +156,7 @@ class Pool:
                 self._room.put(None)
                 return False
             if self._followed:
-                self._places[number] = self._child._oldest()
+                self._places[number] = self._child.oldest()
             failed: Exception | None = None
             element: Any = None
             try:
@@ -213,7 +213,7 @@ class Pool:
         finally:
             self._ended = self._scope.stopped = True
             # Somebody may be waiting for an element.
-            self._child._stop()
+            self._child.stop()
             with self._lock:
                 self._child.close()
                 for _ in range(self._started):  # nobody starts another one now

@@ -104,9 +104,9 @@ class Opened(Protocol):
     def next_columns(self) -> tuple[Any, ...]: ...
     def close(self, timeout: float | None = 1.0) -> None: ...
     def stats(self) -> dict[str, int]: ...
-    def _stop(self) -> None: ...
-    def _poll(self, seconds: float) -> bool: ...
-    def _oldest(self) -> Mark: ...
+    def stop(self) -> None: ...
+    def poll(self, seconds: float) -> bool: ...
+    def oldest(self) -> Mark: ...
 
 
 _open: Callable[[Chain, Seeded | None], Opened]
@@ -170,7 +170,7 @@ class Run:
         run.used = {}
         stream = self._stream()
         if run.orders is not None and stream is not None:
-            run.orders.restart(stream._oldest())
+            run.orders.restart(stream.oldest())
         return run
 
     def follow(self, stream: Opened, orders: Orders | None) -> None:
@@ -208,8 +208,8 @@ class Run:
         stream = self._stream()
         if self._since >= _SETTLE and stream is not None and not stream._inner:
             self._since = 0
-            mark = stream._oldest()
-            if mark == stream._oldest():  # another thread may be about to change it
+            mark = stream.oldest()
+            if mark == stream.oldest():  # another thread may be about to change it
                 self.orders.settle(mark)
 
     def seed(self, pairs: Pairs, bases: list[int]) -> None:
@@ -240,7 +240,7 @@ class Run:
         orders = self.orders.below(self._feed, pass_, index)
         child = self._open(chain, self._pairs[at:upto], bases, start, batch, skips, orders)
         if child._run is not None and child._run.orders is not None:
-            self.used[index] = child._oldest
+            self.used[index] = child.oldest
         return child
 
     def open_other(self, chain: Chain, number: int, start: int = 0, batch: int = 0) -> Opened:
@@ -270,7 +270,7 @@ class Run:
         self._children.add(child)
         # Whoever ends it does so first, and then looks for children.
         if self.stopped:
-            child._stop()
+            child.stop()
         if again:
             try:
                 for _ in itertools.islice(child, again):
@@ -348,7 +348,7 @@ class _Children:
         for one in self._alive:
             child = one()
             if child is not None:
-                child._stop()
+                child.stop()
 
 
 def rest(chunks: Generator[AnyChunk], start: int) -> Generator[AnyChunk]:

@@ -115,13 +115,13 @@ class ChainStream(Stream):
     def close(self, timeout: float | None = 1.0) -> None:
         """Stop the threads and give back files and memory; see `Iterator.close`."""
         if self._run is not None:
-            self._stop()
+            self.stop()
             self._run.end()
         super().close(timeout)
 
-    def _stop(self) -> None:
-        # Those that work for this one, too: its own thread may wait for them.
-        super()._stop()
+    def stop(self) -> None:
+        """Let the stream end, from another thread: also those that work for it, as its own thread may wait for them."""
+        super().stop()
         if self._run is not None:
             self._run.stop()
 
@@ -137,7 +137,7 @@ class ChainStream(Stream):
         chain = self.chain
         while True:
             place, drawn = self.position()
-            orders = {} if self._run is None else self._run.orders_at(self._oldest())
+            orders = {} if self._run is None else self._run.orders_at(self.oldest())
             stamps = self._identity.stamps(self, place.files_known)
             if place.version == self.position()[0].version:  # nobody went on meanwhile
                 break

@@ -18,7 +18,7 @@ from queuecore._ops.stage import Stage
 from queuecore.data._plan.chain import Source
 from queuecore.data._plan.made import Made, made_by
 
-__all__ = ["FixedLengthSource"]
+__all__ = ["FixedLengthSource", "not_regular"]
 
 _STAGE = "open"
 
@@ -89,12 +89,9 @@ class FixedLengthSource(Source):
         try:
             info = os.stat(path)
         except OSError as error:
-            number = error.errno or 0
-            raise errors.os_error_class(number)(
-                f"{os.fsdecode(path)}: {os.strerror(number)}", errno=number, path=path, stage=_STAGE
-            ) from None
+            raise errors.os_error(error.errno or 0, f"{os.fsdecode(path)}: ", path=path, stage=_STAGE) from None
         if not stat.S_ISREG(info.st_mode):
-            raise _not_regular(path, info.st_mode)
+            raise not_regular(path, info.st_mode)
         if not info.st_size and _has_bytes(path):
             raise errors.UnavailableError(
                 f"{os.fsdecode(path)} says that it has no bytes, and yet can be read (as files in /proc): nobody knows "
@@ -167,11 +164,12 @@ def _has_bytes(path: bytes) -> bool:
         return False
 
 
-def _not_regular(path: bytes, mode: int) -> errors.QueueCoreError:
+def not_regular(path: bytes, mode: int, so: str = "") -> errors.QueueCoreError:
+    """Return the exception for a file that is no regular one, by its mode; `so`: what follows from that."""
     name = os.fsdecode(path)
     if stat.S_ISDIR(mode):
         return errors.NotAFileError(f"{name} is a directory", errno=errno.EISDIR, path=path, stage=_STAGE)
-    return errors.UnavailableError(f"{name} is no regular file", errno=errno.EINVAL, path=path, stage=_STAGE)
+    return errors.UnavailableError(f"{name} is no regular file{so}", errno=errno.EINVAL, path=path, stage=_STAGE)
 
 
 def _rebuild(paths: list[bytes], *rest: Any) -> FixedLengthSource:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from queuecore._core.stream.stream import Stream
 from queuecore.data._plan.chain import Chain
-from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error_class
+from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error
 
 __all__ = ["Identity", "Stamps", "ends_of"]
 
@@ -87,8 +87,8 @@ class Identity:
         if not known:
             return None
         if self._by == "stat":
-            return Stamps("stat", known, [_hex(one) for one in stream._digests(ends_of(known))])
-        sizes = stream._sizes(known)
+            return Stamps("stat", known, [_hex(one) for one in stream.digests(ends_of(known))])
+        sizes = stream.sizes(known)
         return self._grouped(known, lambda first, end: _digest(self._bytes_of(i, *sizes[i]) for i in range(first, end)))
 
     def check(self, then: Stamps, digests: Sequence[int]) -> None:
@@ -197,11 +197,9 @@ def _content(path: bytes, size: int, time: int) -> bytes:
                 left -= got
             info = os.fstat(file.fileno())
     except OSError as error:
-        number = error.errno or 0
-        raise os_error_class(number)(
-            f'cannot read {os.fsdecode(path)!r}, whose bytes Options(identity="content") puts into the state: '
-            f"{os.strerror(number)}",
-            errno=number,
+        raise os_error(
+            error.errno or 0,
+            f'cannot read {os.fsdecode(path)!r}, whose bytes Options(identity="content") puts into the state: ',
             path=path,
             stage=_STAGE,
         ) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import errno
 import math
 import os
 import re
@@ -15,11 +14,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from queuecore import errors
+from queuecore._checks.checks import MAX_DIMS
 from queuecore._core.io.sources import FileList
 from queuecore._elements.component import shape_text
 from queuecore._elements.record import RecordPlan, compile_record
 from queuecore.data._plan.blocks import MOST_BYTES
-from queuecore.data._plan.fixed import FixedLengthSource
+from queuecore.data._plan.fixed import FixedLengthSource, not_regular
 
 __all__ = ["NpySource", "npy_source"]
 
@@ -30,8 +30,6 @@ _KEYS = {"descr", "fortran_order", "shape"}
 _VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf8")}
 # NumPy reads no longer ones either, as parsing them may take any amount of memory.
 _MOST_TEXT = 10000
-# Sides of a row, as of all records.
-_MOST_SIDES = 32
 _FIRST_READ = 4096
 
 # For each file: its bytes before the first number, the number of rows, and whether columns come first (Fortran order).
@@ -153,8 +151,8 @@ def _read_header(path: bytes) -> _Header:
         )
     rows, sides = shape[0], shape[1:]
     row_bytes = dtype.itemsize * math.prod(sides)
-    if len(sides) > _MOST_SIDES or not 0 < row_bytes <= MOST_BYTES:
-        limits = f"a row has 1 to {MOST_BYTES} bytes, and at most {_MOST_SIDES} dimensions"
+    if len(sides) > MAX_DIMS or not 0 < row_bytes <= MOST_BYTES:
+        limits = f"a row has 1 to {MOST_BYTES} bytes, and at most {MAX_DIMS} dimensions"
         raise _error(
             errors.InvalidArgumentError,
             path,
@@ -200,27 +198,16 @@ def _read_head(path: bytes) -> tuple[bytes, int]:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             info = os.fstat(fd)
-            if stat.S_ISDIR(info.st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if not stat.S_ISREG(info.st_mode):
-                raise errors.UnavailableError(
-                    f"{os.fsdecode(path)} is no regular file, so that its rows have no places. Copy it to one",
-                    errno=errno.EINVAL,
-                    path=path,
-                    stage=_STAGE,
-                )
+                raise not_regular(path, info.st_mode, ", so that its rows have no places. Copy it to one")
             return _head_of(path, fd), info.st_size
         finally:
             os.close(fd)
     except errors.QueueCoreError:
         raise
     except OSError as error:
-        number = error.errno or 0
-        raise errors.os_error_class(number)(
-            f"cannot read the header of {os.fsdecode(path)}: {os.strerror(number)}",
-            errno=number,
-            path=path,
-            stage=_STAGE,
+        raise errors.os_error(
+            error.errno or 0, f"cannot read the header of {os.fsdecode(path)}: ", path=path, stage=_STAGE
         ) from None
 
 

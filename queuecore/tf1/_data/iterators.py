@@ -83,7 +83,7 @@ class _Place:
     def begin(self, dataset: eager.Dataset) -> None:
         made = iter(dataset)
         # TensorFlow programs keep the results of runs: some are copied then, and no warning is given.
-        made._stream._warned = True
+        made._stream.warned = True
         before, self.iterator = self.iterator, made
         if before is not None:  # which also ends a run that waits for it
             before.close()
@@ -99,7 +99,7 @@ class _Place:
                 self.begin(self._once(run))
             iterator: Any = self.iterator
             if run.deadline is not None:
-                while not iterator._stream._poll(min(run.left(), _SLICE)):
+                while not iterator._stream.poll(min(run.left(), _SLICE)):
                     if not run.left():
                         raise DeadlineExceededError("the run timed out while it was waiting for an element")
             try:

@@ -18,7 +18,7 @@ from queuecore.errors import (
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
-    os_error_class,
+    os_error,
 )
 
 __all__ = [
@@ -52,9 +52,7 @@ def _refused(path: Any) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise os_error_class(error.errno or 0)(
-            f"{_name(path)}; {os.strerror(error.errno or 0)}", errno=error.errno, path=path
-        ) from error
+        raise os_error(error.errno, f"{_name(path)}; ", path=path) from error
 
 
 class GFile:

@@ -286,7 +286,7 @@ def test_native_code_takes_no_gil():
         ("p = malloc(size_product(2 * n + 2, sizeof(Run)))", False),
         ("p = malloc(size_sum(sizeof(Run), size_product(n, sizeof(int64_t))))", False),
         ("p = calloc(2 * len(columns) + 1, sizeof(Column) + MAX_DIMS * sizeof(int64_t))", False),
-        ("p = calloc(n, (1 + CELL_DIMS) * sizeof(int64_t))", False),
+        ("p = calloc(n, (1 + MAX_DIMS) * sizeof(int64_t))", False),
         ("p = malloc(3 * sizeof(EventCount))", False),
         ("p = malloc(n)  # not n * 8", False),
         ("q = n * 8", False),

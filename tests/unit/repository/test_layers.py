@@ -1,6 +1,6 @@
 """Imports point down: no circle of files or of folders, and nobody takes a name that is another module's own."""
 
-from helpers.repository.layers import circles, files, graph, imports, is_private, rooms
+from helpers.repository.layers import NATIVE, circles, files, graph, imports, is_private, rooms
 from helpers.repository.walk import walk_of_batch
 
 MODULES = files()
@@ -27,6 +27,11 @@ def test_folders_form_no_circle():
 def test_private_names_stay_in_their_module():
     found = {f"{one.file} takes {one.name} of {one.of}" for one in IMPORTS if one.name and is_private(one.name)}
     assert not found
+
+
+def test_one_native_module_makes_the_exceptions():
+    made = {file for file, others in WHOLE.items() if file.startswith(NATIVE) and "queuecore/errors.py" in others}
+    assert made == {"queuecore/_core/atoms/errors"}
 
 
 def test_circles_are_found():

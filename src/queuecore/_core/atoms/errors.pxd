@@ -1,5 +1,6 @@
-# The numbers that say what went wrong in native code, and the only functions that turn them into exceptions.
-from libc.stdint cimport int64_t
+# The numbers that say what went wrong in native code, and the only functions that turn them into exceptions. No other native module
+# imports `queuecore.errors`: it names a code.
+from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.platform cimport Fault
 
 cdef enum:
@@ -17,8 +18,19 @@ cdef enum:
     CODE_RESUME = 10
     CODE_TOO_LARGE = 11
     CODE_DATA_LOSS = 12
+    CODE_DEADLINE = 13
+    CODE_CANCELLED = 14
+    CODE_OUT_OF_RANGE = 15
+    CODE_PRECONDITION = 16
+    CODE_FORKED = 17
+    CODE_DEVICE = 18
+    CODE_SLOTS = 19
+    CODE_STALL = 20
     CODE_DECOMPRESS = 40
     CODE_UNIMPLEMENTED = 41
+    CODE_DTYPE = 42
+    CODE_PROTO = 43
+    CODE_DECODE = 44
     CODE_CHECKSUM = 45
     CODE_CSV = 50
     CODE_STEP = 60            # the step itself says what went wrong, and where in the element
@@ -40,7 +52,6 @@ cdef enum:
     WHAT_MEMORY = 11
     WHAT_THREAD = 12
     WHAT_THROWN = 13
-    WHAT_RESUME_FILES = 14
     WHAT_HEADER_CUT = 15
     WHAT_LINE = 16
     WHAT_NAME = 17
@@ -86,4 +97,13 @@ cdef enum:
 # Says what is wrong with compressed data, in words that follow the data's name and a colon. place: bytes from its
 # start.
 cdef str inflate_sentence(int what, int encoding, int64_t place)
+# Returns the exception for what `fault` recorded; the caller raises it. path: bytes or None.
 cdef object fault_error(const Fault* fault, object path)
+# Returns an exception of a code's class for code that raises it later, or never. place: the keyword arguments of `QueueCoreError` that
+# say where, if any.
+cdef object new_error(int32_t code, str text, dict place=*)
+# Raise it. Cython doesn't know that these never return, so nothing that runs stands behind a call of them.
+cdef int raise_error(int32_t code, str text) except -1
+cdef int raise_from(int32_t code, str text, object cause) except -1
+# Whether an exception is one of `queuecore.errors`: what `except QueueCoreError` asks.
+cdef bint is_own(object error)

@@ -1,9 +1,9 @@
-"""Status numbers of the native core to exceptions of :mod:`queuecore.errors`; nothing else in the core raises those."""
+"""Status numbers of the native core to exceptions of :mod:`queuecore.errors`; nothing else in the core makes those."""
 import errno as _errno
 import os
 import resource
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.atoms.process cimport check_layout
 
@@ -24,8 +24,19 @@ _CLASSES = {
     CODE_RESUME: _errors.ResumeMismatchError,
     CODE_TOO_LARGE: _errors.RecordTooLargeError,
     CODE_DATA_LOSS: _errors.DataLossError,
+    CODE_DEADLINE: _errors.DeadlineExceededError,
+    CODE_CANCELLED: _errors.CancelledError,
+    CODE_OUT_OF_RANGE: _errors.OutOfRangeError,
+    CODE_PRECONDITION: _errors.FailedPreconditionError,
+    CODE_FORKED: _errors.ForkedPipelineError,
+    CODE_DEVICE: _errors.DeviceUnavailableError,
+    CODE_SLOTS: _errors.SlotsExhaustedError,
+    CODE_STALL: _errors.StallError,
     CODE_DECOMPRESS: _errors.DecompressError,
     CODE_UNIMPLEMENTED: _errors.UnimplementedError,
+    CODE_DTYPE: _errors.DtypeError,
+    CODE_PROTO: _errors.ProtoError,
+    CODE_DECODE: _errors.DecodeError,
     CODE_CHECKSUM: _errors.ChecksumError,
     CODE_CSV: _errors.CsvError,
 }
@@ -113,8 +124,6 @@ cdef str _sentence(const Fault* f, str name):
                 "Use smaller batches, a smaller shuffle buffer, or a larger budget")
     if f.what == WHAT_THREAD:
         return f"cannot start native thread number {f.a}: {os.strerror(f.err)}. Use fewer threads (num_threads)"
-    if f.what == WHAT_RESUME_FILES:
-        return (f"the first {f.a} files are not those of the saved state: a size or modification time differs")
     if f.what == WHAT_HEADER_CUT:
         return f"{name} ends after {f.a} bytes, inside its header of {f.b} bytes. Check header_bytes, or the file"
     if f.what == WHAT_LINE:
@@ -176,7 +185,6 @@ cdef str _csv_sentence(const Fault* f):
 
 
 cdef object fault_error(const Fault* fault, object path):
-    # Returns the exception for what `fault` recorded; the caller raises it. path: bytes or None.
     name = None if path is None else os.fsdecode(path)
     shown = "" if name is None else repr(name)
     error = _CLASSES[<int>fault.code](
@@ -191,3 +199,19 @@ cdef object fault_error(const Fault* fault, object path):
         error.line = fault.a
         error.field = fault.b & 0xFFFFFFFF if fault.what != WHAT_CSV_FIELDS else None
     return error
+
+
+cdef object new_error(int32_t code, str text, dict place=None):
+    return _CLASSES[code](text) if place is None else _CLASSES[code](text, **place)
+
+
+cdef int raise_error(int32_t code, str text) except -1:
+    raise new_error(code, text)
+
+
+cdef int raise_from(int32_t code, str text, object cause) except -1:
+    raise new_error(code, text) from cause
+
+
+cdef bint is_own(object error):
+    return isinstance(error, _errors.QueueCoreError)

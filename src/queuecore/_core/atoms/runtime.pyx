@@ -17,13 +17,14 @@ from libc.string cimport memset
 from queuecore._core.atoms.process cimport (
     check_layout, live_threads, native_thread_ended, native_thread_start, registry_add, registry_visit)
 from queuecore._core.atoms.ending cimport NOTES, PHASES, Ending, ending_decide, ending_has, ending_mark, ending_note
-from queuecore._core.atoms.errors cimport CODE_INTERNAL, STAGE_RUNNER, WHAT_THROWN
+from queuecore._core.atoms.errors cimport (
+    CODE_CANCELLED, CODE_INTERNAL, CODE_INVALID_ARGUMENT, STAGE_RUNNER, WHAT_THROWN, raise_error)
 from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, Fault, ReleaseFn, Runner, alloc_lines, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease, layout_hash,
     monotonic_ns, size_product, usable_cpus)
 
-from queuecore import _machine, errors as _errors
+from queuecore import _machine
 
 check_layout(layout_hash())
 
@@ -214,7 +215,7 @@ cdef class StopEvent:
         if timeout is not None:
             seconds = timeout
             if isnan(seconds):
-                raise _errors.InvalidArgumentError("timeout must be a number of seconds or None, not nan")
+                raise_error(CODE_INVALID_ARGUMENT, "timeout must be a number of seconds or None, not nan")
             if seconds <= 0:
                 return self.stopped_ns() != 0
             if seconds < 4e9:  # more than a century otherwise: that is without a limit
@@ -465,7 +466,7 @@ cdef int still_waiting() except -1:
     over = ending_note(&_ending, PyThread_get_thread_ident(), False)
     if over and not threading.current_thread().daemon:
         waited()
-        raise _errors.CancelledError(
+        raise_error(CODE_CANCELLED,
             "the main thread has ended, and every thread that is left waits: what this one waited for would never have come")
     _decide()
     return 0

@@ -1,12 +1,11 @@
 """The CUDA driver and its devices. See driver.pxd."""
 cimport cython
 from libc.stdlib cimport calloc
+from queuecore._core.atoms.errors cimport CODE_DEVICE, CODE_EXHAUSTED, CODE_FORKED, CODE_INTERNAL, raise_error
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.atoms.platform cimport Turn, alloc_lines, layout_hash
 
 import threading
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -133,7 +132,7 @@ def open_driver(str path=None, str pci=_PCI):
                 _found = rc == 0
                 _driver = "" if rc == 0 else _unusable(rc)
         if not _found:
-            raise _errors.DeviceUnavailableError(_driver)
+            raise_error(CODE_DEVICE, _driver)
 
 
 cdef str _unusable(int result):
@@ -163,7 +162,7 @@ def device(int ordinal):
             if found is None:
                 found = _devices[ordinal] = Device(ordinal)
     elif not ours((<Device>found).core):
-        raise _errors.ForkedPipelineError(
+        raise_error(CODE_FORKED,
             "CUDA was in use before os.fork(), and can't be used in the child: start processes with 'spawn', or use device='cpu' there")
     return found
 
@@ -204,7 +203,7 @@ cdef class Device:
         cdef char[256] name
         cdef int rc, count = 0
         if cuda.device_get == NULL:
-            raise _errors.DeviceUnavailableError(f"cuda:{ordinal} can't be used: the driver isn't open")
+            raise_error(CODE_DEVICE, f"cuda:{ordinal} can't be used: the driver isn't open")
         self.ordinal = ordinal
         self.core = <DeviceCore*>calloc(1, sizeof(DeviceCore))
         if self.core == NULL:
@@ -217,7 +216,7 @@ cdef class Device:
         rc = cuda.device_get(&self.core.device, ordinal)
         if rc != 0:
             cuda.device_count(&count)
-            raise _errors.DeviceUnavailableError(f"there is no device cuda:{ordinal}: {_text(rc)}; {count} can be used")
+            raise_error(CODE_DEVICE, f"there is no device cuda:{ordinal}: {_text(rc)}; {count} can be used")
         name[0] = 0
         cuda.device_name(name, 255, self.core.device)
         self.name = name.decode(errors="replace")
@@ -225,7 +224,7 @@ cdef class Device:
         with nogil:
             rc = cuda.context_retain(&self.core.context, self.core.device)
         if rc != 0:
-            raise _errors.DeviceUnavailableError(f"cuda:{ordinal} can't be used: {_text(rc)}")
+            raise_error(CODE_DEVICE, f"cuda:{ordinal} can't be used: {_text(rc)}")
         self.numa_node = self._node()
         self.core.node = -1 if self.numa_node is None else self.numa_node
 
@@ -249,10 +248,10 @@ cdef class Device:
             raise MemoryError
         call = failure.call.decode()
         if failure.result == kCuOutOfMemory and call == "cuMemHostRegister":
-            raise _errors.ResourceExhaustedError(
+            raise_error(CODE_EXHAUSTED,
                 f"{failure.nbytes} bytes of host memory can't be page-locked for cuda:{self.ordinal} ({_text(failure.result)}): raise the "
                 "limit (ulimit -l), use smaller batches or fewer of them ahead, or allow slower copies with pinned='prefer'")
         if failure.result == kCuOutOfMemory:
-            raise _errors.ResourceExhaustedError(
+            raise_error(CODE_EXHAUSTED,
                 f"no memory for {failure.nbytes} bytes on cuda:{self.ordinal} ({call}): use fewer buffers or smaller batches, or free some")
-        raise _errors.InternalError(f"{call} failed on cuda:{self.ordinal}: {_text(failure.result)}")
+        raise_error(CODE_INTERNAL, f"{call} failed on cuda:{self.ordinal}: {_text(failure.result)}")

@@ -3,6 +3,7 @@ cimport cython
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t, uintptr_t
 from libc.string cimport memset
+from queuecore._core.atoms.errors cimport CODE_FORKED, CODE_INVALID_ARGUMENT, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport (
     READERS_MOST, CuPointer, Device, Entered, Failure, Region, cuda, enter, kCuEventDisableTiming, kCuStreamLegacy, kCuStreamPerThread, leave,
@@ -12,8 +13,6 @@ from queuecore._core.atoms.parking cimport event_notify_all
 from queuecore._core.atoms.platform cimport kRelaxed, kRelease, layout_hash
 from queuecore._core.atoms.slab cimport slots_push
 
-from queuecore import errors as _errors
-
 check_layout(layout_hash())
 
 cdef void* _leases = NULL        # list of all leases, under the GIL; each lease removes itself when it is freed
@@ -22,7 +21,7 @@ cdef void* _leases = NULL        # list of all leases, under the GIL; each lease
 cdef uintptr_t _stream_of(uintptr_t handle) except 0:
     # Returns the stream in which a consumer reads, as the driver knows it.
     if handle == kCuStreamPerThread:  # the lease may end in another thread, where that is another stream
-        raise _errors.InvalidArgumentError(
+        raise_error(CODE_INVALID_ARGUMENT,
             "a batch can't be read in the per-thread default stream, which is another stream in each thread: use a stream of your own")
     return kCuStreamLegacy if handle == 0 else handle
 
@@ -184,15 +183,15 @@ cdef class DeviceLease:
         cdef Entered e
         cdef int i
         if self.base == 0:
-            raise _errors.InvalidArgumentError("this batch is given back already")
+            raise_error(CODE_INVALID_ARGUMENT, "this batch is given back already")
         if not ours(self.device.core):
-            raise _errors.ForkedPipelineError("this batch was taken before os.fork(), and exists only in the parent process")
+            raise_error(CODE_FORKED, "this batch was taken before os.fork(), and exists only in the parent process")
         handle = _stream_of(handle)
         for i in range(self.readers):
             if self.handles[i] == handle:
                 return
         if self.readers == READERS_MOST:
-            raise _errors.InvalidArgumentError(
+            raise_error(CODE_INVALID_ARGUMENT,
                 f"{READERS_MOST} streams read this batch already, and more than that aren't remembered: let one of them wait for the others")
         if self.transfer != NULL:
             r = &self.transfer.slots[self.slot].region

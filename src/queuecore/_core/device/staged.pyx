@@ -9,6 +9,8 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.errors cimport CODE_FORKED, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport Device, DeviceCore, Failure, ours
 from queuecore._core.device.lease cimport transfer_hand, transfer_take
@@ -23,11 +25,9 @@ from queuecore._core.atoms.platform cimport (
 from queuecore._core.handoff.queues cimport NativeQueue
 from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, runner_join, still_waiting, wait_out_exit, waited
 from queuecore._core.atoms.slab cimport slots_pop, slots_push
-from queuecore._core.handoff.slots cimport MAX_DIMS
 
 cimport numpy as cnp
 
-from queuecore import errors as _errors
 from queuecore._checks.warnings import warn
 
 check_layout(layout_hash())
@@ -297,7 +297,7 @@ cdef class Staged:
 
     cdef int _refuse(self) except -1:
         if not ours(self.transfer.core):
-            raise _errors.ForkedPipelineError("this was made before os.fork(), and exists only in the parent process")
+            raise_error(CODE_FORKED, "this was made before os.fork(), and exists only in the parent process")
         return 0
 
     def put(self, list arrays):

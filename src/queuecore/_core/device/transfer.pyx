@@ -3,6 +3,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
+from queuecore._core.atoms.errors cimport CODE_UNAVAILABLE, new_error
 from queuecore._core.atoms.process cimport check_layout, registry_remove
 from queuecore._core.device.driver cimport (
     CuCopyAttributes, CuPointer, DeviceCore, Entered, Failure, Region, cuda, enter, failed, kCuEventDisableTiming, kCuNotReady,
@@ -14,8 +15,6 @@ from queuecore._core.atoms.runtime cimport STEP_DONE, note_native, runner_start,
 from queuecore._core.atoms.slab cimport slots_pop, slots_push
 
 import os
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -323,5 +322,5 @@ cdef void transfer_wait(Transfer* t, uint64_t k, int64_t deadline_ns) noexcept n
 
 
 cdef object thread_refused(int rc):
-    return _errors.UnavailableError(
-        f"cannot start the thread qc-device: {os.strerror(rc)}. The system's limits are ulimit -u and memory", errno=rc, stage="device")
+    return new_error(CODE_UNAVAILABLE,
+        f"cannot start the thread qc-device: {os.strerror(rc)}. The system's limits are ulimit -u and memory", dict(errno=rc, stage="device"))

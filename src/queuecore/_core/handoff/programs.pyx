@@ -4,6 +4,7 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, is_own, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.handoff.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.atoms.platform cimport Atomic, Fault, kRelaxed, layout_hash, monotonic_ns
@@ -16,8 +17,6 @@ from queuecore._core.steps.stages cimport (
     Arena, Cell, PythonStep, StageFn, Step, arena_free, arena_reset, arena_take, cell_from, cell_value, values_of)
 
 import os
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -394,7 +393,9 @@ cdef class NativeProgram:
                     try:
                         self._call(&run, queue, kept)
                         continue
-                    except _errors.QueueCoreError as failed:
+                    except Exception as failed:
+                        if not is_own(failed):
+                            raise
                         error = self._placed(&run, failed)
                 else:
                     error = self._error(&run, rc, queue, names)
@@ -498,7 +499,7 @@ cdef class NativeProgram:
         if rc == RUN_NAMES and run.rc != HAND_NO_MEMORY:
             return names._too_few(1)
         if rc == RUN_NO_NAME:
-            return _errors.InvalidArgumentError(f"an element of {names.kind} {names.name!r} is not one string, and so no name of a file")
+            return new_error(CODE_INVALID_ARGUMENT, f"an element of {names.kind} {names.name!r} is not one string, and so no name of a file")
         if rc == RUN_OPEN:
             return self.reader._error(&run.fault, (<const char*>run.name)[:run.name_bytes])
         if rc == RUN_PUT and run.rc != HAND_NO_MEMORY:
@@ -509,4 +510,4 @@ cdef class NativeProgram:
             return self._placed(run, (<Step>self.steps[run.at]).explain(run.fault.what, run.fault.a, run.fault.b))
         if rc == RUN_MISFIT:
             return self._placed(run, queue._misfit(&run.fault))
-        return _errors.ResourceExhaustedError("no memory for another element")
+        return new_error(CODE_EXHAUSTED, "no memory for another element")

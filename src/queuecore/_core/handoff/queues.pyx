@@ -4,6 +4,9 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+from queuecore._core.atoms.errors cimport (
+    CODE_CANCELLED, CODE_DEADLINE, CODE_EXHAUSTED, CODE_FORKED, CODE_INVALID_ARGUMENT, CODE_OUT_OF_RANGE,
+    CODE_PRECONDITION, new_error, raise_error)
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.handoff.handoff cimport (
     HAND_BUSY, HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
@@ -16,8 +19,6 @@ from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, still_
 from queuecore._core.handoff.slots cimport QueueDescription, Slots, copy_bytes
 
 import threading
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -52,7 +53,7 @@ cdef inline int64_t _deadline(object timeout) except -2:
         return -1
     seconds = timeout
     if not seconds >= 0:
-        raise _errors.InvalidArgumentError(f"timeout must be None or a number of seconds not below 0, not {timeout!r}")
+        raise_error(CODE_INVALID_ARGUMENT, f"timeout must be None or a number of seconds not below 0, not {timeout!r}")
     if seconds > 1e9:
         return -1
     return monotonic_ns() + <int64_t>(seconds * 1e9)
@@ -88,7 +89,7 @@ cdef class NativeQueue(Slots):
             raise MemoryError
         philox_seed(self.random, description.seeds[0], description.seeds[1])
         if description.capacity >= POOL_SLOTS:
-            raise _errors.InvalidArgumentError(f"capacity must be below {POOL_SLOTS}, or negative for a queue without bound")
+            raise_error(CODE_INVALID_ARGUMENT, f"capacity must be below {POOL_SLOTS}, or negative for a queue without bound")
         if not hand_init(self.hand, description.store, description.capacity, description.min_after_dequeue, description.start):
             raise MemoryError
 
@@ -101,7 +102,7 @@ cdef class NativeQueue(Slots):
 
     cdef int _refuse(self) except -1:
         if self.generation != fork_generation():
-            raise _errors.ForkedPipelineError(
+            raise_error(CODE_FORKED,
                 f"{self.kind} {self.name!r} was made before os.fork(): other threads may have been inside it. Make a queue in the child")
         return 0
 
@@ -207,10 +208,10 @@ cdef class NativeQueue(Slots):
         if rc == HAND_DONE:
             return 0
         if rc == HAND_NO_MEMORY:
-            raise _errors.ResourceExhaustedError(f"no memory for more elements of {self.kind} {self.name!r}")
+            raise_error(CODE_EXHAUSTED, f"no memory for more elements of {self.kind} {self.name!r}")
         if rc != HAND_SLICE:
             raise self._closed_for_putting(rc)
-        raise _errors.DeadlineExceededError(
+        raise_error(CODE_DEADLINE,
             f"{self.kind} {self.name!r} had no room in time" if total == 1 else
             f"{self.kind} {self.name!r} had no room in time; {before + op.done} of {total} rows are in it")
 
@@ -248,9 +249,9 @@ cdef class NativeQueue(Slots):
     cdef object _closed_for_putting(self, int rc):
         cdef object error
         if rc == HAND_CANCELLED:
-            error = _errors.CancelledError(f"the wait to put into {self.kind} {self.name!r} was cancelled when it was closed")
+            error = new_error(CODE_CANCELLED, f"the wait to put into {self.kind} {self.name!r} was cancelled when it was closed")
         else:
-            error = _errors.CancelledError(f"{self.kind} {self.name!r} is closed")
+            error = new_error(CODE_CANCELLED, f"{self.kind} {self.name!r} is closed")
         return self._with_cause(error)
 
     cdef object _with_cause(self, object error):
@@ -300,9 +301,9 @@ cdef class NativeQueue(Slots):
         self._refuse()
         self._stackable("dequeue_up_to" if up_to else "dequeue_many")
         if n < 0:
-            raise _errors.InvalidArgumentError(f"the number of elements must not be negative: {n}")
+            raise_error(CODE_INVALID_ARGUMENT, f"the number of elements must not be negative: {n}")
         if self.hand.store == STORE_PRIORITY and not up_to and self.hand.capacity >= 0 and n > self.hand.capacity:
-            raise _errors.InvalidArgumentError(
+            raise_error(CODE_INVALID_ARGUMENT,
                 f"PriorityQueue {self.name!r} has room for {self.hand.capacity} elements, so {n} will never be there at once")
         # No queue ever holds more elements than there are slots: one more stands for any larger number, which never
         # comes.
@@ -339,11 +340,11 @@ cdef class NativeQueue(Slots):
         if op.done > 0:
             self._lose(op)
         if rc == HAND_SLICE:
-            raise _errors.DeadlineExceededError(f"{self.kind} {self.name!r} had too few elements in time (requested {wanted})")
+            raise_error(CODE_DEADLINE, f"{self.kind} {self.name!r} had too few elements in time (requested {wanted})")
         raise self._too_few(wanted)
 
     cdef object _too_few(self, int64_t wanted):
-        return self._with_cause(_errors.OutOfRangeError(
+        return self._with_cause(new_error(CODE_OUT_OF_RANGE,
             f"{self.kind} {self.name!r} is closed and has insufficient elements (requested {wanted}, current size {self.size()})"))
 
     cdef FrontRun* _run(self, int64_t n) except NULL:
@@ -560,7 +561,7 @@ cdef class NativeQueue(Slots):
         if rc == HAND_CANCELLED:
             raise self._closed_for_putting(rc)
         if rc == HAND_SLICE:
-            raise _errors.DeadlineExceededError(
+            raise_error(CODE_DEADLINE,
                 f"{self.kind} {self.name!r} could not be closed in time: puts wait for room before it")
 
     def fail(self, error):
@@ -670,7 +671,7 @@ cdef class Reservation:
         return self.shown
 
     cdef object _is_over(self):
-        return _errors.FailedPreconditionError("this reservation is committed or cancelled already")
+        return new_error(CODE_PRECONDITION, "this reservation is committed or cancelled already")
 
     cdef void _end(self) noexcept:
         # Arrays that nobody has kept are freed now.
@@ -741,7 +742,7 @@ cdef class Lease:
     def rows(self):
         """The views: a list, or a dict if the queue has names."""
         if self.shown is None:
-            raise _errors.FailedPreconditionError("this lease is released")
+            raise_error(CODE_PRECONDITION, "this lease is released")
         return self.shown
 
     def release(self):

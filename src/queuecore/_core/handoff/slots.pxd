@@ -5,12 +5,10 @@
 # calls need the GIL, except those marked nogil, which any thread may make. A reference must keep the slots alive.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.platform cimport Fault
 from queuecore._core.atoms.pool cimport SlotPool
 from queuecore._core.steps.stages cimport Cell
-
-cdef enum:
-    MAX_DIMS = 32
 
 cdef enum:
     COPY_BYTES = 64 << 10   # from here a copy lets other Python threads run

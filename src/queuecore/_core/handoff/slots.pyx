@@ -4,6 +4,8 @@ cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, alloc_lines, kRelaxed, layout_hash
 from queuecore._core.atoms.pool cimport POOL_SLOTS, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
@@ -11,7 +13,6 @@ from queuecore._core.steps.stages cimport Cell
 
 import numpy as np
 
-from queuecore import errors as _errors
 
 cnp.import_array()
 check_layout(layout_hash())
@@ -301,13 +302,13 @@ cdef class Slots:
             part.any_shape = shape is None
             part.ndim = 0 if shape is None else <int32_t>len(shape)
             if part.ndim > MAX_DIMS:
-                raise _errors.InvalidArgumentError(f"component {i} has {part.ndim} dimensions; at most {MAX_DIMS} are possible")
+                raise_error(CODE_INVALID_ARGUMENT, f"component {i} has {part.ndim} dimensions; at most {MAX_DIMS} are possible")
             part.offset = offset
             part.nbytes = one.dtype.itemsize
             for j in range(part.ndim):
                 part.dims[j] = shape[j]
                 if shape[j] > 0 and part.nbytes > (<int64_t>1 << 46) // shape[j]:
-                    raise _errors.InvalidArgumentError(f"component {i} of shape {shape} is too large")
+                    raise_error(CODE_INVALID_ARGUMENT, f"component {i} of shape {shape} is too large")
                 part.nbytes *= shape[j]
             if part.kind == PART_OBJECT:
                 self.has_objects = True
@@ -343,7 +344,7 @@ cdef class Slots:
             with nogil:
                 well = pool_grow(self.pool)
             if not well:
-                raise _errors.ResourceExhaustedError(f"no memory for another element of {self.kind} {self.name!r}")
+                raise_error(CODE_EXHAUSTED, f"no memory for another element of {self.kind} {self.name!r}")
         if self.has_objects and slot >= <uint32_t>len(self.objects):
             try:
                 self.objects.extend([None] * (<Py_ssize_t>slot + 1 - len(self.objects)))
@@ -371,13 +372,13 @@ cdef class Slots:
             if isinstance(values, (list, tuple)):
                 return list(values)
             if isinstance(values, dict):
-                raise _errors.InvalidArgumentError(f"{self.kind} {self.name!r} has no names, so its elements can't be dicts")
+                raise_error(CODE_INVALID_ARGUMENT, f"{self.kind} {self.name!r} has no names, so its elements can't be dicts")
             return [values]
         if not isinstance(values, dict):
-            raise _errors.InvalidArgumentError(
+            raise_error(CODE_INVALID_ARGUMENT,
                 f"{self.kind} {self.name!r} has names: an element is a dict with the keys {list(self.names)}")
         if len(values) != self.part_count or not values.keys() >= set(self.names):
-            raise _errors.InvalidArgumentError(
+            raise_error(CODE_INVALID_ARGUMENT,
                 f"{self.kind} {self.name!r}: expected the keys {list(self.names)}, got {list(values)}")
         return [values[label] for label in self.names]
 
@@ -391,7 +392,7 @@ cdef class Slots:
         cdef cnp.ndarray array
         cdef bint fits
         if len(values) != self.part_count:
-            raise _errors.InvalidArgumentError(
+            raise_error(CODE_INVALID_ARGUMENT,
                 f"{self.kind} {self.name!r} has {self.part_count} components, and {len(values)} were given")
         for i in range(self.part_count):
             part = &self.parts[i]
@@ -413,7 +414,7 @@ cdef class Slots:
                 if rows < 0:
                     rows = own
                 elif own != rows:
-                    raise _errors.InvalidArgumentError(
+                    raise_error(CODE_INVALID_ARGUMENT,
                         f"component {i} of {self.kind} {self.name!r} has {own} rows where component 0 has {rows}")
         n[0] = rows
         return ready
@@ -472,7 +473,7 @@ cdef class Slots:
 
     cdef int _stackable(self, str what) except -1:
         if self.has_varying and not self.pad:
-            raise _errors.InvalidArgumentError(
+            raise_error(CODE_INVALID_ARGUMENT,
                 f"{what} of {self.kind} {self.name!r} needs elements of one shape: give the queue its shapes")
         return 0
 
@@ -515,10 +516,10 @@ cdef class Slots:
 
     cdef int _placeable(self, str what, int64_t n) except -1:
         if self.has_buffers or self.has_objects:
-            raise _errors.InvalidArgumentError(
+            raise_error(CODE_INVALID_ARGUMENT,
                 f"{what} of {self.kind} {self.name!r} needs components of a fixed shape and size")
         if not 0 < n < POOL_SLOTS:
-            raise _errors.InvalidArgumentError(f"{what}: the number of elements must be from 1 to {POOL_SLOTS - 1}, not {n}")
+            raise_error(CODE_INVALID_ARGUMENT, f"{what}: the number of elements must be from 1 to {POOL_SLOTS - 1}, not {n}")
         return 0
 
     cdef list _blank(self, int64_t n):
@@ -657,8 +658,8 @@ cdef class Slots:
     cdef object _misfit(self, const Fault* fault):
         cdef int i = <int>fault.a
         if fault.what == MISFIT_MEMORY:
-            return _errors.ResourceExhaustedError(f"no memory for {fault.b} bytes of an element of {self.kind} {self.name!r}")
+            return new_error(CODE_EXHAUSTED, f"no memory for {fault.b} bytes of an element of {self.kind} {self.name!r}")
         shape = [self.parts[i].dims[j] if self.parts[i].dims[j] >= 0 else None for j in range(self.parts[i].ndim)]
         label = f"component {i}" if self.names is None else f"component {self.names[i]!r}"
         got = f"{fault.b} dimensions" if fault.what == MISFIT_DIMS else f"{fault.b} as side {fault.record}"
-        return _errors.InvalidArgumentError(f"{label} of {self.kind} {self.name!r}: expected shape {shape}, got {got}")
+        return new_error(CODE_INVALID_ARGUMENT, f"{label} of {self.kind} {self.name!r}: expected shape {shape}, got {got}")

@@ -5,12 +5,11 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy, memset
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
-    CODE_CSV, CODE_EXHAUSTED, CODE_TOO_LARGE, WHAT_CSV_BARE, WHAT_CSV_FIELDS, WHAT_CSV_LONG, WHAT_CSV_MISSING, WHAT_CSV_NUMBER,
-    WHAT_CSV_OPEN, WHAT_CSV_QUOTE, WHAT_MEMORY)
+    CODE_CSV, CODE_EXHAUSTED, CODE_TOO_LARGE, WHAT_CSV_BARE, WHAT_CSV_FIELDS, WHAT_CSV_LONG, WHAT_CSV_MISSING,
+    WHAT_CSV_NUMBER, WHAT_CSV_OPEN, WHAT_CSV_QUOTE, WHAT_MEMORY, new_error)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
-from queuecore import errors as _errors
 
 cdef extern from "queuecore/kernels/csv.hpp" namespace "queuecore" nogil:
     const CsvKernels* csv_kernels(int level) noexcept
@@ -594,7 +593,7 @@ cdef class CsvStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_MEMORY:
-            return _errors.ResourceExhaustedError(f"decode_csv: no memory for {a} bytes")
+            return new_error(CODE_EXHAUSTED, f"decode_csv: no memory for {a} bytes")
         field = None
         if what == WHAT_CSV_FIELDS:
             text = f"Expect {self.format.plan.count} fields but have {b} in record {a}"
@@ -610,7 +609,7 @@ cdef class CsvStep(Step):
             text = f"Record {a} has a quote inside a quoted field that is not doubled, or text after the closing one"
         else:
             text = f"Record {a} has a quoted field that is not closed before the end of the record"
-        error = _errors.CsvError(text, record=a)
+        error = new_error(CODE_CSV, text, dict(record=a))
         error.field = field
         return error
 

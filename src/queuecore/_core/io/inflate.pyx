@@ -6,15 +6,15 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset, strncmp
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
-    WHAT_CHECK, WHAT_CUT, WHAT_DAMAGED, WHAT_DICTIONARY, WHAT_INFLATE_MEMORY, WHAT_NO_HEADER, WHAT_NO_LIBRARY, WHAT_TRAILING,
-    WHAT_WINDOW, inflate_sentence)
+    CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_TOO_LARGE, CODE_UNIMPLEMENTED, WHAT_CHECK, WHAT_CUT, WHAT_DAMAGED,
+    WHAT_DICTIONARY, WHAT_INFLATE_MEMORY, WHAT_NO_HEADER, WHAT_NO_LIBRARY, WHAT_TRAILING, WHAT_WINDOW,
+    inflate_sentence, new_error)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
 import importlib.util
 import threading
 
-from queuecore import errors as _errors
 
 cdef extern from "dlfcn.h" nogil:
     const int RTLD_NOW
@@ -614,16 +614,16 @@ cdef class InflateStep(Step):
         """Return the exception, without a place, for a fault of this step."""
         which = "" if b < 0 else f" string {b} of the batch:"
         if what == WHAT_LIMIT:
-            return _errors.RecordTooLargeError(
+            return new_error(CODE_TOO_LARGE,
                 f"decode_compressed:{which} more than {a} bytes when decompressed. If that is no attack, raise max_record_bytes")
         if what == WHAT_NO_MEMORY:
-            return _errors.ResourceExhaustedError(f"decode_compressed:{which} no memory for {a} bytes")
+            return new_error(CODE_EXHAUSTED, f"decode_compressed:{which} no memory for {a} bytes")
         text = f"decode_compressed:{which} {inflate_sentence(what, self.own.encoding, a)}"
         if what == WHAT_INFLATE_MEMORY:
-            return _errors.ResourceExhaustedError(text)
+            return new_error(CODE_EXHAUSTED, text)
         if what == WHAT_NO_LIBRARY:
-            return _errors.UnimplementedError(text)
-        return _errors.DecompressError(text, offset=a)
+            return new_error(CODE_UNIMPLEMENTED, text)
+        return new_error(CODE_DECOMPRESS, text, dict(offset=a))
 
 
 cdef int _inflate_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil:

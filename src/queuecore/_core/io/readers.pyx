@@ -9,8 +9,9 @@ from libc.stdlib cimport free
 from libc.string cimport memchr, memcpy, memmove, memset
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
 from queuecore._core.atoms.errors cimport (
-    CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ,
-    WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error)
+    CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_FORKED, CODE_INVALID_ARGUMENT, CODE_PRECONDITION, CODE_TOO_LARGE,
+    CODE_TRUNCATED, STAGE_OPEN, STAGE_READ, WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL,
+    WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error, raise_error)
 from queuecore._core.io.framing cimport (
     FRAME_FIXED, FRAME_IDENTITY, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE, framing_lone, framing_reads)
 from queuecore._core.atoms.growing cimport Growing, grow
@@ -24,8 +25,6 @@ from queuecore._core.io.tfrecord cimport (
 
 import numpy as np
 
-from queuecore import errors as _errors
-
 check_layout(layout_hash())
 
 cdef enum:
@@ -34,10 +33,10 @@ cdef enum:
     SLICE_NS = 50000000       # the interval at which a waiting Python thread handles signals
 
 cdef enum:
-    FRAME_OK = 0
-    FRAME_MORE = 1
-    FRAME_END = 2
-    FRAME_FAULT = 3
+    FIND_OK = 0
+    FIND_MORE = 1
+    FIND_END = 2
+    FIND_FAULT = 3
 
 
 # Blocks
@@ -123,7 +122,7 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     return well or got > 0
 
 
-# Framings: each function finds the next record in the bytes that are there. FRAME_MORE: it wants `need` bytes from `at` on.
+# Framings: each function finds the next record in the bytes that are there. FIND_MORE: it wants `need` bytes from `at` on.
 
 cdef int _frame_fixed(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
     cdef int64_t left = r.filled - r.at, step
@@ -139,17 +138,17 @@ cdef int _frame_fixed(Reader* r, Record* record, int64_t* need, Fault* fault) no
             fault.a = r.offset + r.at
             fault.b = r.header_bytes
             fault.file = -1
-            return FRAME_FAULT
+            return FIND_FAULT
         need[0] = 1
         if r.skip > 0:
-            return FRAME_END if r.ended else FRAME_MORE
+            return FIND_END if r.ended else FIND_MORE
     need[0] = r.record_bytes + r.footer_bytes
     if left < need[0]:
         if not r.ended:
-            return FRAME_MORE
+            return FIND_MORE
         if left > r.footer_bytes:
             r.dropped_tails.fetch_add(1, kRelaxed)  # relaxed: a statistic
-        return FRAME_END
+        return FIND_END
     record.data = block_bytes(r.block) + r.at
     record.nbytes = r.record_bytes
     record.number = r.number
@@ -159,7 +158,7 @@ cdef int _frame_fixed(Reader* r, Record* record, int64_t* need, Fault* fault) no
     else:
         r.at += r.record_bytes
         r.skip = r.hop_bytes - r.record_bytes
-    return FRAME_OK
+    return FIND_OK
 
 
 cdef void _too_large(Reader* r, int what, int64_t nbytes, Fault* fault) noexcept nogil:
@@ -179,7 +178,7 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
     while True:
         left = r.filled - r.at
         if left == 0 and r.ended:
-            return FRAME_END
+            return FIND_END
         begin = block_bytes(r.block) + r.at if r.block != NULL else <unsigned char*>NULL
         end = <unsigned char*>memchr(begin + r.scanned, 10, left - r.scanned) if left > r.scanned else <unsigned char*>NULL
         nbytes = left if end == NULL else end - begin
@@ -188,10 +187,10 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
             if not r.ended and left <= r.max_record_bytes + 1:
                 # Two bytes more than the limit: the end (CR LF) of the longest line.
                 need[0] = 2 * left + 1 if left <= r.max_record_bytes // 2 else r.max_record_bytes + 2
-                return FRAME_MORE
+                return FIND_MORE
         if nbytes - (nbytes > 0 and begin[nbytes - 1] == 13) > r.max_record_bytes:
             _too_large(r, WHAT_LINE, -1, fault)
-            return FRAME_FAULT
+            return FIND_FAULT
         r.scanned = 0
         r.at += nbytes + (end != NULL)
         r.number += 1
@@ -203,7 +202,7 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
         record.nbytes = nbytes
         record.number = r.number
         record.index = r.number - 1
-        return FRAME_OK
+        return FIND_OK
 
 
 cdef int _frame_whole(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
@@ -211,15 +210,15 @@ cdef int _frame_whole(Reader* r, Record* record, int64_t* need, Fault* fault) no
     cdef int64_t left = r.filled - r.at, size = -1 if stream.special else stream.size
     if left > r.max_record_bytes or size > r.max_record_bytes:
         _too_large(r, WHAT_WHOLE, size, fault)
-        return FRAME_FAULT
+        return FIND_FAULT
     if not r.ended:
         # One byte more than the file has, or may have, so that its end shows.
         need[0] = size + 1 if size > 2 * left else 2 * left + 1 if left <= r.max_record_bytes // 2 else r.max_record_bytes + 1
-        return FRAME_MORE
+        return FIND_MORE
     record.data = block_bytes(r.block) + r.at
     record.nbytes = r.filled - r.at
     record.number = -1
-    return FRAME_OK
+    return FIND_OK
 
 
 cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
@@ -238,7 +237,7 @@ cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault)
         r.at += step
         if r.searching:
             need[0] = TFRECORD_HEADER
-            return FRAME_END if r.ended else FRAME_MORE
+            return FIND_END if r.ended else FIND_MORE
         data += step
     walk.total_bytes = total
     walk.max_record_bytes = r.max_record_bytes
@@ -254,9 +253,9 @@ cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault)
         record.checked = False
         r.at += starts[1]
         r.number += 1
-        return FRAME_OK
+        return FIND_OK
     need[0] = walk.need
-    return FRAME_END if rc == WALK_END else FRAME_MORE if rc == WALK_MORE else FRAME_FAULT
+    return FIND_END if rc == WALK_END else FIND_MORE if rc == WALK_MORE else FIND_FAULT
 
 
 cdef void _close(Reader* r) noexcept nogil:
@@ -294,8 +293,8 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcep
             record.data = block_bytes(r.name)
             record.nbytes = r.name_bytes
             record.number = -1
-            rc = FRAME_OK
-        if rc == FRAME_OK:
+            rc = FIND_OK
+        if rc == FIND_OK:
             record.block = r.block if framing_reads(r.framing) else r.name
             record.block.refs.fetch_add(1, kRelaxed)  # relaxed: this thread holds one already
             record.name = r.name
@@ -311,12 +310,12 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcep
             if framing_lone(r.framing):
                 _complete(r)
             return READER_RECORD
-        if rc == FRAME_MORE and held:
+        if rc == FIND_MORE and held:
             return READER_DRY
-        if rc == FRAME_END:
+        if rc == FIND_END:
             _complete(r)
-        elif rc == FRAME_FAULT or not _refill(r, need, fault):
-            if rc == FRAME_MORE and fault.code == CODE_AGAIN:
+        elif rc == FIND_FAULT or not _refill(r, need, fault):
+            if rc == FIND_MORE and fault.code == CODE_AGAIN:
                 return READER_AGAIN
             fault.stage = STAGE_READ
             fault.record = r.number
@@ -327,7 +326,7 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcep
             record.offset = r.offset + r.at
             record.nbytes = -1
             # A bad length hides where the next record begins. A file that just ends too early has no next record.
-            if r.resync and rc == FRAME_FAULT and (fault.code == CODE_CHECKSUM or fault.code == CODE_TOO_LARGE):
+            if r.resync and rc == FIND_FAULT and (fault.code == CODE_CHECKSUM or fault.code == CODE_TOO_LARGE):
                 r.searching = True
                 r.at += 1
                 r.number += 1
@@ -546,7 +545,7 @@ cdef class NativeReader:
 
     cdef int _refuse(self) except -1:
         if self.generation != fork_generation():
-            raise _errors.ForkedPipelineError("this reader was made before os.fork(): another thread may have been inside it. "
+            raise_error(CODE_FORKED, "this reader was made before os.fork(): another thread may have been inside it. "
                                               "Make one in the child")
         return 0
 
@@ -558,7 +557,7 @@ cdef class NativeReader:
         cdef int64_t until
         self._refuse()
         if self.r.owner.load(kRelaxed) == <uint64_t>PyThread_get_thread_ident():  # relaxed: as in reader_leave
-            raise _errors.FailedPreconditionError("a reader's work reads from that reader itself")
+            raise_error(CODE_PRECONDITION, "a reader's work reads from that reader itself")
         while not mine:
             until = monotonic_ns() + SLICE_NS
             with nogil:

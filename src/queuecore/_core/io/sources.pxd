@@ -10,6 +10,7 @@
 #   I4  Bytes of a file below its size at discovery don't change while it is read. This is checked by the thread that reads the last of its
 #       records, by the one that closes it, and at the end of the stream; a pass that opens it again finds it as it was, to the last byte.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.platform cimport Atomic, Fault, FileEntry, FileStat, StopFlag, Turn, iovec
 
 cdef extern from *:
@@ -28,7 +29,7 @@ cdef extern from *:
       char* heads;         // the bytes that `head` of all files point to
       int64_t item_bytes;  // of a number
       int64_t ndim;        // of a row
-      int64_t sides[32];   // of a row, in the order of its shape; none is 0
+      int64_t sides[kMaxDims];  // of a row, in the order of its shape; none is 0
     };
 
     struct Names {
@@ -116,7 +117,6 @@ cdef enum:
     TAIL_STREAM = 3      # a file is one record of unknown length, and isn't kept open
 
 cdef enum:
-    MOST_SIDES = 32      # of a row of an array
     MOST_HEAD = 10240    # bytes of the header of an array
 
 cdef class FileList:

@@ -4,6 +4,7 @@ from libc.errno cimport (
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.process cimport check_layout, syscalls
 from queuecore._core.atoms.errors cimport (
     CODE_CHECKSUM, CODE_DECOMPRESS, CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TOO_LARGE,
@@ -79,7 +80,7 @@ cdef class FileList:
         cdef int64_t total = 0, i
         cdef bytes head
         cdef dict starts = {}  # by header: nearly all headers are the same
-        if len(files) != n.count or len(sides) > MOST_SIDES:
+        if len(files) != n.count or len(sides) > MAX_DIMS:
             raise ValueError("each file has one array, of no more sides than an array has")
         a = n.arrays = <Arrays*>calloc(1, sizeof(Arrays))
         if a == NULL:
@@ -822,8 +823,8 @@ cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t
     cdef const ArrayFile* file = &a.files[f]
     cdef const iovec* to
     cdef int64_t item = a.item_bytes, columns = t.record_bytes // item, column = 0, place = 0, k, j, i, n, done, at, side, nbytes
-    cdef int64_t index[MOST_SIDES]
-    cdef int64_t step[MOST_SIDES]
+    cdef int64_t index[MAX_DIMS]
+    cdef int64_t step[MAX_DIMS]
     cdef unsigned char buffer[GATHER_BYTES]
     cdef iovec one
     cdef int64_t got = 0

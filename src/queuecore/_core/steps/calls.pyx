@@ -3,11 +3,12 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, intptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
+from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
-from queuecore import errors as _errors
 
 cdef extern from "queuecore/calls.hpp" namespace "queuecore" nogil:
     const int kMostWords
@@ -24,7 +25,7 @@ cdef enum:
 cdef struct Made:
     int64_t nbytes
     int32_t ndim
-    int64_t dims[CELL_DIMS]
+    int64_t dims[MAX_DIMS]
 
 cdef struct CallParams:
     void* function
@@ -64,7 +65,7 @@ cdef class CallStep(Step):
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         if len(inputs) * (1 + counts) + len(outputs) > kMostWords:
-            raise _errors.InvalidArgumentError(f"{label}: more than {kMostWords} arguments")
+            raise_error(CODE_INVALID_ARGUMENT, f"{label}: more than {kMostWords} arguments")
         self.label = label
         self.inputs = inputs
         self.outputs = outputs
@@ -96,8 +97,8 @@ cdef class CallStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_CODE:
-            return _errors.InvalidArgumentError(f"{self.label}: the function returned the error code {a}")
-        return _errors.ResourceExhaustedError(f"{self.label}: no memory for {a} bytes")
+            return new_error(CODE_INVALID_ARGUMENT, f"{self.label}: the function returned the error code {a}")
+        return new_error(CODE_EXHAUSTED, f"{self.label}: no memory for {a} bytes")
 
 
 cdef int _run_call(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:

@@ -3,11 +3,12 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, Leaf, iovec, layout_hash, size_product
-from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
-from queuecore import errors as _errors
 
 cdef extern from *:
     """
@@ -271,7 +272,7 @@ cdef enum:
 cdef struct RawParams:
     Leaf* leaves          # of a structured dtype; NULL: one item follows the other
     int64_t item_bytes    # bytes of an item, or of a record
-    int64_t* dims         # for each leaf: the number of dimensions, then CELL_DIMS of them
+    int64_t* dims         # for each leaf: the number of dimensions, then MAX_DIMS of them
     int64_t fixed_bytes   # each string is cut, or filled up with zeros, to this size; 0: taken as it is
     int32_t count         # number of outputs
     int32_t swap
@@ -312,7 +313,7 @@ cdef class RawStep(Step):
         if leaves:
             self.raw.leaves = <Leaf*>calloc(len(leaves), sizeof(Leaf))
             self.offsets = <int64_t*>malloc(size_product(sum([len(offsets) for _, _, _, offsets, _ in leaves]), sizeof(int64_t)))
-            self.raw.dims = <int64_t*>calloc(len(leaves), (1 + CELL_DIMS) * sizeof(int64_t))
+            self.raw.dims = <int64_t*>calloc(len(leaves), (1 + MAX_DIMS) * sizeof(int64_t))
             if self.raw.leaves == NULL or self.offsets == NULL or self.raw.dims == NULL:
                 raise MemoryError
             leaf = self.raw.leaves
@@ -322,7 +323,7 @@ cdef class RawStep(Step):
                 for side in shape:
                     dims += 1
                     dims[0] = side
-                dims += 1 + CELL_DIMS - len(shape)
+                dims += 1 + MAX_DIMS - len(shape)
                 leaf.swap = leaf_swap
                 leaf.offsets = self.offsets + at
                 leaf.pieces = len(offsets)
@@ -343,15 +344,15 @@ cdef class RawStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_LENGTH and self.raw.leaves != NULL:
-            return _errors.InvalidArgumentError(f"decode_raw: expected records of {b} bytes, got {a} bytes")
+            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: expected records of {b} bytes, got {a} bytes")
         if what == WHAT_LENGTH:
-            return _errors.InvalidArgumentError(f"decode_raw: the input has {a} bytes, which is not a multiple of {b}, the item's size")
+            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: the input has {a} bytes, which is not a multiple of {b}, the item's size")
         if what == WHAT_UNEQUAL:
-            return _errors.InvalidArgumentError(
+            return new_error(CODE_INVALID_ARGUMENT,
                 f"decode_raw: the strings of a batch must be equally long; there are some of {a} and of {b} bytes")
         if what == WHAT_NOT_BOOLEAN:
-            return _errors.InvalidArgumentError(f"decode_raw: expected a bool, a byte 0 or 1, got {a}")
-        return _errors.ResourceExhaustedError(f"decode_raw: no memory for {a} bytes")
+            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: expected a bool, a byte 0 or 1, got {a}")
+        return new_error(CODE_EXHAUSTED, f"decode_raw: no memory for {a} bytes")
 
 
 cdef int _raw_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil:
@@ -427,7 +428,7 @@ cdef int _run_raw(const void* params, const Cell* inputs, Cell* outputs, Arena* 
             out.dims[out.ndim] = each // raw.item_bytes
             out.ndim += 1
         else:
-            dims = raw.dims + k * (1 + CELL_DIMS)
+            dims = raw.dims + k * (1 + MAX_DIMS)
             memcpy(out.dims + out.ndim, dims + 1, dims[0] * sizeof(int64_t))
             out.ndim += <int32_t>dims[0]
     return 0

@@ -7,11 +7,12 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
-from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
-from queuecore import errors as _errors
 
 cdef extern from *:
     bint __builtin_add_overflow(int64_t, int64_t, int64_t*) noexcept nogil
@@ -51,7 +52,7 @@ cdef struct Link:
     unsigned char* b_each
     int64_t channels         # 0: a and b are for all items
     int32_t ndim
-    int64_t dims[CELL_DIMS]  # a shape (-1: as it comes); or, for each axis of the output, the axis of the input
+    int64_t dims[MAX_DIMS]  # a shape (-1: as it comes); or, for each axis of the output, the axis of the input
 
 cdef struct ChainParams:
     Link* links
@@ -94,8 +95,8 @@ cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena,
 
 cdef object step_explain(str label, int what, int64_t a, int64_t b):
     if what == WHAT_OTHER:
-        return _errors.InvalidArgumentError(f"{label}: expected an element of {b} bytes, as was said beforehand, got {a}")
-    return _errors.ResourceExhaustedError(f"{label}: no memory for {a} bytes")
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected an element of {b} bytes, as was said beforehand, got {a}")
+    return new_error(CODE_EXHAUSTED, f"{label}: no memory for {a} bytes")
 
 
 @cython.final
@@ -190,24 +191,24 @@ cdef class ChainStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_COUNT:
-            return _errors.InvalidArgumentError(f"reshape: expected values for shape {list(self.links[b][1])}, got {a} values")
+            return new_error(CODE_INVALID_ARGUMENT, f"reshape: expected values for shape {list(self.links[b][1])}, got {a} values")
         if what == WHAT_CHANNELS:
-            return _errors.InvalidArgumentError(f"scale: expected {self.links[b][4]} channels on the last axis, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"scale: expected {self.links[b][4]} channels on the last axis, got {a}")
         if what == WHAT_RANK:
-            return _errors.InvalidArgumentError(f"transpose: expected {len(self.links[b][1])} dimensions, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"transpose: expected {len(self.links[b][1])} dimensions, got {a}")
         return step_explain(self.links[0][0], what, a, b)
 
 
 # The input as the transposition reads it: axes of length 1 are left out, and axes that lie together are made one.
 cdef struct View:
     int32_t ndim             # below 2: the input is read as it lies
-    int64_t dims[CELL_DIMS]
-    int64_t strides[CELL_DIMS]    # in items
+    int64_t dims[MAX_DIMS]
+    int64_t strides[MAX_DIMS]    # in items
 
 
 cdef void _turn(const Link* link, int64_t* dims, View* view) noexcept nogil:
-    cdef int64_t strides[CELL_DIMS]
-    cdef int64_t turned[CELL_DIMS]
+    cdef int64_t strides[MAX_DIMS]
+    cdef int64_t turned[MAX_DIMS]
     cdef int64_t stride = 1
     cdef int32_t i, last
     for i in range(link.ndim - 1, -1, -1):
@@ -352,8 +353,8 @@ cdef int _run_chain(const void* params, const Cell* inputs, Cell* outputs, Arena
     cdef const ChainParams* chain = <const ChainParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
-    cdef int64_t inner[32]
-    cdef int64_t index[CELL_DIMS]
+    cdef int64_t inner[32]  # MAX_LINKS
+    cdef int64_t index[MAX_DIMS]
     cdef View view
     cdef int64_t n = 1, at, rows, columns, i, j, m, k
     cdef int32_t item = chain.item, made_item = chain.made_item, d
@@ -423,8 +424,8 @@ cdef int _run_chain(const void* params, const Cell* inputs, Cell* outputs, Arena
 cdef struct FrameParams:
     int32_t ndim
     int32_t item
-    int64_t before[CELL_DIMS]   # of a slice: where it begins
-    int64_t after[CELL_DIMS]    # of a slice: how long it is; -1: to the end
+    int64_t before[MAX_DIMS]   # of a slice: where it begins
+    int64_t after[MAX_DIMS]    # of a slice: how long it is; -1: to the end
     int32_t mode                # PAD_
     unsigned char fill[16]
     int64_t made_bytes
@@ -463,9 +464,9 @@ cdef class PadStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_DIMS:
-            return _errors.InvalidArgumentError(f"pad: expected {self.frame.ndim} dimensions, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"pad: expected {self.frame.ndim} dimensions, got {a}")
         if what == WHAT_EMPTY:
-            return _errors.InvalidArgumentError(
+            return new_error(CODE_INVALID_ARGUMENT,
                 f"pad: axis {b} is empty, and has nothing that mode {PAD_MODES[self.frame.mode]!r} could repeat: use mode 'constant'")
         return step_explain("pad", what, a, b)
 
@@ -493,11 +494,11 @@ cdef class SliceStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_DIMS:
-            return _errors.InvalidArgumentError(f"slice: expected {self.frame.ndim} dimensions, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"slice: expected {self.frame.ndim} dimensions, got {a}")
         if what == WHAT_BOUNDS:
             begin, size = self.frame.before[b], self.frame.after[b]
             part = f"[{begin}, {begin + size})" if size >= 0 else f"from {begin} on"
-            return _errors.InvalidArgumentError(f"slice: axis {b} is {a} long, and has no part {part}")
+            return new_error(CODE_INVALID_ARGUMENT, f"slice: axis {b} is {a} long, and has no part {part}")
         return step_explain("slice", what, a, b)
 
 
@@ -545,7 +546,7 @@ cdef int _run_pad(const void* params, const Cell* inputs, Cell* outputs, Arena* 
 
 cdef void _pad_constant(const FrameParams* frame, const Cell* cell, Cell* out, int32_t axis) noexcept nogil:
     # Everything behind `axis`, the last padded axis, is one piece, and so is a row of such pieces.
-    cdef int64_t index[CELL_DIMS]
+    cdef int64_t index[MAX_DIMS]
     cdef int64_t rows = 1, inner = 1, _i, head, body, tail
     cdef int32_t d
     cdef bint inside
@@ -597,8 +598,8 @@ cdef int64_t _repeated(int64_t i, int64_t n, int32_t mode) noexcept nogil:
 cdef void _pad_repeat(const FrameParams* frame, const Cell* cell, Cell* out, int32_t axis) noexcept nogil:
     # Copies the array to its place. Then each axis, from the last padded one to the first, gets its padding before and behind: pieces that
     # are whole already, because all axes behind are done.
-    cdef int64_t strides[CELL_DIMS]   # in bytes of the output
-    cdef int64_t index[CELL_DIMS]
+    cdef int64_t strides[MAX_DIMS]   # in bytes of the output
+    cdef int64_t index[MAX_DIMS]
     cdef int64_t stride = frame.item, rows, _i, i, before, n, after
     cdef int32_t d, k
     cdef bytes_in source = cell.data
@@ -639,8 +640,8 @@ cdef void _pad_repeat(const FrameParams* frame, const Cell* cell, Cell* out, int
 
 cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, const int64_t* begin, const int64_t* size, int32_t ndim,
                     int32_t item) noexcept nogil:
-    cdef int64_t index[CELL_DIMS]
-    cdef int64_t strides[CELL_DIMS]
+    cdef int64_t index[MAX_DIMS]
+    cdef int64_t strides[MAX_DIMS]
     cdef int64_t rows = 1, nbytes = item, stride = item, _i
     cdef int32_t d, axis = 0
     for d in range(ndim - 1, -1, -1):

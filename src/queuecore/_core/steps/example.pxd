@@ -10,7 +10,7 @@
 #     size of the others.
 # I3  Fields that don't belong to these messages are skipped by their wire type, never entered; groups are skipped to a depth of 100.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from queuecore._core.steps.stages cimport CELL_DIMS
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.steps.wire cimport Span
 
 cdef enum:
@@ -45,7 +45,7 @@ cdef struct Column:
     int64_t count             # values of dims
     const unsigned char* fill    # FIXED: `count` values; PADDED: one. Of strings: Spans
     int32_t ndim
-    int64_t dims[CELL_DIMS]
+    int64_t dims[MAX_DIMS]
 
 cdef struct Plan:
     Keys keys[2]

@@ -3,6 +3,7 @@ cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_PROTO, new_error, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free, arena_take, array_of
@@ -12,7 +13,6 @@ from queuecore._core.steps.wire cimport (
 
 import numpy as np
 
-from queuecore import errors as _errors
 from queuecore._core.atoms.own import ragged as _ragged
 
 cdef extern from *:
@@ -824,9 +824,9 @@ cdef class ExampleStep(Step):
         cdef int reason = what & 255
         cdef str where = f"{self.label}: " if a < 0 else f"{self.label}: record {a} of the batch: "
         if reason == WHAT_MEMORY:
-            return _errors.ResourceExhaustedError(f"{self.label}: no memory for {b if b >= 0 else '2^63 or more'} bytes")
+            return new_error(CODE_EXHAUSTED, f"{self.label}: no memory for {b if b >= 0 else '2^63 or more'} bytes")
         if reason in _MALFORMED:
-            return _errors.ProtoError(f"{where}Could not parse the message: at byte {b}, {_MALFORMED[reason]}")
+            return new_error(CODE_PROTO, f"{where}Could not parse the message: at byte {b}, {_MALFORMED[reason]}")
         section, key, kind, _, dims, *_ = self.columns[what >> 8]
         shown = key.decode(errors="backslashreplace")
         if a >= 0:
@@ -837,7 +837,7 @@ cdef class ExampleStep(Step):
                 text = f"Feature list '{shown}' is required but could not be found. allow_missing=True takes it for empty"
             else:
                 text = f"Feature: {shown} (data type: {_WORDS[kind]}) is required but could not be found."
-            return _errors.InvalidArgumentError(where + text)
+            return new_error(CODE_INVALID_ARGUMENT, where + text)
         where += f"Key: {shown}, Index: {a}.  " if a >= 0 else f"Key: {shown}.  "
         if reason == WHAT_KIND:
             text = f"Data types don't match. Expected type: {_WORDS[kind]}, Actual type: {_WORDS[b]}"
@@ -846,7 +846,7 @@ cdef class ExampleStep(Step):
                     f"Saw {b} values but output shape is: {['?', *dims]}")
         else:
             text = f"Number of {_WORDS[kind]} values != expected.  Values size: {b} but output shape: {list(dims)}"
-        return _errors.InvalidArgumentError(where + text)
+        return new_error(CODE_INVALID_ARGUMENT, where + text)
 
     def parse(self, records, names=None):
         """Return the outputs of one record (bytes), or of a batch (a list or tuple of bytes, or a `Ragged` of them).
@@ -895,7 +895,7 @@ cdef class ExampleStep(Step):
                     for i in range(work.n):
                         # Arrays can be written to after they were checked.
                         if not 0 <= at[i] <= at[i + 1] <= data.size:
-                            raise _errors.InvalidArgumentError(f"{self.label}: the splits of the records don't fit their bytes")
+                            raise_error(CODE_INVALID_ARGUMENT, f"{self.label}: the splits of the records don't fit their bytes")
                         spans[i].p = <bytes_in>cnp.PyArray_DATA(data) + at[i]
                         spans[i].e = <bytes_in>cnp.PyArray_DATA(data) + at[i + 1]
                 else:

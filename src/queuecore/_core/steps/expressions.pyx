@@ -8,13 +8,14 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, intptr_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault
 from queuecore._core.steps.elementwise cimport step_place
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, RowsFn, Step, StageFn, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, RowsFn, Step, StageFn, arena_take
 
-from queuecore import errors as _errors
 
 cdef extern from *:
     """
@@ -131,10 +132,10 @@ cdef struct Leaf:
     int32_t base_ndim
     int64_t period           # of a constant, whose items come over and over: 1 for a lone one. 0: see axes
     unsigned char* data      # of a constant
-    int32_t axes[CELL_DIMS]  # which axis of the base each of the output is; -1: it has none for it
-    int64_t steps[CELL_DIMS]
-    int64_t starts[CELL_DIMS]  # of each axis of the base
-    int64_t sides[CELL_DIMS]   # -1: not known beforehand
+    int32_t axes[MAX_DIMS]  # which axis of the base each of the output is; -1: it has none for it
+    int64_t steps[MAX_DIMS]
+    int64_t starts[MAX_DIMS]  # of each axis of the base
+    int64_t sides[MAX_DIMS]   # -1: not known beforehand
 
 cdef struct Instruction:
     CastFn cast              # or
@@ -156,9 +157,9 @@ cdef struct ExprParams:
     int32_t item             # of the output
     int32_t ndim
     int64_t tile
-    int64_t dims[CELL_DIMS]  # -1: that of
-    int32_t from_leaf[CELL_DIMS]
-    int32_t from_axis[CELL_DIMS]
+    int64_t dims[MAX_DIMS]  # -1: that of
+    int32_t from_leaf[MAX_DIMS]
+    int32_t from_axis[MAX_DIMS]
     int64_t made_bytes
 
 # A leaf of one element, and how to read it in the order of the output.
@@ -167,8 +168,8 @@ cdef struct Reading:
     bytes_out room           # room for a tile of the leaf, if it has to be gathered
     int64_t stride           # items from one to the next; 0: one for all
     int32_t ndim
-    int64_t dims[CELL_DIMS]
-    int64_t strides[CELL_DIMS]
+    int64_t dims[MAX_DIMS]
+    int64_t strides[MAX_DIMS]
 
 
 @cython.final
@@ -298,16 +299,16 @@ cdef class ExprStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_SIDE:
-            return _errors.InvalidArgumentError(f"arithmetic: a dimension is {a} long, and {b} in what it is combined with")
+            return new_error(CODE_INVALID_ARGUMENT, f"arithmetic: a dimension is {a} long, and {b} in what it is combined with")
         if what == WHAT_RANK:
-            return _errors.InvalidArgumentError(f"arithmetic: expected {b} dimensions, as was said beforehand, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"arithmetic: expected {b} dimensions, as was said beforehand, got {a}")
         return step_explain("arithmetic", what, a, b)
 
 
 cdef int _read(const ExprParams* e, const Leaf* leaf, const int64_t* sides, const int64_t* dims, bytes_in data, Reading* reading,
                Fault* fault) noexcept nogil:
     # Fills in how to read a leaf with these sides. Axes that can be read as one are made one.
-    cdef int64_t strides[CELL_DIMS]
+    cdef int64_t strides[MAX_DIMS]
     cdef int64_t stride = 1, there
     cdef int32_t d, axis, last
     reading.data = data
@@ -338,7 +339,7 @@ cdef int _read(const ExprParams* e, const Leaf* leaf, const int64_t* sides, cons
 
 cdef void _gather(const Reading* reading, bytes_out target, int64_t at, int64_t n, int32_t item) noexcept nogil:
     # Items [at, at + n) in the order of the output.
-    cdef int64_t index[CELL_DIMS]
+    cdef int64_t index[MAX_DIMS]
     cdef int32_t d, last = reading.ndim - 1
     cdef int64_t side = reading.dims[last], stride = reading.strides[last], run, rows
     cdef bytes_in source = reading.data
@@ -692,7 +693,7 @@ cdef class GraphStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of one of the steps."""
         if what & WHOSE == WHOSE:
-            return _errors.ResourceExhaustedError(f"no memory for {a} bytes")
+            return new_error(CODE_EXHAUSTED, f"no memory for {a} bytes")
         return self.steps[what & WHOSE].explain(what >> WHOSE_BITS, a, b)
 
 

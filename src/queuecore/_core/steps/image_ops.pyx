@@ -7,14 +7,15 @@ cimport cython
 from libc.math cimport floorf
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport (
     TILE, WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, copy_part, made_bytes_of, scale_all, step_explain, step_fault, step_place)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.atoms.random cimport philox_block
-from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
-from queuecore import errors as _errors
 
 cdef extern from "queuecore/kernels/pixels.hpp" namespace "queuecore" nogil:
     void blend_columns(const float* source, float* target, int64_t columns, int64_t channels, const int64_t* left, const int64_t* right,
@@ -61,11 +62,11 @@ cdef inline void _draw(uint64_t seed, const Arena* arena, int64_t picture, uint3
 
 cdef object _explain(str label, int what, int64_t a, int64_t b):
     if what == WHAT_RANK:
-        return _errors.InvalidArgumentError(f"{label}: expected pictures [..., height, width, channels], got {a} dimensions")
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected pictures [..., height, width, channels], got {a} dimensions")
     if what == WHAT_EMPTY:
-        return _errors.InvalidArgumentError(f"{label}: a picture of {a} x {b} pixels can't be resized")
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: a picture of {a} x {b} pixels can't be resized")
     if what == WHAT_COLOURS:
-        return _errors.InvalidArgumentError(f"{label}: expected 3 channels (red, green, blue), got {a}")
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected 3 channels (red, green, blue), got {a}")
     return step_explain(label, what, a, b)
 
 
@@ -237,7 +238,7 @@ cdef struct CropParams:
     int32_t ndim
     int32_t item
     uint64_t seed
-    int64_t size[CELL_DIMS]
+    int64_t size[MAX_DIMS]
     int64_t made_bytes
 
 
@@ -273,9 +274,9 @@ cdef class CropStep(Step):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_RANK:
             n = self.crop.ndim
-            return _errors.InvalidArgumentError(f"random_crop: expected {n} dimensions, or {n + 1} of a batch, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"random_crop: expected {n} dimensions, or {n + 1} of a batch, got {a}")
         if what == WHAT_CROP:
-            return _errors.InvalidArgumentError(f"random_crop: expected at least {self.crop.size[b]} on axis {b}, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT, f"random_crop: expected at least {self.crop.size[b]} on axis {b}, got {a}")
         return _explain("random_crop", what, a, b)
 
 
@@ -283,7 +284,7 @@ cdef int _run_crop(const void* params, const Cell* inputs, Cell* outputs, Arena*
     cdef const CropParams* crop = <const CropParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
-    cdef int64_t begin[CELL_DIMS]
+    cdef int64_t begin[MAX_DIMS]
     cdef uint32_t draws[4]
     cdef const int64_t* dims = &cell.dims[0]
     cdef int64_t count = 1, whole = crop.item, part = crop.item, i

@@ -3,6 +3,8 @@ cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
+from queuecore._core.atoms.errors cimport (
+    CODE_DECODE, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, new_error)
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
@@ -12,7 +14,6 @@ import pathlib
 import re
 import threading
 
-from queuecore import errors as _errors
 
 cdef extern from "dlfcn.h" nogil:
     const int RTLD_NOW
@@ -441,14 +442,14 @@ cdef class PictureStep(Step):
         name = _NAMES.get(a & 255)
         size = f"{a & 0xffffffff} x {a >> 32}"
         if what == WHAT_NO_MEMORY:
-            return _errors.ResourceExhaustedError(f"{which}: no memory" + (f" for {a} bytes" if a else ""))
+            return new_error(CODE_EXHAUSTED, f"{which}: no memory" + (f" for {a} bytes" if a else ""))
         if what == WHAT_NO_LIBRARY:
-            return _errors.UnimplementedError(f"{which}: {missing(a)}")
+            return new_error(CODE_UNIMPLEMENTED, f"{which}: {missing(a)}")
         if what == WHAT_UNEQUAL:
-            return _errors.InvalidArgumentError(
+            return new_error(CODE_INVALID_ARGUMENT,
                 f"{which} is of {size} pixels or has other channels than the first: pictures of a batch must be equal in shape")
         if what == WHAT_CHANNELS:
-            return _errors.InvalidArgumentError(f"{which}: such a {name} picture can't be decoded with {self.own.channels} channels")
+            return new_error(CODE_INVALID_ARGUMENT, f"{which}: such a {name} picture can't be decoded with {self.own.channels} channels")
         if what == WHAT_EMPTY:
             text = "the input is empty"
         elif what == WHAT_UNKNOWN:
@@ -470,7 +471,7 @@ cdef class PictureStep(Step):
             message = _jpeg_message(a >> 8) if a & 255 == PICTURE_JPEG else None
             if message:
                 text += f": {message}"
-        return _errors.DecodeError(f"{which}: {text}")
+        return new_error(CODE_DECODE, f"{which}: {text}")
 
 
 def missing(int kind):

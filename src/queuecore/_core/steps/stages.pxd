@@ -5,10 +5,8 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.platform cimport Fault, alloc_lines, size_sum
-
-cdef enum:
-    CELL_DIMS = 32
 
 # One component of an element on its way. Fixed-size items: C-contiguous in native byte order, at `data`. Strings (dtype "S", of any
 # length): without dimensions the bytes at `data`; else item i is data[offsets[i]] up to data[offsets[i + 1]].
@@ -17,7 +15,7 @@ cdef struct Cell:
     int64_t nbytes            # at data
     const int64_t* offsets    # of strings with dimensions; else NULL
     int32_t ndim
-    int64_t dims[CELL_DIMS]
+    int64_t dims[MAX_DIMS]
 
 # One thread's memory for the results of steps: nothing is allocated per element once the arena has grown to the size that elements
 # need.

@@ -4,12 +4,13 @@ cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.errors cimport (
+    CODE_DTYPE, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, new_error, raise_error, raise_from)
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 
 import numpy as np
 
-from queuecore import errors as _errors
 from queuecore._core.atoms.own import ragged as _ragged
 
 cnp.import_array()
@@ -20,7 +21,7 @@ cdef object array_of(shape, dtype):
     try:
         return np.empty(shape, dtype)
     except (MemoryError, ValueError) as error:  # the latter: more bytes than a number of 64 bits can say
-        raise _errors.ResourceExhaustedError(f"no memory for an array of {dtype} of shape {list(shape)}") from error
+        raise_from(CODE_EXHAUSTED, f"no memory for an array of {dtype} of shape {list(shape)}", error)
 
 
 cdef class Step:
@@ -92,7 +93,7 @@ cdef object _ragged_in(Cell* cell, object ragged):
     # read-only.
     cdef cnp.ndarray data, offsets
     if not ragged.is_bytes:
-        raise _errors.DtypeError(f"expected strings of bytes, got rows of {ragged.dtype}")
+        raise_error(CODE_DTYPE, f"expected strings of bytes, got rows of {ragged.dtype}")
     data = np.ascontiguousarray(ragged.values)
     offsets = np.ascontiguousarray(ragged.row_splits, np.int64)
     cell.data = <unsigned char*>cnp.PyArray_DATA(data)
@@ -198,7 +199,7 @@ cdef class PythonStep(Step):
 
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception for code that runs it natively."""
-        return _errors.UnimplementedError(f"a step that runs in Python, because {self.why}, can't be here")
+        return new_error(CODE_UNIMPLEMENTED, f"a step that runs in Python, because {self.why}, can't be here")
 
     def __call__(self, *values, int64_t epoch=0, int64_t element=0):
         return self.call(list(values), epoch, element)
@@ -261,7 +262,7 @@ cdef class SequenceStep(Step):
         steps = self.steps
         count = <int32_t>len(steps)
         if count >= WHOSE:
-            raise _errors.InvalidArgumentError(f"compose: {count} steps; at most {WHOSE - 1} are possible")
+            raise_error(CODE_INVALID_ARGUMENT, f"compose: {count} steps; at most {WHOSE - 1} are possible")
         self.inputs = steps[0].inputs
         self.outputs = steps[count - 1].outputs
         self.sequence.run = <StageFn*>calloc(count, sizeof(StageFn))
@@ -293,7 +294,7 @@ cdef class SequenceStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of one of the steps."""
         if what & WHOSE == WHOSE:
-            return _errors.ResourceExhaustedError(f"no memory for {a} bytes")
+            return new_error(CODE_EXHAUSTED, f"no memory for {a} bytes")
         return self.steps[what & WHOSE].explain(what >> WHOSE_BITS, a, b)
 
 

@@ -3,6 +3,8 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, Blocks
 from queuecore._core.steps.decode cimport WIDE_GAP
@@ -21,10 +23,8 @@ from queuecore._core.stream.pipe cimport Config, Pipe, lay_out, unit_bytes
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.rows cimport Maker, Output, Pad
 from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_new
-from queuecore._core.steps.stages cimport CELL_DIMS, RowsFn, Step
+from queuecore._core.steps.stages cimport RowsFn, Step
 from queuecore._core.stream.views cimport Views
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -111,10 +111,10 @@ cdef int _set_leaves(Description d, Pipe* plan, Views views, Shape* shape) excep
         leaf = &plan.leaves[i]
         views.dtypes.append(dtype)
         views.ndims[i] = len(dims)
-        if len(dims) > CELL_DIMS:
-            raise _errors.InvalidArgumentError(f"field number {i} has {len(dims)} dimensions; at most {CELL_DIMS} are possible")
+        if len(dims) > MAX_DIMS:
+            raise_error(CODE_INVALID_ARGUMENT, f"field number {i} has {len(dims)} dimensions; at most {MAX_DIMS} are possible")
         for j in range(views.ndims[i]):
-            views.sides[i * CELL_DIMS + j] = dims[j]
+            views.sides[i * MAX_DIMS + j] = dims[j]
         leaf.swap = swap
         leaf.pieces = len(offsets)
         leaf.piece_bytes = piece_bytes
@@ -155,7 +155,7 @@ cdef int _set_ops(Description d, Pipe* plan, Shape* shape) except -1:
             c.batched = True
         elif spec.kind == OP_SHUFFLE:
             if exact and c.batched:
-                raise _errors.UnimplementedError(
+                raise_error(CODE_UNIMPLEMENTED,
                     'on_error="skip" with a shuffle of batches: what is left out of one would change others that were given before. '
                     "Shuffle before the batch")
             # A stored shuffle needs every row it holds to be given before long, so it is the only one, over records.
@@ -166,7 +166,7 @@ cdef int _set_ops(Description d, Pipe* plan, Shape* shape) except -1:
         elif spec.kind == OP_SHARD:
             shape.sharded = shape.sharded or spec.size > 1
             if exact and c.batched and spec.size > 1:
-                raise _errors.UnimplementedError(
+                raise_error(CODE_UNIMPLEMENTED,
                     'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
                     "Shard before the batch")
             # What other shards get isn't read into the store either, unless it is little. Padding needs places.
@@ -236,8 +236,8 @@ cdef int _set_pad(Pad* pad, Component one, tuple sides, bytes fill) except -1:
     cdef int32_t i
     dims = (-1,) if one.kind == KIND_STRINGS else (-1, *one.shape) if one.kind == KIND_RAGGED else one.shape
     pad.ndim = len(dims)
-    if pad.ndim != len(sides) or pad.ndim > CELL_DIMS:
-        raise _errors.InvalidArgumentError(f"{pad.ndim} dimensions can't be padded to {len(sides)}; at most {CELL_DIMS} are possible")
+    if pad.ndim != len(sides) or pad.ndim > MAX_DIMS:
+        raise_error(CODE_INVALID_ARGUMENT, f"{pad.ndim} dimensions can't be padded to {len(sides)}; at most {MAX_DIMS} are possible")
     pad.fixed = one.kind == KIND_FIXED
     pad.item = sizeof(int64_t) if one.kind == KIND_STRINGS else one.dtype.base.itemsize
     for i in range(pad.ndim):
@@ -276,7 +276,7 @@ cdef int _set_frame(Description d, Pipe* plan, Blocks* frame, Keeper keeper, int
     frame.turn_records = min(f.turn, <int64_t>1 << 60)
     frame.shuffled = shuffles > 0
     if frame.cycle >= <int64_t>1 << 24:
-        raise _errors.InvalidArgumentError(f"cycle_length must be less than 2**24, not {f.cycle}")
+        raise_error(CODE_INVALID_ARGUMENT, f"cycle_length must be less than 2**24, not {f.cycle}")
     if f.piece_bytes == 0 and frame.cycle > LANES:  # each file has one or two pieces in memory
         frame.piece_bytes = max(LANE_BYTES, BLOCK_BYTES * LANES // frame.cycle)
         frame.headroom = frame.piece_bytes // 4
@@ -291,7 +291,7 @@ cdef int _set_columns(list columns, Maker* m, Keeper keeper, Step step) except -
     # Rows that are handed in. Their description stays with the keeper: workers use it.
     cdef int64_t* shapes
     cdef int32_t n = <int32_t>len(columns)
-    keeper.columns = <Output*>calloc(2 * n + 1, sizeof(Output) + CELL_DIMS * sizeof(int64_t))
+    keeper.columns = <Output*>calloc(2 * n + 1, sizeof(Output) + MAX_DIMS * sizeof(int64_t))
     if keeper.columns == NULL:
         raise MemoryError
     shapes = <int64_t*>(keeper.columns + 2 * n + 1)
@@ -324,7 +324,7 @@ cdef int64_t _slot_bytes(Pipe* plan) except -1:
     # Of a batch, in the slab.
     cdef size_t slot_bytes = lay_out(plan)
     if slot_bytes > <size_t>kMostBytes:
-        raise _errors.ResourceExhaustedError(
+        raise_error(CODE_EXHAUSTED,
             f"{plan.config.batch_rows} elements in one array are more than can be made: at most {kMostBytes} bytes")
     return slot_bytes
 
@@ -413,7 +413,7 @@ cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bin
         c.max_leases = max(min(c.max_leases, rest // slot - c.width - 1), min(c.max_leases, 2))
     need = units + (c.width + c.max_leases + 1) * slot * (4 if c.blocks else 1)
     if need > budget:
-        raise _errors.ResourceExhaustedError(
+        raise_error(CODE_EXHAUSTED,
             f"memory_budget leaves {budget} bytes to this stream, and its smallest buffers need {need}: {c.width} batches in the making "
             f"and {c.max_leases} that the consumer may hold, of {slot} bytes each. Use smaller batches, or a larger budget")
     return 0

@@ -3,6 +3,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
+from queuecore._core.atoms.errors cimport CODE_RESUME, raise_error
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.blocks cimport Place, blocks_saved
 from queuecore._core.stream.configure cimport plan_clear
@@ -16,10 +17,8 @@ from queuecore._core.atoms.parking cimport event_has_waiters, event_notify_all, 
 from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Batch, kAcquire, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport FileTable, table_claim, table_discover, table_drop, table_find
-from queuecore._core.stream.turns cimport STATE_RUNNING, Turns
+from queuecore._core.stream.turns cimport STATE_RUNNING, Turns, never_made
 from queuecore._core.atoms.window cimport window_take
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -110,10 +109,10 @@ cdef class Course(Turns):
         if self.generation != fork_generation():
             self._refuse()
         if self.table == NULL:
-            raise _errors.FailedPreconditionError("this iterator was never made: its __init__ has not been called, or has failed")
+            never_made()
         return 0
 
-    def _oldest(self):
+    def oldest(self):
         """Pass and number of the first row of its feed that it may need again."""
         return self.at.start.pass_, self.at.start.ordinal
 
@@ -170,12 +169,12 @@ cdef class Course(Turns):
             raise IndexError(f"{files} files are not known yet")
         return 0
 
-    def _digests(self, list upto):
+    def digests(self, list upto):
         """The digests of sizes and times of the first known files, as they were when they were opened."""
         self._check_known(max(upto, default=0))
         return [self.table.entries[<int64_t>n - 1].digest for n in upto if n > 0]
 
-    def _sizes(self, int64_t known):
+    def sizes(self, int64_t known):
         """The sizes in bytes and the times in ns that these files had when they were opened; -1, 0: a file that could not be."""
         self._check_known(known)
         return [(self.table.entries[i].size, self.table.entries[i].mtime_ns) for i in range(known)]
@@ -189,7 +188,7 @@ cdef class Course(Turns):
         if check is not None:
             check([t.entries[i].digest for i in range(n)])
         elif n > 0 and t.entries[n - 1].digest != place.files_digest:
-            raise _errors.ResumeMismatchError(
+            raise_error(CODE_RESUME,
                 f"the first {n} files are not those of the saved state: a size or modification time differs")
         return 0
 

@@ -30,7 +30,7 @@ cdef class Component:
 cdef Component component_of(int kind, dtype, shape)
 # How it lies in batches, or in columns: in one output from `at` on, or two. Returns the number behind.
 cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component one, int32_t* vars) except -1
-# How components lie in columns: fills `columns`, two for each at most, and CELL_DIMS of `shapes` for each of these; both are zero before.
+# How components lie in columns: fills `columns`, two for each at most, and MAX_DIMS of `shapes` for each of these; both are zero before.
 # Returns how many columns they are.
 cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1
 

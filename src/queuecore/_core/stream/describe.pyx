@@ -3,6 +3,8 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.framing cimport framing_of
 from queuecore._core.stream.marks cimport ShuffleCounter
@@ -11,9 +13,7 @@ from queuecore._core.order.op cimport OpSpec
 from queuecore._core.atoms.platform cimport Atomic, alloc_lines, kAcquire, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.rows cimport TAKE_LENGTHS, TAKE_STRINGS, Output
 from queuecore._core.io.sources cimport FileList
-from queuecore._core.steps.stages cimport CELL_DIMS, Step
-
-from queuecore import errors as _errors
+from queuecore._core.steps.stages cimport Step
 
 check_layout(layout_hash())
 
@@ -47,7 +47,7 @@ cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component on
         for side in one.shape:
             nbytes = size_product(nbytes, side)
         if nbytes > <size_t>kMostBytes:
-            raise _errors.ResourceExhaustedError(
+            raise_error(CODE_EXHAUSTED,
                 f"an array of {one.dtype} of shape {list(one.shape)} is more than can be made: at most {kMostBytes} bytes")
         out.row_bytes = nbytes
         return at + 1
@@ -82,7 +82,7 @@ cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components)
             out.ndim = len(one.shape)
         if one.kind == KIND_FIXED or one.kind == KIND_RAGGED:
             for j, side in enumerate(one.shape, out.ndim - len(one.shape)):
-                shapes[(count - 1) * CELL_DIMS + j] = side
+                shapes[(count - 1) * MAX_DIMS + j] = side
     return count
 
 
@@ -236,7 +236,7 @@ cdef class Ops:
         """Stack elements."""
         cdef OpSpec* spec
         if size > (<int64_t>1 << 40) // self.batch_rows:
-            raise _errors.InvalidArgumentError(f"a batch of {size} x {self.batch_rows} records is too large")
+            raise_error(CODE_INVALID_ARGUMENT, f"a batch of {size} x {self.batch_rows} records is too large")
         spec = self._add(OP_BATCH, size)
         spec.flag = drop_remainder
         if self.batch_level < 0:
@@ -247,7 +247,7 @@ cdef class Ops:
     def shuffle(self, int64_t buffer_size, pair, bint reshuffle, ShuffleCounter counter):
         """Draw from a window of elements; `counter` counts its passes, if it isn't `None`."""
         if buffer_size >= <int64_t>1 << 31:
-            raise _errors.InvalidArgumentError(f"buffer_size must be less than 2**31, not {buffer_size}")
+            raise_error(CODE_INVALID_ARGUMENT, f"buffer_size must be less than 2**31, not {buffer_size}")
         self._draws(self._add(OP_SHUFFLE, buffer_size), pair, reshuffle, counter)
 
     def permute(self, pair, bint reshuffle, ShuffleCounter counter):

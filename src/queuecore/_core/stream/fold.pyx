@@ -9,12 +9,13 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Column
 from queuecore._core.stream.describe cimport describe_columns
 from queuecore._core.atoms.platform cimport Fault, layout_hash, monotonic_ns
 from queuecore._core.stream.rows cimport Output, row_cells
-from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_free, arena_reset
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free, arena_reset
 
 import numpy as np
 
@@ -92,7 +93,7 @@ cdef class Fold:
         self.data[1] = <unsigned char**>calloc(self.count + 1, sizeof(unsigned char*))
         self.nbytes = <int64_t*>calloc(self.count + 1, sizeof(int64_t))
         self.outputs = <Output*>calloc(2 * n + 1, sizeof(Output))
-        self.shapes = <int64_t*>calloc(2 * n + 1, CELL_DIMS * sizeof(int64_t))
+        self.shapes = <int64_t*>calloc(2 * n + 1, MAX_DIMS * sizeof(int64_t))
         self.columns = <Column*>calloc(2 * n + 1, sizeof(Column))
         if (self.cells == NULL or self.data[0] == NULL or self.data[1] == NULL or self.nbytes == NULL or self.outputs == NULL
                 or self.shapes == NULL or self.columns == NULL):

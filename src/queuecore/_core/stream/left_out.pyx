@@ -8,7 +8,7 @@ from libc.stdlib cimport calloc, free, qsort, realloc
 from libc.string cimport memcmp, memmove
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Skipped, blocks_saved
-from queuecore._core.atoms.errors cimport CODE_HANDED, CODE_STEP, fault_error
+from queuecore._core.atoms.errors cimport CODE_HANDED, CODE_STEP, fault_error, is_own
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport Point, by_missing, last_pass
 from queuecore._core.order.op cimport Break, Start
@@ -17,8 +17,6 @@ from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport Bad, Cut, Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, kAcquire, layout_hash, size_product
 from queuecore._core.io.sources cimport FileTable, file_skippable, name_of, table_fault, table_find
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -101,7 +99,9 @@ cdef class LeftOut:
             bad = &p.bad[i]
             try:
                 self.skips.skip(self.error(&bad.fault, feed))
-            except _errors.QueueCoreError as error:
+            except Exception as error:
+                if not is_own(error):
+                    raise
                 self.last = error
                 self.last_fault = bad.fault
                 self.cut(elements, 0, bad.place.pass_, bad.place.ordinal, &bad.fault)

@@ -5,13 +5,12 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+from queuecore._core.atoms.errors cimport CODE_RESUME, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Blocks, blocks_saved
 from queuecore._core.order.lengths cimport lengths_add
 from queuecore._core.order.runs cimport Missing
 from queuecore._core.atoms.platform cimport layout_hash, size_product
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -161,9 +160,9 @@ cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blo
     cdef int64_t i, whole = -1
     if (saved.elements < 0 or saved.files_known < 0 or saved.files_known > files
             or not len(saved.iterations) == len(seeds) == len(counters) == len(saved.begun) == shuffles):
-        raise _errors.ResumeMismatchError("the saved place does not fit this dataset's operations or files")
+        raise_error(CODE_RESUME, "the saved place does not fit this dataset's operations or files")
     if mark is not None if not blocks else mark is None or not mark.fits(frame, saved.files_known):
-        raise _errors.ResumeMismatchError("the saved place does not fit this dataset's files")
+        raise_error(CODE_RESUME, "the saved place does not fit this dataset's files")
     point_init(&goal.at, frame)
     goal.missing_count = len(saved.missing)
     goal.missing = <Missing*>malloc(size_product(goal.missing_count + 1, sizeof(Missing)))

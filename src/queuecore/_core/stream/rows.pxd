@@ -8,11 +8,12 @@
 # makes a batch's first rows writes there at once. Others make a Part each, and rows_join puts these behind. When all are there, rows_pad
 # makes those that are to be padded anew, of one shape.
 from libc.stdint cimport int32_t, int64_t
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.io.blocks cimport Column, RecordBlock
 from queuecore._core.io.csv cimport CsvPlan
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.atoms.platform cimport Fault
-from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, RowsFn, StageFn
+from queuecore._core.steps.stages cimport Arena, Cell, RowsFn, StageFn
 
 cdef enum:
     # What of a cell an output takes.
@@ -27,8 +28,8 @@ cdef struct Pad:
     int32_t ndim         # of a row
     bint fixed           # all rows have the dimensions `dims`; else, if none are noted, the first one follows from a row's bytes
     int64_t item         # bytes of an item
-    int64_t dims[CELL_DIMS]
-    int64_t sides[CELL_DIMS]  # what they become; -1: the longest of the batch
+    int64_t dims[MAX_DIMS]
+    int64_t sides[MAX_DIMS]  # what they become; -1: the longest of the batch
     int64_t slot_offset  # of what they became
     const unsigned char* fill # an item
 
@@ -55,7 +56,7 @@ cdef struct Maker:
     const Output* columns            # FRAME_ROWS: how rows lie that were handed in, as if they were outputs
     int32_t column_count
     int32_t given                    # components that they are
-    const int64_t* shapes            # CELL_DIMS for each column: dimensions of a row that are the same for all rows
+    const int64_t* shapes            # MAX_DIMS for each column: dimensions of a row that are the same for all rows
     StageFn run          # NULL: the record itself
     RowsFn run_rows      # FRAME_ROWS, of columns and outputs that don't vary: so many rows at once
     int64_t together     # or NULL and 0

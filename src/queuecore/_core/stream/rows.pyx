@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport CSV_STRIDE, Column, Moved, RecordBlock
 from queuecore._core.io.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
@@ -11,7 +12,7 @@ from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_ROWS, FRAM
 from queuecore._core.atoms.growing cimport grow
 from queuecore._core.io.lines cimport lines_kernels, lines_most
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product, size_sum
-from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, arena_free, arena_reset, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, arena_free, arena_reset, arena_take
 from queuecore._core.io.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
 
 check_layout(layout_hash())
@@ -368,7 +369,7 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
             cell.nbytes = o.row_bytes
             cell.ndim = o.ndim
             for k in range(o.ndim):
-                cell.dims[k] = shapes[j * CELL_DIMS + k]
+                cell.dims[k] = shapes[j * MAX_DIMS + k]
             continue
         cell.data = <bytes_out>c.data + c.ends[at]
         cell.nbytes = c.ends[at + 1] - c.ends[at]
@@ -376,7 +377,7 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
         if o.ndim > 0 and c.dims == NULL:  # only the first one varies, and the length says it
             cell.dims[0] = cell.nbytes // o.item
             for k in range(1, o.ndim):
-                cell.dims[k] = shapes[j * CELL_DIMS + k]
+                cell.dims[k] = shapes[j * MAX_DIMS + k]
             continue
         for k in range(o.ndim):
             cell.dims[k] = c.dims[at * o.ndim + k]
@@ -608,7 +609,7 @@ cdef void _fill(bytes_out at, int64_t nbytes, bytes_in item, int64_t item_bytes)
 
 cdef void _place(const Pad* pad, const int64_t* sides, const int64_t* dims, bytes_in data, bytes_out at) noexcept nogil:
     # A row of these dimensions into one of these sides, which is filled already.
-    cdef int64_t counter[CELL_DIMS]
+    cdef int64_t counter[MAX_DIMS]
     cdef int64_t run = pad.item, from_ = 0, to
     cdef int32_t last = pad.ndim - 1, j
     for j in range(pad.ndim):
@@ -646,7 +647,7 @@ cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t r
     cdef const int64_t* noted
     cdef bytes_in data
     cdef bytes_out at
-    cdef int64_t own[CELL_DIMS]
+    cdef int64_t own[MAX_DIMS]
     cdef int64_t row_bytes, r, nbytes
     cdef int32_t i, j
     cdef bint whole

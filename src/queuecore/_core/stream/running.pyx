@@ -6,7 +6,7 @@ from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.blocks cimport blocks_saved
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport keep_until_unused
-from queuecore._core.atoms.errors cimport CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD, new_error
 from queuecore._core.stream.execute cimport execute_step
 from queuecore._core.stream.feed cimport feed_new
 from queuecore._core.order.op cimport PULL_FAULT
@@ -17,8 +17,6 @@ from queuecore._core.io.sources cimport file_skippable, table_close_idle, table_
 from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING
 from queuecore._core.stream.waiting cimport wait_for_end
 from queuecore._core.atoms.window cimport window_batch
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -73,7 +71,7 @@ cdef class Running(Course):
         if p == NULL and self.plan.pin_result != 0:
             self._fail(self.there.refused(&self.plan))
         if p == NULL:
-            self._fail(_errors.ResourceExhaustedError(
+            self._fail(new_error(CODE_EXHAUSTED,
                 f"no memory for the buffers of this pipeline, {self.plan.slots_bytes} bytes for its batches alone. Use smaller batches, a "
                 "smaller shuffle buffer or less prefetch"))
         if self.state != STATE_RUNNING:  # closed meanwhile

@@ -1,10 +1,9 @@
 """Scopes: what belongs together of the functions that users write."""
 cimport cython
 from cpython.ref cimport PyObject
+from queuecore._core.atoms.errors cimport CODE_PRECONDITION, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport layout_hash
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -56,12 +55,12 @@ cdef class Scope:
             self.depth = scope.depth + (not inner)
         while scope is not None:
             if scope.stopped:
-                raise _errors.FailedPreconditionError("the iterator that this function makes elements for is closed")
+                raise_error(CODE_PRECONDITION, "the iterator that this function makes elements for is closed")
             again += scope.node is node and node is not None
             scope = scope.parent
         # In several threads each level has several times as many as the one above it.
         if again > MOST_AGAIN or self.depth > MOST_NESTED:
-            raise _errors.FailedPreconditionError(
+            raise_error(CODE_PRECONDITION,
                 f"iterators are nested {max(again, self.depth)} deep: a function iterates over a dataset that calls it again")
 
     def enter(self):

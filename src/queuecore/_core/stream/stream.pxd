@@ -9,7 +9,7 @@ from queuecore._core.stream.waiting cimport Stall
 
 cdef class Stream(Running):
     cdef bint on_hold_raise
-    cdef public bint _warned  # that batches are held
+    cdef public bint warned  # that batches are held; True: it shall not be said
     cdef Stall stall
     cdef int64_t spin_ns
     cdef int64_t copied, records

@@ -6,6 +6,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc
+from queuecore._core.atoms.errors cimport (
+    CODE_OUT_OF_RANGE, CODE_PRECONDITION, CODE_SLOTS, is_own, raise_error, raise_from)
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.stream.configure cimport configure
 from queuecore._core.stream.describe cimport Description, keeper_new
@@ -23,12 +25,11 @@ from queuecore._core.stream.scope cimport Scope, current_scope
 from queuecore._core.atoms.slab cimport slots_push
 from queuecore._core.io.sources cimport FileTable, table_drop, table_new
 from queuecore._core.stream.to_device cimport ToDevice
-from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING
+from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, never_made
 from queuecore._core.stream.views cimport Views, assembled, copies
 from queuecore._core.stream.waiting cimport Stall, wait_for_batch, wait_for_end, wait_until_there
 from queuecore._core.atoms.window cimport window_batch, window_ended, window_ready
 
-from queuecore import errors as _errors
 from queuecore._checks.warnings import warn
 
 check_layout(layout_hash())
@@ -64,7 +65,7 @@ cdef class Stream(Running):
         self.expect_files = -1
         self.spin_ns = SPIN_NS
         self.on_hold_raise = d.on_hold_raise
-        self._warned = d.inner
+        self.warned = d.inner
         self.stall = Stall(d.stall_warn, d.stall_timeout)
         self.feeder = d.feeder
         self.scope = d.scope
@@ -207,7 +208,7 @@ cdef class Stream(Running):
         cdef PyObject* scope = current_scope()
         while scope != NULL:
             if scope == <PyObject*>self.scope:
-                raise _errors.FailedPreconditionError(
+                raise_error(CODE_PRECONDITION,
                     "a function that makes elements for this iterator can't use the iterator itself: it would wait for what only it can "
                     "make. Make an iterator of its own with iter(dataset)")
             scope = <PyObject*>(<Scope>scope).parent if (<Scope>scope).parent is not None else NULL
@@ -254,10 +255,10 @@ cdef class Stream(Running):
         held = p.shared.leases.load(kRelaxed) - 1  # relaxed: consumers take leases under the GIL
         copy = held >= p.config.max_leases
         if copy and self.on_hold_raise:
-            raise _errors.SlotsExhaustedError(
+            raise_error(CODE_SLOTS,
                 f"{held} batches of this iterator are still held, and on_hold='raise' allows {p.config.max_leases}. "
                 "Drop or copy them, or use on_hold='copy'")
-        if copy and not self.raw and not self._warned:
+        if copy and not self.raw and not self.warned:
             self._say_held(p.config.max_leases)
         if self.out.skips is not None:
             self._log_files(p, False)
@@ -277,8 +278,8 @@ cdef class Stream(Running):
                 if copy and self.views.can_be_copied():
                     arrays = copies(arrays)
                 element = self.views.whole(arrays) if self.views.levels else None
-            except _errors.QueueCoreError:
-                if self.views.levels and self.pipe == p and self.next_k == k:  # of this batch, which it delivers: the next call goes on behind it
+            except Exception as error:
+                if is_own(error) and self.views.levels and self.pipe == p and self.next_k == k:  # of this batch, which it delivers: the next call goes on behind it
                     self.lease = None
                     self._taken(p, k, None)
                 raise
@@ -298,13 +299,13 @@ cdef class Stream(Running):
         return self.lease
 
     cdef int _say_held(self, int64_t most) except -1:
-        self._warned = True
+        self.warned = True
         try:
             warn(
                 f"more than {most} batches of this iterator are held; further ones are copies, which costs time. "
                 "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
         except BaseException as error:
-            self._warned = isinstance(error, Warning)  # where it is an error it was said
+            self.warned = isinstance(error, Warning)  # where it is an error it was said
             raise
         return 0
 
@@ -355,7 +356,7 @@ cdef class Stream(Running):
                 self._log_files(p, False)
             stream, handle = there.arrays.stream()
             if there.is_full():
-                said, self._warned = self._warned, True
+                said, self.warned = self.warned, True
                 there.target.say_held(self.on_hold_raise, said)
                 if self.pipe == p and self.next_k == k:
                     memory = there.room(k)
@@ -446,8 +447,8 @@ cdef class Stream(Running):
         finally:
             pipe_drop(p)
 
-    def _poll(self, double seconds):
-        # Begins, and waits up to so many seconds. Whether next() would not wait now.
+    def poll(self, double seconds):
+        """Begin, wait for at most so many seconds, and return whether ``next()`` would not wait now."""
         cdef int64_t deadline
         cdef uint64_t k
         cdef Pipe* p
@@ -472,8 +473,8 @@ cdef class Stream(Running):
         pipe_drop(p)
         return there
 
-    def _stop(self):
-        # As close(), for another thread than the one that uses it: waits for nothing.
+    def stop(self):
+        """Let the stream end, as `close` does, from another thread than the one that uses it. Waits for nothing."""
         cdef Pipe* p = self.pipe
         self.told = True
         if p != NULL and self.generation == fork_generation():
@@ -652,7 +653,7 @@ cdef class Held:
 
 cdef inline Stream _stream_of(Held iterator):
     if iterator.held is None:
-        raise _errors.FailedPreconditionError("this iterator was never made: its __init__ has not been called, or has failed")
+        never_made()
     return iterator.held
 
 
@@ -710,7 +711,7 @@ cdef class Gets:
         try:
             return next(self)
         except StopIteration:
-            raise _errors.OutOfRangeError("End of sequence") from None
+            raise_from(CODE_OUT_OF_RANGE, "End of sequence", None)
 
     def get_next_as_optional(self):
         """Return the next element in an `Optional`, which is empty at the end, now and ever after.

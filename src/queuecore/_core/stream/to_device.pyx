@@ -2,6 +2,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport Failure
 from queuecore._core.device.lease cimport DeviceLease, transfer_take
@@ -13,7 +14,6 @@ from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold
 from queuecore._core.atoms.platform cimport Batch, Window, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, stop_requested
 from queuecore._core.atoms.slab cimport slab_slot, slots_push
-from queuecore._core.steps.stages cimport CELL_DIMS
 from queuecore._core.stream.views cimport Views
 from queuecore._core.atoms.window cimport window_batch, window_ended, window_ready
 
@@ -157,7 +157,7 @@ cdef class ToDevice:
         return self.arrays.allocate(t.slots[t.where[k % <uint64_t>t.buffers]].nbytes)
 
     cdef list arrays_of(self, Pipe* p, DeviceLease lease, memory, int64_t rows, int64_t subs, Views views):
-        cdef int64_t dims[CELL_DIMS]
+        cdef int64_t dims[MAX_DIMS]
         cdef int lead = views.lead_dims(rows, subs, dims)
         cdef list made = []
         cdef int i, j

@@ -31,3 +31,7 @@ cdef class Turns:
     cdef void _leave(self) noexcept
     cdef bint _let_in(self) noexcept
     cdef int _refuse(self) except -1
+
+
+# Raises: an iterator is used without a call of its `__init__`.
+cdef int never_made() except -1

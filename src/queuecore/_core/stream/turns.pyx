@@ -3,12 +3,11 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free
+from queuecore._core.atoms.errors cimport CODE_FORKED, CODE_PRECONDITION, raise_error, raise_from
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.atoms.parking cimport event_notify_all, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport EventCount, alloc_lines, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, exiting, still_waiting, wait_out_exit, waited
-
-from queuecore import errors as _errors
 
 check_layout(layout_hash())
 
@@ -37,7 +36,7 @@ cdef class Turns:
                 self._queue()
             self.holder = me
         elif self.changing:
-            raise _errors.FailedPreconditionError(
+            raise_error(CODE_PRECONDITION,
                 "this thread is in the middle of a call that begins or changes the iterator's run: what runs within that call, such as a "
                 "signal handler, can close the iterator, but not go on with it")
         self.depth += 1
@@ -80,15 +79,18 @@ cdef class Turns:
 
     cdef int _refuse(self) except -1:
         if self.generation != fork_generation():
-            raise _errors.ForkedPipelineError(
+            raise_error(CODE_FORKED,
                 "this iterator was made before os.fork(), and its native threads exist only in the parent process. "
                 "Make the iterator in the child")
         if self.state == STATE_ENDED:
             raise StopIteration
         if self.state == STATE_CLOSED:
-            raise _errors.FailedPreconditionError("this iterator is closed; make a new one with iter(dataset)")
+            raise_error(CODE_PRECONDITION, "this iterator is closed; make a new one with iter(dataset)")
         if self.state == STATE_FAILED:
-            raise _errors.FailedPreconditionError(
-                "this iterator is closed since an error ended it (see __cause__); make a new one with iter(dataset)"
-            ) from self.failure
+            raise_from(CODE_PRECONDITION,
+                "this iterator is closed since an error ended it (see __cause__); make a new one with iter(dataset)", self.failure)
         return 0
+
+
+cdef int never_made() except -1:
+    raise_error(CODE_PRECONDITION, "this iterator was never made: its __init__ has not been called, or has failed")

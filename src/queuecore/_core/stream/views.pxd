@@ -14,7 +14,7 @@ cdef class Views:
     cdef list components      # of elements that are made; None: they are the leaves of a record:
     cdef list dtypes          # of each leaf,
     cdef int* ndims           # its dimensions in a record,
-    cdef int64_t* sides       # and these: CELL_DIMS for each
+    cdef int64_t* sides       # and these: MAX_DIMS for each
     cdef int32_t leaf_count
 
     # Makes room for so many leaves.

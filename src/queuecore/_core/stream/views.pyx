@@ -3,17 +3,17 @@ cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
+from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.stream.describe cimport KIND_DENSE, KIND_FIXED, KIND_OBJECT, KIND_STRINGS, Component
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.atoms.platform cimport layout_hash, size_product
 from queuecore._core.stream.rows cimport Output, Pad
 from queuecore._core.atoms.slab cimport slab_slot
-from queuecore._core.steps.stages cimport CELL_DIMS
 
 import numpy as np
 
-from queuecore import errors as _errors
 from queuecore._core.atoms.own import ragged as _ragged
 
 cnp.import_array()
@@ -75,7 +75,7 @@ cdef object assembled(object template, list parts):
 
 cdef object _varied(const Output* out, unsigned char* slot, int64_t row, object dtype, Lease lease):
     # One row, of a shape of its own.
-    cdef cnp.npy_intp shape[CELL_DIMS]
+    cdef cnp.npy_intp shape[MAX_DIMS]
     cdef const int64_t* noted = <int64_t*>(slot + out.dims_offset) + row * out.ndim
     cdef const Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
     cdef int i
@@ -107,7 +107,7 @@ cdef class Views:
         self.levels = []
         self.leaf_count = leaves
         self.ndims = <int*>calloc(leaves + 1, sizeof(int))
-        self.sides = <int64_t*>calloc(size_product(leaves + 1, CELL_DIMS), sizeof(int64_t))
+        self.sides = <int64_t*>calloc(size_product(leaves + 1, MAX_DIMS), sizeof(int64_t))
         if self.ndims == NULL or self.sides == NULL:
             raise MemoryError
         return 0
@@ -163,12 +163,12 @@ cdef class Views:
         return columns
 
     cdef object batch(self, Lease lease):
-        cdef int64_t dims[CELL_DIMS]
+        cdef int64_t dims[MAX_DIMS]
         cdef int lead = self.lead_dims(lease.rows, lease.subs, dims)
         return self._built(self.template, _slot(lease), dims, lead, lease)
 
     cdef list arrays(self, Lease lease, Feed feed, int64_t number):
-        cdef int64_t dims[CELL_DIMS]
+        cdef int64_t dims[MAX_DIMS]
         cdef int lead = self.lead_dims(lease.rows, lease.subs, dims)
         cdef unsigned char* slot = _slot(lease)
         cdef list arrays = []  # no comprehension: where a list can't grow, Cython's let go twice of what they append
@@ -208,20 +208,20 @@ cdef class Views:
         cdef int j
         if self.components is not None:
             return (<Component>self.components[i]).dtype, (<Component>self.components[i]).shape
-        return self.dtypes[i], tuple([self.sides[i * CELL_DIMS + j] for j in range(self.ndims[i])])
+        return self.dtypes[i], tuple([self.sides[i * MAX_DIMS + j] for j in range(self.ndims[i])])
 
     cdef object _leaf(self, int leaf, unsigned char* slot, int64_t* dims, int lead, Lease lease):
-        cdef cnp.npy_intp shape[2 * CELL_DIMS]
+        cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef int i, n = self.ndims[leaf]
         for i in range(lead):
             shape[i] = dims[i]
         for i in range(n):
-            shape[lead + i] = self.sides[leaf * CELL_DIMS + i]
+            shape[lead + i] = self.sides[leaf * MAX_DIMS + i]
         return qc_view(self.dtypes[leaf], lead + n, shape, slot + lease.pipe.leaves[leaf].slot_offset, lease)
 
     cdef object _component(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, Feed feed, int64_t number):
         # An array, a Ragged, or a list.
-        cdef cnp.npy_intp shape[2 * CELL_DIMS]
+        cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef const Output* out = &lease.pipe.maker.outputs[one.output]
         cdef int i, n
         cdef object made
@@ -252,7 +252,7 @@ cdef class Views:
 
     cdef object _dense(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, int64_t number):
         # Rows of shapes of their own: a list of them, or an array if they make a batch, and are alike.
-        cdef cnp.npy_intp shape[2 * CELL_DIMS]
+        cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef const Output* out = &lease.pipe.maker.outputs[one.output]
         cdef const Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
         cdef int64_t* noted = <int64_t*>(slot + out.dims_offset)
@@ -267,7 +267,7 @@ cdef class Views:
         for row in range(1, lease.rows):
             for i in range(out.ndim):
                 if noted[row * out.ndim + i] != noted[i]:
-                    raise _errors.InvalidArgumentError(
+                    raise_error(CODE_INVALID_ARGUMENT,
                         f"cannot batch elements of unequal shapes: {[noted[n] for n in range(out.ndim)]} and, {row} later, "
                         f"{[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {number}). Use padded_batch, or dense_to_ragged_batch, "
                         "or reshape them first")
@@ -278,7 +278,7 @@ cdef class Views:
         return qc_view(one.dtype, lead + out.ndim, shape, g.data if g.data != NULL else slot, lease)
 
     cdef object _padded(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease):
-        cdef cnp.npy_intp shape[2 * CELL_DIMS]
+        cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef const Pad* pad = &lease.pipe.maker.pads[one.pad]
         cdef const int64_t* sides = <int64_t*>(slot + pad.slot_offset)
         cdef Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + pad.var]

@@ -4,6 +4,7 @@ import os
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from queuecore._core.atoms.errors cimport CODE_STALL, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.stream.execute cimport execute_help
 from queuecore._core.stream.limits cimport SPIN_NS
@@ -14,7 +15,6 @@ from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, runner_join, stop_requ
 from queuecore._core.io.sources cimport name_of, table_pinned
 from queuecore._core.atoms.window cimport window_ended, window_ready
 
-from queuecore import errors as _errors
 from queuecore._checks.warnings import warn
 
 check_layout(layout_hash())
@@ -117,6 +117,6 @@ cdef class Stall:
                 names.append(os.fsdecode(<bytes>name_of(p.table.names, f)))
         held = p.shared.leases.load(kRelaxed)  # relaxed: consumers take leases under the GIL
         what = f"reads of {', '.join(map(repr, names))} have not come back" if names else "no file is being read"
-        return _errors.StallError(
+        return new_error(CODE_STALL,
             f"nothing has moved for {(now - self.since) / 1e9:.3g} s: {what}; the consumer holds {held} batches, "
-            f"{p.runner.live.load(kRelaxed)} threads run", path=names[0] if names else None, stage="read")
+            f"{p.runner.live.load(kRelaxed)} threads run", dict(path=names[0] if names else None, stage="read"))
