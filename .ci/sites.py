@@ -32,7 +32,8 @@ RETURNED = re.compile(r"^(\s*__pyx_r = )(__pyx_pf_\w+\(.*\));$")
 # Why a call whose failure is checked for is no site.
 NO_SITE = {
     "it can't fail": re.compile(
-        r"_SET_ITEM$|_GET_ITEM|_GET_SIZE$|_GET_LENGTH$|_SIZE$|^Py\w+_(?:Check|CheckExact)$|_IS_\w+$|^__pyx_t_|KIND_04"
+        r"_SET_ITEM$|_GET_ITEM|_GET_SIZE$|_GET_LENGTH$|_SIZE$|^Py\w+_(?:Check|CheckExact)$|_IS_\w+$|^__pyx_t_|KIND_04|"
+        r"^__Pyx_GetItemInt_(?:List|Tuple)$"
     ),
     "it only looks at a type": re.compile(r"TypeTest$|^__Pyx_ArgTypeTest$|^__Pyx_Raise|Check$|^__Pyx_CheckUnpickle"),
     "it finds a name of the module": re.compile(r"^__Pyx_(?:GetModuleGlobalName|GetBuiltinName|ImportFrom)$"),

@@ -66,13 +66,13 @@ class Trial:
         library.count(others)
 
     def __call__(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Make a call; Cut if the exception comes out of it. Other exceptions are the scenario's."""
+        """Make a call; Cut if the exception comes out of it. Others are the scenario's, also what tells of it again."""
         self.library.count(True)
         try:
             return call(*arguments, **named)
         except BaseException as error:
             self.library.count(self.others)
-            if not is_behind(error, self.error):
+            if self.came_out or not is_behind(error, self.error):
                 raise
             self.came_out = True
             raise Cut from error
