@@ -33,7 +33,7 @@ RETURNED = re.compile(r"^(\s*__pyx_r = )(__pyx_pf_\w+\(.*\));$")
 NO_SITE = {
     "it can't fail": re.compile(
         r"_SET_ITEM$|_GET_ITEM|_GET_SIZE$|_GET_LENGTH$|_SIZE$|^Py\w+_(?:Check|CheckExact)$|_IS_\w+$|^__pyx_t_|KIND_04|"
-        r"^__Pyx_GetItemInt_(?:List|Tuple)$"
+        r"^__Pyx_GetItemInt_(?:List|Tuple)$|^__Pyx_PyBytes_As"
     ),
     "it only looks at a type": re.compile(r"TypeTest$|^__Pyx_ArgTypeTest$|^__Pyx_Raise|Check$|^__Pyx_CheckUnpickle"),
     "it finds a name of the module": re.compile(r"^__Pyx_(?:GetModuleGlobalName|GetBuiltinName|ImportFrom)$"),

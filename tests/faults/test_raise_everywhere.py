@@ -25,6 +25,7 @@ MAIN = (
     *("fixed", "lines", "records", "copies", "shuffled", "csv", "examples", "bad_records", "states"),
     *("mapped", "generated", "objects", "filtered", "flat", "interleaved", "scanned", "reduced", "arrow"),
 )
+QUEUES = ("fifo", "strings", "shuffling", "padding", "priority", "leases", "objects_queue", "reading", "program")
 OTHERS = ("mapped", "generated", "objects", "filtered", "flat", "interleaved")
 
 # Where an exception of another thread is dropped, because nothing is lost by that: as the thread begins or ends, as it gives
@@ -89,6 +90,11 @@ def judge(made, least):
 @pytest.mark.parametrize("scenario", MAIN)
 def test_on_the_way_to_the_caller(library, tmp_path, scenario):
     judge(swept(library, tmp_path, scenario, "main"), 100)
+
+
+@pytest.mark.parametrize("scenario", QUEUES)
+def test_queues_and_readers(library, tmp_path, scenario):
+    judge(swept(library, tmp_path, scenario, "main"), 40)
 
 
 @pytest.mark.parametrize("scenario", OTHERS)

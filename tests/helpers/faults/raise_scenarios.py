@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from helpers.data.functions import in_python
 from helpers.data.matrix import numbers_in
+from helpers.faults.raise_queues import QUEUES
 from helpers.faults.raising import Cut, Trial
 
 import queuecore as qc
@@ -286,12 +287,10 @@ def arrow(folder: Path) -> Scenario:
     return run
 
 
-SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
+SCENARIOS: dict[str, Callable[[Path], Scenario]] = QUEUES | {
     one.__name__: one
     for one in (
         *(fixed, lines, records, copies, shuffled, csv, examples, bad_records, states),
         *(mapped, generated, objects, filtered, flat, interleaved, scanned, reduced, arrow),
     )
 }
-# Those in which Python code of other threads makes elements: there the exception comes as well.
-IN_OTHERS = ("mapped", "generated", "objects", "filtered", "flat", "interleaved", "scanned", "bad_records")
