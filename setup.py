@@ -7,7 +7,7 @@ QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma 
 QUEUECORE_DEBUG            no optimisation, full debug information, assertions on
 QUEUECORE_COVERAGE         gcov counters, with lines that name the .pyx
 QUEUECORE_TESTING          also build what only tests use: the folder ``testing``
-QUEUECORE_RAISE            hooks wherever native code calls Python or returns to it (.ci/sites.py), for tests that raise there
+QUEUECORE_RAISE            hooks wherever native code calls Python or returns to it (.ci/sites.py): tests raise there
 QUEUECORE_ONLY             a comma list of modules below ``queuecore._core``, or of folders: no others are built
 QUEUECORE_NO_EXTENSIONS    install the Python files only; ``build_ext --inplace`` then builds the rest
 """

@@ -1,12 +1,13 @@
-"""Find, in Cython's C++, where native code calls Python and where it returns to it; list the sites, or put a hook at each.
+"""Find in Cython's C++ where native code calls Python and where it returns to it; list the sites, or put a hook at each.
 
-sites.py --write makes tests/faults/sites.txt anew from build/cython, sites.py --check compares. `setup.py` calls `rewrite`
-when QUEUECORE_RAISE is on.
+sites.py --write makes tests/faults/sites.txt anew from build/cython, sites.py --check compares. `setup.py` calls
+`rewrite` when QUEUECORE_RAISE is on.
 
-A site is a call of Python's C API whose failure Cython checks for. A hook before it fails in its place; the state is that
-in which the call itself raises, which Cython's own code cleans up. Where the call can run Python code, a second hook behind
-it drops the result and fails: so does a signal's handler when the call has had its effect. The wrappers through which
-Python calls a function have a hook at their return. None is at a call of our own functions: they have sites of their own.
+A site is a call of Python's C API whose failure Cython checks for. A hook before it fails in its place; the state is
+that in which the call itself raises, which Cython's own code cleans up. Where the call can run Python code, a second
+hook behind it drops the result and fails: so does a signal's handler when the call has had its effect. The wrappers
+through which Python calls a function have a hook at their return. None is at a call of our own functions: they have
+sites of their own.
 """
 
 import re
@@ -37,7 +38,9 @@ NO_SITE = {
     ),
     "it only looks at a type": re.compile(r"TypeTest$|^__Pyx_ArgTypeTest$|^__Pyx_Raise|Check$|^__Pyx_CheckUnpickle"),
     "it finds a name of the module": re.compile(r"^__Pyx_(?:GetModuleGlobalName|GetBuiltinName|ImportFrom)$"),
-    "it handles an exception": re.compile(r"^PyErr_(?!CheckSignals|Warn)|^__Pyx_(?:GetException|PyErr_|Err|Exception|IterFinish)"),
+    "it handles an exception": re.compile(
+        r"^PyErr_(?!CheckSignals|Warn)|^__Pyx_(?:GetException|PyErr_|Err|Exception|IterFinish)"
+    ),
     "it drops an argument of its own": re.compile(r"^__Pyx_ListComp_AppendAndDecref$|^__Pyx_IternextUnpackEndCheck$"),
     "it gives the function that iterates": re.compile(r"GetIterNextFunc$"),
     "it gives neither an object nor a number": re.compile(r"MemoryviewSlice"),
@@ -213,9 +216,12 @@ def modules(folder: Path) -> Iterator[tuple[Path, Module]]:
 
 def listed(folder: Path) -> str:
     """Return the list of all sites in a folder of Cython's C++."""
-    head = ["# Where the native core calls Python or returns to it: .ci/sites.py --write makes this list. Of each function, what"]
-    head += ["# is called, and how often if not once; + means that there is a hook behind the call as well as before it.", "#"]
-    head += ["# A call that Cython checks is no site when one of these is true of it:"]
+    head = [
+        "# Where the native core calls Python or returns to it: .ci/sites.py --write makes this list. Of each function,",
+        "# what is called, and how often if not once; + means that there is a hook behind the call as well as before it.",
+        "#",
+        "# A call that Cython checks is no site when one of these is true of it:",
+    ]
     head += [f"#   {why}" for why in NO_SITE]
     lines = [line for _, one in modules(folder) for line in one.listed()]
     return "\n".join([*head, "", *lines, ""])

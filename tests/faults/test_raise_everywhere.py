@@ -1,8 +1,8 @@
 """An exception at every place where native code calls Python or returns to it, one after the other.
 
-The package is built once more, with a hook at each of these places (`.ci/sites.py`; tests/faults/sites.txt lists them). For each
-scenario of helpers.faults.raise_scenarios a process raises at the first site that it comes to, then at the second, until it gets to
-its end; after each the accounts are exact, or the object says that it failed.
+The package is built once more, with a hook at each of these places (`.ci/sites.py`; tests/faults/sites.txt lists them).
+For each scenario of helpers.faults.raise_scenarios a process raises at the first site that it comes to, then at the
+second, until it gets to its end; after each the accounts are exact, or the object says that it failed.
 """
 
 import fcntl
@@ -28,9 +28,14 @@ MAIN = (
 QUEUES = ("fifo", "strings", "shuffling", "padding", "priority", "leases", "objects_queue", "reading", "program")
 OTHERS = ("mapped", "generated", "objects", "filtered", "flat", "interleaved")
 
-# Where an exception of another thread is dropped, because nothing is lost by that: as the thread begins or ends, as it gives
-# back what its work is done with, or as it waits for work while nobody has any more.
-DROPPED = ("atoms.runtime Start.", "stream.scope Scope.", "stream.feed Feed.end return", "stream.feed Feed.next_pass return")
+# Where an exception of another thread is dropped, because nothing is lost by that: as the thread begins or ends, as it
+# gives back what its work is done with, or as it waits for work while nobody has any more.
+DROPPED = (
+    "atoms.runtime Start.",
+    "stream.scope Scope.",
+    "stream.feed Feed.end return",
+    "stream.feed Feed.next_pass return",
+)
 IDLE = ("handoff.objects SimpleQueue.put return", "handoff.objects _Store._wait")
 
 pytestmark = [pytest.mark.thorough, pytest.mark.watchdog(900)]
@@ -70,7 +75,18 @@ def library(run_folder):
 def swept(library, folder, scenario, which):
     """Try one scenario, with each site, in a process of its own. Returns what came of it."""
     environment = {**os.environ, "PYTHONPATH": f"{TREE}{os.pathsep}{ROOT / 'tests'}"}
-    command = [sys.executable, "-X", "faulthandler", "-P", "-m", "helpers.faults.raising", library, folder, scenario, which]
+    command = [
+        sys.executable,
+        "-X",
+        "faulthandler",
+        "-P",
+        "-m",
+        "helpers.faults.raising",
+        library,
+        folder,
+        scenario,
+        which,
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     last = (folder / "last").read_text() if (folder / "last").exists() else "none"
     assert done.returncode == 0, f"{scenario}: at site {last} it ended with {done.returncode}\n{done.stderr[-4000:]}"

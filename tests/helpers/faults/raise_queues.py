@@ -1,4 +1,4 @@
-"""Queues, readers, runners and writers with an exception at each site: as helpers.faults.raise_scenarios for datasets."""
+"""Queues, readers and runners with an exception at each site: as helpers.faults.raise_scenarios has datasets."""
 
 from __future__ import annotations
 
@@ -157,8 +157,9 @@ def leases(folder: Path) -> Scenario:
             assert trial.at_return, trial.site
             account.lost += 2
         # No slot is away: all of them can be filled.
-        queue.enqueue_many(np.arange(10, 15))
-        account.put_in += range(10, 15)
+        more = np.arange(10, 16 - queue.size())
+        queue.enqueue_many(more, timeout=5)
+        account.put_in += more.tolist()
         while queue.size():
             account.take(1, queue.dequeue)
         account.check(True)
@@ -263,6 +264,5 @@ def program(folder: Path) -> Scenario:
 
 
 QUEUES: dict[str, Callable[[Path], Scenario]] = {
-    one.__name__: one
-    for one in (fifo, strings, shuffling, padding, priority, leases, objects_queue, reading, program)
+    one.__name__: one for one in (fifo, strings, shuffling, padding, priority, leases, objects_queue, reading, program)
 }

@@ -1,11 +1,10 @@
-"""What is tried with an exception at each site (helpers.faults.raising): small runs, judged by numbers written down here.
+"""What is tried with an exception at each site (helpers.faults.raising): small runs, judged by plain numbers.
 
 A scenario makes what it needs in a folder, and returns the function that is run once for every site.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import warnings
 from collections.abc import Callable
@@ -39,8 +38,8 @@ def elements(make: Callable[[], Dataset], expected: list[list[int]], state: bool
     """Read all elements of a dataset, and again what a call that was cut short has not given.
 
     After an exception the same element comes again; or the iterator is closed and says so, and another one goes on from
-    its place; or, in the call that gives the error of one element, that element is away, and all of a generator that raises.
-    What the interpreter dropped on the way back is away, too.
+    its place; or, in the call that gives the error of one element, that element is away, and all of a generator that
+    raises. What the interpreter dropped on the way back is away, too.
     """
 
     def run(trial: Trial) -> None:
@@ -130,7 +129,9 @@ def records(folder: Path) -> Scenario:
 def copies(folder: Path) -> Scenario:
     """Batches of lines of which more are held than may be: copies."""
     ds = _lines(folder)
-    return elements(lambda: ds.batch(4).with_options(Options(num_threads=1, max_leases=2)), batches(list(range(COUNT)), 4))
+    return elements(
+        lambda: ds.batch(4).with_options(Options(num_threads=1, max_leases=2)), batches(list(range(COUNT)), 4)
+    )
 
 
 def shuffled(folder: Path) -> Scenario:

@@ -194,7 +194,13 @@ def sweep(library: ctypes.PyDLL, scenario: Callable[[Trial], None], others: bool
             quiet[made["came"]].add(made["site"])
         if len(wrong) >= int(os.environ.get("QUEUECORE_RAISE_WRONG", "8")):
             break
-    return {"sites": n - 1, "came": came, **{how: sorted(of) for how, of in quiet.items()}, "fired": sorted(fired), "wrong": wrong}
+    return {
+        "sites": n - 1,
+        "came": came,
+        **{how: sorted(of) for how, of in quiet.items()},
+        "fired": sorted(fired),
+        "wrong": wrong,
+    }
 
 
 def load(path: str) -> ctypes.PyDLL:
