@@ -7,6 +7,7 @@ QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma 
 QUEUECORE_DEBUG            no optimisation, full debug information, assertions on
 QUEUECORE_COVERAGE         gcov counters, with lines that name the .pyx
 QUEUECORE_TESTING          also build what only tests use: the folder ``testing``
+QUEUECORE_RAISE            hooks wherever native code calls Python or returns to it (.ci/sites.py): tests raise there
 QUEUECORE_ONLY             a comma list of modules below ``queuecore._core``, or of folders: no others are built
 QUEUECORE_NO_EXTENSIONS    install the Python files only; ``build_ext --inplace`` then builds the rest
 """
@@ -97,6 +98,8 @@ def compile_flags() -> list[str]:
         flags += ["-O0", "-g3", "-UNDEBUG", "-D_GLIBCXX_ASSERTIONS"]
     elif switch("COVERAGE"):
         flags += ["-O0", "-g1", "--coverage"]
+    elif switch("RAISE"):
+        flags += ["-O0", "-g0"]
     else:
         flags += ["-O3", "-g0"]
     return flags
@@ -198,6 +201,18 @@ def cythonize_all(modules: list[Extension], jobs: int, **options) -> list[Extens
         raise SystemExit(f"Cython could not translate {error}") from None
 
 
+def put_hooks(modules: list[Extension], into: Path) -> None:
+    """Compile, of every module that isn't a test's own, C++ with the hooks of .ci/sites.py."""
+    sys.path.insert(0, ".ci")
+    import sites
+
+    for ext in modules:
+        name = ext.name.removeprefix(f"{PACKAGE}.")
+        if not name.startswith(TEST_ONLY):
+            ext.sources = [sites.rewrite(Path(ext.sources[0]), into / "hooks", name).as_posix()]
+            ext.depends = [*ext.depends, "tests/native/raise/sites.hpp"]
+
+
 class build_ext(_build_ext):
     """Translate everything first, on all cores; rebuild when the flags have changed, not only the files."""
 
@@ -208,7 +223,8 @@ class build_ext(_build_ext):
             # would pack what was built here for tests.
             self.build_lib = "build/inplace"
         if self.build_temp is None:
-            self.build_temp = f"build/temp-{'-'.join(sanitizers()) or 'plain'}-{sys.implementation.cache_tag}"
+            kind = "-".join(sanitizers()) or ("raise" if switch("RAISE") else "plain")
+            self.build_temp = f"build/temp-{kind}-{sys.implementation.cache_tag}"
         super().finalize_options()
         if self.parallel is None:
             self.parallel = len(os.sched_getaffinity(0))
@@ -225,6 +241,8 @@ class build_ext(_build_ext):
         jobs = int(self.parallel or 1)
         for ext, made in zip(self.extensions, cythonize_all(self.extensions, jobs, force=self.force), strict=True):
             ext.sources = made.sources
+        if switch("RAISE"):
+            put_hooks(self.extensions, Path(self.build_temp))
         self.stale = {ext.name for ext in self.extensions if self.flags_changed(ext)}
         # distutils compares the times of files only; a missing result is one that is always built.
         for name in self.stale:

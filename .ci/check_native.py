@@ -2,17 +2,21 @@
 
 Translates every module afresh, fails on each of Cython's performance hints and warnings about files under src/, and on
 each function of ours that takes the GIL by itself. With --built, it reads what lies in build/cython and does not
-translate.
+translate. It also compares the sites at which the test build raises with their list (sites.py).
 """
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# python -P doesn't look for modules in this folder.
+compare_sites = runpy.run_path(str(ROOT / ".ci/sites.py"))["compare"]
 
 # Modules, and a folder, whose work is to raise, or to be called by tests or by other libraries: they may take the GIL.
 EXEMPT = {"arrow", "errors", "testing"}
@@ -72,13 +76,14 @@ def check(folder: Path) -> list[str]:
 def main() -> int:
     """Print what is wrong, and return 1 if anything is."""
     if "--built" in sys.argv[1:]:
-        wrong = check(ROOT / "build/cython/src/queuecore/_core")
+        built = ROOT / "build/cython/src/queuecore/_core"
+        wrong = check(built) + compare_sites(built)
     else:
         with tempfile.TemporaryDirectory() as folder:
             printed = translate(folder)
             wrong = [line for line in HINT.findall(printed) if "src/queuecore" in line]
-            wrong += check(Path(folder))
-    print(*wrong, sep="\n") if wrong else print("native code: no GIL, no hint")
+            wrong += check(Path(folder)) + compare_sites(Path(folder, "src/queuecore/_core"))
+    print(*wrong, sep="\n") if wrong else print("native code: no GIL, no hint; all sites that raise are listed")
     return 1 if wrong else 0
 
 

@@ -263,7 +263,8 @@ class _Feed:
             sent: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
             self._sent = iter(sent.get, None)
             work = functools.partial(_stage, elements, self.staged, sent)
-        start_thread("qc-stage", _fill, work, self.staged, self._errors, self.idle)
+        broke = functools.partial(_broke, self.staged, self._errors, self.idle)
+        start_thread("qc-stage", _fill, work, self.staged, self._errors, self.idle, broke=broke)
 
     def stop(self) -> None:
         """End what works for it."""
@@ -277,6 +278,12 @@ class _Feed:
         if not self.waiting and self._errors:
             raise self._errors.pop()
         return self.waiting[0] if self.waiting else None
+
+
+def _broke(staged: Staged, errors: list[BaseException], idle: threading.Event, error: BaseException) -> None:
+    errors.append(error)
+    staged.end()
+    idle.set()
 
 
 def _fill(work: Callable[[], None], staged: Staged, errors: list[BaseException], idle: threading.Event) -> None:

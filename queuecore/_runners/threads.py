@@ -20,7 +20,14 @@ class Thread(threading.Thread):
 
     Python's own waits for the new thread to say that it runs. A thread that ends before it can, for want of memory,
     never does.
+
+    Attributes
+    ----------
+    broke : callable or None
+        Is called in the new thread with an exception that ends it, so that who waits for its work hears of it.
     """
+
+    broke: Callable[[BaseException], object] | None = None
 
     def start(self) -> None:
         """Start it, and return when it runs.
@@ -35,7 +42,7 @@ class Thread(threading.Thread):
         if self._started.is_set():  # type: ignore[attr-defined]
             super().start()  # which says so
         own = vars(self)
-        start = Start(self._bootstrap, self.run)  # type: ignore[attr-defined]
+        start = Start(self._bootstrap, self.run, self.broke)  # type: ignore[attr-defined]
         own.update(_started=start, _bootstrap=start.boot, run=start.run)
         try:
             super().start()
@@ -50,8 +57,15 @@ class Thread(threading.Thread):
             ) from start.error
 
 
-def start_thread(name: str, work: Callable[..., None], *arguments: Any) -> None:
+def start_thread(
+    name: str, work: Callable[..., None], *arguments: Any, broke: Callable[[BaseException], object] | None = None
+) -> None:
     """Start a daemon thread of Python's.
+
+    Parameters
+    ----------
+    broke : callable, optional
+        As `Thread.broke`. An exception can end the thread before `work` has begun, or behind its own handlers.
 
     Raises
     ------
@@ -61,7 +75,9 @@ def start_thread(name: str, work: Callable[..., None], *arguments: Any) -> None:
         If there is no memory for it.
     """
     try:
-        Thread(target=work, args=arguments, name=name, daemon=True).start()
+        thread = Thread(target=work, args=arguments, name=name, daemon=True)
+        thread.broke = broke
+        thread.start()
     except RuntimeError as error:
         raise UnavailableError(
             f"cannot start the thread {name}: {os.strerror(errno.EAGAIN)}. This process has "

@@ -11,6 +11,7 @@ element; all work on rows (reading, decoding, stages, batches) is done by the na
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -181,9 +182,17 @@ class Node(Source):
         """Return a starter of the thread that hands in the chunks. The thread doesn't keep the iterator alive."""
 
         def start(feed: Feed, drawn: Drawn) -> None:
-            start_thread(f"qc-{self.name}", _hand_in, self, run.of(feed, drawn), feed)
+            broke = functools.partial(_broke, feed)
+            start_thread(f"qc-{self.name}", _hand_in, self, run.of(feed, drawn), feed, broke=broke)
 
         return start
+
+
+def _broke(feed: Feed, error: BaseException) -> None:
+    # The thread has ended outside of a pass: the next one that is wanted ends with that.
+    wanted = feed.next_pass(-1)
+    if wanted is not None:
+        feed.end(wanted[0], error)
 
 
 def _hand_in(node: Node, run: Run, feed: Feed) -> None:

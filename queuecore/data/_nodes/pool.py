@@ -128,18 +128,17 @@ class Pool:
     def _start(self) -> None:
         self._started += 1
         try:
-            start_thread("qc-map", self._work)
+            start_thread("qc-map", self._work, broke=self._done.put)
         except BaseException:
             self._started -= 1
             raise
 
     def _work(self) -> None:
+        # What ends it goes to `_done`: no memory, most likely. The element in hand is lost, so no more can follow.
         before = self._scope.enter()
         try:
             while self._one():
                 pass
-        except BaseException as error:  # no memory, most likely. The element in hand is lost, so no more can follow
-            self._done.put(error)
         finally:
             Scope.leave(before)
 

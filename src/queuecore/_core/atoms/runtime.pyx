@@ -254,16 +254,19 @@ cdef class Start:
     ----------
     bootstrap, run : callable
         What the thread would have run.
+    broke : callable, optional
+        Is called with the exception that ends `run`, in the new thread. Default: Python's own hook prints it.
     """
     cdef EventCount* changed
     cdef Atomic[int32_t] state
     cdef bint told
-    cdef object bootstrap, first
+    cdef object bootstrap, first, broke
     cdef readonly object error
 
-    def __cinit__(self, bootstrap, run):
+    def __cinit__(self, bootstrap, run, broke=None):
         self.bootstrap = bootstrap
         self.first = run
+        self.broke = broke
         self.changed = <EventCount*>alloc_lines(sizeof(EventCount))
         if self.changed == NULL:
             raise MemoryError
@@ -287,14 +290,20 @@ cdef class Start:
                 raise
             self.error = error
         finally:
-            self.first = None
+            self.first = self.broke = None
             self._now(START_ENDED)
 
     def run(self):
         """Say that the thread runs, and run it."""
         first, self.first = self.first, None
+        broke, self.broke = self.broke, None
         self._now(START_RUNS)
-        first()
+        try:
+            first()
+        except BaseException as error:
+            if broke is None:
+                raise
+            broke(error)
 
     def set(self):
         """Mark the thread as about to run, as `threading.Event.set` would."""

@@ -154,6 +154,8 @@ cdef class NativeReader:
     cdef uint64_t generation
     cdef object failure      # the error that the next call raises
 
+    cdef int _enter(self) except -1
+    cdef int _lose(self, int64_t count, error) except -1
     cdef int _refuse(self) except -1
     cdef int _first(self, Record* record, object next_name) except -1
     cdef object _error(self, const Fault* fault, object path)

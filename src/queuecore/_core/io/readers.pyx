@@ -552,7 +552,13 @@ cdef class NativeReader:
     cdef object _error(self, const Fault* fault, object path):
         return fault_error(fault, path)
 
-    def _enter(self):
+    cdef int _lose(self, int64_t count, error) except -1:
+        # The next call says what one that was cut short had read.
+        self.failure = _errors.DataLossError(f"the call before was cut short (see __cause__), and {count} records that it had read are lost")
+        self.failure.__cause__ = error
+        return 0
+
+    cdef int _enter(self) except -1:
         cdef bint mine = False, waits = False
         cdef int64_t until
         self._refuse()
@@ -569,6 +575,7 @@ cdef class NativeReader:
                     waits = True
                 still_waiting()
         self.r.owner.store(<uint64_t>PyThread_get_thread_ident(), kRelaxed)  # relaxed: as in reader_leave
+        return 0
 
     cdef int _first(self, Record* record, object next_name) except -1:
         # Gets the next record, from the next work unit if need be. The caller has the role.
@@ -622,11 +629,16 @@ cdef class NativeReader:
             path = (<const char*>block_bytes(record.name))[:record.name_bytes]
             record_drop(self.r, &record)
             raise self._error(&fault, path)
-        key = bytes(record_key_room(&record))
-        key = key[:record_key(&record, <unsigned char*><char*>key)]
-        value = (<const char*>record.data)[:record.nbytes]
-        record_drop(self.r, &record)
-        return key, value
+        try:
+            key = bytes(record_key_room(&record))
+            key = key[:record_key(&record, <unsigned char*><char*>key)]
+            value = (<const char*>record.data)[:record.nbytes]
+            return key, value
+        except BaseException as error:
+            self._lose(1, error)
+            raise
+        finally:
+            record_drop(self.r, &record)
 
     def read_up_to(self, next_name, int64_t n):
         """Return the next records of one work unit, at most n: the bytes of all keys, their splits, and the same of the values."""
@@ -665,6 +677,10 @@ cdef class NativeReader:
                     raise error
                 self.failure = error  # the next call raises it: the records before it are returned first
             return _bytes_of(&keys), _ends_of(&key_ends), _bytes_of(&values), _ends_of(&ends)
+        except BaseException as error:
+            if count > 0:
+                self._lose(count, error)
+            raise
         finally:
             record_drop(self.r, &record)
             with nogil:
@@ -677,10 +693,11 @@ cdef class NativeReader:
     def state(self):
         """Return the number of units done, the number of records, and the name of the last unit done."""
         self._enter()
-        last = b"" if self.r.last == NULL else (<const char*>block_bytes(self.r.last))[:self.r.last_bytes]
-        found = self.r.completed.load(kRelaxed), self.produced, last  # relaxed: as below
-        reader_leave(self.r)
-        return found
+        try:
+            last = b"" if self.r.last == NULL else (<const char*>block_bytes(self.r.last))[:self.r.last_bytes]
+            return self.r.completed.load(kRelaxed), self.produced, last  # relaxed: as below
+        finally:
+            reader_leave(self.r)
 
     def reset(self, int64_t completed=0, int64_t produced=0, bytes last=b""):
         """Forget the work unit in progress, and count from these numbers on."""
@@ -689,7 +706,11 @@ cdef class NativeReader:
             raise MemoryError
         cdef int64_t nbytes = len(last)
         memcpy(block_bytes(block), <const char*>last, nbytes)
-        self._enter()
+        try:
+            self._enter()
+        except BaseException:
+            _block_drop(self.r, block)
+            raise
         self.failure = None
         with nogil:
             _close(self.r)

@@ -89,9 +89,10 @@ cdef class Description:
 cdef class Keeper:
     cdef Atomic[int32_t]* pipes
     cdef list kept
+    cdef Keeper after
     cdef Output* columns
 
 # A keeper of what a description's workers use. Lets go of others that are no longer used.
 cdef Keeper keeper_new(Description d)
 # Keeps it until no pipe is left. Under the GIL, as the other one.
-cdef int keep_until_unused(Keeper keeper) except -1
+cdef void keep_until_unused(Keeper keeper) noexcept

@@ -322,7 +322,8 @@ cdef class Description:
         self.stall_warn = self.stall_timeout = -1
 
 
-cdef list _keepers = []
+# The first of those that are kept: a chain, because a list would need memory to keep one, and threads would use what is gone.
+cdef Keeper _kept = None
 
 
 @cython.final
@@ -339,14 +340,28 @@ cdef class Keeper:
 
 
 cdef Keeper keeper_new(Description d):
-    global _keepers
+    global _kept
     cdef Keeper keeper = Keeper.__new__(Keeper)
-    # acquire: pairs with _pipe_free in pipe.pyx
-    _keepers = [one for one in _keepers if (<Keeper>one).pipes.load(kAcquire) != 0]
+    cdef Keeper one = _kept, after, used = None, unused = None
+    while one is not None:
+        after = one.after
+        if one.pipes.load(kAcquire) != 0:  # acquire: pairs with _pipe_free in pipe.pyx
+            one.after = used
+            used = one
+        else:
+            one.after = unused
+            unused = one
+        one = after
+    _kept = used
+    while unused is not None:  # what they kept may run code that comes here again
+        after = unused.after
+        unused.after = None
+        unused = after
     keeper.kept = [(d.elements.step, d.elements.pads), None if d.frames is None else d.frames.csv]
     return keeper
 
 
-cdef int keep_until_unused(Keeper keeper) except -1:
-    _keepers.append(keeper)
-    return 0
+cdef void keep_until_unused(Keeper keeper) noexcept:
+    global _kept
+    keeper.after = _kept
+    _kept = keeper

@@ -323,7 +323,7 @@ cdef class Feed:
         try:
             if not self._flush(True):
                 return
-        except MemoryError as failed:  # that comes instead of what it was about to hand in
+        except BaseException as failed:  # that comes instead of what it was about to hand in
             error = failed
         self._note(&f, error)
         with nogil:

@@ -184,7 +184,7 @@ cdef class Stream(Running):
         if self.feed is not None:
             try:
                 self.feed.press()
-            except MemoryError as error:
+            except BaseException as error:
                 self._fail(error)  # what was to be handed in is lost
         out = self._let_in()
         with nogil:
