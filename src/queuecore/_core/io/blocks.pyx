@@ -1,7 +1,7 @@
 """Blocks of records without known places. See blocks.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.memory cimport calloc, free, malloc, realloc
 from queuecore._core.atoms.process cimport buffer_give, check_layout
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_TOO_LARGE, STAGE_READ, WHAT_MEMORY, WHAT_WHOLE
 from queuecore._core.io.framing cimport FRAME_LINES, framing_handed, framing_lone

@@ -1,8 +1,8 @@
 """Native decoding steps: bytes as numbers, and splitting fixed-length records into fields."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, Leaf, iovec, layout_hash, size_product
 from queuecore._core.steps.stages cimport CELL_DIMS, Arena, Cell, Step, arena_take

@@ -4,7 +4,7 @@
 # for nothing. The results of one element's steps are valid until the arena is reset for the next element.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.platform cimport Fault, alloc_lines, size_sum
 
 cdef enum:

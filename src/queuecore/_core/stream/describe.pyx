@@ -1,8 +1,8 @@
 """Descriptions: what a stream does, with names and types, as Python says it."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memset
+from queuecore._core.atoms.memory cimport free, realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.framing cimport framing_of
 from queuecore._core.stream.marks cimport ShuffleCounter
