@@ -30,12 +30,14 @@ cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t worke
     s.given_until = start.base
     s.lane_count = <int32_t>s.cycle + extra if lanes else 1
     s.lanes = <Lane*>calloc(s.lane_count, sizeof(Lane))
-    s.slots = <Lane**>calloc(s.cycle, sizeof(Lane*))
-    if s.lanes == NULL or s.slots == NULL:
+    if s.lanes == NULL:
         return False
-    for i in range(s.lane_count):
+    for i in range(s.lane_count):  # before anything else may fail: blocks_clear closes what is open, and 0 is a descriptor
         s.lanes[i].stream.fd = -1
         s.lanes[i].ignored = -1
+    s.slots = <Lane**>calloc(s.cycle, sizeof(Lane*))
+    if s.slots == NULL:
+        return False
     if not lanes:
         _lane_begin(s, s.lanes, pass_, start)
         s.lanes.base = start.base
