@@ -364,7 +364,7 @@ cdef Lane* _lane_to_read(Blocks* s) noexcept nogil:
     return best
 
 
-cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
+cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept nogil:
     cdef FileTable* t = s.table
     cdef FileEntry* e
     cdef RecordBlock* b
@@ -391,6 +391,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
         return NULL
     b = _block_take(s, l)
     if b == NULL:
+        no_memory[0] = True
         return NULL
     if l.next.file == t.files:
         b.kind = BLOCK_END
