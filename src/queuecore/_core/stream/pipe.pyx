@@ -241,7 +241,7 @@ cdef bint _slab_init(Pipe* p, int64_t slots, int64_t slot_bytes) noexcept nogil:
     cdef void* memory = NULL
     if p.config.core != NULL and slots <= (<int64_t>1 << 62) // slot_bytes:
         memory = pinned_take(p.config.core, slots * slot_bytes, &p.pin_result)
-        if memory == NULL and p.pin_result != 0 and not p.config.prefer:
+        if memory == NULL and not p.config.prefer:
             return False
     p.pinned = memory != NULL
     if slab_init(p.slab, <uint32_t>slots, slot_bytes, memory):
