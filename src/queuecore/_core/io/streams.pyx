@@ -84,7 +84,13 @@ cdef bint _again(Stream* s, Fault* fault) noexcept nogil:
 
 cdef bint _listen(Stream* s, Fault* fault) noexcept nogil:
     # Waits until a pipe or device has bytes, or an end. A pipe without its first writer has neither, but reads as if it were at its end.
-    while syscalls().poll(s.fd, SLICE_MS) <= 0:
+    cdef int rc
+    while True:
+        rc = syscalls().poll(s.fd, SLICE_MS)
+        if rc > 0:
+            break
+        if rc < 0 and errno != EINTR and errno != EAGAIN:
+            return _failed(s, errno, fault)
         if s.stop != NULL and stop_requested(s.stop):
             return _failed(s, EINTR, fault)
         if s.slices:
