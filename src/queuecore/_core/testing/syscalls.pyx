@@ -58,6 +58,7 @@ cdef extern from *:
     #include <cerrno>
     #include <cstdint>
     #include <dlfcn.h>
+    #include <iterator>
     #include <mutex>
     #include <unordered_map>
 
@@ -83,15 +84,12 @@ cdef extern from *:
       std::lock_guard<std::mutex> held(taken_lock());
       taken().clear();
     }
-    // One of them, which is dropped; null: there is none.
-    void* taken_next(Taken* out) noexcept {
+    // The one of that number; false: there are not so many.
+    bool taken_at(size_t number, Taken* out) noexcept {
       std::lock_guard<std::mutex> held(taken_lock());
-      auto first = taken().begin();
-      if (first == taken().end()) return nullptr;
-      *out = first->second;
-      void* p = first->first;
-      taken().erase(first);
-      return p;
+      if (number >= taken().size()) return false;
+      *out = std::next(taken().begin(), long(number))->second;
+      return true;
     }
     const char* module_of(void* where, uint64_t* offset) noexcept {
       Dl_info found;
@@ -108,7 +106,7 @@ cdef extern from *:
     void taken_add(void*, size_t, void*) noexcept nogil
     void taken_drop(void*) noexcept nogil
     void taken_clear() noexcept nogil
-    void* taken_next(Taken*) noexcept nogil
+    bint taken_at(size_t, Taken*) noexcept nogil
     const char* module_of(void*, uint64_t*) noexcept nogil
     void* _caller "__builtin_return_address"(int) noexcept nogil
 
@@ -144,6 +142,7 @@ cdef enum:
 cdef enum:
     SLOW_NS = 20000000
     STOP_NS = 50000000
+    EARLY_NS = 100000
     CU_OUT_OF_MEMORY = 2
 
 # An hour, and a second: of one jump of the clock, and of many.
@@ -377,6 +376,7 @@ cdef void _test_sleep(int64_t ns) noexcept nogil:
 
 cdef int _test_futex_wait(void* word, uint32_t expected, int64_t deadline_ns) noexcept nogil:
     if _met(WAIT, _caller(0)) == FAIL:
+        kRealSyscalls.sleep(EARLY_NS)  # else threads that wait in vain would leave no processor to the others
         return _failure(WAIT)
     if deadline_ns >= 0:  # the kernel's own clock hasn't jumped
         deadline_ns = max(deadline_ns - _ahead_ns.load(kRelaxed), <int64_t>0)
@@ -456,6 +456,12 @@ def plan(kinds, int64_t nth, str how="fail", *, bint sticky=False, int error=0):
     _kinds.store(mask, kRelaxed)
 
 
+def end_plan():
+    """Let calls be as usual again. What `planned_calls` and `first_met` say stays."""
+    _kinds.store(0, kRelaxed)
+    _stopped_at.store(0, kRelaxed)
+
+
 def planned_calls():
     """Return how many calls of the planned kinds there were, and how many were met."""
     return _seen.load(kRelaxed), _hits.load(kRelaxed)
@@ -485,18 +491,23 @@ def remember():
     _remembers.store(1, kRelaxed)
 
 
+def remember_no_more():
+    """Leave out of the account what is taken from now on. What is given back still leaves it."""
+    _remembers.store(0, kRelaxed)
+
+
 def remembered():
-    """End the account. Returns the bytes, and the place in the code, of each piece that was taken and not given back.
+    """Return the bytes, and the place in the code, of each piece that is in the account. Nothing comes to it any more.
 
     Memory that is kept for the next taker is given back first.
     """
     cdef Taken one
     cdef size_t whole = <size_t>64 << 20
-    _remembers.store(0, kRelaxed)
+    remember_no_more()
     give_idle()
     buffer_give(buffer_take(whole), whole)  # it takes the place of all that was kept
     found = []
-    while taken_next(&one) != NULL:
+    while taken_at(<size_t>len(found), &one):
         found.append((one.nbytes, _place(one.where)))
     return sorted(found)
 
