@@ -6,7 +6,8 @@ QUEUECORE_SANITIZE         ``address``, ``thread`` or ``undefined``, or a comma 
                            clang also ``fuzzer``, the counters that libFuzzer reads
 QUEUECORE_DEBUG            no optimisation, full debug information, assertions on
 QUEUECORE_COVERAGE         gcov counters, with lines that name the .pyx
-QUEUECORE_TESTING          also build what only tests use: the folder ``testing``
+QUEUECORE_TESTING          also build what only tests use: the folder ``testing``; system calls and requests for memory
+                           go through a table that tests can replace
 QUEUECORE_RAISE            hooks wherever native code calls Python or returns to it (.ci/sites.py): tests raise there
 QUEUECORE_ONLY             a comma list of modules below ``queuecore._core``, or of folders: no others are built
 QUEUECORE_NO_EXTENSIONS    install the Python files only; ``build_ext --inplace`` then builds the rest
@@ -145,6 +146,8 @@ def extensions() -> list[Extension]:
     for name, pyx in native_modules().items():
         include_dirs = [(SRC / "include").as_posix()]
         macros = [("QUEUECORE_SCHEDULE", "1")] if name.startswith("testing.schedule_") else []
+        if switch("TESTING"):
+            macros.append(("QUEUECORE_TESTING", "1"))
         if cimports_numpy(pyx):
             import numpy
 

@@ -22,6 +22,8 @@ CONSTANT = re.compile(r"\bsizeof\([^()]*\)|\b[A-Z][A-Z0-9_]*\b|\bk[A-Z]\w*\b|\b\
 FEW = re.compile(r"\b[1-9] \* (?=[\w.(])")
 CHECKED = re.compile(r"\bsize_(?:product|sum)\b")
 CAST = re.compile(r"<[^<>]*>|\([\w:]+ ?\*+\)")
+# Of a function that is declared, and not called.
+PARAMETER = re.compile(r"^\s*void\* p$")
 COMMENT = {".pyx": "#", ".pxd": "#", ".hpp": "//", ".cpp": "//"}
 
 
@@ -43,7 +45,7 @@ def arguments(text: str, start: int) -> list[str]:
 
 def may_wrap(argument: str, checked: bool = False) -> bool:
     """Return whether an argument is a product, or holds one, that isn't made by `size_product`, or by `calloc`."""
-    bare = CAST.sub("", argument)
+    bare = PARAMETER.sub("", CAST.sub("", argument))
     if checked or CHECKED.search(bare):
         bare = FEW.sub("", bare)
     while (less := CONSTANT.sub("1", bare)) != bare:

@@ -47,6 +47,16 @@ class _End(NamedTuple):
     error: BaseException | None
 
 
+def _with_room(count: int) -> SimpleQueue[Any]:
+    """Return a queue that takes so many items without asking for memory."""
+    made: SimpleQueue[Any] = SimpleQueue()
+    for _ in range(count):
+        made.put(None)
+    for _ in range(count):
+        made.get()
+    return made
+
+
 class Pool:
     """Threads that call a function of an iterator's elements. At most twice as many elements are in work or wait.
 
@@ -87,8 +97,11 @@ class Pool:
         self._idle: list[None] = []
         self._ended = False
         self._lock = threading.Lock()
-        self._done: SimpleQueue[Result | _End | BaseException] = SimpleQueue()  # an exception: a thread broke down
-        self._room: SimpleQueue[None] = SimpleQueue()
+        # Room for all that can be in them: a thread that has no memory left must be able to say so. An exception: it
+        # broke down.
+        most = MOST_TUNED if tuned else threads
+        self._done: SimpleQueue[Result | _End | BaseException] = _with_room(3 * most)
+        self._room: SimpleQueue[None] = _with_room(2 * most)
         for _ in range(2 * threads):
             self._room.put(None)
         self._tuner = Tuner(threads) if tuned else None

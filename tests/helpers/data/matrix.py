@@ -41,15 +41,18 @@ def _arrays(folder: pathlib.Path) -> Dataset:
     return qc.data.NumpyDataset(f"{folder}/*.npy").map(lambda row: row[0])
 
 
-def _lines(folder: pathlib.Path) -> Dataset:
+def lines(folder: pathlib.Path) -> Dataset:
+    """Return the lines, as numbers."""
     return qc.data.TextLineDataset(f"{folder}/*.txt").map(qc.ops.decode_csv(record_defaults=[np.int64]))
 
 
-def _tfrecords(folder: pathlib.Path) -> Dataset:
+def tfrecords(folder: pathlib.Path) -> Dataset:
+    """Return the records, as numbers."""
     return qc.data.TFRecordDataset(f"{folder}/*.tfrecord").map(qc.ops.decode_raw(out_type=np.int64, fixed_length=8))
 
 
-def _packed(folder: pathlib.Path) -> Dataset:
+def packed(folder: pathlib.Path) -> Dataset:
+    """Return the compressed records, as numbers."""
     decode = qc.ops.decode_raw(out_type=np.int64, fixed_length=8)
     return qc.data.TFRecordDataset(f"{folder}/*.gz", "GZIP").map(decode)
 
@@ -100,27 +103,27 @@ PIPELINES: dict[str, Make] = {
     "fixed, repeated, shuffled": lambda folder: _fixed(folder).repeat(2).shuffle(50, seed=3).batch(7),
     "arrays": lambda folder: _arrays(folder).repeat(2).batch(7),
     "arrays, shuffled": lambda folder: _arrays(folder).shuffle(50, seed=3).repeat(2).batch(7),
-    "lines": lambda folder: _lines(folder).skip(5).batch(7),
-    "lines, shuffled": lambda folder: _lines(folder).shuffle(50, seed=3).repeat(2).batch(7),
-    "tfrecords": lambda folder: _tfrecords(folder).repeat(2).batch(7, drop_remainder=True),
-    "tfrecords, shuffled": lambda folder: _tfrecords(folder).shuffle(50, seed=3).repeat(2).batch(7),
-    "compressed, shuffled": lambda folder: _packed(folder).shuffle(50, seed=3).take(200).repeat(2).batch(7),
+    "lines": lambda folder: lines(folder).skip(5).batch(7),
+    "lines, shuffled": lambda folder: lines(folder).shuffle(50, seed=3).repeat(2).batch(7),
+    "tfrecords": lambda folder: tfrecords(folder).repeat(2).batch(7, drop_remainder=True),
+    "tfrecords, shuffled": lambda folder: tfrecords(folder).shuffle(50, seed=3).repeat(2).batch(7),
+    "compressed, shuffled": lambda folder: packed(folder).shuffle(50, seed=3).take(200).repeat(2).batch(7),
     "rows through a node": lambda folder: made(Through((_fixed(folder).shuffle(20, seed=1),))).repeat(2).batch(7),
     "cached": lambda folder: _fixed(folder).shuffle(50, seed=3).cache().repeat(3).batch(7),
-    "cached in files": lambda folder: _lines(folder).shuffle(50, seed=3).cache(folder / "kept").repeat(2).batch(7),
+    "cached in files": lambda folder: lines(folder).shuffle(50, seed=3).cache(folder / "kept").repeat(2).batch(7),
     "cached, shuffled": lambda folder: _fixed(folder).cache().shuffle(50, seed=3).repeat(2).batch(7),
-    "batches cached": lambda folder: _lines(folder).batch(7).cache().repeat(3),
+    "batches cached": lambda folder: lines(folder).batch(7).cache().repeat(3),
     "snapshot": lambda folder: _fixed(folder).batch(7).snapshot(folder / "kept").repeat(3),
     "snapshot in shards": lambda folder: _shards(_fixed(folder), folder).repeat(3).batch(7),
     "permuted numbers": lambda folder: Dataset.range(COUNT).permute(seed=3).map(_doubled).repeat(2).batch(7),
-    "padded shard": lambda folder: _lines(folder).shuffle(50, seed=3).shard(7, 6, uneven="pad").repeat(2).batch(7),
-    "filtered": lambda folder: _lines(folder).shuffle(50, seed=3).filter(lambda x: x % 3 > 0).repeat(2).batch(7),
+    "padded shard": lambda folder: lines(folder).shuffle(50, seed=3).shard(7, 6, uneven="pad").repeat(2).batch(7),
+    "filtered": lambda folder: lines(folder).shuffle(50, seed=3).filter(lambda x: x % 3 > 0).repeat(2).batch(7),
     "filtered in Python": lambda folder: _fixed(folder).filter(_odd).shuffle(50, seed=3).repeat(2).batch(7),
     "mapped in Python": lambda folder: _fixed(folder).shuffle(50, seed=3).map(_doubled).repeat(2).batch(7),
-    "mapped in threads": lambda folder: _lines(folder).batch(3).map(_doubled_batch, 3).shuffle(9, seed=1).repeat(2),
+    "mapped in threads": lambda folder: lines(folder).batch(3).map(_doubled_batch, 3).shuffle(9, seed=1).repeat(2),
     "a generator": lambda folder: Dataset.from_generator(_generate).shuffle(50, seed=3).batch(7).repeat(2),
     "errors ignored": lambda folder: _fixed(folder).map(_checked, 2).ignore_errors().shuffle(50, seed=3).batch(7),
-    "traced": lambda folder: _tfrecords(folder).map(lambda x: x * 2 // 2).batch(7),
+    "traced": lambda folder: tfrecords(folder).map(lambda x: x * 2 // 2).batch(7),
 }
 
 

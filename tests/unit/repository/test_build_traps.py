@@ -299,6 +299,37 @@ def test_checker_finds_sizes_that_wrap(line, wraps):
     assert check(f"    {head}(\n        {line[len(head) + 1 :]}\n", "#") == ([(1, f"{head}(")] if wraps else [])
 
 
+@pytest.mark.skipif(not (ROOT / ".ci").is_dir(), reason="the checker is not part of an sdist")
+@pytest.mark.parametrize(
+    ("suffix", "line", "wrong"),
+    [
+        (".pyx", "from libc.stdlib cimport qsort, free", True),
+        (".pyx", "from posix.unistd cimport close", True),
+        (".pyx", "from cpython.mem cimport PyMem_Malloc", True),
+        (".pxd", 'cdef extern from "time.h" nogil: int nanosleep(const timespec*, timespec*)', True),
+        (".pxd", 'cdef extern from *: """ inline int f(int fd) { return ::close(fd); } """', True),
+        (".pxd", 'cdef extern from *: """ inline void* f() { return malloc(8); } """', True),
+        (".hpp", "void* p = std::malloc(n);", True),
+        (".hpp", "syscall(SYS_futex, word);", True),
+        (".hpp", "auto* p = new Part;", True),
+        (".hpp", "std::vector<int> all;", True),
+        (".pyx", "from libc.stdlib cimport qsort", False),
+        (".pyx", "from queuecore._core.atoms.memory cimport free, malloc", False),
+        (".pyx", "syscalls().close(fd)", False),
+        (".pyx", "def close(self): pass", False),
+        (".hpp", "syscalls()->close(fd);", False),
+        (".hpp", "int x = 0;  // as std::malloc(8)", False),
+    ],
+)
+def test_checker_finds_calls_that_go_round_the_table(suffix, line, wrong):
+    check = runpy.run_path(str(ROOT / ".ci/check_calls.py"))["check"]
+    head, _, rest = line.partition(": ")
+    if head.startswith("cdef extern"):
+        assert check(f"a = 1\n{head}:\n    {rest}\n", suffix) == [(3, rest)]
+    else:
+        assert check(f"a = 1\n{line}\n", suffix) == ([(2, line)] if wrong else [])
+
+
 # ---- other systems, wrong copies -------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
 # A buffer that grows: it belongs to one thread at a time, and keeps its room when it is emptied.
 from libc.stdint cimport int64_t
-from libc.stdlib cimport realloc
+from queuecore._core.atoms.memory cimport realloc
 from queuecore._core.atoms.platform cimport kMostBytes
 
 cdef struct Growing:

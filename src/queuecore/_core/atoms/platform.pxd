@@ -65,13 +65,25 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         uint64_t ino
         uint32_t mode
 
+    ctypedef int (*PinFn)(void* p, size_t nbytes, unsigned flags) noexcept
+    ctypedef int (*UnpinFn)(void* p) noexcept
+
     cppclass Syscalls:
         int (*open)(const char*) noexcept
         int (*close)(int) noexcept
         int (*fstat)(int, FileStat*) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
+        int (*poll)(int fd, int milliseconds) noexcept
+        int (*advise)(void* p, size_t nbytes, int what) noexcept
+        int (*prefer_node)(void* p, size_t nbytes, int node) noexcept
+        int (*pin)(PinFn, void* p, size_t nbytes, unsigned flags) noexcept
+        int (*unpin)(UnpinFn, void* p) noexcept
+        void (*sleep)(int64_t ns) noexcept
+        void* (*library)(const char* name) noexcept
+        int (*library_close)(void*) noexcept
 
-    const Syscalls kRealSyscalls
+    const Syscalls* syscalls() noexcept
+    void share_syscalls(Syscalls*) noexcept
     bint is_regular(uint32_t mode) noexcept
     bint is_directory(uint32_t mode) noexcept
 

@@ -12,7 +12,7 @@
 # Source: Treiber's stack (1986) with a counted head.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport buffer_give, buffer_take
 from queuecore._core.atoms.platform cimport (
     Atomic, alloc_lines, kAcquire, kLine, kRelaxed, kRelease, map_pages, order, size_product, size_sum, unmap_pages)

@@ -3,13 +3,21 @@
 # touches that state.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from queuecore._core.atoms.platform cimport Runner, Syscalls, ThreadMain
+from queuecore._core.atoms.platform cimport Runner, Syscalls, ThreadMain, share_syscalls
 
-# Every extension module calls this at import with its own layout_hash(): a module built against other headers than `process`
-# would see the shared structs in another shape.
-cdef int check_layout(uint64_t hash) except -1
+cdef int same_layout(uint64_t hash) except -1
+# The table of system calls of the whole process.
+cdef const Syscalls* process_syscalls() noexcept nogil
 
-cdef Syscalls* syscalls() noexcept nogil
+
+cdef inline int check_layout(uint64_t hash) except -1:
+    # Every extension module calls this at import with its own layout_hash(): a module built against other headers than `process`
+    # would see the shared structs in another shape, and have system calls of its own.
+    same_layout(hash)
+    share_syscalls(<Syscalls*>process_syscalls())
+    return 0
+
+
 # Changes in a forked child: native threads do not exist there, so objects made before the fork must not be used.
 cdef uint64_t fork_generation() noexcept nogil
 # True if event counts may be `light` (parking.pxd): the kernel has accepted the registration for membarrier().

@@ -2,8 +2,8 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint64_t
 from queuecore._core.atoms.platform cimport (
-    Atomic, Runner, Syscalls, ThreadMain, Turn, disown_pages, kAcquire, kRealSyscalls, kRelaxed, kRelease, layout_hash, map_pages,
-    membarrier_register, monotonic_ns, thread_start, unmap_pages)
+    Atomic, Runner, Syscalls, ThreadMain, Turn, disown_pages, kAcquire, kRelaxed, kRelease, layout_hash, map_pages,
+    membarrier_register, monotonic_ns, syscalls, thread_start, unmap_pages)
 from queuecore._core.atoms.parking cimport turn_give, turn_take, turn_try
 
 cdef extern from "pthread.h" nogil:
@@ -17,7 +17,6 @@ cdef struct Kept:
     void* p
     size_t nbytes
 
-cdef Syscalls _table = kRealSyscalls
 cdef bint _light = membarrier_register()
 cdef Atomic[uint64_t] _generation
 cdef Atomic[int32_t] _threads
@@ -29,7 +28,7 @@ cdef int _kept_count = 0
 cdef size_t _kept_bytes = 0
 
 
-cdef int check_layout(uint64_t hash) except -1:
+cdef int same_layout(uint64_t hash) except -1:
     if hash != layout_hash():
         raise ImportError(
             "queuecore's extension modules were built from different headers; rebuild all of them: "
@@ -37,8 +36,8 @@ cdef int check_layout(uint64_t hash) except -1:
     return 0
 
 
-cdef Syscalls* syscalls() noexcept nogil:
-    return &_table
+cdef const Syscalls* process_syscalls() noexcept nogil:
+    return syscalls()
 
 
 cdef bint light_notify() noexcept nogil:

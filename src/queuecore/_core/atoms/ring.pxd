@@ -43,7 +43,7 @@
 #       the popper.
 # Source: Lamport's ring (1977), with each side's copy of the other's index.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.platform cimport (
     Atomic, FastCell, FastRing, FifoRing, Plain, SpscRing, alloc_lines, cpu_pause, kAcquire, kRelaxed, kRelease,
     kSeqCst, order, size_product)

@@ -12,8 +12,8 @@ from libc.errno cimport EINTR, ETIMEDOUT
 from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
+from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport (
     check_layout, live_threads, native_thread_ended, native_thread_start, registry_add, registry_visit)
 from queuecore._core.atoms.ending cimport NOTES, PHASES, Ending, ending_decide, ending_has, ending_mark, ending_note
@@ -22,7 +22,7 @@ from queuecore._core.atoms.errors cimport (
 from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, Fault, ReleaseFn, Runner, alloc_lines, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease, layout_hash,
-    monotonic_ns, size_product, usable_cpus)
+    monotonic_ns, size_product, syscalls, usable_cpus)
 
 from queuecore import _machine
 
@@ -35,12 +35,6 @@ cdef extern from "pythread.h" nogil:
 
 cdef extern from "unistd.h" nogil:
     int pause()
-
-cdef extern from "time.h" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int nanosleep(const timespec*, timespec*)
 
 cdef enum:
     START_STARTING = 0
@@ -537,10 +531,7 @@ def _shutdown():
 
 
 cdef void _nap() noexcept nogil:
-    cdef timespec t
-    t.tv_sec = 0
-    t.tv_nsec = 200000
-    nanosleep(&t, NULL)
+    syscalls().sleep(200000)
 
 
 atexit.register(_shutdown)

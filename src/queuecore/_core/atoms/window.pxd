@@ -7,7 +7,7 @@
 #       rows are still being planned, and the one thread that brings it to zero publishes the batch.
 # All operations are wait-free; consumers park on `arrived`.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.platform cimport (
     Batch, Window, alloc_lines, kAcqRel, kAcquire, kLine, kRelaxed, kRelease, order, size_product, size_sum)
 from queuecore._core.atoms.parking cimport event_notify_all

@@ -1,18 +1,15 @@
 """The CUDA driver and its devices. See driver.pxd."""
 cimport cython
-from libc.stdlib cimport calloc
 from queuecore._core.atoms.errors cimport CODE_DEVICE, CODE_EXHAUSTED, CODE_FORKED, CODE_INTERNAL, raise_error
+from queuecore._core.atoms.memory cimport calloc
 from queuecore._core.atoms.process cimport check_layout, fork_generation
-from queuecore._core.atoms.platform cimport Turn, alloc_lines, layout_hash
+from queuecore._core.atoms.platform cimport Turn, alloc_lines, layout_hash, syscalls
 
 import threading
 
 check_layout(layout_hash())
 
 cdef extern from "dlfcn.h" nogil:
-    const int RTLD_NOW
-    const int RTLD_LOCAL
-    void* dlopen(const char*, int)
     char* dlerror()
 
 cdef extern from *:
@@ -119,7 +116,7 @@ def open_driver(str path=None, str pci=_PCI):
     with _opening:
         if _driver is None:
             _pci = pci
-            library = dlopen((path or "libcuda.so.1").encode(), RTLD_NOW | RTLD_LOCAL)
+            library = syscalls().library((path or "libcuda.so.1").encode())
             if library != NULL:
                 missing = cuda_find(library, cuda)
             if library == NULL:

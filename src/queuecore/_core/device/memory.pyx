@@ -1,6 +1,6 @@
 """Memory on a device. See memory.pxd."""
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport (
     READERS_MOST, Device, DeviceCore, Entered, Failure, KeptRegion, Region, cuda, enter, failed, forget_driver, kCuEventDisableTiming,

@@ -3,37 +3,14 @@ from libc.stddef cimport size_t
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport DeviceCore, Entered, cuda, enter, kCuHostRegisterPortable, leave, ours
 from queuecore._core.atoms.parking cimport turn_give, turn_take
-from queuecore._core.atoms.platform cimport Turn, layout_hash, map_pages, unmap_pages
+from queuecore._core.atoms.platform cimport Turn, layout_hash, map_pages, syscalls, unmap_pages
 
 import atexit
 
 check_layout(layout_hash())
 
-cdef extern from *:
-    """
-    #include <sys/mman.h>
-    #include <sys/syscall.h>
-    #include <unistd.h>
-
-    namespace {
-    // Processes forked from here on get neither these pages nor a copy of them.
-    void withhold(void* p, size_t nbytes) noexcept { madvise(p, nbytes, MADV_DONTFORK); }
-
-    // Pages that nobody has touched yet come from that node as long as it has some. Without it they are as good: a kernel, or a
-    // container, that refuses is not asked twice, and its answer isn't looked at.
-    void prefer_node(void* p, size_t nbytes, int node) noexcept {
-    #ifdef SYS_mbind
-      constexpr int kPreferred = 1, kBits = 8 * sizeof(unsigned long), kNodes = 1024;
-      unsigned long nodes[kNodes / kBits] = {};
-      if (node < 0 || node >= kNodes) return;
-      nodes[node / kBits] = 1ul << node % kBits;
-      syscall(SYS_mbind, p, nbytes, kPreferred, nodes, kNodes + 1, 0);  // the kernel looks at one bit less than it is told
-    #endif
-    }
-    }  // namespace
-    """
-    void withhold(void*, size_t) noexcept nogil
-    void prefer_node(void*, size_t, int) noexcept nogil
+cdef extern from "sys/mman.h" nogil:
+    const int MADV_DONTFORK
 
 cdef enum:
     IDLE_MOST = 32           # most blocks kept for the next caller that wants the same size
@@ -67,7 +44,7 @@ cdef void _unlock(Block block) noexcept nogil:
     if not ours(block.core):  # a forked child never had these pages (I1): other memory lies there now
         return
     enter(block.core, &e)
-    cuda.host_unregister(block.p)
+    syscalls().unpin(cuda.host_unregister, block.p)
     leave(&e)
     unmap_pages(block.p, block.nbytes)
 
@@ -89,14 +66,18 @@ cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept no
     p = map_pages(nbytes)
     if p == NULL:
         return NULL
-    withhold(p, nbytes)  # before a page is touched, let alone locked: I1
-    prefer_node(p, nbytes, core.node)
+    # Before a page is touched, let alone locked: I1. Refused where the kernel has no room for one more range of memory.
+    if syscalls().advise(p, nbytes, MADV_DONTFORK) != 0:
+        unmap_pages(p, nbytes)
+        return NULL
+    # Without it the pages are as good: a kernel, or a container, that refuses is not asked twice, and its answer isn't looked at.
+    syscalls().prefer_node(p, nbytes, core.node)
     while at < nbytes:  # touched first: registering untouched pages takes longer
         (<unsigned char*>p)[at] = 0
         at += 4096
     result[0] = enter(core, &e)
     if result[0] == 0:
-        result[0] = cuda.host_register(p, nbytes, kCuHostRegisterPortable)
+        result[0] = syscalls().pin(cuda.host_register, p, nbytes, kCuHostRegisterPortable)
         leave(&e)
     if result[0] == 0:
         return p

@@ -7,10 +7,10 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_FORKED, raise_error
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport Device, DeviceCore, Failure, ours
 from queuecore._core.device.lease cimport transfer_hand, transfer_take

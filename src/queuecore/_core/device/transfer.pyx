@@ -1,9 +1,9 @@
 """Host batches to a device's memory. See transfer.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from queuecore._core.atoms.errors cimport CODE_UNAVAILABLE, new_error
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout, registry_remove
 from queuecore._core.device.driver cimport (
     CuCopyAttributes, CuPointer, DeviceCore, Entered, Failure, Region, cuda, enter, failed, kCuEventDisableTiming, kCuNotReady,

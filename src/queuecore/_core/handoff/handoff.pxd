@@ -24,7 +24,7 @@
 # Sources: the wait lists of TensorFlow's queues (their behaviour); flat combining (Shavit and others, SPAA 2010), by which one thread
 # acts for the others; ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from queuecore._core.atoms.memory cimport free, malloc, realloc
 from queuecore._core.atoms.parking cimport turn_give, turn_take, turn_try
 from queuecore._core.atoms.platform cimport (
     Atomic, Turn, alloc_lines, cpu_pause, fence, futex_wait, futex_wake, kAcquire, kLine, kRelaxed, kRelease, kSeqCst,

@@ -29,13 +29,12 @@ from types import GenericAlias
 cimport cython
 from cpython.dict cimport PyDict_Clear, PyDict_Update
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport Py_LT, PyObject, PyObject_RichCompareBool
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.parking cimport event_notify, event_notify_all, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (
@@ -131,7 +130,7 @@ cdef void _drop(PyObject** slots, Py_ssize_t head, Py_ssize_t count, Py_ssize_t 
     cdef Py_ssize_t i
     for i in range(count):
         Py_DECREF(<object>slots[(head + i) & mask])
-    PyMem_Free(slots)
+    free(slots)
 
 
 @cython.trashcan(True)
@@ -175,12 +174,12 @@ cdef class _Store:
         cdef Py_ssize_t i
         if size > UNBOUNDED // <Py_ssize_t>sizeof(PyObject*):
             raise MemoryError()
-        slots = <PyObject**>PyMem_Malloc(size_product(size, sizeof(PyObject*)))
+        slots = <PyObject**>malloc(size_product(size, sizeof(PyObject*)))
         if slots == NULL:
             raise MemoryError()
         for i in range(self.count):
             slots[i] = self.slots[(self.head + i) & self.mask]
-        PyMem_Free(self.slots)
+        free(self.slots)
         self.slots = slots
         self.head = 0
         self.mask = size - 1
@@ -207,7 +206,7 @@ cdef class _Store:
     cdef inline void _taken(self) noexcept:
         self.count -= 1  # Linearizes here.
         if self.count == 0 and self.mask >= KEPT_SLOTS:
-            PyMem_Free(self.slots)
+            free(self.slots)
             self.slots = NULL
             self.head = 0
             self.mask = -1

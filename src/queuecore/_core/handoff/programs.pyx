@@ -2,9 +2,9 @@
 cimport cython
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, is_own, new_error
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.handoff.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.atoms.platform cimport Atomic, Fault, kRelaxed, layout_hash, monotonic_ns

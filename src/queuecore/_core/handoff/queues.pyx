@@ -2,11 +2,11 @@
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 from queuecore._core.atoms.errors cimport (
     CODE_CANCELLED, CODE_DEADLINE, CODE_EXHAUSTED, CODE_FORKED, CODE_INVALID_ARGUMENT, CODE_OUT_OF_RANGE,
     CODE_PRECONDITION, new_error, raise_error)
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.handoff.handoff cimport (
     HAND_BUSY, HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,

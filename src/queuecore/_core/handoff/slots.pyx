@@ -2,10 +2,10 @@
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error, raise_error
+from queuecore._core.atoms.memory cimport calloc, free, realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, alloc_lines, kRelaxed, layout_hash
 from queuecore._core.atoms.pool cimport POOL_SLOTS, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row

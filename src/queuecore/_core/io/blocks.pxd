@@ -217,8 +217,9 @@ cdef bint blocks_full(Blocks* s) noexcept nogil
 cdef void blocks_close(Blocks* s) noexcept nogil
 # Returns the number of the file that pieces come from next; it may not be discovered yet.
 cdef int64_t blocks_wanted(const Blocks* s) noexcept nogil
-# Claims the next piece to read; NULL: there is none now. nowait: only a piece that the page cache may have.
-cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil
+# Claims the next piece to read; NULL: there is none now, or, if *no_memory became true, no memory for it. nowait: only a piece that the
+# page cache may have.
+cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept nogil
 # Takes a piece that was read. If it returns a lane, the caller indexes that one now: blocks_next_to_index, blocks_index, blocks_publish,
 # until the first of these returns NULL.
 cdef Lane* blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil

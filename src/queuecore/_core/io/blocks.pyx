@@ -1,7 +1,7 @@
 """Blocks of records without known places. See blocks.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.memory cimport calloc, free, malloc, realloc
 from queuecore._core.atoms.process cimport buffer_give, check_layout
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_TOO_LARGE, STAGE_READ, WHAT_MEMORY, WHAT_WHOLE
 from queuecore._core.io.framing cimport FRAME_LINES, framing_handed, framing_lone
@@ -30,12 +30,14 @@ cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t worke
     s.given_until = start.base
     s.lane_count = <int32_t>s.cycle + extra if lanes else 1
     s.lanes = <Lane*>calloc(s.lane_count, sizeof(Lane))
-    s.slots = <Lane**>calloc(s.cycle, sizeof(Lane*))
-    if s.lanes == NULL or s.slots == NULL:
+    if s.lanes == NULL:
         return False
-    for i in range(s.lane_count):
+    for i in range(s.lane_count):  # before anything else may fail: blocks_clear closes what is open, and 0 is a descriptor
         s.lanes[i].stream.fd = -1
         s.lanes[i].ignored = -1
+    s.slots = <Lane**>calloc(s.cycle, sizeof(Lane*))
+    if s.slots == NULL:
+        return False
     if not lanes:
         _lane_begin(s, s.lanes, pass_, start)
         s.lanes.base = start.base
@@ -362,7 +364,7 @@ cdef Lane* _lane_to_read(Blocks* s) noexcept nogil:
     return best
 
 
-cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
+cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept nogil:
     cdef FileTable* t = s.table
     cdef FileEntry* e
     cdef RecordBlock* b
@@ -389,6 +391,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait) noexcept nogil:
         return NULL
     b = _block_take(s, l)
     if b == NULL:
+        no_memory[0] = True
         return NULL
     if l.next.file == t.files:
         b.kind = BLOCK_END

@@ -1,8 +1,8 @@
 """CSV: lines of fields as numbers and strings. See csv.pxd for the contract."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy, memset
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
     CODE_CSV, CODE_EXHAUSTED, CODE_TOO_LARGE, WHAT_CSV_BARE, WHAT_CSV_FIELDS, WHAT_CSV_LONG, WHAT_CSV_MISSING,

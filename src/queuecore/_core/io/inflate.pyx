@@ -2,14 +2,14 @@
 cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset, strncmp
+from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
     CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_TOO_LARGE, CODE_UNIMPLEMENTED, WHAT_CHECK, WHAT_CUT, WHAT_DAMAGED,
     WHAT_DICTIONARY, WHAT_INFLATE_MEMORY, WHAT_NO_HEADER, WHAT_NO_LIBRARY, WHAT_TRAILING, WHAT_WINDOW,
     inflate_sentence, new_error)
-from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.atoms.platform cimport Fault, layout_hash, syscalls
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
 import importlib.util
@@ -17,11 +17,7 @@ import threading
 
 
 cdef extern from "dlfcn.h" nogil:
-    const int RTLD_NOW
-    const int RTLD_LOCAL
-    void* dlopen(const char*, int)
     void* dlsym(void*, const char*)
-    int dlclose(void*)
 
 cdef extern from "queuecore/codecs.hpp" namespace "queuecore" nogil:
     const int kZStreamEnd
@@ -241,7 +237,7 @@ def _find(int library):
             if name is not None:
                 path = name.encode()
                 file = path
-            handle = dlopen(file, RTLD_NOW | RTLD_LOCAL)
+            handle = syscalls().library(file)
             if handle == NULL:
                 continue
             try:
@@ -256,7 +252,7 @@ def _find(int library):
             if good:
                 _found[library] = "the program itself" if name is None else name
                 break
-            dlclose(handle)
+            syscalls().library_close(handle)
     return _found[library]
 
 

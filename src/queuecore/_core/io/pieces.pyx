@@ -1,7 +1,7 @@
 """Pieces of files, outside the pipeline's turn. See pieces.pxd."""
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcpy, memset
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout
 from queuecore._core.io.blocks cimport (
     BLOCK_PIECE, CSV_STRIDE, Blocks, Lane, Moved, RecordBlock, index_room, piece_no_memory,

@@ -5,8 +5,8 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EINTR, ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport free
 from libc.string cimport memchr, memcpy, memmove, memset
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
 from queuecore._core.atoms.errors cimport (
     CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_FORKED, CODE_INVALID_ARGUMENT, CODE_PRECONDITION, CODE_TOO_LARGE,

@@ -2,10 +2,10 @@
 from libc.errno cimport (
     EACCES, EAGAIN, EINTR, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ESTALE, ETIMEDOUT, errno)
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
-from queuecore._core.atoms.process cimport check_layout, syscalls
+from queuecore._core.atoms.memory cimport calloc, free, malloc
+from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
     CODE_CHECKSUM, CODE_DECOMPRESS, CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TOO_LARGE,
     CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ, WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN, WHAT_READ, WHAT_REPLACED, WHAT_REWRITTEN,
@@ -13,16 +13,10 @@ from queuecore._core.atoms.errors cimport (
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport (
     Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed,
-    kRelease, layout_hash, monotonic_ns, size_product)
+    kRelease, layout_hash, monotonic_ns, size_product, syscalls)
 from queuecore._core.atoms.runtime cimport stop_requested
 
 check_layout(layout_hash())
-
-cdef extern from "time.h" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int nanosleep(const timespec*, timespec*)
 
 cdef enum:
     IOV_MAX_COUNT = 1024  # Linux's UIO_MAXIOV
@@ -145,14 +139,11 @@ cdef uint64_t _mix(uint64_t h, uint64_t x) noexcept nogil:
 
 
 cdef bint backoff(int32_t tries, StopFlag* stop) noexcept nogil:
-    cdef timespec t
     cdef int64_t wait = LONGEST_WAIT_NS if tries > 3 else FIRST_WAIT_NS << tries, until = monotonic_ns() + wait
     while wait > 0:
         if stop != NULL and stop_requested(stop):
             return False
-        t.tv_sec = 0
-        t.tv_nsec = wait if wait < FIRST_WAIT_NS else FIRST_WAIT_NS
-        nanosleep(&t, NULL)
+        syscalls().sleep(wait if wait < FIRST_WAIT_NS else FIRST_WAIT_NS)
         wait = until - monotonic_ns()
     return True
 

@@ -1,27 +1,19 @@
 """Files as streams of bytes. See streams.pxd for the contract."""
 from libc.errno cimport EAGAIN, EINTR, EIO, ESTALE, ETIMEDOUT, errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
-from libc.stdlib cimport free
-from libc.string cimport memcpy, memset, strdup
-from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, syscalls
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms.memory cimport free, strdup
+from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout
 from queuecore._core.atoms.errors cimport (
     CODE_AGAIN, CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_UNIMPLEMENTED, STAGE_OPEN, STAGE_READ, WHAT_CUT,
     WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_STAT)
 from queuecore._core.io.inflate cimport (
     ENCODING_NONE, INFLATE_ROOM, INFLATER_BYTES, inflater_begin, inflater_end, inflater_run)
-from queuecore._core.atoms.platform cimport Fault, FileStat, iovec, is_regular, layout_hash
+from queuecore._core.atoms.platform cimport Fault, FileStat, iovec, is_regular, layout_hash, syscalls
 from queuecore._core.atoms.runtime cimport stop_requested
 from queuecore._core.io.sources cimport backoff, changed_fault, changed_since, is_empty, open_any, open_regular, os_code
 
 check_layout(layout_hash())
-
-cdef extern from "poll.h" nogil:
-    struct pollfd:
-        int fd
-        short events
-    enum:
-        POLLIN
-    int poll(pollfd*, unsigned long, int)
 
 cdef enum:
     RAW_BYTES = 96 << 10         # bytes of a compressed file read at a time
@@ -92,10 +84,13 @@ cdef bint _again(Stream* s, Fault* fault) noexcept nogil:
 
 cdef bint _listen(Stream* s, Fault* fault) noexcept nogil:
     # Waits until a pipe or device has bytes, or an end. A pipe without its first writer has neither, but reads as if it were at its end.
-    cdef pollfd p
-    p.fd = s.fd
-    p.events = POLLIN
-    while poll(&p, 1, SLICE_MS) <= 0:
+    cdef int rc
+    while True:
+        rc = syscalls().poll(s.fd, SLICE_MS)
+        if rc > 0:
+            break
+        if rc < 0 and errno != EINTR and errno != EAGAIN:
+            return _failed(s, errno, fault)
         if s.stop != NULL and stop_requested(s.stop):
             return _failed(s, EINTR, fault)
         if s.slices:

@@ -4,7 +4,7 @@ A batch of records passes rows on as they come and closes when it is full. Where
 batches are made of batches, a batch comes whole or not at all: it is kept until it is complete.
 """
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport WHAT_UNEQUAL
 from queuecore._core.order.op cimport (

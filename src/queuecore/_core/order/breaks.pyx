@@ -1,6 +1,6 @@
 """Breaks: elements that can be made pass, the others come out as PULL_BREAK. See breaks.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.order.op cimport (
     PULL_BREAK, PULL_NO_MEMORY, PULL_OK, Break, BreakList, Op, OpKind, Order, element_drop, element_trim, list_drop,

@@ -1,7 +1,7 @@
 # Lengths of passes: how many records each pass of a source has, where passes may differ.
 # The holder of the pipeline's turn alone uses this memory, once a pass.
 from libc.stdint cimport int64_t
-from libc.stdlib cimport realloc
+from queuecore._core.atoms.memory cimport realloc
 from queuecore._core.atoms.platform cimport size_product
 
 # The length of all passes from this one up to the pass of the next Length.

@@ -1,7 +1,7 @@
 """The common part of all operators of the order program. See op.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc
 from libc.string cimport memset
+from queuecore._core.atoms.memory cimport calloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport blocks_leave
 from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER

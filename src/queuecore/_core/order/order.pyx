@@ -1,6 +1,6 @@
 """The order program of a run. See order.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport blocks_out
 from queuecore._core.order.batch cimport batch_make

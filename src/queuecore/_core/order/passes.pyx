@@ -1,6 +1,6 @@
 """Take, skip and repeat. See passes.pxd for the contract."""
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.order.op cimport (

@@ -1,7 +1,7 @@
 # Runs of records by number: the lists in which operators of the order program hand them on, and the stores in which
 # they keep them. The holder of the pipeline's turn alone uses this memory; nothing here waits or knows of operators.
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport malloc, realloc
+from queuecore._core.atoms.memory cimport malloc, realloc
 from queuecore._core.io.blocks cimport RecordBlock
 from queuecore._core.atoms.platform cimport map_pages, size_product, unmap_pages
 

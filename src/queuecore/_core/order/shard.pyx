@@ -1,7 +1,7 @@
 """Shards. See shard.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memset
+from queuecore._core.atoms.memory cimport free, realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport WHAT_UNEVEN
 from queuecore._core.order.op cimport (

@@ -1,6 +1,6 @@
 """Shuffles. See shuffle.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport blocks_leave
 from queuecore._core.order.op cimport (

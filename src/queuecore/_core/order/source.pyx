@@ -1,7 +1,7 @@
 """The source of the order program. See source.pxd for the contract."""
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport (
     BLOCKS_END, BLOCKS_FAULT, RecordBlock, blocks_at, blocks_give, blocks_leave, blocks_restart)

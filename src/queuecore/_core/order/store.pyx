@@ -1,6 +1,7 @@
 """The store of a stored shuffle. See store.pxd for the contract."""
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport malloc, qsort
+from libc.stdlib cimport qsort
+from queuecore._core.atoms.memory cimport malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.order.op cimport PULL_END, PULL_FAULT, PULL_OK, Op, Order, op_restart, order_cut
 from queuecore._core.order.runs cimport Kept, Run, RunList, ids_give, ids_take, is_behind, list_append

@@ -1,10 +1,10 @@
 """The user's compiled functions as native steps."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, intptr_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error, raise_error
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take

@@ -1,10 +1,10 @@
 """Native decoding steps: bytes as numbers, and splitting fixed-length records into fields."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, Leaf, iovec, layout_hash, size_product
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take

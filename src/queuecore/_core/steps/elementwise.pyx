@@ -5,10 +5,10 @@ one dtype to the next, so any chain has the results of its links one by one, bit
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take

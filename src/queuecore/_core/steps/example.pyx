@@ -1,9 +1,9 @@
 """Native parsing of ``tf.train.Example`` and ``tf.train.SequenceExample``."""
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_PROTO, new_error, raise_error
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free, arena_take, array_of

@@ -6,10 +6,10 @@ run for these dtypes, so the values are NumPy's. What a loop says of its floats 
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, intptr_t, uintptr_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault
 from queuecore._core.steps.elementwise cimport step_place

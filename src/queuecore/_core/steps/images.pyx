@@ -6,7 +6,7 @@ from libc.string cimport memcmp, memcpy, memset
 from queuecore._core.atoms.errors cimport (
     CODE_DECODE, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, new_error)
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.atoms.platform cimport Fault, layout_hash, syscalls
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
 import importlib.util
@@ -14,12 +14,6 @@ import pathlib
 import re
 import threading
 
-
-cdef extern from "dlfcn.h" nogil:
-    const int RTLD_NOW
-    const int RTLD_LOCAL
-    void* dlopen(const char*, int)
-    int dlclose(void*)
 
 cdef extern from "queuecore/image_codecs.hpp" namespace "queuecore" nogil:
     const int kJpegGrey
@@ -136,14 +130,14 @@ def library(int kind):
         if kind not in _found:
             _found[kind] = None
             for name in _candidates(kind):
-                handle = dlopen(name.encode(), RTLD_NOW | RTLD_LOCAL)
+                handle = syscalls().library(name.encode())
                 if handle == NULL:
                     continue
                 good = (jpeg_take(handle) and _jpeg_agrees()) if kind == PICTURE_JPEG else png_take(handle)
                 if good:
                     _found[kind] = name
                     break
-                dlclose(handle)
+                syscalls().library_close(handle)
         return _found[kind]
 
 

@@ -4,8 +4,8 @@
 # for nothing. The results of one element's steps are valid until the arena is reset for the next element.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free
 from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.platform cimport Fault, alloc_lines, size_sum
 
 # One component of an element on its way. Fixed-size items: C-contiguous in native byte order, at `data`. Strings (dtype "S", of any

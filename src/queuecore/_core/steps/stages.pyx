@@ -2,10 +2,10 @@
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.errors cimport (
     CODE_DTYPE, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, new_error, raise_error, raise_from)
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 

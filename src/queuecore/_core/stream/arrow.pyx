@@ -7,9 +7,12 @@ cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free
+from queuecore._core.atoms.memory cimport calloc, free
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.atoms.platform cimport layout_hash
 
 cnp.import_array()
+check_layout(layout_hash())
 
 # The two structures of the interface, in the order of its specification.
 cdef struct ArrowSchema:

@@ -1,10 +1,10 @@
 """Configurations: how large the parts of a stream are, and what its workers do."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, raise_error
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, Blocks
 from queuecore._core.steps.decode cimport WIDE_GAP

@@ -1,9 +1,9 @@
 """Courses: where an iteration is, and how it goes elsewhere."""
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport free
 from libc.string cimport memcpy
 from queuecore._core.atoms.errors cimport CODE_RESUME, raise_error
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.blocks cimport Place, blocks_saved
 from queuecore._core.stream.configure cimport plan_clear

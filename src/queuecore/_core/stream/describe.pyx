@@ -1,10 +1,10 @@
 """Descriptions: what a stream does, with names and types, as Python says it."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, raise_error
+from queuecore._core.atoms.memory cimport free, realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.framing cimport framing_of
 from queuecore._core.stream.marks cimport ShuffleCounter

@@ -1,7 +1,7 @@
 """Executing: what happens without the turn."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport realloc
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.memory cimport realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.pieces cimport blocks_move, blocks_read
 from queuecore._core.steps.decode cimport PLACE_DIRECT, PLACE_SCATTER, WIDE_GAP, Layout, layout_gather, layout_iovecs, layout_mend, layout_split

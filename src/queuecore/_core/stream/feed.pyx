@@ -4,8 +4,8 @@ from collections import deque
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memset
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.blocks cimport (
     HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, Blocks, Column, blocks_hand, blocks_hand_break,

@@ -7,9 +7,9 @@ cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Column
 from queuecore._core.stream.describe cimport describe_columns

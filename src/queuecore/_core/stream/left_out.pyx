@@ -4,8 +4,9 @@ from bisect import bisect_left
 
 cimport cython
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free, qsort, realloc
+from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memmove
+from queuecore._core.atoms.memory cimport calloc, free, realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Skipped, blocks_saved
 from queuecore._core.atoms.errors cimport CODE_HANDED, CODE_STEP, fault_error, is_own

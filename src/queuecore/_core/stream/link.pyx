@@ -1,8 +1,8 @@
 """Links: the rows of one stream become those of another without a copy, and without the GIL."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport malloc
 from libc.string cimport memset
+from queuecore._core.atoms.memory cimport malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport HANDED, HANDED_FULL, HANDED_NO_MEMORY, Column
 from queuecore._core.stream.feed cimport Feed

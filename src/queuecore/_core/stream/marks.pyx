@@ -3,9 +3,9 @@ from bisect import bisect_left
 
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 from queuecore._core.atoms.errors cimport CODE_RESUME, raise_error
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Blocks, blocks_saved
 from queuecore._core.order.lengths cimport lengths_add

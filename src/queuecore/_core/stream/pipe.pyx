@@ -2,8 +2,8 @@
 cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.io.blocks cimport Blocks, blocks_clear, blocks_close, blocks_init, blocks_saved
 from queuecore._core.steps.decode cimport PLACE_STAGE, layout_clear, layout_plan
@@ -241,7 +241,7 @@ cdef bint _slab_init(Pipe* p, int64_t slots, int64_t slot_bytes) noexcept nogil:
     cdef void* memory = NULL
     if p.config.core != NULL and slots <= (<int64_t>1 << 62) // slot_bytes:
         memory = pinned_take(p.config.core, slots * slot_bytes, &p.pin_result)
-        if memory == NULL and p.pin_result != 0 and not p.config.prefer:
+        if memory == NULL and not p.config.prefer:
             return False
     p.pinned = memory != NULL
     if slab_init(p.slab, <uint32_t>slots, slot_bytes, memory):

@@ -336,6 +336,7 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
 
 
 cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
+    cdef bint no_memory = False
     # Memory comes free first.
     u.piece = blocks_claim_moving(p.blocks)
     if u.piece != NULL:
@@ -345,7 +346,9 @@ cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
     if p.config.budget > 0 and p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed) > p.config.budget:  # relaxed: a statistic
         pipe_over_budget(p, p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed))
         return CLAIM_NOTHING
-    u.piece = blocks_claim(p.blocks, helper)
+    u.piece = blocks_claim(p.blocks, helper, &no_memory)
+    if no_memory:  # nobody may come by again
+        pipe_no_memory(p)
     if u.piece == NULL:
         return CLAIM_NOTHING
     u.kind = UNIT_PIECE

@@ -1,8 +1,8 @@
 """Records to rows of batches. See rows.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
 from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport CSV_STRIDE, Column, Moved, RecordBlock
 from queuecore._core.io.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse

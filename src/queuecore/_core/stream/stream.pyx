@@ -5,9 +5,9 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc
 from queuecore._core.atoms.errors cimport (
     CODE_OUT_OF_RANGE, CODE_PRECONDITION, CODE_SLOTS, is_own, raise_error, raise_from)
+from queuecore._core.atoms.memory cimport calloc
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.stream.configure cimport configure
 from queuecore._core.stream.describe cimport Description, keeper_new

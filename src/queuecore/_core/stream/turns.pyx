@@ -2,8 +2,8 @@
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport free
 from queuecore._core.atoms.errors cimport CODE_FORKED, CODE_PRECONDITION, raise_error, raise_from
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.atoms.parking cimport event_notify_all, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport EventCount, alloc_lines, layout_hash, monotonic_ns

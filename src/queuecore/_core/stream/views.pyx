@@ -2,9 +2,9 @@
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, raise_error
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.stream.describe cimport KIND_DENSE, KIND_FIXED, KIND_OBJECT, KIND_STRINGS, Component
 from queuecore._core.atoms.growing cimport Growing

@@ -5,8 +5,9 @@ Python can call every target, too: so an ordinary build runs the inputs that are
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdio cimport fprintf, stderr
-from libc.stdlib cimport abort, free, malloc
+from libc.stdlib cimport abort
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
+from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, WHAT_NO_LIBRARY
 from queuecore._core.io.framing cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE

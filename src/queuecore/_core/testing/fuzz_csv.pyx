@@ -1,7 +1,7 @@
 """Targets of the fuzzer: tables of CSV, single rows as a step decodes them, and numbers."""
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
+from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.csv cimport (
     CSV_TEXT, CsvBlock, CsvCursor, CsvFormat, CsvPlace, CsvPlan, CsvScan, CsvText, csv_cut, csv_parse)

@@ -2,8 +2,8 @@
 # it gets, in blocks of memory of exactly that size. It returns what is wrong with the parser, as a sentence, or NULL. The same input
 # always takes the same course.
 from libc.stdint cimport int64_t
-from libc.stdlib cimport malloc, realloc
 from libc.string cimport memcmp, memcpy
+from queuecore._core.atoms.memory cimport malloc, realloc
 
 ctypedef const char* Verdict
 

@@ -1,7 +1,7 @@
 """Steps under the fuzzer. See fuzz_steps.pxd."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memset
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport Arena, Cell, arena_free

@@ -4,8 +4,8 @@ A history's threads run whole programs of calls without the GIL, as queues.pyx w
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.handoff.handoff cimport (
     HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM, FrontRun, Hand,

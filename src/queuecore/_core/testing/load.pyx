@@ -4,8 +4,8 @@ The payloads beside the atomics are plain memory: a missing order is a race that
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport (
     buffer_give, buffer_take, check_layout, live_threads as native_live_threads, registry_remove)
 from queuecore._core.atoms.parking cimport (

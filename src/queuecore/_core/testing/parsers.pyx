@@ -4,9 +4,9 @@ Where that can be, the bytes lie between pages that can't be touched, so that wh
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 from posix.mman cimport PROT_NONE, mprotect
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.csv cimport (
     CSV_TEXT, CsvBlock, CsvCursor, CsvFormat, CsvPlace, CsvPlan, CsvScan, CsvText, csv_cut, csv_parse)

@@ -1,6 +1,6 @@
 """Rings: one call at a time, and under load by native threads."""
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout, light_notify, live_threads as native_live_threads, registry_remove
 from queuecore._core.atoms.parking cimport event_cancel, event_notify, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (

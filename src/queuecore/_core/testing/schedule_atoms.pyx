@@ -1,7 +1,7 @@
 """The rings, parking, slab, window, pool, stops and ending under the seeded scheduler. See schedule.pxd."""
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memset
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.handoff.handoff cimport H1, H10, H11, H4, H5, H6, H7, H8, H9, L1, L3, L4, L5, L6, L7, L8
 from queuecore._core.atoms.ending cimport NOTES, PHASES, Ending, ending_decide, ending_mark, ending_note
 from queuecore._core.atoms.parking cimport (

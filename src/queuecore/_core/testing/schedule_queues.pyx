@@ -1,7 +1,7 @@
 """The hand-off of queues, and its pool of slots, under the seeded scheduler. See schedule.pxd."""
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
+from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.handoff.handoff cimport (
     HAND_BUSY, HAND_CANCELLED, HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY,
     STORE_RANDOM, BagRow, FrontRun, Hand, Op, store_pop, get_try, hand_cancel, hand_free, hand_init, hand_leave,

@@ -1,8 +1,8 @@
 """Steps: functions that a user's compiler could have made, pictures decoded over and over, and libjpeg alone."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memset
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Atomic, Fault, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.steps.images cimport images_codecs

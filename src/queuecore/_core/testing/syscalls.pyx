@@ -1,103 +1,537 @@
-"""System calls that fail, take their time, or give less than they were asked for, as tests want it.
+"""Calls of the system and of the allocator that fail, take their time, or give less than they were asked for, as tests want it.
 
-All settings are relaxed: a test makes them while nothing runs, and the start of a thread orders them.
+`plan` chooses calls by their kind and number, and says what becomes of them: any call that native code makes can be met. The functions
+behind it are for tests of reading. All settings are relaxed: a test makes them while nothing runs, and the start of a thread orders them.
 """
-from libc.errno cimport EAGAIN, EINTR
-from libc.stdint cimport int64_t
-from queuecore._core.atoms.process cimport check_layout, live_threads as native_live_threads, syscalls
-from queuecore._core.atoms.platform cimport Atomic, FileStat, Syscalls, iovec, kRelaxed, layout_hash
+from libc.errno cimport EAGAIN, EINTR, EINVAL, EIO, ENOMEM
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from queuecore._core.atoms.process cimport (
+    buffer_give, buffer_take, check_layout, live_threads as native_live_threads, process_syscalls)
+from queuecore._core.atoms.platform cimport Atomic, FileStat, PinFn, UnpinFn, iovec, kRelaxed, layout_hash
+from queuecore._core.device.pinned cimport give_idle
 
 check_layout(layout_hash())
 
-cdef extern from "time.h" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int nanosleep(const timespec*, timespec*)
+cdef extern from "malloc.h" nogil:
+    size_t malloc_usable_size(void*) noexcept
 
 cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
-    int real_open(const char*)
-    int real_close(int)
-    int real_fstat(int, FileStat*)
-    int64_t real_preadv(int, const iovec*, int, int64_t, int)
+    cppclass pthread_t "pthread_t":
+        pass
+    cppclass pthread_attr_t "pthread_attr_t":
+        pass
+    cppclass cpu_set_t "cpu_set_t":
+        pass
+    ctypedef void* (*EntryFn)(void*) noexcept
 
+    # The entries that platform.pxd doesn't name.
+    cppclass Table "queuecore::Syscalls":
+        int (*open)(const char*) noexcept
+        int (*close)(int) noexcept
+        int (*fstat)(int, FileStat*) noexcept
+        int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
+        int (*poll)(int, int) noexcept
+        void* (*malloc)(size_t) noexcept
+        void* (*calloc)(size_t, size_t) noexcept
+        void* (*realloc)(void*, size_t) noexcept
+        void (*free)(void*) noexcept
+        void* (*memalign)(size_t, size_t) noexcept
+        void* (*map)(size_t) noexcept
+        void (*unmap)(void*, size_t) noexcept
+        int (*advise)(void*, size_t, int) noexcept
+        int (*prefer_node)(void*, size_t, int) noexcept
+        int (*pin)(PinFn, void*, size_t, unsigned) noexcept
+        int (*unpin)(UnpinFn, void*) noexcept
+        int (*thread)(pthread_t*, const pthread_attr_t*, EntryFn, void*) noexcept
+        int (*affinity)(size_t, cpu_set_t*) noexcept
+        int64_t (*clock)() noexcept
+        void (*sleep)(int64_t) noexcept
+        int (*futex_wait)(void*, uint32_t, int64_t) noexcept
+        void* (*library)(const char*) noexcept
+        int (*library_close)(void*) noexcept
+
+    const Table kRealSyscalls
 
 cdef extern from *:
     """
     #include <cerrno>
-    static inline void* qc_errno_place() { return &errno; }
-    """
-    void* _errno_place "qc_errno_place"() noexcept nogil
+    #include <cstdint>
+    #include <dlfcn.h>
+    #include <iterator>
+    #include <mutex>
+    #include <unordered_map>
 
+    static inline void qc_errno(int value) { errno = value; }
+
+    // What was taken since `remember`, and isn't given back yet: how many bytes, and the place in the code.
+    namespace {
+    struct Taken {
+      size_t nbytes;
+      void* where;
+    };
+    std::mutex& taken_lock() { static std::mutex lock; return lock; }
+    std::unordered_map<void*, Taken>& taken() { static auto* all = new std::unordered_map<void*, Taken>; return *all; }
+    void taken_add(void* p, size_t nbytes, void* where) noexcept {
+      std::lock_guard<std::mutex> held(taken_lock());
+      taken()[p] = {nbytes, where};
+    }
+    void taken_drop(void* p) noexcept {
+      std::lock_guard<std::mutex> held(taken_lock());
+      taken().erase(p);
+    }
+    void taken_clear() noexcept {
+      std::lock_guard<std::mutex> held(taken_lock());
+      taken().clear();
+    }
+    // The one of that number; false: there are not so many.
+    bool taken_at(size_t number, Taken* out) noexcept {
+      std::lock_guard<std::mutex> held(taken_lock());
+      if (number >= taken().size()) return false;
+      *out = std::next(taken().begin(), long(number))->second;
+      return true;
+    }
+    const char* module_of(void* where, uint64_t* offset) noexcept {
+      Dl_info found;
+      if (dladdr(where, &found) == 0) return "";
+      *offset = uint64_t(uintptr_t(where) - uintptr_t(found.dli_fbase));
+      return found.dli_fname;
+    }
+    }  // namespace
+    """
+    cppclass Taken:
+        size_t nbytes
+        void* where
+    void qc_errno(int) noexcept nogil
+    void taken_add(void*, size_t, void*) noexcept nogil
+    void taken_drop(void*) noexcept nogil
+    void taken_clear() noexcept nogil
+    bint taken_at(size_t, Taken*) noexcept nogil
+    const char* module_of(void*, uint64_t*) noexcept nogil
+    void* _caller "__builtin_return_address"(int) noexcept nogil
+
+# Kinds of calls, in the order of KINDS.
+cdef enum:
+    OPEN
+    CLOSE
+    FSTAT
+    READ
+    POLL
+    MEMORY
+    MAP
+    ADVISE
+    NODE
+    PIN
+    THREAD
+    AFFINITY
+    CLOCK
+    SLEEP
+    WAIT
+    LIBRARY
+    KIND_COUNT
+
+# What becomes of a call.
+cdef enum:
+    NOTHING
+    FAIL
+    SLOW
+    SHORT
+    JUMP
+    STOP
+
+cdef enum:
+    SLOW_NS = 20000000
+    STOP_NS = 50000000
+    EARLY_NS = 100000
+    CU_OUT_OF_MEMORY = 2
+
+# An hour, and a second: of one jump of the clock, and of many.
+cdef int64_t LONG_JUMP_NS = 3600000000000
+cdef int64_t SHORT_JUMP_NS = 1000000000
+
+KINDS = ("open", "close", "fstat", "read", "poll", "memory", "map", "advise", "node", "pin", "thread", "affinity", "clock", "sleep",
+         "wait", "library")
+HOWS = ("nothing", "fail", "slow", "short", "jump", "stop")
+
+cdef int[KIND_COUNT] _USUAL = [EIO, EIO, EIO, EIO, ENOMEM, ENOMEM, ENOMEM, ENOMEM, EINVAL, CU_OUT_OF_MEMORY, EAGAIN, EINVAL, 0, EINTR, EINTR, 0]
+
+ctypedef Atomic[int64_t] Counter
+cdef Counter[KIND_COUNT] _calls
+cdef Atomic[int64_t] _seen, _nth, _sticky, _how, _kinds, _error, _hits, _hit_kind
+cdef Atomic[int64_t] _ahead_ns, _stopped_at, _remembers
+cdef Atomic[int64_t] _pins, _libraries
+cdef void* _hit_where = NULL
 
 cdef Atomic[int64_t] _read_delay_ns, _reads, _fail_read_at, _fail_read_errno, _fail_read_sticky, _short, _interrupt_every
 cdef Atomic[int64_t] _opens, _fail_open_at, _fail_open_errno, _descriptors
 cdef Atomic[int64_t] _uncached, _fstats
 
 
+cdef int _met(int kind, void* where) noexcept nogil:
+    # What becomes of this call. Sets errno if it fails.
+    global _hit_where
+    cdef int64_t n, nth
+    cdef int how
+    _calls[kind].fetch_add(1, kRelaxed)
+    if not _kinds.load(kRelaxed) >> kind & 1:
+        return NOTHING
+    n = _seen.fetch_add(1, kRelaxed) + 1
+    nth = _nth.load(kRelaxed)
+    if n < nth or (n > nth and not _sticky.load(kRelaxed)):
+        return NOTHING
+    if _hits.fetch_add(1, kRelaxed) == 0:
+        _hit_kind.store(kind, kRelaxed)
+        _hit_where = where
+    how = <int>_how.load(kRelaxed)
+    if how == FAIL:
+        qc_errno(_failure(kind))
+    elif how == SLOW:
+        kRealSyscalls.sleep(SLOW_NS)
+        return NOTHING
+    return how
+
+
+cdef int _failure(int kind) noexcept nogil:
+    cdef int error = <int>_error.load(kRelaxed)
+    return error if error != 0 else _USUAL[kind]
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------------------------
+
 cdef int _test_open(const char* path) noexcept nogil:
     cdef int fd
     cdef int64_t n = _opens.fetch_add(1, kRelaxed) + 1
-    if _fail_open_at.load(kRelaxed) == n:
-        (<int*>_errno_place())[0] = <int>_fail_open_errno.load(kRelaxed)
+    if _met(OPEN, _caller(0)) == FAIL:
         return -1
-    fd = real_open(path)
+    if _fail_open_at.load(kRelaxed) == n:
+        qc_errno(<int>_fail_open_errno.load(kRelaxed))
+        return -1
+    fd = kRealSyscalls.open(path)
     if fd >= 0:
         _descriptors.fetch_add(1, kRelaxed)
     return fd
 
 
 cdef int _test_close(int fd) noexcept nogil:
+    # One that fails has closed all the same, as Linux does.
+    cdef int rc = kRealSyscalls.close(fd)
     _descriptors.fetch_sub(1, kRelaxed)
-    return real_close(fd)
+    return -1 if _met(CLOSE, _caller(0)) == FAIL else rc
 
 
 cdef int _test_fstat(int fd, FileStat* st) noexcept nogil:
     _fstats.fetch_add(1, kRelaxed)
-    return real_fstat(fd, st)
+    return -1 if _met(FSTAT, _caller(0)) == FAIL else kRealSyscalls.fstat(fd, st)
 
 
 cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
-    cdef timespec t
     cdef iovec one
     cdef int64_t n, delay, most, every
+    cdef int how = _met(READ, _caller(0))
+    if how == FAIL:
+        return -1
     if flags != 0 and _uncached.load(kRelaxed):  # as if nothing were in the page cache
-        (<int*>_errno_place())[0] = EAGAIN
+        qc_errno(EAGAIN)
         return -1
     n = _reads.fetch_add(1, kRelaxed) + 1
     every = _interrupt_every.load(kRelaxed)
     if every > 0 and n % every == 0:
-        (<int*>_errno_place())[0] = EINTR
+        qc_errno(EINTR)
         return -1
     delay = _read_delay_ns.load(kRelaxed)
     if delay > 0:
-        t.tv_sec = delay // 1000000000
-        t.tv_nsec = delay % 1000000000
-        nanosleep(&t, NULL)
+        kRealSyscalls.sleep(delay)
     if _fail_read_at.load(kRelaxed) > 0 and (
             n == _fail_read_at.load(kRelaxed) or (_fail_read_sticky.load(kRelaxed) and n > _fail_read_at.load(kRelaxed))):
-        (<int*>_errno_place())[0] = <int>_fail_read_errno.load(kRelaxed)
+        qc_errno(<int>_fail_read_errno.load(kRelaxed))
         return -1
     most = _short.load(kRelaxed)
+    if how == SHORT:  # one byte, or a part that its number chooses
+        most = 1 if n % 3 == 0 else 1 + (n * 40503 >> 3) % max(<int64_t>iov[0].iov_len, 1)
     if most > 0:
         one = iov[0]
         if <int64_t>one.iov_len > most:
             one.iov_len = most
-        return real_preadv(fd, &one, 1, offset, flags)
-    return real_preadv(fd, iov, count, offset, flags)
+        return kRealSyscalls.preadv(fd, &one, 1, offset, flags)
+    return kRealSyscalls.preadv(fd, iov, count, offset, flags)
+
+
+cdef int _test_poll(int fd, int milliseconds) noexcept nogil:
+    return -1 if _met(POLL, _caller(0)) == FAIL else kRealSyscalls.poll(fd, milliseconds)
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------------------------------
+
+cdef void* _taken(void* p, void* where) noexcept nogil:
+    if p != NULL and _remembers.load(kRelaxed):
+        taken_add(p, malloc_usable_size(p), where)
+    return p
+
+
+cdef void* _test_malloc(size_t nbytes) noexcept nogil:
+    if _met(MEMORY, _caller(0)) == FAIL:
+        return NULL
+    return _taken(kRealSyscalls.malloc(nbytes), _caller(0))
+
+
+cdef void* _test_calloc(size_t count, size_t nbytes) noexcept nogil:
+    if _met(MEMORY, _caller(0)) == FAIL:
+        return NULL
+    return _taken(kRealSyscalls.calloc(count, nbytes), _caller(0))
+
+
+cdef void* _test_memalign(size_t alignment, size_t nbytes) noexcept nogil:
+    if _met(MEMORY, _caller(0)) == FAIL:
+        return NULL
+    return _taken(kRealSyscalls.memalign(alignment, nbytes), _caller(0))
+
+
+cdef void* _test_realloc(void* p, size_t nbytes) noexcept nogil:
+    cdef void* moved
+    if _met(MEMORY, _caller(0)) == FAIL:
+        return NULL
+    taken_drop(p)  # before: what is given back may be another thread's at once
+    moved = kRealSyscalls.realloc(p, nbytes)
+    if moved == NULL:
+        _taken(p, _caller(0))
+    return _taken(moved, _caller(0))
+
+
+cdef void _test_free(void* p) noexcept nogil:
+    if p != NULL:
+        taken_drop(p)
+    kRealSyscalls.free(p)
+
+
+cdef void* _test_map(size_t nbytes) noexcept nogil:
+    cdef void* p = NULL
+    if _met(MAP, _caller(0)) != FAIL:
+        p = kRealSyscalls.map(nbytes)
+    if p != NULL and _remembers.load(kRelaxed):
+        taken_add(p, nbytes, _caller(0))
+    return p
+
+
+cdef void _test_unmap(void* p, size_t nbytes) noexcept nogil:
+    taken_drop(p)
+    kRealSyscalls.unmap(p, nbytes)
+
+
+cdef int _test_advise(void* p, size_t nbytes, int what) noexcept nogil:
+    return -1 if _met(ADVISE, _caller(0)) == FAIL else kRealSyscalls.advise(p, nbytes, what)
+
+
+cdef int _test_prefer_node(void* p, size_t nbytes, int node) noexcept nogil:
+    return -1 if _met(NODE, _caller(0)) == FAIL else kRealSyscalls.prefer_node(p, nbytes, node)
+
+
+cdef int _test_pin(PinFn pin, void* p, size_t nbytes, unsigned flags) noexcept nogil:
+    cdef int rc
+    if _met(PIN, _caller(0)) == FAIL:
+        return _failure(PIN)
+    rc = kRealSyscalls.pin(pin, p, nbytes, flags)
+    if rc == 0:
+        _pins.fetch_add(1, kRelaxed)
+    return rc
+
+
+cdef int _test_unpin(UnpinFn unpin, void* p) noexcept nogil:
+    _pins.fetch_sub(1, kRelaxed)
+    return kRealSyscalls.unpin(unpin, p)
+
+
+# ---- threads, clocks, waits, libraries ------------------------------------------------------------------------------------------------
+
+cdef int _test_thread(pthread_t* id, const pthread_attr_t* attributes, EntryFn entry, void* arg) noexcept nogil:
+    return _failure(THREAD) if _met(THREAD, _caller(0)) == FAIL else kRealSyscalls.thread(id, attributes, entry, arg)
+
+
+cdef int _test_affinity(size_t nbytes, cpu_set_t* cpus) noexcept nogil:
+    return -1 if _met(AFFINITY, _caller(0)) == FAIL else kRealSyscalls.affinity(nbytes, cpus)
+
+
+cdef int64_t _test_clock() noexcept nogil:
+    # It never goes back: what it was put ahead stays, also behind the test.
+    cdef int64_t now, since
+    cdef int how = _met(CLOCK, _caller(0))
+    if how == JUMP:
+        _ahead_ns.fetch_add(SHORT_JUMP_NS if _sticky.load(kRelaxed) else LONG_JUMP_NS, kRelaxed)
+    now = kRealSyscalls.clock()
+    if how == STOP:
+        since = 0
+        _stopped_at.compare_exchange_strong(since, now, kRelaxed, kRelaxed)
+    since = _stopped_at.load(kRelaxed)
+    if since > 0:
+        if _sticky.load(kRelaxed):  # it stands still again and again
+            now = since + (now - since) // STOP_NS * STOP_NS
+        elif now - since < STOP_NS:
+            now = since
+    return now + _ahead_ns.load(kRelaxed)
+
+
+cdef void _test_sleep(int64_t ns) noexcept nogil:
+    if _met(SLEEP, _caller(0)) != FAIL:
+        kRealSyscalls.sleep(ns)
+
+
+cdef int _test_futex_wait(void* word, uint32_t expected, int64_t deadline_ns) noexcept nogil:
+    if _met(WAIT, _caller(0)) == FAIL:
+        kRealSyscalls.sleep(EARLY_NS)  # else threads that wait in vain would leave no processor to the others
+        return _failure(WAIT)
+    if deadline_ns >= 0:  # the kernel's own clock hasn't jumped
+        deadline_ns = max(deadline_ns - _ahead_ns.load(kRelaxed), <int64_t>0)
+    return kRealSyscalls.futex_wait(word, expected, deadline_ns)
+
+
+cdef void* _test_library(const char* name) noexcept nogil:
+    cdef const char* nowhere = "refused by a test"
+    cdef void* found = kRealSyscalls.library(nowhere if _met(LIBRARY, _caller(0)) == FAIL else name)
+    if found != NULL:
+        _libraries.fetch_add(1, kRelaxed)
+    return found
+
+
+cdef int _test_library_close(void* library) noexcept nogil:
+    _libraries.fetch_sub(1, kRelaxed)
+    return kRealSyscalls.library_close(library)
 
 
 cdef void _install() noexcept:
-    cdef Syscalls* table = syscalls()
+    cdef Table* table = <Table*>process_syscalls()
     table.open = _test_open
     table.close = _test_close
     table.fstat = _test_fstat
     table.preadv = _test_preadv
+    table.poll = _test_poll
+    table.malloc = _test_malloc
+    table.calloc = _test_calloc
+    table.realloc = _test_realloc
+    table.free = _test_free
+    table.memalign = _test_memalign
+    table.map = _test_map
+    table.unmap = _test_unmap
+    table.advise = _test_advise
+    table.prefer_node = _test_prefer_node
+    table.pin = _test_pin
+    table.unpin = _test_unpin
+    table.thread = _test_thread
+    table.affinity = _test_affinity
+    table.clock = _test_clock
+    table.sleep = _test_sleep
+    table.futex_wait = _test_futex_wait
+    table.library = _test_library
+    table.library_close = _test_library_close
 
+
+# ---- any call -------------------------------------------------------------------------------------------------------------------------
+
+def plan(kinds, int64_t nth, str how="fail", *, bint sticky=False, int error=0):
+    """Say what becomes of the nth call, from now on, of some kinds; nothing else is planned any more.
+
+    Parameters
+    ----------
+    kinds : iterable of str
+        Names of `KINDS`. Calls of all of them are counted together.
+    nth : int
+        1 is the next call; 0 none, so that calls are only counted.
+    how : str
+        ``fail``: it fails. ``slow``: it takes 20 milliseconds. ``short``: a read gives a part of what is there, often one byte.
+        ``jump``: the clock is an hour ahead from then on. ``stop``: the clock stands still for 50 milliseconds. A clock can't fail.
+    sticky : bool
+        All later calls, too. The clock jumps by a second at each call, or stands still all the time, but for a step each 50 ms.
+    error : int
+        The errno of failure; 0: the usual one of the kind.
+    """
+    cdef int64_t mask = 0
+    for kind in kinds:
+        mask |= <int64_t>1 << KINDS.index(kind)
+    _kinds.store(0, kRelaxed)
+    _stopped_at.store(0, kRelaxed)
+    _seen.store(0, kRelaxed)
+    _hits.store(0, kRelaxed)
+    _nth.store(nth if nth > 0 else 1 << 62, kRelaxed)
+    _how.store(HOWS.index(how), kRelaxed)
+    _sticky.store(sticky, kRelaxed)
+    _error.store(error, kRelaxed)
+    _kinds.store(mask, kRelaxed)
+
+
+def end_plan():
+    """Let calls be as usual again. What `planned_calls` and `first_met` say stays."""
+    _kinds.store(0, kRelaxed)
+    _stopped_at.store(0, kRelaxed)
+
+
+def planned_calls():
+    """Return how many calls of the planned kinds there were, and how many were met."""
+    return _seen.load(kRelaxed), _hits.load(kRelaxed)
+
+
+def first_met():
+    """Return the kind of the first call that was met, and the place in the code behind it; `None`: there was none."""
+    if _hits.load(kRelaxed) == 0:
+        return None
+    return KINDS[_hit_kind.load(kRelaxed)], _place(_hit_where)
+
+
+def call_counts():
+    """Return how many calls of each kind there have been since the last `reset_faults`."""
+    return {kind: _calls[i].load(kRelaxed) for i, kind in enumerate(KINDS)}
+
+
+cdef str _place(void* where):
+    cdef uint64_t offset = 0
+    cdef bytes name = module_of(where, &offset)
+    return f"{name.decode(errors='replace').rpartition('/')[2]}+{offset:#x}"
+
+
+def remember():
+    """Keep account, from now on, of memory that is taken."""
+    taken_clear()
+    _remembers.store(1, kRelaxed)
+
+
+def remember_no_more():
+    """Leave out of the account what is taken from now on. What is given back still leaves it."""
+    _remembers.store(0, kRelaxed)
+
+
+def remembered():
+    """Return the bytes, and the place in the code, of each piece that is in the account. Nothing comes to it any more.
+
+    Memory that is kept for the next taker is given back first.
+    """
+    cdef Taken one
+    cdef size_t whole = <size_t>64 << 20
+    remember_no_more()
+    give_idle()
+    buffer_give(buffer_take(whole), whole)  # it takes the place of all that was kept
+    found = []
+    while taken_at(<size_t>len(found), &one):
+        found.append((one.nbytes, _place(one.where)))
+    return sorted(found)
+
+
+def pinned_count():
+    """Return how many pieces of memory are page-locked."""
+    return _pins.load(kRelaxed)
+
+
+def library_count():
+    """Return how many libraries are open."""
+    return _libraries.load(kRelaxed)
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------------------------
 
 def reset_faults():
     """Set every hook back to doing nothing, and the counters of calls to 0. Open descriptors keep being counted."""
-    _install()
+    cdef int i
+    plan((), 0)
+    for i in range(KIND_COUNT):
+        _calls[i].store(0, kRelaxed)
+    _remembers.store(0, kRelaxed)
+    taken_clear()
     _read_delay_ns.store(0, kRelaxed)
     _reads.store(0, kRelaxed)
     _fail_read_at.store(0, kRelaxed)
@@ -112,20 +546,17 @@ def reset_faults():
 
 def set_read_delay(double seconds):
     """Make every read take so long, and none come from the page cache without waiting (as on a slow disk)."""
-    _install()
     _read_delay_ns.store(<int64_t>(seconds * 1e9), kRelaxed)
     _uncached.store(seconds > 0, kRelaxed)
 
 
 def set_uncached(bint on):
     """Let reads that must not wait (RWF_NOWAIT) find nothing in the page cache, or no longer."""
-    _install()
     _uncached.store(on, kRelaxed)
 
 
 def fail_read(int64_t nth, int error, bint sticky=False):
     """Let the nth read from now on (1 is the next) fail with this errno, and with sticky all after it."""
-    _install()
     _reads.store(0, kRelaxed)
     _fail_read_errno.store(error, kRelaxed)
     _fail_read_sticky.store(sticky, kRelaxed)
@@ -134,19 +565,16 @@ def fail_read(int64_t nth, int error, bint sticky=False):
 
 def short_reads(int64_t max_bytes):
     """Let no read give more than so many bytes; 0: no limit."""
-    _install()
     _short.store(max_bytes, kRelaxed)
 
 
 def interrupt_reads(int64_t every):
     """Let one of so many reads fail with EINTR; 0: none."""
-    _install()
     _interrupt_every.store(every, kRelaxed)
 
 
 def fail_open(int64_t nth, int error):
     """Let the nth open from now on (1 is the next) fail with this errno."""
-    _install()
     _opens.store(0, kRelaxed)
     _fail_open_errno.store(error, kRelaxed)
     _fail_open_at.store(nth, kRelaxed)

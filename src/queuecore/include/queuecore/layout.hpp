@@ -187,11 +187,13 @@ struct Leaf {
   int32_t swap;  // 0, a unit to reverse (2, 4, 8, 16), or -1: bytes become 0 or 1
 };
 
-// Changes with the size of any shared struct: modules compare it at import (Cython checks cdef classes only).
+// Changes with the size of any shared struct, and where system calls go: modules compare it at import (Cython checks
+// cdef classes only).
 constexpr uint64_t layout_hash() {
-  const uint64_t sizes[] = {sizeof(Fault), sizeof(EventCount), sizeof(Turn),     sizeof(StopFlag), sizeof(SlotStack),
-                            sizeof(Slab),  sizeof(Batch),      sizeof(Window),   sizeof(Runner),   sizeof(FileEntry),
-                            sizeof(Leaf),  sizeof(FifoRing),   sizeof(FastRing), sizeof(SpscRing)};
+  const uint64_t sizes[] = {sizeof(Fault),     sizeof(EventCount), sizeof(Turn),     sizeof(StopFlag),
+                            sizeof(SlotStack), sizeof(Slab),       sizeof(Batch),    sizeof(Window),
+                            sizeof(Runner),    sizeof(FileEntry),  sizeof(Leaf),     sizeof(FifoRing),
+                            sizeof(FastRing),  sizeof(SpscRing),   sizeof(Syscalls), QUEUECORE_SHARED_TABLE};
   uint64_t h = 1469598103934665603u;
   for (uint64_t s : sizes) h = (h ^ s) * 1099511628211u;
   return h;

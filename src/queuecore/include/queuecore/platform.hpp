@@ -1,27 +1,24 @@
 // What the operating system and the processor offer, where Cython has no words for it: futex, monotonic clock, native
-// threads, pause and prefetch, byte reversal, and memory that is aligned and zeroed.
+// threads, pause and prefetch, byte reversal, and memory that is aligned and zeroed. Calls of the system go through the
+// table of syscalls.hpp.
 #pragma once
 
 #ifndef __linux__
 #error "queuecore needs Linux for now (futex, preadv2, sched_getaffinity)"
 #endif
 
-#include <cerrno>
-#include <climits>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
-
-#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "queuecore/syscalls.hpp"
 
 #ifdef QUEUECORE_SCHEDULE
 #include "queuecore/schedule.hpp"
@@ -50,41 +47,26 @@ using schedule::futex_wake;
 using schedule::membarrier;
 using schedule::monotonic_ns;
 #else
-inline int64_t monotonic_ns() noexcept {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
-}
+inline int64_t monotonic_ns() noexcept { return syscalls()->clock(); }
 
-// Sleeps while *word == expected, until woken or until the absolute CLOCK_MONOTONIC deadline (< 0: none).
+// Sleeps while *word == expected, until woken or until the absolute monotonic deadline (< 0: none).
 // Returns 0 when futex says "woken", else the errno: EAGAIN, EINTR, ETIMEDOUT.
 inline int futex_wait(void* word, uint32_t expected, int64_t deadline_ns) noexcept {
-  timespec t;
-  timespec* p = nullptr;
-  if (deadline_ns >= 0) {
-    t.tv_sec = time_t(deadline_ns / 1000000000);
-    t.tv_nsec = long(deadline_ns % 1000000000);
-    p = &t;
-  }
-  long rc =
-      syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, p, nullptr, FUTEX_BITSET_MATCH_ANY);
-  return rc == 0 ? 0 : errno;
+  return syscalls()->futex_wait(word, expected, deadline_ns);
 }
 
-inline void futex_wake(void* word, uint32_t n) noexcept {
-  syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, n > INT_MAX ? INT_MAX : int(n), nullptr, nullptr, 0);
-}
+inline void futex_wake(void* word, uint32_t n) noexcept { syscalls()->futex_wake(word, n); }
 
 // A full barrier in every thread of this process that runs now; only after membarrier_register() said that there is
 // one.
-inline void membarrier() noexcept { syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
+inline void membarrier() noexcept { syscalls()->membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED); }
 #endif
 
 // Asks the kernel for membarrier(). False: do with fences. Elsewhere than on x86-64, where stores wait in one buffer
 // that such a barrier empties, nobody has checked our use of it; and the thread sanitizer knows nothing of it.
 inline bool membarrier_register() noexcept {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+  return syscalls()->membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
 #else
   return false;
 #endif
@@ -94,7 +76,7 @@ inline bool membarrier_register() noexcept {
 inline int usable_cpus() noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+  if (syscalls()->affinity(sizeof set, &set) != 0) {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? int(n) : 1;
   }
@@ -120,7 +102,7 @@ struct ThreadStart {
 
 inline void* thread_entry(void* p) {
   ThreadStart start = *static_cast<ThreadStart*>(p);
-  std::free(p);
+  free(p);
   pthread_sigmask(SIG_UNBLOCK, &start.heard, nullptr);
   pthread_setname_np(pthread_self(), start.name);
   start.main(start.arg);
@@ -130,7 +112,7 @@ inline void* thread_entry(void* p) {
 // Starts a detached thread. All signals but those above are blocked there: they belong to Python's main thread.
 // Returns 0 or an errno.
 inline int thread_start(ThreadMain main, void* arg, const char* name) noexcept {
-  auto* start = static_cast<ThreadStart*>(std::malloc(sizeof(ThreadStart)));
+  auto* start = static_cast<ThreadStart*>(malloc(sizeof(ThreadStart)));
   if (start == nullptr) return ENOMEM;
   start->main = main;
   start->arg = arg;
@@ -139,7 +121,7 @@ inline int thread_start(ThreadMain main, void* arg, const char* name) noexcept {
   pthread_attr_t attr;
   int rc = pthread_attr_init(&attr);
   if (rc != 0) {
-    std::free(start);
+    free(start);
     return rc;
   }
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -151,10 +133,10 @@ inline int thread_start(ThreadMain main, void* arg, const char* name) noexcept {
   for (int shared : kSharedSignals)
     if (sigismember(&old, shared) == 0) sigaddset(&start->heard, shared);
   pthread_t id;
-  rc = pthread_create(&id, &attr, thread_entry, start);
+  rc = syscalls()->thread(&id, &attr, thread_entry, start);
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   pthread_attr_destroy(&attr);
-  if (rc != 0) std::free(start);
+  if (rc != 0) free(start);
   return rc;
 }
 
@@ -164,10 +146,10 @@ constexpr std::size_t kPage = 65536;  // or a part of it, everywhere
 
 // Zeroed memory, aligned to kLine; null when there is none. Zero bytes are the initial state of every shared struct.
 inline void* alloc_lines(std::size_t nbytes) noexcept {
-  void* p = nullptr;
   if (nbytes > PTRDIFF_MAX - kLine) return nullptr;
   std::size_t size = (nbytes + kLine - 1) / kLine * kLine;
-  if (posix_memalign(&p, kLine, size ? size : kLine) != 0) return nullptr;
+  void* p = syscalls()->memalign(kLine, size ? size : kLine);
+  if (p == nullptr) return nullptr;
   if (size < kUntouched) {
     std::memset(p, 0, size ? size : kLine);
     return p;
@@ -177,7 +159,7 @@ inline void* alloc_lines(std::size_t nbytes) noexcept {
   std::size_t before = (kPage - reinterpret_cast<std::uintptr_t>(begin) % kPage) % kPage;
   unsigned char* first = begin + before;
   std::size_t whole = std::size_t(begin + size - first) / kPage * kPage;
-  if (madvise(first, whole, MADV_DONTNEED) != 0) {  // locked into memory, for one
+  if (syscalls()->advise(first, whole, MADV_DONTNEED) != 0) {  // locked into memory, for one
     std::memset(p, 0, size);
     return p;
   }
@@ -188,18 +170,17 @@ inline void* alloc_lines(std::size_t nbytes) noexcept {
 
 // Page-aligned zero pages straight from the kernel, touched only when used; null when there are none.
 inline void* map_pages(std::size_t nbytes) noexcept {
-  // No reserve: a shuffle's buffer may be far larger than the data, and than memory; what is never touched costs nothing.
-  void* p = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) return nullptr;
-  if (nbytes >= (std::size_t(4) << 20)) madvise(p, nbytes, MADV_HUGEPAGE);  // fewer first-touch faults
+  void* p = syscalls()->map(nbytes);
+  if (p == nullptr) return nullptr;
+  if (nbytes >= (std::size_t(4) << 20)) syscalls()->advise(p, nbytes, MADV_HUGEPAGE);  // fewer first-touch faults
   return p;
 }
 
 inline void unmap_pages(void* p, std::size_t nbytes) noexcept {
-  if (p != nullptr) munmap(p, nbytes);
+  if (p != nullptr) syscalls()->unmap(p, nbytes);
 }
 
 // Keeps the range, but the kernel may take its pages, and with them the content, until they are written again.
-inline void disown_pages(void* p, std::size_t nbytes) noexcept { madvise(p, nbytes, MADV_FREE); }
+inline void disown_pages(void* p, std::size_t nbytes) noexcept { syscalls()->advise(p, nbytes, MADV_FREE); }
 
 }  // namespace queuecore

@@ -1,19 +1,36 @@
-// The system calls that readers make, behind one table of function pointers, so that fault tests can put others there.
+// What native code wants of the operating system and of the allocator: files, memory, threads, clocks, waits, libraries.
+// All of it goes through one table of functions (`.ci/check_calls.py` finds what doesn't), so that tests can put others
+// there and let any call fail. In a build with QUEUECORE_TESTING the process has one table, and `check_layout` gives each
+// extension module its address. In any other build the table is a constant: calls through it are the calls themselves.
 #pragma once
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
 
 #ifndef RWF_NOWAIT
 #define RWF_NOWAIT 0x00000008
 #endif
 
 namespace queuecore {
+
+// ---- files ----------------------------------------------------------------------------------------------------------
 
 struct FileStat {
   int64_t size;
@@ -48,14 +65,165 @@ inline int64_t real_preadv(int fd, const struct iovec* iov, int count, int64_t o
   return ::preadv2(fd, iov, count, offset, flags);
 }
 
+// Waits until there is something to read, or the end. 0: so many milliseconds are over; -1: errno says why.
+inline int real_poll(int fd, int milliseconds) noexcept {
+  struct pollfd one = {fd, POLLIN, 0};
+  return ::poll(&one, 1, milliseconds);
+}
+
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+inline void* real_malloc(std::size_t nbytes) noexcept { return std::malloc(nbytes); }
+inline void* real_calloc(std::size_t count, std::size_t nbytes) noexcept { return std::calloc(count, nbytes); }
+inline void* real_realloc(void* p, std::size_t nbytes) noexcept { return std::realloc(p, nbytes); }
+inline void real_free(void* p) noexcept { std::free(p); }
+
+// Freed as that of malloc.
+inline void* real_memalign(std::size_t alignment, std::size_t nbytes) noexcept {
+  void* p = nullptr;
+  return ::posix_memalign(&p, alignment, nbytes) == 0 ? p : nullptr;
+}
+
+// No reserve: a shuffle's buffer may be far larger than the data, and than memory; what is never touched costs nothing.
+inline void* real_map(std::size_t nbytes) noexcept {
+  void* p = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? nullptr : p;
+}
+
+inline void real_unmap(void* p, std::size_t nbytes) noexcept { ::munmap(p, nbytes); }
+inline int real_advise(void* p, std::size_t nbytes, int what) noexcept { return ::madvise(p, nbytes, what); }
+
+// Pages that nobody has touched yet come from that node as long as it has some.
+inline int real_prefer_node([[maybe_unused]] void* p, [[maybe_unused]] std::size_t nbytes, int node) noexcept {
+#ifdef SYS_mbind
+  constexpr int kPreferred = 1, kBits = 8 * sizeof(unsigned long), kNodes = 1024;
+  unsigned long nodes[kNodes / kBits] = {};
+  if (node < 0 || node >= kNodes) return 0;
+  nodes[node / kBits] = 1ul << node % kBits;
+  // The kernel looks at one bit less than it is told.
+  return int(::syscall(SYS_mbind, p, nbytes, kPreferred, nodes, kNodes + 1, 0));
+#else
+  return node < 0 ? 0 : -1;
+#endif
+}
+
+// Page-locks memory by the function of a driver, whose result it returns.
+using PinFn = int (*)(void* p, std::size_t nbytes, unsigned flags);
+using UnpinFn = int (*)(void* p);
+inline int real_pin(PinFn pin, void* p, std::size_t nbytes, unsigned flags) noexcept { return pin(p, nbytes, flags); }
+inline int real_unpin(UnpinFn unpin, void* p) noexcept { return unpin(p); }
+
+// ---- threads, clocks, waits -----------------------------------------------------------------------------------------
+
+using EntryFn = void* (*)(void*);
+inline int real_thread(pthread_t* id, const pthread_attr_t* attributes, EntryFn entry, void* arg) noexcept {
+  return ::pthread_create(id, attributes, entry, arg);
+}
+
+inline int real_affinity(std::size_t nbytes, cpu_set_t* cpus) noexcept { return ::sched_getaffinity(0, nbytes, cpus); }
+
+inline int64_t real_clock() noexcept {
+  timespec t;
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+// Signals may end it early.
+inline void real_sleep(int64_t ns) noexcept {
+  timespec t;
+  t.tv_sec = time_t(ns / 1000000000);
+  t.tv_nsec = long(ns % 1000000000);
+  ::nanosleep(&t, nullptr);
+}
+
+// Sleeps while *word == expected, until woken or until the absolute CLOCK_MONOTONIC deadline (< 0: none).
+// Returns 0 when futex says "woken", else the errno: EAGAIN, EINTR, ETIMEDOUT.
+inline int real_futex_wait(void* word, uint32_t expected, int64_t deadline_ns) noexcept {
+  timespec t;
+  timespec* p = nullptr;
+  if (deadline_ns >= 0) {
+    t.tv_sec = time_t(deadline_ns / 1000000000);
+    t.tv_nsec = long(deadline_ns % 1000000000);
+    p = &t;
+  }
+  long rc =
+      ::syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, p, nullptr, FUTEX_BITSET_MATCH_ANY);
+  return rc == 0 ? 0 : errno;
+}
+
+inline void real_futex_wake(void* word, uint32_t n) noexcept {
+  ::syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, n > INT_MAX ? INT_MAX : int(n), nullptr, nullptr, 0);
+}
+
+inline int real_membarrier(int command) noexcept { return int(::syscall(SYS_membarrier, command, 0, 0)); }
+
+// ---- libraries ------------------------------------------------------------------------------------------------------
+
+// Null: dlerror() says why. Name null: the program itself.
+inline void* real_library(const char* name) noexcept { return ::dlopen(name, RTLD_NOW | RTLD_LOCAL); }
+inline int real_library_close(void* library) noexcept { return ::dlclose(library); }
+
+// ---- the table ------------------------------------------------------------------------------------------------------
+
 struct Syscalls {
   int (*open)(const char*);
   int (*close)(int);
   int (*fstat)(int, FileStat*);
   int64_t (*preadv)(int, const struct iovec*, int, int64_t, int);
+  int (*poll)(int, int);
+  void* (*malloc)(std::size_t);
+  void* (*calloc)(std::size_t, std::size_t);
+  void* (*realloc)(void*, std::size_t);
+  void (*free)(void*);
+  void* (*memalign)(std::size_t, std::size_t);
+  void* (*map)(std::size_t);
+  void (*unmap)(void*, std::size_t);
+  int (*advise)(void*, std::size_t, int);
+  int (*prefer_node)(void*, std::size_t, int);
+  int (*pin)(PinFn, void*, std::size_t, unsigned);
+  int (*unpin)(UnpinFn, void*);
+  int (*thread)(pthread_t*, const pthread_attr_t*, EntryFn, void*);
+  int (*affinity)(std::size_t, cpu_set_t*);
+  int64_t (*clock)();
+  void (*sleep)(int64_t);
+  int (*futex_wait)(void*, uint32_t, int64_t);
+  void (*futex_wake)(void*, uint32_t);
+  int (*membarrier)(int);
+  void* (*library)(const char*);
+  int (*library_close)(void*);
 };
 
-constexpr Syscalls kRealSyscalls = {real_open, real_close, real_fstat, real_preadv};
+constexpr Syscalls kRealSyscalls = {
+    real_open,       real_close,      real_fstat,    real_preadv,       real_poll,  real_malloc, real_calloc,
+    real_realloc,    real_free,       real_memalign, real_map,          real_unmap, real_advise, real_prefer_node,
+    real_pin,        real_unpin,      real_thread,   real_affinity,     real_clock, real_sleep,  real_futex_wait,
+    real_futex_wake, real_membarrier, real_library,  real_library_close};
+
+// The seeded scheduler's modules share nothing with the rest of the process.
+#if defined(QUEUECORE_TESTING) && !defined(QUEUECORE_SCHEDULE)
+#define QUEUECORE_SHARED_TABLE 1
+inline Syscalls first_table = kRealSyscalls;  // of this extension module; that of atoms/process becomes everybody's
+inline Syscalls* shared_table = &first_table;
+inline Syscalls* syscalls() noexcept { return shared_table; }
+inline void share_syscalls(Syscalls* table) noexcept { shared_table = table; }
+#else
+#define QUEUECORE_SHARED_TABLE 0
+inline const Syscalls* syscalls() noexcept { return &kRealSyscalls; }
+inline void share_syscalls(const Syscalls*) noexcept {}
+#endif
+
+// By the names of the C library, whose allocator stands behind them. Any module may free what any other one has taken.
+inline void* malloc(std::size_t nbytes) noexcept { return syscalls()->malloc(nbytes); }
+inline void* calloc(std::size_t count, std::size_t nbytes) noexcept { return syscalls()->calloc(count, nbytes); }
+inline void* realloc(void* p, std::size_t nbytes) noexcept { return syscalls()->realloc(p, nbytes); }
+inline void free(void* p) noexcept { syscalls()->free(p); }
+
+// A copy of a text, which is freed as other memory; null: there is no memory.
+inline char* strdup(const char* text) noexcept {
+  std::size_t nbytes = std::strlen(text) + 1;
+  void* made = malloc(nbytes);
+  return made == nullptr ? nullptr : static_cast<char*>(std::memcpy(made, text, nbytes));
+}
 
 inline bool is_regular(uint32_t mode) noexcept { return S_ISREG(mode); }
 inline bool is_directory(uint32_t mode) noexcept { return S_ISDIR(mode); }

@@ -1,0 +1,200 @@
+"""Every call of the system that native code makes fails once, and for ever; or is slow, short, or early.
+
+`helpers.faults.everywhere` says what must hold after each. `make test` takes a sample; `make thorough` takes all calls
+of all scenarios.
+"""
+
+import errno
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+from helpers.device.devices import plane
+
+import queuecore as qc
+from queuecore.data import Dataset
+from queuecore.errors import ResourceExhaustedError, UnavailableError
+
+everywhere = pytest.importorskip("helpers.faults.everywhere", reason="no test hooks (QUEUECORE_TESTING=1)")
+syscalls = everywhere.syscalls
+
+SCENARIOS = {**everywhere.pipelines(), **everywhere.others()}
+FAILING = (*everywhere.MEMORY, *everywhere.FILES, "thread")
+
+
+@pytest.fixture(autouse=True)
+def calls_are_as_usual_again():
+    yield
+    syscalls.reset_faults()
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Return a maker of sweeps."""
+    return lambda name: everywhere.Sweep(name, SCENARIOS[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_some_calls_fail(sweep, name):
+    """Of all calls, fewer and fewer."""
+    made = sweep(name)
+    sticky = len(name) % 2 == 0
+    assert made.over(FAILING, sticky=sticky, growth=1.6)
+    made.over(everywhere.UNSEEN, sticky=not sticky, growth=4)
+    made.over(["clock"], "jump", sticky=sticky, growth=10)
+    made.over(["clock"], "stop", sticky=not sticky, growth=30)
+
+
+@pytest.mark.thorough
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("sticky", [False, True], ids=["once", "ever"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_call_fails(sweep, name, sticky):
+    assert sweep(name).over(FAILING, sticky=sticky)
+
+
+@pytest.mark.thorough
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("sticky", [False, True], ids=["once", "ever"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_what_nobody_notices(sweep, name, sticky):
+    """Closes, advice, sleeps and waits that fail; parts of a read; a clock that jumps, or stands still."""
+    made = sweep(name)
+    made.over(everywhere.UNSEEN, sticky=sticky, growth=1.4)
+    made.over(["read"], "short", sticky=sticky, growth=1.2)
+    made.over(["clock"], "jump", sticky=sticky, growth=2)
+    made.over(["clock"], "stop", sticky=sticky, growth=4)
+
+
+@pytest.mark.thorough
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_slow_call(sweep, name):
+    made = sweep(name)
+    for kinds in FAILING, ["wait"], ["close"]:
+        made.over(kinds, "slow", growth=1.7)
+
+
+# ---- devices --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cuda(fake_cuda_library):
+    yield from plane(fake_cuda_library)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("sticky", [False, True], ids=["once", "ever"])
+@pytest.mark.parametrize("kinds", [("pin", "advise", "node"), ("memory", "map", "thread")], ids=["pinned", "memory"])
+def test_batches_of_a_device(tmp_path, cuda, kinds, sticky):
+    rows = np.arange(320, dtype=np.float32).reshape(80, 4)
+
+    def run(_, got):
+        with iter(cuda.of(Dataset.from_tensor_slices(rows).batch(8))) as it:
+            for x in it:
+                got += x.numpy().ravel().tolist()
+
+    made = everywhere.Sweep("device", everywhere.Scenario(run, keeps="memory"), tmp_path)
+    assert made.over(kinds, sticky=sticky, growth=1.0 if kinds[0] == "pin" else 1.2) > 1
+
+
+# ---- the clock ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("how", "sticky"), [("jump", False), ("stop", False), ("stop", True)])
+def test_timeouts_of_a_clock_that_errs(how, sticky):
+    """Row 43: nothing is taken and nothing lost. A clock that stands still makes a wait longer by that time."""
+    q = qc.FIFOQueue(2, [np.int64], [()])
+    q.enqueue(1)
+    for nth in range(1, 12):
+        syscalls.plan(["clock"], nth, how, sticky=sticky)
+        begun = time.monotonic()
+        assert int(q.dequeue(timeout=0.05)) == 1
+        with pytest.raises(qc.errors.DeadlineExceededError):
+            q.dequeue(timeout=0.05)
+        syscalls.end_plan()
+        assert time.monotonic() - begun < 1
+        q.enqueue(1)
+
+
+def test_a_wait_that_returns_too_early_waits_again():
+    """Row 44: also if each does, at once."""
+    q = qc.FIFOQueue(2, [np.int64], [()])
+    got = []
+    other = threading.Thread(target=lambda: got.append(int(q.dequeue())))
+    syscalls.plan(["wait"], 1, sticky=True)
+    other.start()
+    time.sleep(0.05)
+    q.enqueue(7)
+    other.join(10)
+    assert got == [7]
+    assert syscalls.planned_calls()[1] > 0
+
+
+# ---- what the first runs found --------------------------------------------------------------------------------------
+
+
+def test_a_lack_of_memory_closes_no_descriptor_of_others(tmp_path):
+    """Descriptor 0 was closed where the second of two pieces of memory was refused."""
+    (tmp_path / "a").write_text("1\n2\n")
+    for nth in range(1, 100):
+        syscalls.plan(["memory"], nth)
+        try:
+            with iter(qc.data.TextLineDataset(tmp_path / "a")) as it:
+                assert list(it) == [b"1", b"2"]
+        except MemoryError:
+            pass
+        except UnavailableError as error:
+            assert error.errno == errno.ENOMEM
+        syscalls.end_plan()
+        os.fstat(0)
+        if not syscalls.planned_calls()[1]:
+            break
+    else:
+        pytest.fail("never ran to the end")
+
+
+def test_a_block_that_there_is_no_memory_for_is_an_error(tmp_path):
+    """Who read the last block was to claim the next: where there was no memory for the first, nobody did, for ever."""
+    (tmp_path / "a").write_text("1\n2\n")
+    errors = set()
+    for nth in range(1, 100):
+        syscalls.plan(["memory"], nth, sticky=True)
+        try:
+            with iter(qc.data.TextLineDataset(tmp_path / "a")) as it:
+                assert list(it) == [b"1", b"2"]
+        except (MemoryError, UnavailableError) as error:
+            errors.add(type(error))
+        syscalls.end_plan()
+        if not syscalls.planned_calls()[1]:
+            break
+    assert ResourceExhaustedError in errors
+
+
+# ---- libraries: what isn't found at the first look isn't looked for again -------------------------------------------
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+def test_a_library_that_cannot_be_opened(tmp_path, nth):
+    from helpers.process import run_python
+
+    code = """
+        import sys
+        import queuecore as qc
+        from queuecore._core.testing import syscalls
+        path, nth = sys.argv[1], int(sys.argv[2])
+        with qc.TFRecordWriter(path, "GZIP") as writer:
+            writer.write(b"a record")
+        syscalls.plan(["library"], nth, sticky=True)
+        try:
+            assert [bytes(x) for x in qc.data.TFRecordDataset(path, "GZIP")] == [b"a record"]
+            print("read")
+        except qc.errors.UnimplementedError as error:
+            assert "GZIP" in str(error) or "zlib" in str(error), error
+            print("refused")
+    """
+    done = run_python(code, tmp_path / "a", nth)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout in ({"refused\n"} if nth == 1 else {"read\n", "refused\n"})
