@@ -380,12 +380,12 @@ class Sparse:
         Parameters
         ----------
         default : optional
-            What is in the other places; 0 or ``b""`` if not given.
+            The value of all other places; 0 or ``b""`` if not given.
 
         Returns
         -------
         ndarray
-            Of `dense_shape`. Of several values with one place, the last is there.
+            An array of shape `dense_shape`. If several values have one place, the array has the last of them.
 
         Raises
         ------

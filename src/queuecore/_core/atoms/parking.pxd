@@ -1,4 +1,4 @@
-# How a thread waits: an event count over a futex, and the turn (a small mutex).
+# The waiting of threads: an event count over a futex, and the turn (a small mutex).
 #
 # EventCount. A waiter calls event_prepare, looks again whether it still has to wait, then event_wait, or event_cancel when
 # it need not. A notifier makes its change visible, then calls event_notify. Any thread may do either.

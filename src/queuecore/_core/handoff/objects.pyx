@@ -522,7 +522,7 @@ cdef class Queue(_Store):
         Parameters
         ----------
         item : object
-            What is put.
+            The object.
         block : bool, default True
             Whether to wait for room.
         timeout : float, optional

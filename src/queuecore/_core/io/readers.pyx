@@ -94,7 +94,7 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
         r.failed.code = 0
         return False
     if (r.encoding or (<Stream*>r.stream).special) and need > 2 * (keep + BLOCK_BYTES):
-        need = 2 * (keep + BLOCK_BYTES)  # nobody knows whether `need` bytes will come
+        need = 2 * (keep + BLOCK_BYTES)  # the stream may have fewer bytes left than `need`
     # A large block is given back as soon as a small one will do. B2 acquire: pairs with B1; no other thread reads the block any more
     if block == NULL or block.room < need or need <= BLOCK_BYTES < block.room or block.refs.load(kAcquire) != 1:
         block = _block_take(r, need)

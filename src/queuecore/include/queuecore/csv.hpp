@@ -1,6 +1,6 @@
-// What a plan of CSV points to: the dialect, fields of a column, and the loops that are chosen for this processor.
+// The structs that a plan of CSV points to: the dialect, fields of a column, and the loops chosen for this processor.
 //
-// Apart from kernels/csv.hpp, which has the loops: its tables of powers cost every module that includes it seconds to compile.
+// kernels/csv.hpp has the loops: its tables of powers cost each module that includes it seconds to compile.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct CsvDialect {
   uint64_t quotes;       // all ones, or 0: a quote is a character like others
 };
 
-// What stands for a missing number.
+// The field that stands for a missing number, and its default.
 struct CsvMissing {
   const unsigned char* na;  // such a field is missing, as an empty one is
   int64_t na_bytes;

@@ -84,7 +84,7 @@ static_assert(offsetof(JpegDecompress, gamma) == 80 && offsetof(JpegDecompress, 
                   sizeof(JpegDecompress) == 1024,
               "as in libjpeg 6.2 and 8, 64 bits; larger than any of them");
 
-// What differs between the two.
+// The differences between the two interfaces of libjpeg.
 struct JpegAbi {
   int version;
   size_t size;
@@ -418,7 +418,7 @@ inline void widen(unsigned char* place, int64_t count, int scale, To factor) noe
   }
 }
 
-// What tf.io.decode_image makes of them: PNG by way of 16 bits, anything else from bytes.
+// Widens bytes to 16 bits as tf.io.decode_image does: those of PNG by 257, others by 256.
 inline void widen_to_16(unsigned char* place, int64_t count, bool png) noexcept {
   widen<uint8_t, uint16_t>(place, count, png ? 257 : 256, 1);
 }

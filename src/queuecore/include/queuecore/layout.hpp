@@ -14,11 +14,11 @@
 
 namespace queuecore {
 
-// What went wrong and where; numbers only, so that a native thread can record it without allocating.
+// An error and its place; numbers only, so that a native thread can record it without allocating.
 struct Fault {
   int32_t code;    // a code of errors.pxd; 0: no fault
   int32_t err;     // errno, or 0
-  int32_t what;    // which sentence: a WHAT_ number of errors.pxd
+  int32_t what;    // the sentence: a WHAT_ number of errors.pxd
   int32_t stage;   // a STAGE_ number of errors.pxd
   int64_t file;    // index into the list of names, or -1
   int64_t offset;  // bytes from the start of the file, or -1

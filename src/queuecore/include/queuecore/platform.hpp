@@ -1,5 +1,5 @@
-// What the operating system and the processor offer, where Cython has no words for it: futex, monotonic clock, native
-// threads, pause and prefetch, byte reversal, and memory that is aligned and zeroed.
+// Services of the operating system and the processor that Cython can't express: futex, monotonic clock, native threads,
+// pause and prefetch, byte reversal, and memory that is aligned and zeroed.
 #pragma once
 
 #ifndef __linux__

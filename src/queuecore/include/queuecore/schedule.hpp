@@ -6,8 +6,8 @@
 // may return any of them that is not older than what its thread knows of. An acquiring load learns what the store's
 // releasing thread knew. A read-modify-write takes the newest store and passes on what that one carried. seq_cst: a
 // load is not older than the last seq_cst store, and fences exchange all that is known with one view that they share.
-// What happens before what is kept apart from that, in vector clocks: a fence orders atomics, and a payload still needs
-// an edge.
+// Vector clocks keep the happens-before order apart from the views: a fence orders atomics, and a payload still needs an
+// edge.
 // Not modelled: stores that become visible in another order than they were made in, and loads that see a later store of
 // their own future. So a mutation that goes unnoticed here needs an argument.
 // Source: views as in Kang et al., "A Promising Semantics for Relaxed-Memory Concurrency" (POPL 2017), without
@@ -39,8 +39,8 @@ constexpr std::size_t kStack = 64 << 10;
 enum Verdict : int { kFine, kWrong, kRace, kAllAsleep, kEndless };
 enum State : int { kReady, kAsleep, kSuspended, kEnded };
 
-// What a thread knows, or a store carries: per fibre, up to when it has happened before; per place, the oldest store to
-// be seen.
+// The knowledge of a thread, or that a store carries: for each fibre, the time up to which its steps happened before; for
+// each place, the oldest store that may be seen.
 struct Known {
   uint32_t clock[kFibres];
   uint32_t view[kPlaces];
@@ -67,7 +67,8 @@ struct Access {
   uint32_t read[kFibres] = {};
 };
 
-// Where to go on: stack, frame and place in the code (__builtin_setjmp). A switch by ucontext costs two system calls.
+// The point at which a fibre goes on: stack, frame and place in the code (__builtin_setjmp). A switch by ucontext costs
+// two system calls.
 struct Point {
   void* at[5];
 };
@@ -129,7 +130,7 @@ inline uint64_t random(uint64_t below) noexcept {
   return (s >> 11) % below;
 }
 
-// Who goes on; -1: nobody can.
+// Returns the fibre that goes on; -1: none can.
 inline int pick() noexcept {
   Machine& m = machine;
   if (m.frozen >= 0 && m.steps >= m.thaw) m.frozen = -1;
@@ -393,7 +394,7 @@ inline void mutate(int edge, MemoryOrder weakened) noexcept {
 // In all runs from now on that fibre stops before its nth operation while it is armed; 0: nowhere.
 inline void suspend(int fibre, uint64_t at) noexcept { machine.fibre[fibre].stop_at = at; }
 
-// How many are stopped now; whether one stopped before an operation with that label.
+// The number of fibres that are stopped now; whether one stopped before an operation with that label.
 inline int suspended() noexcept { return machine.stopped; }
 inline bool suspended_before(int edge) noexcept { return machine.stopped_before[edge]; }
 

@@ -160,7 +160,8 @@ QUEUECORE_CRC32C_WIDE inline __m128i crc32c_fold1(__m128i x, __m128i k, __m128i 
   return _mm_ternarylogic_epi64(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11), next, 0x96);
 }
 
-// What folds a block over so many words. Four at once, not broadcast: GCC 12 warns of its own headers there.
+// The constants that fold a block over so many words. They are set four times, not broadcast: GCC 12 warns of its own
+// headers there.
 QUEUECORE_CRC32C_WIDE inline __m512i crc32c_over4(int words) noexcept {
   int64_t high = kCrc32cTables.powers[words], low = kCrc32cTables.powers[words + 1];
   return _mm512_set4_epi64(high, low, high, low);

@@ -39,7 +39,7 @@ struct CsvMarks {
   uint64_t delim, feed, carriage, quote;
 };
 
-// What both loops below know of 64 bytes, when they have looked where plain text ends in them.
+// The facts that both loops below have of 64 bytes after the search for the end of plain text.
 struct CsvPlain {
   uint64_t newline, separator;
   bool stop;
@@ -131,7 +131,7 @@ QC_TARGET __attribute__((always_inline)) inline __m128i load(const Byte* p) noex
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
 
-// Which bytes are 0 to 9, a bit each.
+// Returns a bit for each byte: 1 if it is 0 to 9.
 QC_TARGET __attribute__((always_inline)) inline unsigned digits_of(__m128i value) noexcept {
   return unsigned(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(value, _mm_set1_epi8(9)), value)));
 }

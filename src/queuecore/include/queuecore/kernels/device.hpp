@@ -3,7 +3,7 @@
 //
 // It includes nothing on a device, where NVRTC has no standard headers. Casts are NumPy's astype: floats to integers truncate, and what
 // doesn't fit there is left to the processor. Sums and products are rounded one by one, whatever a compiler is told of contraction.
-// Of what is no number, neither sign nor payload is promised: a device makes others than the host does.
+// Neither sign nor payload of a NaN is promised: a device makes others than the host does.
 #ifndef QUEUECORE_KERNELS_DEVICE_HPP
 #define QUEUECORE_KERNELS_DEVICE_HPP
 
@@ -431,7 +431,7 @@ QC_DEVICE T invert(T x) noexcept {
   }
 }
 
-// What is no number wins; of equal ones, which may be two zeros, the second, and of halves the first.
+// A NaN wins. Of equal numbers, which may be two zeros, the second wins; of equal halves, the first.
 template <class T>
 QC_DEVICE T maximum(T a, T b) noexcept {
   return number(a) > number(b) || number(a) != number(a) || (kSame<T, Half> && number(a) == number(b)) ? a : b;
@@ -449,7 +449,7 @@ QC_DEVICE T where(Bool which, T a, T b) noexcept {
 
 }  // namespace loops
 
-// Where the next output may begin.
+// The offset at which the next output may begin.
 QC_DEVICE uint64_t aligned_bytes(uint64_t nbytes) noexcept { return (nbytes + 255) / 256 * 256; }
 
 }  // namespace queuecore

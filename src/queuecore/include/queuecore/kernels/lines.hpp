@@ -32,7 +32,7 @@ struct LinesKernels {
                     int64_t* splits);
 };
 
-// How many newlines there are. Summed up in bytes, of which the compiler makes vectors on every processor.
+// Counts newlines. The sums are bytes, so the compiler vectorises the loop on every processor.
 inline int64_t lines_count(const Byte* text, int64_t nbytes) noexcept {
   int64_t count = 0, at = 0;
   for (; at + 128 <= nbytes; at += 128) {
@@ -44,7 +44,7 @@ inline int64_t lines_count(const Byte* text, int64_t nbytes) noexcept {
   return count;
 }
 
-// What n lines take if no line has a CR, and the most they can take.
+// Returns the bytes of n lines without their ends if no line ends with CR LF, which is the most that they can have.
 inline int64_t lines_most(int64_t begin, const uint32_t* ends, int64_t n) noexcept {
   return n > 0 ? ends[n - 1] - begin - n : 0;
 }

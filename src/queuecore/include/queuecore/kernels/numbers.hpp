@@ -285,7 +285,7 @@ inline bool read_decimal(const Byte* p, const Byte* end, Decimal* d) noexcept {
   return true;
 }
 
-// What the C library, which is exact, says of an unsigned decimal number. `ten`: of its first 19 digits.
+// Parses an unsigned decimal number by the C library, which is exact. `ten`: the power of ten of its first 19 digits.
 template <class Real>
 __attribute__((noinline, cold)) inline Real library_decimal(const Byte* p, const Byte* end, int64_t ten) noexcept {
   // No two neighbouring doubles have more than 767 digits halfway between them: of the rest counts only whether it is 0.
@@ -355,7 +355,7 @@ inline BitsOf<Real> round_binary(uint64_t m, int64_t two, bool rest) noexcept {
   return BitsOf<Real>((uint64_t(exponent - 1) << L::kMantissa) + mantissa);
 }
 
-// What follows 0x.
+// Parses the digits after 0x.
 template <class Real>
 inline bool parse_hex(const Byte* p, const Byte* end, bool negative, Real* out) noexcept {
   uint64_t m = 0;

@@ -19,11 +19,11 @@ inline void blend_rows(const float* top, const float* bottom, float* target, int
   for (int64_t i = 0; i < n; i++) target[i] = top[i] + (bottom[i] - top[i]) * share;
 }
 
-// What TensorFlow does before a float becomes an integer again: [0, 1] is its whole range.
+// Scales [0, 1] to an integer's range and cuts values off there, as TensorFlow does before a float becomes an integer.
 inline void stretch(float* values, int64_t n, float most, float low, float high) noexcept {
   for (int64_t i = 0; i < n; i++) {
     float x = values[i] * most;
-    x = x > low ? x : low;  // also of no number at all
+    x = x > low ? x : low;  // also if x is NaN
     values[i] = x < high ? x : high;
   }
 }
