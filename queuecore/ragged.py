@@ -274,7 +274,13 @@ class Ragged:
         return export(levels)
 
     def equals(self, other: Any) -> bool:
-        """Return whether another `Ragged` has the same dtype and the same rows."""
+        """Return whether another `Ragged` has the same dtype and the same rows.
+
+        Parameters
+        ----------
+        other : object
+            The object to compare with. Anything but a `Ragged` is unequal.
+        """
         if not isinstance(other, Ragged) or not np.array_equal(self._row_splits, other._row_splits):
             return False
         if isinstance(self._values, Ragged):
@@ -411,7 +417,13 @@ class Sparse:
         return made
 
     def equals(self, other: Any) -> bool:
-        """Return whether another `Sparse` has the same indices, values, dtype and shape."""
+        """Return whether another `Sparse` has the same indices, values, dtype and shape.
+
+        Parameters
+        ----------
+        other : object
+            The object to compare with. Anything but a `Sparse` is unequal.
+        """
         if not isinstance(other, Sparse) or self.dtype != other.dtype:
             return False
         if isinstance(self._values, Ragged) or isinstance(other._values, Ragged):

@@ -150,6 +150,11 @@ class ReaderBase:
     def restore_state(self, state: bytes) -> None:
         """Set the counters and the last work unit to what `serialize_state` returned.
 
+        Parameters
+        ----------
+        state : bytes
+            The result of `serialize_state` of a reader of the same class.
+
         Raises
         ------
         UnimplementedError

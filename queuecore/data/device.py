@@ -142,7 +142,13 @@ class DeviceDataset:
         return self._chain.cardinality()
 
     def with_options(self, options: Options) -> DeviceDataset:
-        """Set how the dataset runs, as `Dataset.with_options` does."""
+        """Set how the dataset runs, as `Dataset.with_options` does.
+
+        Parameters
+        ----------
+        options : Options
+            Options to set; the others stay.
+        """
         return DeviceDataset(self._chain.with_options(options), self._target, self._asked)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -158,7 +158,13 @@ cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil:
 @cython.final
 @cython.no_gc  # it refers to its parent only, which is older: no cycle
 cdef class StopEvent:
-    """A stop that is requested once, by any thread, and heard by all: `StopEvent(parent)` is also set when its parent is."""
+    """A stop that any thread requests once, and that all threads notice.
+
+    Parameters
+    ----------
+    parent : StopEvent, optional
+        The stop is also set when its parent is set.
+    """
 
     def __cinit__(self, StopEvent parent=None):
         self.at.store(0, kRelaxed)  # relaxed: nobody else knows this object yet

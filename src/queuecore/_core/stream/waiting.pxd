@@ -12,7 +12,7 @@ cdef bint wait_until_there(Pipe* p, uint64_t k, int64_t deadline) noexcept nogil
 
 
 # Warns or ends the stream when it makes no progress for long, and names the possible cause. Under the GIL, except `since`, which the
-# consumer sets to 0 at each batch.
+# consumer sets to 0 at each batch. The constructor takes the seconds after which it warns, and ends; below 0: never.
 cdef class Stall:
     cdef int64_t warn_ns, timeout_ns  # -1: never
     cdef int64_t moved, since  # bytes read and batches planned at the last progress, and its time in ns of the monotonic clock
