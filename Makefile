@@ -31,6 +31,7 @@ help:
 	@echo 'make types     stubs against the compiled modules, then both type checkers'
 	@echo 'make sanitize  native tests under the thread, and under the address and undefined sanitizers'
 	@echo 'make fuzz      new inputs for every parser, for TIME=10 seconds each'
+	@echo 'make soak      random pipelines under random faults for SOAK=1800 seconds, with an account of every record'
 	@echo 'make pythons   tests that depend on the version of Python, on each other one that is installed'
 	@echo 'make aarch64   compile everything for 64-bit ARM with $(CROSS)'
 	@echo 'make dist      sdist, wheel from the sdist, and the tests against that wheel'
@@ -154,6 +155,11 @@ fuzz: $(STAMP)-build
 
 fuzz-keep: $(STAMP)-build
 	JOBS=$(JOBS) .ci/fuzz keep
+
+.PHONY: soak
+SOAK ?= 1800
+soak: build
+	PYTHONPATH=tests/soak $(PY) -P tests/soak/soak.py --seconds $(SOAK) $(SOAK_ARGS)
 
 .PHONY: pythons aarch64 dist
 pythons: $(STAMP)-build

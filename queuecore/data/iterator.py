@@ -182,6 +182,11 @@ class Iterator(Held, IteratorBase):
         made already but not delivered yet don't count. After the error of an element the place is behind that element.
         Where order isn't kept, the place names the elements that have come out of order: so each comes exactly once,
         though in another order. Seeds that were drawn because none was given are in it.
+
+        A place behind an error, or behind what an error has cut short (the batch before it; with a shuffle, the last
+        ``buffer_size`` elements before it), is the right one if that error comes again when the elements are made
+        again, as one of bad data does. After an error that may not come again, as that of a failed read, go on from a
+        state that was saved before these.
         """
         return self._stream.state_dict()
 
