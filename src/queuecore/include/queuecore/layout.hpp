@@ -151,7 +151,7 @@ struct Runner {
   StepFn step;
   void* context;
   ReleaseFn release;
-  Runner* prev;  // registry of atoms.pyx
+  Runner* prev;  // in the registry of atoms/process.pyx
   Runner* next;
   int32_t registered;
   int32_t spin;
