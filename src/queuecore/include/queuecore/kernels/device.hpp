@@ -1,9 +1,10 @@
-// Arithmetic on single items: the same text for the native steps of the host and for kernels on a device. There it stands in front of
-// what queuecore/_device/kernels.py writes, which also compiles as C++ for the host: that is how tests compare the two, bit for bit.
+// Arithmetic on single items: the same text for the native steps of the host and for kernels on a device. For a kernel it stands in
+// front of the code that queuecore/_device/kernels.py writes, which also compiles as C++ for the host: so tests compare the two, bit
+// for bit.
 //
-// It includes nothing on a device, where NVRTC has no standard headers. Casts are NumPy's astype: floats to integers truncate, and what
-// doesn't fit there is left to the processor. Sums and products are rounded one by one, whatever a compiler is told of contraction.
-// Neither sign nor payload of a NaN is promised: a device makes others than the host does.
+// It includes no header on a device, where NVRTC has no standard headers. Casts are NumPy's astype: floats to integers truncate, and
+// the result for values that don't fit is left to the processor. Sums and products are rounded one by one, regardless of a compiler's
+// contraction settings. Neither sign nor payload of a NaN is promised: a device makes others than the host does.
 #ifndef QUEUECORE_KERNELS_DEVICE_HPP
 #define QUEUECORE_KERNELS_DEVICE_HPP
 
