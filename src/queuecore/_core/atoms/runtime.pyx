@@ -368,7 +368,7 @@ cdef int64_t _looked_ns = 0  # with the GIL
 
 
 cdef bint main_over() noexcept nogil:
-    return _main_over.load(kRelaxed) != 0  # relaxed: the bit alone matters, and who has seen it once sees it ever after
+    return _main_over.load(kRelaxed) != 0  # relaxed: only the bit matters, and a thread that has seen it once sees it ever after
 
 
 cdef void note_slice() noexcept nogil:

@@ -19,8 +19,8 @@ cdef extern from *:
     // Processes forked from here on get neither these pages nor a copy of them.
     void withhold(void* p, size_t nbytes) noexcept { madvise(p, nbytes, MADV_DONTFORK); }
 
-    // Pages that nobody has touched yet come from that node as long as it has some. Without it they are as good: a kernel, or a
-    // container, that refuses is not asked twice, and its answer isn't looked at.
+    // Untouched pages come from that node as long as it has some. Other pages work as well: if a kernel, or a container, refuses, the
+    // result is ignored, and the call isn't repeated.
     void prefer_node(void* p, size_t nbytes, int node) noexcept {
     #ifdef SYS_mbind
       constexpr int kPreferred = 1, kBits = 8 * sizeof(unsigned long), kNodes = 1024;
