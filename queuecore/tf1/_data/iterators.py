@@ -154,12 +154,21 @@ class Iterator:
     Made by `make_one_shot_iterator`, `make_initializable_iterator`, `Iterator.from_structure` and
     `Iterator.from_string_handle`.
 
+    Parameters
+    ----------
+    iterator_resource : Tensor
+        The tensor whose value is the iterator.
+    initializer : Operation or None
+        The attribute of this name, if there is one.
+    output_types, output_shapes, output_classes : structure
+        The attributes of these names.
+
     Attributes
     ----------
     initializer : Operation
         The operation that starts it, and restarts it; only iterators of `make_initializable_iterator` have it.
     output_types, output_shapes, output_classes : structure
-        Of an element.
+        The dtypes, the static shapes and the classes of an element.
 
     Notes
     -----
