@@ -101,9 +101,9 @@ struct Slab {
 struct alignas(kLine) Batch {
   Atomic<uint64_t> ready;   // k + 1 once every row of batch k is in place
   Atomic<int64_t> missing;  // rows not yet in place, plus one until the batch is closed
-  Atomic<uint32_t> failed;  // 0, or 2 once `fault` is written (1: being written)
+  Atomic<uint32_t> failed;  // 0, or a BATCH_ number of pipe.pxd
   uint32_t slot;
-  int64_t rows;       // of the element; written by the planner before it closes the batch
+  int64_t rows;       // of the element; the planner writes it before it closes the batch
   int64_t subs;       // elements that a batch of batches is made of; 0: of records
   int64_t fault_row;  // the first unreadable row; then its record
   int64_t fault_pass;
@@ -121,9 +121,9 @@ struct Window {
   Batch* ring;
   uint64_t mask;
   uint64_t width;
-  int64_t* iterations;                       // mark: per descriptor and shuffle, how many iterations had begun
+  int64_t* iterations;                       // mark: by descriptor and shuffle, the iterations begun
   alignas(kLine) Atomic<uint64_t> consumed;  // batches handed to the consumer
-  alignas(kLine) Atomic<uint64_t> end;       // number of batches in all, once known; else ~0
+  alignas(kLine) Atomic<uint64_t> end;       // number of batches in all, once known; otherwise ~0
   alignas(kLine) EventCount arrived;
 };
 
