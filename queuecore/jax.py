@@ -29,7 +29,7 @@ from queuecore.errors import DtypeError
 from queuecore.ragged import Ragged, Sparse
 
 try:
-    # Not by a statement: type checkers take this file for that module.
+    # Not by an import statement: type checkers would take this file for the package.
     jax: Any = importlib.import_module("jax")
 except ModuleNotFoundError as _error:
     if _error.name != "jax":
@@ -42,14 +42,14 @@ __all__ = ["DeviceIterator", "RaggedArrays", "arrays", "device_iterator"]
 class RaggedArrays(NamedTuple):
     """Rows of different lengths, as JAX arrays: row ``i`` is ``values[row_splits[i]:row_splits[i + 1]]``.
 
-    What `queuecore.Ragged` becomes; to JAX, a tree of arrays like other tuples.
+    `arrays` makes it from a `queuecore.Ragged`. To JAX it is a tree of arrays, like other tuples.
 
     Attributes
     ----------
     values : jax.Array or RaggedArrays
-        Of all rows, one after the other.
+        The values of all rows, one after the other.
     row_splits : jax.Array
-        Where rows begin and end: one more than there are rows.
+        The bounds of rows among the values: one more than there are rows.
     """
 
     values: Any
@@ -57,22 +57,22 @@ class RaggedArrays(NamedTuple):
 
 
 def arrays(element: Any, sharding: Any = None) -> Any:
-    """Return an element with JAX arrays in the place of its arrays. They are copies.
+    """Return an element with copies of its arrays as JAX arrays.
 
     Parameters
     ----------
     element : array, `Ragged`, `Sparse`, or a dict or tuple of them, nested
-        What an iterator of a dataset gives, a queue's ``dequeue`` or a lease; arrays of NumPy's or CuPy's.
+        An element of a dataset's iterator, a queue's ``dequeue`` or a lease, with arrays of NumPy or CuPy.
     sharding : jax.Device or jax.sharding.Sharding, optional
-        Where they are to be. Default: JAX's default device; arrays of a device stay there. With a sharding over the
-        devices of several processes, an array is this process's part of the whole.
+        The place of the JAX arrays. Default: JAX's default device; arrays on a device stay there. With a sharding over
+        the devices of several processes, an array is this process's part of the whole.
 
     Returns
     -------
     structure of jax.Array
-        Dicts stay dicts, tuples stay tuples, also those with names. Numbers become arrays of no dimensions, a `Ragged`
-        `RaggedArrays`, a `Sparse` a ``jax.experimental.sparse.BCOO``. Strings become `bytes` in lists, and one string
-        is `bytes`: JAX has none. Anything else stays what it is.
+        Dicts stay dicts, tuples stay tuples, also named ones. Numbers become arrays of no dimensions, a `Ragged`
+        becomes `RaggedArrays`, a `Sparse` a ``jax.experimental.sparse.BCOO``. JAX has no strings: they become `bytes`
+        in lists, and one string is `bytes`. All other objects stay as they are.
 
     Raises
     ------
@@ -81,15 +81,15 @@ def arrays(element: Any, sharding: Any = None) -> Any:
     DtypeError
         If the values of a `Sparse` are strings.
     ValueError
-        From JAX, if an array can't be parted as `sharding` says. ``batch(..., drop_remainder=True)`` makes all batches
+        From JAX, if an array can't be divided as `sharding` says. ``batch(..., drop_remainder=True)`` makes all batches
         of one size.
 
     Notes
     -----
-    JAX takes arrays for constant and may go on using a NumPy array's memory as its own, on a CPU for good, also where
-    it is asked not to. The memory of a batch is used again for another one. So what JAX gets is always a copy: of a
-    NumPy array one in memory of its own, which then goes to the device while Python goes on; of an array of a device
-    one on that device, for which this waits. The element may be dropped as soon as this returns.
+    JAX takes arrays for constant and may go on using a NumPy array's memory as its own, on a CPU for good, even if
+    asked not to. The memory of a batch is used again for another one. So JAX always gets a copy: of a NumPy array in
+    host memory of its own, which JAX then copies to the device while Python goes on; of an array on a device, a copy on
+    that device, for which this function waits. The element may be dropped as soon as the function returns.
 
     Unless ``jax_enable_x64`` is set, 64-bit numbers become 32-bit ones, as everywhere in JAX.
 
@@ -119,7 +119,7 @@ def arrays(element: Any, sharding: Any = None) -> Any:
         parts = [_array(element.values, sharding), _array(element.indices, sharding)]
         return sparse.BCOO(tuple(parts), shape=tuple(element.dense_shape.tolist()))
     if hasattr(element, "__dlpack__") and not isinstance(element, jax.Array):
-        # Waits: that the copy is begun says nothing of when its source may be written to.
+        # Waits for the copy: until it is done, the source may not be written to.
         made = jax.numpy.array(jax.dlpack.from_dlpack(element), copy=True).block_until_ready()
         return made if sharding is None else jax.device_put(made, sharding)
     return element
@@ -136,16 +136,31 @@ def _array(array: Any, sharding: Any) -> Any:
 
 
 class DeviceIterator:
-    """Elements as JAX arrays, put on their devices ahead of the loop. Made by `device_iterator`."""
+    """Elements as JAX arrays, put on their devices ahead of the loop. Made by `device_iterator`.
+
+    Parameters
+    ----------
+    iterator : queuecore.data.Iterator
+        The iterator whose elements are copied.
+    sharding : jax.Device or jax.sharding.Sharding or None
+        The place of the arrays, as in `arrays`.
+    buffers : int
+        The number of elements on devices at a time, 1 or more.
+
+    Notes
+    -----
+    ``next()`` waits for elements of `iterator` without the GIL, and raises what that iterator raises. One thread at a
+    time may use it. It is a context manager that closes itself.
+    """
 
     def __init__(self, iterator: Any, sharding: Any, buffers: int) -> None:
         self._iterator = iterator
         self._sharding = sharding
         self._buffers = buffers
-        # With the place after each.
+        # Elements on devices, each with the place after it.
         self._ahead: deque[tuple[Any, dict[str, Any]]] = deque()
         self._place: dict[str, Any] = iterator.state_dict()
-        # The one that is being put there: from where it is taken to `_ahead`, Ctrl-C loses nothing.
+        # The element that is being copied. It stays here until it is in `_ahead`, so Ctrl-C loses no element.
         self._taken: list[Any] = []
         self._error: BaseException | None = None
 
@@ -178,7 +193,7 @@ class DeviceIterator:
         return element
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the place after the last element delivered: what is on devices ahead of that doesn't count."""
+        """Return the place after the last element delivered: elements ahead on devices don't count."""
         return self._place
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -206,7 +221,7 @@ class DeviceIterator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close this iterator."""
         self.close()
 
 
@@ -216,19 +231,19 @@ def device_iterator(dataset: Iterable[Any], sharding: Any = None, buffers: Suppo
     Parameters
     ----------
     dataset : queuecore.data.Dataset
-        Or what its ``prefetch_to_device`` returns: then a native thread copies to the device, and JAX gets copies from
-        there.
+        A dataset, or the result of its ``prefetch_to_device``: then a native thread copies to the device, and JAX gets
+        copies from there.
     sharding : jax.Device or jax.sharding.Sharding, optional
-        As of `arrays`: the same for all parts of an element. ``NamedSharding(mesh, PartitionSpec("batch"))`` parts
-        batches among the devices of a mesh.
+        The place of the arrays, as in `arrays`: the same for all parts of an element.
+        ``NamedSharding(mesh, PartitionSpec("batch"))`` divides batches among the devices of a mesh.
     buffers : int, default 2
-        How many elements are on devices at a time, the one that is delivered among them. JAX copies while the loop goes
-        on; 1: nothing is put there before it is asked for.
+        The number of elements on devices at a time, including the one that is delivered. JAX copies while the loop goes
+        on; 1: no element is copied before it is asked for.
 
     Returns
     -------
     DeviceIterator
-        With ``state_dict``, ``load_state_dict``, ``stats`` and ``close`` as of `queuecore.data.Iterator`.
+        An iterator with ``state_dict``, ``load_state_dict``, ``stats`` and ``close`` of `queuecore.data.Iterator`.
 
     Raises
     ------
@@ -237,7 +252,7 @@ def device_iterator(dataset: Iterable[Any], sharding: Any = None, buffers: Suppo
 
     Notes
     -----
-    The state costs some 20 microseconds an element. One thread may use it at a time.
+    Keeping the state takes some 20 microseconds an element. One thread at a time may use the iterator.
 
     Examples
     --------

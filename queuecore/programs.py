@@ -179,11 +179,25 @@ class StageProgram:
         return {"records": self._native.records, **(counts if self._quarantine is None else self._quarantine.counts())}
 
     def check(self, queue: QueueBase) -> None:
-        """Raise `InvalidArgumentError` if its elements are not those of the queue."""
+        """Raise `InvalidArgumentError` if its elements are not those of the queue.
+
+        Parameters
+        ----------
+        queue : QueueBase
+            The queue that the program is to fill.
+        """
         self._plan(queue)
 
     def start(self, queue: QueueBase, stop: StopEvent) -> None:
-        """Fill the queue until `stop` is set, or an error; the end of the work is an `OutOfRangeError`."""
+        """Fill the queue until `stop` is set, or an error; the end of the work is an `OutOfRangeError`.
+
+        Parameters
+        ----------
+        queue : QueueBase
+            The queue that the program fills.
+        stop : StopEvent
+            Ends all waits of the program when it is set.
+        """
         order, placed = self._plan(queue)
         work = self._work
         skip = None if self._quarantine is None else self._quarantine.skip

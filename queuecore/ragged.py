@@ -274,7 +274,13 @@ class Ragged:
         return export(levels)
 
     def equals(self, other: Any) -> bool:
-        """Return whether another `Ragged` has the same dtype and the same rows."""
+        """Return whether another `Ragged` has the same dtype and the same rows.
+
+        Parameters
+        ----------
+        other : object
+            The object to compare with. Anything but a `Ragged` is unequal.
+        """
         if not isinstance(other, Ragged) or not np.array_equal(self._row_splits, other._row_splits):
             return False
         if isinstance(self._values, Ragged):
@@ -380,12 +386,12 @@ class Sparse:
         Parameters
         ----------
         default : optional
-            What is in the other places; 0 or ``b""`` if not given.
+            The value of all other places; 0 or ``b""`` if not given.
 
         Returns
         -------
         ndarray
-            Of `dense_shape`. Of several values with one place, the last is there.
+            An array of shape `dense_shape`. If several values have one place, the array has the last of them.
 
         Raises
         ------
@@ -411,7 +417,13 @@ class Sparse:
         return made
 
     def equals(self, other: Any) -> bool:
-        """Return whether another `Sparse` has the same indices, values, dtype and shape."""
+        """Return whether another `Sparse` has the same indices, values, dtype and shape.
+
+        Parameters
+        ----------
+        other : object
+            The object to compare with. Anything but a `Sparse` is unequal.
+        """
         if not isinstance(other, Sparse) or self.dtype != other.dtype:
             return False
         if isinstance(self._values, Ragged) or isinstance(other._values, Ragged):

@@ -40,7 +40,7 @@ class Queue(_native.Queue[_T], queue.Queue[_T]):  # pyright: ignore[reportIncomp
     Parameters
     ----------
     maxsize : int, default 0
-        How many objects it holds before `put` waits for room; zero or less: as many as memory has.
+        The number of objects that it holds before `put` waits for room; zero or less: no bound.
 
     Attributes
     ----------
@@ -63,14 +63,14 @@ class Queue(_native.Queue[_T], queue.Queue[_T]):  # pyright: ignore[reportIncomp
     whose `mutex`, conditions or `queue` were used once, runs them under that mutex, at the speed and with the
     reentrancy of `queue.Queue`; all others stay native.
 
-    It is a `queue.Queue`: ``isinstance`` says so, and `copy.copy`, which shares all but the counts, and `pickle`, which
-    refuses, do what they do there. What an object of `queue.Queue` has from its beginning, `mutex`, the conditions and
-    `queue`, it has when they are first asked for: not in ``vars(q)`` before.
+    It is a `queue.Queue` by ``isinstance``. `copy.copy` shares all but the counts, and `pickle` refuses, as there. The
+    attributes `mutex`, the conditions and `queue`, which an object of `queue.Queue` has from its beginning, exist once
+    they are first asked for: before that they are not in ``vars(q)``.
 
-    Waiting releases the GIL. The main thread hears signals within 50 ms while it waits; other threads sleep until they
-    are woken, but look four times a second whether the program ends. Once the main thread has ended and every thread
-    that is left waits in queuecore, waits without a timeout end with `queuecore.errors.CancelledError`; the standard
-    library's keep the process for ever.
+    Waiting releases the GIL. The main thread notices signals within 50 ms while it waits; other threads sleep until
+    they are woken, but look four times a second whether the program ends. Once the main thread has ended and every
+    thread that is left waits in queuecore, waits without a timeout end with `queuecore.errors.CancelledError`; with the
+    standard library's queues such a process never ends.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class Queue(_native.Queue[_T], queue.Queue[_T]):  # pyright: ignore[reportIncomp
     __slots__ = ()
 
     def __init__(self, maxsize: float = 0) -> None:
-        _native.Queue.__init__(self, maxsize)  # not the next class's: that would make what this one has no use for
+        _native.Queue.__init__(self, maxsize)  # not queue.Queue.__init__, which makes a mutex, conditions and a deque
 
 
 @_native.plain
@@ -97,7 +97,7 @@ class LifoQueue(  # pyright: ignore[reportIncompatibleVariableOverride]
     Parameters
     ----------
     maxsize : int, default 0
-        How many objects it holds before `put` waits for room; zero or less: as many as memory has.
+        The number of objects that it holds before `put` waits for room; zero or less: no bound.
 
     Examples
     --------
@@ -119,13 +119,13 @@ class PriorityQueue(_native.PriorityQueue[_T], Queue[_T], queue.PriorityQueue[_T
     Parameters
     ----------
     maxsize : int, default 0
-        How many objects it holds before `put` waits for room; zero or less: as many as memory has.
+        The number of objects that it holds before `put` waits for room; zero or less: no bound.
 
     Notes
     -----
     Objects are compared by ``<``, as often and in the same order as by `heapq`. If a comparison raises, `put` or `get`
-    raises that, and the queue is as it was. A comparison may use the queue: the call that made it then compares anew,
-    so one that changes the queue each time never ends.
+    raises the same exception, and the queue is unchanged. A comparison may use the queue: if it changes the queue, the
+    call that compares begins again, and never ends if each comparison does so.
 
     Examples
     --------

@@ -23,10 +23,10 @@ from queuecore._torch.tensors import RaggedTensors, tensors
 
 __all__ = ["DataLoader", "IterableDataset", "RaggedTensors", "tensors"]
 
-# Pickles and messages name them by this module.
+# Pickles and messages name these objects by this module.
 for _one in (DataLoader, IterableDataset, RaggedTensors, tensors):
     _one.__module__ = __name__
 
-# Pickles of loaders, from when this module held these classes, name them so.
+# Pickles of loaders made when this module defined these classes use these names.
 _Mapped, _Streamed, _StreamedBeside = Mapped, Streamed, StreamedBeside
-_opened = _Elements = _DeviceElements = Outdated  # those of loaders of our datasets
+_opened = _Elements = _DeviceElements = Outdated  # in pickles of loaders over queuecore datasets

@@ -10,6 +10,6 @@ __all__ = [
     "TFRecordWriter",
 ]
 
-# Pickles and messages name them by this module.
+# Pickles and messages name these classes by this module.
 for _one in (FixedLengthRecordWriter, TFRecordOptions, TFRecordWriter):
     _one.__module__ = __name__

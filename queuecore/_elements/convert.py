@@ -17,7 +17,22 @@ Shape = tuple[int | None, ...]
 
 
 class Converter:
-    """One component of an element: its dtype and shape, and the conversion of a value to it."""
+    """One component of an element: its dtype and shape, and the conversion of a value to it.
+
+    Parameters
+    ----------
+    label : str
+        The component's name in messages.
+    dtype : dtype
+        The dtype; the machine's byte order replaces another one.
+    shape : tuple of (int or None) or None
+        The shape; None: any shape, or a side of any length.
+
+    Raises
+    ------
+    DtypeError
+        If it is no dtype, or one that a queue can't hold.
+    """
 
     __slots__ = ("dtype", "label", "pads", "reference", "shape")
 

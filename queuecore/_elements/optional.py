@@ -28,7 +28,13 @@ class Optional:
 
     @classmethod
     def from_value(cls, value: Any) -> Optional:
-        """Return an `Optional` with a value."""
+        """Return an `Optional` with a value.
+
+        Parameters
+        ----------
+        value : object
+            The value, which is not copied.
+        """
         made = cls()
         made._parts.append(value)
         return made

@@ -205,37 +205,37 @@ class RaggedFeature:
 
     @dataclass(frozen=True)
     class RowSplits:
-        """The places where rows begin and end: a 0, and the end of each row."""
+        """The partition by bounds of rows: a 0, and the end of each row; `key` names the feature."""
 
         key: Any
 
     @dataclass(frozen=True)
     class RowLengths:
-        """The length of each row."""
+        """The partition by the length of each row; `key` names the feature."""
 
         key: Any
 
     @dataclass(frozen=True)
     class RowStarts:
-        """The place where each row begins."""
+        """The partition by the place where each row begins; `key` names the feature."""
 
         key: Any
 
     @dataclass(frozen=True)
     class RowLimits:
-        """The place where each row ends."""
+        """The partition by the place where each row ends; `key` names the feature."""
 
         key: Any
 
     @dataclass(frozen=True)
     class ValueRowIds:
-        """The row of each value; a row that no value names is empty."""
+        """The partition by the row of each value; `key` names the feature. A row that no value names is empty."""
 
         key: Any
 
     @dataclass(frozen=True)
     class UniformRowLength:
-        """All rows are equally long."""
+        """The partition into rows of `length` items each."""
 
         length: Any
 

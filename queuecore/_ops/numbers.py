@@ -388,11 +388,11 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0, mode: str = "con
     x : array, optional
         Of numbers. Without it, the result is a `Stage`.
     paddings : sequence of (int, int)
-        For each axis, how many go before and after.
+        For each axis, the numbers of items that are put before and after it.
     constant : number, default 0
-        What is put there in mode "constant".
+        The items in mode "constant".
     mode : {"constant", "edge", "reflect", "symmetric"}, default "constant"
-        What is put there:
+        The kind of these items:
 
         - "constant": one number.
         - "edge": the first and the last item of the axis, over and over.

@@ -24,13 +24,26 @@ class Stage:
 
     A stage knows its options; `bind`, when it is put into a program, shows the components that it gets and gives.
 
+    Parameters
+    ----------
+    text : str
+        The operation and its options: the stage's ``repr``, which saved places compare.
+    bind : callable
+        Makes the native step from the components that the stage gets.
+    structure : Structure, optional
+        The structure of the results, if they are no single component.
+    rowwise : bool, default False
+        Whether a batch gives the same results as its elements one by one.
+    python, outputs, device
+        The attributes of these names.
+
     Attributes
     ----------
     python : callable or None
         The same operation in Python: a function of the components' values, as `queuecore.ops.python` takes it. It is
-        used where ``bind`` finds that a library is missing (`UnimplementedError`).
+        used if ``bind`` finds that a library is missing (`UnimplementedError`).
     outputs : tuple of Component, or None
-        What `python` returns, as far as that is known.
+        The components that `python` returns, as far as they are known.
     device : callable or None
         The same operation as a kernel on a device: from tensors to tensors of `queuecore._device.kernels`.
     """

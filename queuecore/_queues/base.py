@@ -51,18 +51,44 @@ class QueueBase:
     """The base class of all queues. Make one of a kind, such as `FIFOQueue`, not this one.
 
     An element is a tuple of components; component i has dtype ``dtypes[i]`` and, if `shapes` were given, shape
-    ``shapes[i]``. Values go in as NumPy arrays or what `numpy.asarray` takes, and come out as new arrays (scalars for
-    components of no dimensions): of one component bare, of several a list, with `names` a dict.
+    ``shapes[i]``. Values go in as NumPy arrays or objects that `numpy.asarray` takes, and come out as new arrays
+    (scalars for components of no dimensions): a single component as it is, several as a list, with `names` as a dict.
+
+    Parameters
+    ----------
+    capacity : int
+        The number of elements that the queue holds before an enqueue waits; negative: no bound.
+    components : list of Converter
+        The dtype, and the shape if it is given, of each component.
+    names : sequence of str or None
+        A name for each component: then elements are dicts.
+    min_after_dequeue : int, default 0
+        For a shuffle: the number of elements that a dequeue leaves in the queue while it is open.
+    seed : tuple of int, default (0, 0)
+        For a shuffle: its pair of seeds.
+    pad : bool, default False
+        Whether batches pad sides that are None to the longest of the batch.
+    shared_name : str, optional
+        A name under which queues of the process share one native queue.
+    name : str, optional
+        The name in messages; numbered if another queue has it.
+    default_name : str
+        The name if neither `name` nor `shared_name` is given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `capacity` is 0, or a queue of this `shared_name` is described otherwise.
 
     Notes
     -----
-    Every call may come from any thread. Calls that can wait take ``timeout`` in seconds (0: try; None: no end), wait
-    without the GIL, and hear Ctrl-C; when time runs out they raise `DeadlineExceededError`, and nothing is taken or
-    lost. Those who wait are served in the order in which they came, as in TensorFlow: one ``dequeue_many`` that waits
-    for much holds up those behind it, and rows of one ``enqueue_many`` are never mixed with others.
+    Every call may come from any thread. Calls that can wait take ``timeout`` in seconds (0: try; None: no limit), wait
+    without the GIL, and notice Ctrl-C; when time runs out they raise `DeadlineExceededError`, and no element is taken
+    or lost. Waiting calls are served in the order in which they came, as in TensorFlow: one ``dequeue_many`` that waits
+    for many elements holds up the calls behind it, and rows of one ``enqueue_many`` are never mixed with others.
 
     Differences from TensorFlow: a capacity of 0 and too many components are errors; ``close()`` of a closed queue is
-    none; a failed producer's error is the ``__cause__`` of what consumers get.
+    no error; a failed producer's error is the ``__cause__`` of the error that consumers get.
 
     Queues can't be used in a forked child (`ForkedPipelineError`).
     """

@@ -22,15 +22,22 @@ class ReaderBase:
     """The base class of all readers. Make one of a kind, such as `TextLineReader`, not this one.
 
     A reader takes *work units*, names of files, and gives their records, each with a key. It takes the next unit when
-    the last one is at its end, from whichever `work` the call names.
+    the last one is at its end, from the `work` that the call names.
+
+    Parameters
+    ----------
+    native : NativeReader or LmdbRecords
+        The reader of records.
+    text : str
+        The class and its options, as ``repr`` shows them.
 
     Notes
     -----
     Every call may come from any thread. One thread at a time reads; others wait for it, without the GIL, also while it
     waits for its next work unit. The counters don't wait.
 
-    A file that can't be opened or read raises; it is given up then, and the next call goes on with the next one. After
-    a record whose checksum doesn't match, the next call gives the one after it.
+    If a file can't be opened or read, the call raises and gives the file up; the next call goes on with the next file.
+    After a record whose checksum doesn't match, the next call gives the record after it.
     Readers can't be used in a forked child (`ForkedPipelineError`).
     """
 
@@ -142,6 +149,11 @@ class ReaderBase:
 
     def restore_state(self, state: bytes) -> None:
         """Set the counters and the last work unit to what `serialize_state` returned.
+
+        Parameters
+        ----------
+        state : bytes
+            The result of `serialize_state` of a reader of the same class.
 
         Raises
         ------

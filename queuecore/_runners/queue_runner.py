@@ -195,8 +195,8 @@ class QueueRunner:
         """
         if coord is not None and not isinstance(coord, Coordinator):
             raise InvalidArgumentError(f"coord must be a Coordinator or None, not {coord!r}")
-        # Who finds it held comes second, as if the other's threads were there already. Never waited for, so neither a
-        # signal handler nor a forked child can hang on it.
+        # A call that finds the lock held comes second, as if the threads of the first were there already. No call waits
+        # for the lock, so neither a signal handler nor a forked child can hang on it.
         if not self._making.acquire(blocking=False):
             return []
         try:
@@ -210,7 +210,7 @@ class QueueRunner:
         self._exceptions = []
         round_ = Round() if coord is None else coord._round
         ended = StopEvent(round_.stop)
-        # Whoever takes the 0 is the last: pop() is atomic, and no lock can be left held in a forked child.
+        # The thread that takes the 0 is the last: pop() is atomic, and no lock can be left held in a forked child.
         left = list(range(len(self._ops)))
         threads = []
         for op in self._ops:

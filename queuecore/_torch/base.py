@@ -1,4 +1,4 @@
-"""The part of a `DataLoader` that the rooms behind it know: beside PyTorch's own attributes, those that it adds."""
+"""The part of a `DataLoader` that the rooms behind it know: the attributes that it adds to PyTorch's own."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _log = logging.getLogger("queuecore")
 
 
 class Loader(torch.utils.data.DataLoader[Any]):
-    """The base class of `DataLoader`. Pickles that were made before an attribute was added get the value here."""
+    """The base class of `DataLoader`. Pickles made before an attribute was added get the default value here."""
 
-    _opened: Callable[[], Any] | None = None  # makes an iterator of a dataset of ours
-    _collates: bool  # as PyTorch does by default
+    _opened: Callable[[], Any] | None = None  # makes an iterator over a queuecore dataset
+    _collates: bool  # batches are collated as PyTorch does by default
     _copy_dataset: str | bool = "shallow"
     _worker_type: str | None = None
     _kept: tuple[Any, Any] | None = None  # the plan and the workers that stay
-    _seed = 0  # that of the newest workers
-    _drawn: Any = None  # a state for samplers in the place of the global generator's
-    _said: frozenset[str] = frozenset()  # messages
+    _seed = 0  # of the newest workers
+    _drawn: Any = None  # a state for samplers, in place of the global generator's
+    _said: frozenset[str] = frozenset()  # messages that were logged
     _state: Mapping[str, Any] | None = None
-    _ready: Any = None  # an iterator that was made for its state, and is the next one
+    _ready: Any = None  # an iterator that was made for its state; the next iteration uses it
     _epoch: Any  # the class of its iterators
 
     def _keep(self, plan: Any, workers: Any) -> None:
-        """Take workers for later epochs too, if they shall stay."""
+        """Keep the workers for later epochs, if `persistent_workers` is set."""
         if self.persistent_workers:
             self._kept = plan, workers
 

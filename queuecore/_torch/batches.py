@@ -1,4 +1,4 @@
-"""Batches: made of what is at indices, or of what a dataset gives as it is gone through."""
+"""Batches: made of the samples at given indices, or of the elements of an iterable dataset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Call", "Fetch", "How", "Result", "Stream"]
 
 
 class Call(NamedTuple):
-    """A batch to fetch: the indices of its samples, or the index of one; or the error that came instead of them."""
+    """A batch to fetch: the indices of its samples, or one index; or the error that the sampler raised instead."""
 
     number: int
     index: Any
@@ -25,7 +25,7 @@ class Call(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A batch that was fetched, or the error that came instead; and the place behind it in the data."""
+    """A batch that was fetched, or the error raised instead; and the place behind it in the data."""
 
     number: int
     batch: Any
@@ -36,25 +36,34 @@ class Result(NamedTuple):
 
 
 class How(NamedTuple):
-    """The arguments of a loader that say how batches are made."""
+    """The arguments of a loader that decide how batches are made."""
 
     size: int | None
     batched: bool
     drop_last: bool
     collate: Any
     pin: Any
-    opened: Callable[[], Elements] | None = None  # an iterator of a dataset of ours
+    opened: Callable[[], Elements] | None = None  # makes an iterator over a queuecore dataset
 
     @classmethod
     def of(cls, loader: Loader, pins: bool = True) -> How:
         pin = _pinning(loader) if pins else None
         how = cls(loader.batch_size, loader._auto_collation, loader.drop_last, loader.collate_fn, pin, loader._opened)
-        # Some make batches themselves.
+        # Some queuecore datasets make batches themselves.
         return how._replace(size=None, collate=None, pin=None) if how.opened and loader._collates else how
 
 
 class Fetch:
-    """Makes batches of the samples at given indices."""
+    """A maker of batches of the samples at given indices.
+
+    Parameters
+    ----------
+    how : How
+    dataset : object
+        A dataset with ``__getitem__`` or ``__getitems__``.
+    guard : context manager, optional
+        Held while the dataset is called.
+    """
 
     def __init__(self, how: How, dataset: Any, guard: Any = None) -> None:
         self._how, self._dataset = how, dataset
@@ -77,16 +86,18 @@ class Fetch:
 
 
 class Stream:
-    """A dataset that is gone through: its batches, and its place.
+    """The batches of an iterable dataset, and the place in it.
 
     Parameters
     ----------
     how : How
     dataset : object
     begin : mapping, optional
-        Of `place`: where to begin.
+        The place to begin at, from `place`.
     guard : context manager, optional
+        Held while the dataset is called.
     worker : int, default 0
+        The worker's number.
     """
 
     def __init__(
@@ -96,13 +107,13 @@ class Stream:
         self._guard = guard or contextlib.nullcontext()
         self._samples = 0
         self._data: list[Any] = []
-        self._before: Any = None  # the place before those
+        self._before: Any = None  # the place before the samples in `_data`
         self._elements: Any = None
         self._stateful: Any = None
         self._ended = False
 
     def open(self) -> None:
-        """Begin to iterate, unless that is done."""
+        """Begin to iterate, unless the iteration has begun."""
         if self._elements is not None:
             return
         dataset, opened, begin = self._dataset, self._how.opened, self._begin
@@ -119,9 +130,9 @@ class Stream:
             stateful.load_state_dict(begin["place"])
             if stateful is dataset:
                 elements = iter(dataset)
-                if elements is dataset and not begin["over"]:  # beginning may have led it back
+                if elements is dataset and not begin["over"]:  # iter() may have taken it back to its start
                     stateful.load_state_dict(begin["place"])
-            elif begin["over"]:  # the next one begins with the next pass
+            elif begin["over"]:  # the next iterator begins with the next pass
                 elements.close()
                 elements = self._stateful = iter(dataset) if opened is None else opened()
         self._elements = elements
@@ -134,13 +145,13 @@ class Stream:
         StopIteration
             At the end.
         """
-        # In a list of its own, which a call that is cut short leaves as it is.
+        # Samples are kept in a list of the object, so that a call that is cut short loses none.
         data, how = self._data, self._how
         wanted = how.size or 1
         if wanted > 1 and not data and self._stateful is not None:
             self._before = self._stateful.state_dict()
         while (count := len(data)) < wanted and not self._ended:
-            # No place in between where one could get lost; and no iter(), which would lead some datasets back.
+            # extend() leaves no moment in which a sample could get lost; iter() would restart some datasets.
             data.extend(map(next, (self._elements,)))
             self._ended = len(data) == count
         if self._ended and (not data or (how.drop_last and len(data) < wanted)):
@@ -152,7 +163,7 @@ class Stream:
                 batch = how.collate(batch)
             if how.pin is not None:
                 batch = how.pin(batch)
-        except Exception:  # of a function: the next call goes on with the ones after these
+        except Exception:  # raised by the dataset: the next call goes on with the samples after these
             self._data, self._samples = [], self._samples + len(data)
             raise
         self._data, self._samples = [], self._samples + len(data)
@@ -166,12 +177,12 @@ class Stream:
         return {"samples": self._samples, "place": place, "over": over}
 
     def result(self, call: Call) -> Result:
-        """Return the next batch, for a worker, or the information that there is none. Errors are raised."""
+        """Return the next batch as a worker's result, or a result that says that there is none. Errors are raised."""
         try:
             with self._guard:
                 self.open()
                 batch = self.batch()
-                # It may be what the dataset goes on changing.
+                # The dataset may go on changing the object that it returned.
                 place = copy.deepcopy(self.place())
         except StopIteration:
             self._ended = True
@@ -179,11 +190,11 @@ class Stream:
         return Result(call.number, batch, worker=self._worker, place=place)
 
     def close(self, timeout: float | None) -> None:
-        """Close the iterator of a dataset of ours."""
+        """Close the iterator over a queuecore dataset."""
         if isinstance(self._elements, Elements):
             self._elements.close(timeout)
 
 
 def _pinning(loader: Loader) -> Any:
-    """Return the function that puts a batch into pinned memory, or `None` if that isn't wanted, or of no use."""
+    """Return the function that puts a batch into pinned memory; `None` if that isn't wanted, or there is no GPU."""
     return torch.utils.data._utils.pin_memory.pin_memory if loader.pin_memory and torch.cuda.is_available() else None

@@ -1,7 +1,7 @@
-"""Copies of a dataset for worker threads, and what such copies still share that two threads can't use at a time.
+"""Copies of a dataset for worker threads, and objects that the copies share though two threads can't use them at once.
 
 A dataset is examined through its parts: its attributes, and the lists, tuples, dicts, bound methods and objects
-in them. Of the datasets among these every worker gets copies of its own, which share everything else.
+in them. Every worker gets its own copies of the datasets among these; the copies share everything else.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from queuecore.errors import InvalidArgumentError
 __all__ = ["Guard", "Parts", "Shared", "functions_of", "is_library"]
 
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type, ModuleType))
-_MOST_ITEMS = 1000  # of a list: where none of the first so many holds anything, it is data
+_MOST_ITEMS = 1000  # items of a list that are looked at: if none of them holds a part, the list is data
 _MOST_PARTS = 20_000
 _DEEPEST = 12
-# What their modules define is looked at by nobody: it sets no attributes that matter, and holds no handles of users'.
+# Packages whose classes aren't examined: they set no attributes that matter, and hold no handles of users'.
 _LIBRARIES = frozenset(("builtins", "numpy", "torch", "queuecore", "scipy", "pandas", "PIL"))
 
 _UNSAFE: tuple[type, ...] = (
     io.IOBase, sqlite3.Connection, sqlite3.Cursor, zipfile.ZipFile, tarfile.TarFile, socket.socket
 )  # fmt: skip
-# Of packages that may be absent: the first part of the module's name, and names of classes.
+# For packages that may be absent: the first part of the module's name, and names of classes.
 _UNSAFE_NAMES = {
     "h5py": {"File", "Group", "Dataset"},
     "lmdb": {"Transaction", "Cursor"},
-    "builtins": {"Transaction", "Cursor"},  # so lmdb's say where they are from
+    "builtins": {"Transaction", "Cursor"},  # of lmdb, which names this module
     "cv2": {"VideoCapture"},
     "netCDF4": {"Dataset", "Variable"},
     "tables": {"File"},
@@ -58,7 +58,7 @@ _RANDOM: tuple[type, ...] = (
 
 
 class Shared(NamedTuple):
-    """Something that all workers use, and that no two may use at a time.
+    """An object that all workers use, but no two at a time.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Shared(NamedTuple):
 
 
 class _Lock:
-    """A lock that can be known weakly."""
+    """A lock that can be weakly referenced."""
 
     __slots__ = ("__weakref__", "lock")
 
@@ -80,13 +80,13 @@ class _Lock:
         self.lock = threading.RLock()
 
 
-# By the id of what is shared, which those that hold the lock keep: so that two loaders over one file share a lock.
+# Locks by the id of the shared object, which the guards keep alive: so two loaders over one file share a lock.
 _locks: weakref.WeakValueDictionary[int, _Lock] = weakref.WeakValueDictionary()
 _locks_lock = threading.Lock()
 
 
 class Guard:
-    """Lets one thread at a time use the shared objects; a context manager.
+    """A context manager that lets one thread at a time use the shared objects.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Guard:
 
 
 def is_library(module: str | None) -> bool:
-    """Return whether a module is one of Python's own, or of a library in which there is nothing to look for."""
+    """Return whether a module is part of Python, or of a library whose classes aren't examined."""
     if not module:
         return False
     root = module.partition(".")[0]
@@ -149,13 +149,13 @@ def _has_setting_methods(functions: dict[str, list[FunctionType]]) -> bool:
 
 
 def _is_changing(cls: type) -> bool:
-    """Return whether objects of a class are called and their methods set attributes: a transformation with a state."""
+    """Return whether a class is a transformation with a state: its objects are called, its methods set attributes."""
     functions = functions_of(cls)
     return ("__call__" in functions or "forward" in functions) and _has_setting_methods(functions)
 
 
 def _is_indexed(cls: type) -> bool:
-    """Return whether a class of users' code is a dataset by its methods."""
+    """Return whether a class of users' code has the methods of a dataset."""
     return "__getitem__" in functions_of(cls) and not issubclass(cls, (list, tuple, dict, str, bytes, np.ndarray))
 
 
@@ -172,7 +172,7 @@ def _is_unsafe(value: Any) -> bool:
 
 
 def _is_generator(value: Any) -> bool:
-    """Return whether a value is a random generator that nobody else uses."""
+    """Return whether a value is a random generator of the dataset's own."""
     shared = (getattr(random, "_inst", None), getattr(np.random.mtrand, "_rand", None))
     return isinstance(value, _RANDOM) and not any(value is one for one in shared)
 
@@ -199,7 +199,7 @@ class Parts:
     kinds : tuple of type
         Classes of datasets.
     generators : dict of type to callable, optional
-        Classes of random generators besides those of Python and NumPy, and what copies them.
+        Classes of random generators besides those of Python and NumPy, each with the function that copies one.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ class Parts:
     unsafe : list of Shared
         Objects that no two threads may use at a time.
     is_changing : bool
-        Whether copies may become different from each other: code sets attributes, or there are random generators.
+        Whether copies may come to differ: code sets attributes, or there are random generators.
     """
 
     def __init__(
@@ -222,13 +222,13 @@ class Parts:
         self._generators = generators or {}
         self._known: dict[int, Any] = {}
         self._above: dict[int, list[int]] = {}
-        self._copied: set[int] = set()  # datasets and what holds them
+        self._copied: set[int] = set()  # ids of datasets and of the objects that hold them
         self._look(dataset)
 
     def _look(self, dataset: Any) -> None:
         own: list[int] = []
         classes: dict[type, tuple[bool, bool]] = {}
-        # What is near comes first.
+        # Breadth first: parts near the dataset come first.
         left: collections.deque[tuple[Any, str, int, int]] = collections.deque([(dataset, "dataset", 0, 0)])
         while left and len(self._known) < _MOST_PARTS:
             value, path, depth, above = left.popleft()
@@ -290,7 +290,7 @@ class Parts:
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
                 try:
                     yield f".{name}", cell.cell_contents
-                except ValueError:  # nothing is in it yet
+                except ValueError:  # the cell is empty
                     continue
         elif is_dataset or not is_library(kind.__module__) or kind.__module__ == "torch.nn.modules.container":
             for name, one in _attributes(value).items():
@@ -374,12 +374,12 @@ class Parts:
         holds = any(one is shared.handle for one in _attributes(value).values() for shared in self.unsafe)
         names = ("__reduce_ex__", "__reduce__", "__getstate__")
         own = any(getattr(cls, name, None) is not getattr(object, name, None) for name in names)
-        # How it is pickled is asked where it holds a handle, which may be left out then: it may cost much.
+        # The way of pickling is used only if it holds a handle, which pickling may leave out: it may be expensive.
         if hasattr(cls, "__copy__") or holds and own:
             return copy.copy(value)
         try:
             made = object.__new__(cls)
-        except TypeError:  # of a class that is built on one of Python's own
+        except TypeError:  # the class inherits from a built-in one
             return copy.copy(value)
         for name, one in _attributes(value).items():
             object.__setattr__(made, name, one)
@@ -395,7 +395,7 @@ class Parts:
 
 
 def _let_go_quietly(made: Any) -> None:
-    """Let nothing happen when a copy goes: its ``__del__`` would close or remove what the dataset still has."""
+    """Disable the finalizer of a copy: its ``__del__`` would close or remove things that the dataset still has."""
     cls = type(made)
     if "__del__" in functions_of(cls):
         with contextlib.suppress(TypeError):

@@ -1,4 +1,4 @@
-"""The crew of an epoch: threads if samples share nothing that forbids them, else processes, or the loop's thread."""
+"""The crew of an epoch: threads if no shared object forbids them, otherwise processes, or the loop's thread."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def _generator_copy(generator: Any) -> Any:
 
 
 class Plan(NamedTuple):
-    """The kind of an epoch's crew, and what it needs to know."""
+    """The kind of an epoch's crew, and the facts that it needs."""
 
-    how: str  # "": there are none
+    how: str  # the kind of workers; "": there are none
     parts: Parts | None = None
     guard: Any = None
-    alike: bool = False  # whoever makes a batch, it is the same
+    alike: bool = False  # a batch is the same, whichever worker makes it
 
 
 def planned(loader: Loader) -> Plan:
@@ -98,7 +98,7 @@ def planned(loader: Loader) -> Plan:
 def crew_of(loader: Loader, plan: Plan, seed: int, places: Sequence[Any] | None, first: int) -> Any:
     """Return the crew of an epoch, with the workers that stayed from the last one, or new ones.
 
-    `places`: the place at which each worker begins, in a dataset that is gone through.
+    `places`: for an iterable dataset, the place at which each worker begins.
     """
     kept = None if loader._kept is None else loader._kept[1]
     if plan.how == "process":

@@ -14,7 +14,7 @@ from queuecore.errors import DtypeError, FailedPreconditionError, InvalidArgumen
 
 __all__ = ["IterableDataset"]
 
-# Numbers of passes that are drawn, not counted; below what fits when an endless repeat multiplies them, twice.
+# The bound of pass numbers that are drawn, not counted: small enough to be multiplied twice by an endless repeat.
 _MOST_EPOCHS = 1 << 20
 
 
@@ -24,8 +24,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
     Parameters
     ----------
     dataset : queuecore.data.Dataset
-        Batched or not. If it is, give the loader ``batch_size=None``: batches are made natively then, and are not
-        copied.
+        A dataset, batched or not. If it is batched, give the loader ``batch_size=None``: batches are then made
+        natively, and are not copied.
 
     Raises
     ------
@@ -35,23 +35,24 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
     Notes
     -----
     **Worker processes.** None are needed: native threads read and decode ahead of the loop, with ``num_workers=0`` too.
-    With ``num_workers=n``, worker i gets ``dataset.shard(n, i)``: of the elements of this dataset, batches if it makes
-    batches, every n-th one. As the loader asks its workers in turn, batches come in the order they have without
-    workers. It makes no difference whether workers are forked or spawned: each opens the files itself. What stands
-    before the shard is done by every worker, but for the reading of what others get, where records have known places.
-    So if there is a function in Python, let workers part its input: in a subclass whose `shard` returns, for example,
+    With ``num_workers=n``, worker i gets ``dataset.shard(n, i)``: every n-th element of the dataset (every n-th batch,
+    if it is batched). As the loader asks its workers in turn, batches come in the order they have without
+    workers. It makes no difference whether workers are forked or spawned: each opens the files itself. Every worker
+    does all steps before the shard, but reads no records of other workers if records have known places.
+    So if there is a function in Python, let workers divide its input: in a subclass whose `shard` returns, for example,
     ``files.shard(num_shards, index).map(function).batch(32)``.
 
-    **Epochs.** In one process, each iteration is the next pass of a `shuffle`, as always. Worker processes that begin
-    anew for each epoch can't count: call `set_epoch` for the same orders as without them. Without it, the pass is drawn
-    from the loader's seed, so that epochs differ, and a loader with a seeded ``generator`` repeats them.
+    **Epochs.** In one process, each iteration is the next pass of a `shuffle`, as always. Worker processes that are
+    started for each epoch can't count epochs: call `set_epoch` to get the same orders as without workers. Without it,
+    the pass is drawn from the loader's seed, so that epochs differ, and a loader with a seeded ``generator`` repeats
+    them.
 
-    **Ranks.** Nothing is taken from ``torch.distributed``. For it to be, give this class a shard:
+    **Ranks.** This class doesn't ask ``torch.distributed``. To divide data among ranks, give it a shard:
     ``ds.shard(uneven="drop")`` goes by ``RANK`` and ``WORLD_SIZE``, ``ds.shard(dist.get_world_size(),
-    dist.get_rank(), uneven="drop")`` by the process group. Workers then part that.
+    dist.get_rank(), uneven="drop")`` by the process group. Workers then divide that shard.
 
-    **State.** `state_dict` is the place after the last element that the newest iterator gave; `load_state_dict` is for
-    the next one. So ``torchdata``'s ``StatefulDataLoader`` saves and restores it, in each worker.
+    **State.** `state_dict` is the place after the last element that the newest iterator gave; `load_state_dict` sets
+    the place of the next iterator. So ``torchdata``'s ``StatefulDataLoader`` saves and restores it, in each worker.
 
     Examples
     --------
@@ -67,24 +68,24 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
             raise DtypeError(f"IterableDataset takes a queuecore.data.Dataset, not {dataset!r:.80}")
         self.dataset = dataset
         self._epoch: int | None = None
-        self._worker_seed: int | None = None  # of the worker that has been told where to begin
+        self._worker_seed: int | None = None  # of the worker for which the passes were set last
         self._elements: Elements | None = None
-        self._begun = True  # that one; else it was made for its state, and is the next one
-        self._state: tuple[int, Mapping[str, Any]] | None = None  # and the process that it was loaded in
+        self._begun = True  # False: `_elements` was made for its state, and is the next iterator
+        self._state: tuple[int, Mapping[str, Any]] | None = None  # id of the process that loaded it, and the state
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what goes to a worker process: no iterator."""
+        """Return the attributes that go to a worker process: all but the iterator."""
         return self.__dict__ | {"_elements": None, "_begun": True}
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Return what a worker process gives: by default, ``dataset.shard(num_shards, index)``.
+        """Return the dataset of a worker process: by default, ``dataset.shard(num_shards, index)``.
 
         Parameters
         ----------
         num_shards : int
-            How many workers there are.
+            The number of workers.
         index : int
-            Which of them it is.
+            The number of this worker, from 0.
 
         Returns
         -------
@@ -93,12 +94,12 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         return self.dataset.shard(num_shards, index)
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
-        """Say which pass over the data the next iteration is; later ones count on from there.
+        """Set the number of the pass over the data that the next iteration is; later ones count on from it.
 
         Parameters
         ----------
         epoch : int
-            From 0. Workers that are there already (``persistent_workers``) don't hear of it, and count by themselves.
+            The number, from 0. Workers that run already (``persistent_workers``) don't get it, and count by themselves.
         """
         self._epoch = epoch.__index__()
         if self._epoch < 0:
@@ -145,7 +146,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         Raises
         ------
         TypeError
-            If nobody knows it, or there is no end.
+            If the number is unknown, or there is no end.
         """
         return len(self.dataset)
 
@@ -165,7 +166,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         Parameters
         ----------
         state : mapping
-            Of `state_dict`. What is wrong with it shows when the iteration begins.
+            The state that `state_dict` returned. It is checked when the iteration begins.
         """
         self._state = os.getpid(), state
 

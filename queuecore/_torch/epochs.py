@@ -28,13 +28,20 @@ __all__ = ["Mapped", "Streamed", "StreamedBeside"]
 
 
 class Mapped:
-    """An epoch of a dataset with ``__getitem__``."""
+    """An epoch of a dataset with ``__getitem__``.
+
+    Parameters
+    ----------
+    loader : Loader
+    state : mapping, optional
+        The place to begin at. Default: the start of the next epoch.
+    """
 
     beside: ClassVar = False
 
     def __init__(self, loader: Loader, state: Mapping[str, Any] | None) -> None:
-        self._low = 0 if state is None else state["batches"]  # all below it were delivered
-        self._ahead = set() if state is None else set(state["ahead"])  # and these
+        self._low = 0 if state is None else state["batches"]  # all batches below this number were delivered
+        self._ahead = set() if state is None else set(state["ahead"])  # numbers of others that were delivered
         self._size = size_of(loader)
         self.over = self._ended = False
         self._last = self._low - 1
@@ -49,7 +56,7 @@ class Mapped:
             if sampling["seed"] is None:
                 sampling["seed"] = drawn
             numbered = ((n, one) for n, one in enumerate(indices) if n >= low and n not in ahead)
-            # What is drawn at random is drawn for the first one.
+            # The first index makes the sampler draw its random numbers.
             first = list(itertools.islice(numbered, 1)) if apart else []
         self._numbered: Iterator[tuple[int, Any]] = itertools.chain(first, numbered)
         crew: Any
@@ -71,7 +78,7 @@ class Mapped:
         return self
 
     def _hand_on(self) -> None:
-        # In this thread, like PyTorch: so what a sampler draws comes in the same order among other things drawn.
+        # In this thread, as in PyTorch: so a sampler's draws come in the same order among other draws.
         while self._room > 0 and not self._ended:
             try:
                 number, index = next(self._numbered)
@@ -112,19 +119,26 @@ class Mapped:
 
 
 def _delivered(result: Result) -> Any:
-    """Return a batch, or raise what went wrong."""
+    """Return the batch of a result, or raise its error."""
     error = result.error
     if error is None:
         return result.batch
     if not isinstance(error, BaseException):  # of a worker process
         error.reraise()
-    if isinstance(error, StopIteration):  # it would end the loop as if all data had come
+    if isinstance(error, StopIteration):  # raised as it is, it would end the loop like the end of the data
         raise raised("DataLoader: the dataset", error) from error
     raise error
 
 
 class Streamed:
-    """An epoch of a dataset that is gone through, in the thread of the loop."""
+    """An epoch of an iterable dataset, in the thread of the loop.
+
+    Parameters
+    ----------
+    loader : Loader
+    state : mapping, optional
+        The place to begin at. Default: the start of the next epoch.
+    """
 
     beside: ClassVar = False
 
@@ -158,7 +172,14 @@ class Streamed:
 
 
 class StreamedBeside:
-    """An epoch of a dataset that is gone through by several workers: they are asked in turn."""
+    """An epoch of an iterable dataset of which each worker has a copy; workers are asked in turn.
+
+    Parameters
+    ----------
+    loader : Loader
+    state : mapping, optional
+        The place to begin at. Default: the start of the next epoch.
+    """
 
     beside: ClassVar = True
 

@@ -34,66 +34,73 @@ __all__ = ["DataLoader"]
 
 
 class DataLoader(Loader):
-    """PyTorch's ``DataLoader`` with threads where it has processes: no pickling, no batches copied, no time to start.
+    """PyTorch's ``DataLoader`` with threads instead of processes: no pickling, no batches copied, no time to start.
 
     Its arguments, its order, its batches and its errors are those of ``torch.utils.data.DataLoader``, of which it is a
-    subclass; what is said here is only what differs.
+    subclass; this text describes only the differences. An *iterable* dataset is one without ``__getitem__``.
 
     Parameters
     ----------
     dataset : queuecore.data.Dataset, or a dataset of PyTorch's
-        Of the second, one with ``__getitem__`` and ``__len__`` (a list, too), or an ``IterableDataset``.
+        A PyTorch dataset has ``__getitem__`` and ``__len__`` (a list will do), or is an ``IterableDataset``.
     batch_size : int or None, default 1
-        `None`: elements come as they are, which is right for a queuecore dataset that is batched already.
+        The number of elements of a batch. None: elements come as they are, which is right for a queuecore dataset that
+        is batched already.
     shuffle : bool, optional
-        Of a queuecore dataset: `queuecore.data.Dataset.permute`, with seeds from `generator`, in another order each
-        epoch. Else the permutation that PyTorch draws from `generator`, or from its global generator.
+        Shuffles a queuecore dataset by `queuecore.data.Dataset.permute`, with seeds from `generator`, in another order
+        each epoch; another dataset by the permutation that PyTorch draws from `generator`, or from its global
+        generator.
     sampler, batch_sampler : optional
-        Not of datasets that are gone through.
+        As in PyTorch; not with iterable datasets, of queuecore or PyTorch.
     num_workers : int, default 0
-        Workers that fetch and collate. 0: the caller's own thread does it, when asked. Of a queuecore dataset the
-        native threads; 0: as many as it has by itself. Of an ``IterableDataset`` each goes through a copy of its own,
-        and ``get_worker_info()`` says which part is its to give, as in PyTorch; one of queuecore's, and those that are
-        data pipes, are gone through once, in the caller's thread.
+        The number of workers that fetch and collate. 0: the caller's own thread does so, when asked. With a queuecore
+        dataset, the number of native threads; 0: the dataset's own number. With an ``IterableDataset``, each worker
+        iterates over a copy of its own, and ``get_worker_info()`` tells it which part to give, as in PyTorch;
+        queuecore's `IterableDataset` and data pipes are iterated over once, in the caller's thread.
     collate_fn : callable, optional
-        Of a queuecore dataset: of a list of elements, as tensors, in the caller's thread. Without it, batches are made
-        natively.
+        With a queuecore dataset: it gets a list of elements, as tensors, in the caller's thread. Without it, batches
+        are made natively.
     pin_memory : bool, default False
-        Where there is a GPU: batches in pinned memory; of a queuecore dataset, on the GPU, as with ``device="cuda"``.
-        Else a warning, as PyTorch's.
+        With a GPU: batches come in pinned memory; those of a queuecore dataset on the GPU, as with ``device="cuda"``.
+        Without a GPU: a warning, as PyTorch's.
+    drop_last : bool, default False
+        As in PyTorch: a last batch with fewer elements is dropped.
     timeout : float, default 0
-        Seconds in which no work is done after which waiting for a batch is a `RuntimeError`. It ends the iterator.
+        Seconds without any work done after which waiting for a batch raises `RuntimeError` and ends the iterator. 0:
+        no limit.
     worker_init_fn : callable, optional
-        Called once in each worker, with its number, before the first batch there. In threads by one after the other,
-        while the loop waits, with the worker's states of random generators in the place of the program's.
+        Called once in each worker, with its number, before the worker's first batch. Threads call it one after the
+        other, while the loop waits, with the worker's states of random generators in place of the program's.
+    generator : torch.Generator, optional
+        As in PyTorch: the source of the shuffle's order and of the workers' seeds. Default: PyTorch's global generator.
     prefetch_factor : int, optional
-        Batches ahead of the loop for each of `num_workers`; default 2. Of a queuecore dataset: its own choice.
+        Batches ahead of the loop for each of `num_workers`; default 2. A queuecore dataset has a default of its own.
     multiprocessing_context, pin_memory_device
-        Checked; the first is of effect where there are processes.
+        Checked; the first has an effect on worker processes.
     persistent_workers : bool, default False
-        The copies, random states and processes of workers stay for later epochs.
+        Whether the copies, random states and processes of workers stay for later epochs.
     in_order : bool, default True
         False: a batch comes as soon as it is ready.
     device : str, optional
-        Of a queuecore dataset: where its batches are to be, as of ``prefetch_to_device``.
+        With a queuecore dataset: the device of its batches, as for ``prefetch_to_device``.
     buffers : int, default 3
-        For that, how many batches there are on the device.
+        With `device`: the number of batches on the device.
     copy_dataset : {"shallow", "deep", False}, default "shallow"
-        What each worker that is a thread has for itself, from the beginning of an epoch on. ``"shallow"``: a copy of
-        every dataset that is in the dataset (in attributes, lists, tuples, dicts, bound methods), of transformations
-        whose methods set attributes, and of random generators; arrays, lists and all else are shared, so only what is
-        assigned to attributes is a worker's own. ``"deep"``: a copy of everything. False: nothing.
+        The parts that each worker thread has for itself, from the beginning of an epoch on. ``"shallow"``: a copy of
+        every dataset in the dataset (in attributes, lists, tuples, dicts, bound methods), of transformations whose
+        methods set attributes, and of random generators; arrays, lists and all else are shared, so only values assigned
+        to attributes are a worker's own. ``"deep"``: a copy of everything. False: nothing.
     worker_type : {"thread", "process"}, optional
-        What workers are. By default threads, unless samples are seen to draw from the random generators that all
-        threads share (of ``random``, ``numpy.random`` and PyTorch): then processes. Processes are PyTorch's, and what
-        they need: for what computes in Python alone. With ``"thread"`` samples that draw are made in the loop's thread.
-        Which it is, and why, is logged (``queuecore``, INFO).
+        The kind of workers. Default: threads, unless the code of samples draws from the random generators that all
+        threads share (of ``random``, ``numpy.random`` and PyTorch): then processes. Worker processes are PyTorch's;
+        they suit samples that compute in Python alone. With ``"thread"``, samples that draw are made in the loop's
+        thread. The choice is logged with its reason (``queuecore``, INFO).
 
     Raises
     ------
     ValueError, TypeError
-        For arguments that don't go together; `sampler` and `batch_sampler` with a dataset that is gone through;
-        `worker_init_fn` with a queuecore dataset; `device` without one, or with `collate_fn`; `timeout` where the
+        For arguments that don't go together; `sampler` and `batch_sampler` with an iterable dataset;
+        `worker_init_fn` with a queuecore dataset; `device` without one, or with `collate_fn`; `timeout` if the
         caller's own thread does the work.
     InvalidArgumentError
         If the dataset can't be copied for a worker.
@@ -103,41 +110,44 @@ class DataLoader(Loader):
     Notes
     -----
     **Workers.** As in PyTorch, worker i of n makes the batches i, i + n, i + 2n, ..., from a dataset of its own, and
-    ``torch.utils.data.get_worker_info()`` answers in it. With ``in_order=False``, and where it can make no difference
-    who makes a batch (no code sets attributes or asks for the worker), a thread takes the one that is next.
+    ``torch.utils.data.get_worker_info()`` answers in it. With ``in_order=False``, if every worker would make the same
+    batch (no code sets attributes or asks for the worker), each thread takes the next batch that is to be made.
     The sampler runs in the thread of the loop, so its order is the same with or without workers.
 
-    **Threads.** What a dataset's ``__getitem__`` does in Python holds the GIL: threads help where it waits or computes
-    without it (reading files, NumPy, PyTorch, codecs), and where the loop itself waits for a GPU. Copies can't have
-    their own of some things that no two threads may use at a time: open files, SQLite, HDF5 and LMDB handles,
-    archives, sockets, iterators. If there are such in a dataset, it is called by one worker after the other, and a
-    warning names them. Not seen: handles of packages that aren't known, and what objects hold that are no datasets.
+    **Threads.** Python code in a dataset's ``__getitem__`` holds the GIL: threads help if it waits or computes without
+    the GIL (reading files, NumPy, PyTorch, codecs), and if the loop itself waits for a GPU. Some objects can't be
+    copied, and no two threads may use them at a time: open files, SQLite, HDF5 and LMDB handles, archives, sockets,
+    iterators. If a dataset has such objects, one worker after the other calls it, and a warning names them. Not found
+    are handles of unknown packages, and handles within objects that are no datasets.
 
-    **Random numbers.** Those that samples draw are those of PyTorch's loader with the same arguments, whether workers
-    are processes, or taken in turn by the loop's thread, with their states of the generators in the place of the
-    program's. They differ in each worker and epoch, follow from `generator`, and leave the program's as they are. Who
-    draws is found in the code of the dataset and `collate_fn` and of what they call; what compiled code draws isn't
-    seen: say ``worker_type="process"`` then. A loader that resumes begins with the epoch's numbers again.
+    **Random numbers.** Samples draw the same numbers as with PyTorch's loader and the same arguments, whether workers
+    are processes, or taken in turn by the loop's thread, with their states of the generators in place of the
+    program's. The numbers differ in each worker and epoch, follow from `generator`, and leave the program's generators
+    unchanged. The loader finds draws in the code of the dataset, of `collate_fn` and of the functions that they call;
+    it doesn't see draws by compiled code: then set ``worker_type="process"``. A loader that resumes begins with the
+    epoch's numbers again.
 
-    **Errors.** What a dataset, `collate_fn` or sampler raises comes out as it is, in its place in the order, with the
-    traceback of the thread and a note that names the indices; the loop may go on with the next batch. Only a
-    `StopIteration` is a `PipelineError`, with it as the cause: else the loop would end as if the data had.
+    **Errors.** An exception of a dataset, `collate_fn` or sampler comes out as it is, in its place in the order, with
+    the traceback of the thread and a note that names the indices; the loop may go on with the next batch. Only a
+    `StopIteration` becomes the cause of a `PipelineError`: otherwise the loop would end as if the data had.
     An error of a queuecore dataset ends the iterator.
 
-    **State.** `state_dict` returns the place after the last batch delivered; what was made ahead doesn't count.
-    `load_state_dict` is for the next iteration, in this process or another one. After the last batch the state is that
-    before the next epoch. It is plain values, which survive JSON (but for what a sampler's ``state_dict`` returns).
-    The states of generators at the epoch's beginning are in it, and so is that of PyTorch's global one, if the sampler
-    may draw from it; the sampler's batches up to the place are drawn again, and no data is fetched for them. A sampler
-    draws from elsewhere, or from the global generator later than for its first index (PyTorch's own don't), must
-    have a ``state_dict``, or give the same order again. Orders of epochs after a resumed one go on from the state too,
-    unless the program has restored PyTorch's global generator itself. Of an ``IterableDataset``, the place is that of
-    its iterator's or its own ``state_dict``, in each worker; if there is none, elements are skipped one by one.
+    **State.** `state_dict` returns the place after the last batch delivered; batches made ahead don't count.
+    `load_state_dict` sets the place of the next iteration, in this process or another one. After the last batch the
+    state is that before the next epoch. It has plain values, which JSON can store (except the values of a sampler's
+    ``state_dict``). It includes the states of generators at the epoch's beginning, also of PyTorch's global one, if the
+    sampler may draw from it; the sampler's batches up to the place are drawn again, and no data is fetched for them. A
+    sampler that draws from elsewhere, or from the global generator later than for its first index (PyTorch's own
+    don't), must have a ``state_dict``, or give the same order again. Orders of epochs after a resumed one go on from
+    the state too, unless the program has restored PyTorch's global generator itself. The place in an
+    ``IterableDataset`` is the ``state_dict`` of its iterator, or its own, in each worker; if there is none, elements
+    are skipped one by one.
 
-    **Memory.** Batches of a queuecore dataset are views of memory that is used again. Who keeps more of them than
-    `queuecore.data.Options.max_leases` (4) gets copies from then on, and one `RuntimeWarning`.
+    **Memory.** Batches of a queuecore dataset are views of memory that is used again. A consumer that keeps more of
+    them than `queuecore.data.Options.max_leases` (4) gets copies from then on, and one `RuntimeWarning`.
 
-    Iterators are independent of each other, but `state_dict` knows the newest one alone.
+    ``next()`` waits for worker threads and native threads without the GIL, and notices Ctrl-C. Iterators are
+    independent of each other, but `state_dict` knows only the newest one.
 
     Examples
     --------
@@ -184,7 +194,7 @@ class DataLoader(Loader):
         self._worker_type = worker_type
         ours = isinstance(dataset, Dataset)
         iterable = ours or isinstance(dataset, torch.utils.data.IterableDataset)
-        # Native threads read ahead of them; those data pipes part themselves among processes alone.
+        # Queuecore's datasets have native threads that read ahead; data pipes divide themselves only among processes.
         alone = isinstance(dataset, (Dataset, IterableDataset, torch.utils.data.IterDataPipe))
         if copy_dataset not in ("shallow", "deep", False):
             raise ValueError(f"copy_dataset is 'shallow', 'deep' or False, not {copy_dataset!r}")
@@ -212,19 +222,19 @@ class DataLoader(Loader):
         beside = StreamedBeside if num_workers and not alone else Streamed
         self._epoch = beside if iterable else Mapped
         if self._epoch is not Streamed:
-            planned(self)  # to say what there is to say
+            planned(self)  # logs the choice of workers, and warns
         if ours:
             self._opened = _native(self, dataset, prefetch_factor, device, buffers)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of: no iterator, but the arguments, and a place that was loaded."""
+        """Return the attributes for a copy: the arguments and a place that was loaded, but no iterator."""
         return self.__dict__ | {"_iterator": None, "_ready": None, "_kept": None}
 
     def check_worker_number_rationality(self) -> None:
-        """Warn of nothing: more threads than CPUs are right where they wait."""
+        """Give no warning: more threads than CPUs are right if they wait."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Return a new iterator: over the next epoch, or from the place on that was loaded."""
+        """Return a new iterator: over the next epoch, or from the loaded place on."""
         if self.pin_memory and not torch.accelerator.is_available():
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
@@ -233,7 +243,7 @@ class DataLoader(Loader):
             )
         ready, self._ready = self._ready, None
         if ready is None:
-            # Of an epoch that was left, the threads end before others begin.
+            # The threads of an epoch that was left end before new ones begin.
             self._iterator = None
             ready = self._epoch(self, self._state)
             self._state = None
@@ -247,13 +257,13 @@ class DataLoader(Loader):
         Returns
         -------
         dict
-            It is a copy. If there is no iterator, or it is at its end, of the beginning of the next epoch.
+            A copy of the place. If there is no iterator, or it is at its end: the beginning of the next epoch.
         """
         if self._state is not None:
             return dict(self._state)
         if self._epoch is Mapped and (self._iterator is None or self._iterator.over):
             return mapped_state(0, [], size_of(self), sampling_of(self))
-        if self._epoch is StreamedBeside and self._iterator is None:  # no workers are needed to say that
+        if self._epoch is StreamedBeside and self._iterator is None:  # this needs no workers
             return beside_state(arranged(self), [None] * self.num_workers, 0, True)
         if self._iterator is None:  # a place is that of an iterator, so there has to be one
             self._ready = self._iterator = self._epoch(self, None)
@@ -266,16 +276,16 @@ class DataLoader(Loader):
         Parameters
         ----------
         state : mapping
-            Of `state_dict`, of a loader with the same arguments. `num_workers` (but of an ``IterableDataset``),
-            `worker_type`, `prefetch_factor` and what else doesn't change the batches may differ.
+            A state of a loader with the same arguments, from its `state_dict`. `num_workers` (except with an
+            ``IterableDataset``), `worker_type`, `prefetch_factor` and others that don't change the batches may differ.
 
         Raises
         ------
         InvalidArgumentError
             If it is no such state.
         ResumeMismatchError
-            If it is of another dataset, another kind of sampler or other batches. What only the dataset can tell comes
-            when the iteration begins.
+            If it is of another dataset, another kind of sampler or other batches. Differences that only the dataset can
+            find are raised when the iteration begins.
         """
         mapped = self._epoch is Mapped
         keys = {"batches", "ahead", "size", "sampling", "now"} if mapped else {"samples", "place", "over", "arranged"}
@@ -293,7 +303,7 @@ class DataLoader(Loader):
 def _native(
     loader: Loader, dataset: Any, prefetch_factor: int | None, device: str | None, buffers: int
 ) -> Callable[[], Elements]:
-    """Return what opens a dataset of ours as the loader's arguments have it: native threads do all of the work."""
+    """Return a function that opens a queuecore dataset with the loader's arguments: native threads do all the work."""
     native = loader._collates
     if native and loader.batch_size is not None:
         dataset = dataset.batch(loader.batch_size, loader.drop_last)

@@ -51,7 +51,7 @@ _ARRANGING = ("replacement", "num_samples", "num_replicas", "shuffle", "seed", "
 
 
 def size_of(loader: Loader) -> dict[str, Any]:
-    """Return what a place in a dataset with ``__getitem__`` depends on: a state is good for equal ones alone."""
+    """Return the values that a place in a dataset with ``__getitem__`` depends on: a state fits only equal ones."""
     samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else None
     sampler = loader._index_sampler
     order = []
@@ -63,7 +63,7 @@ def size_of(loader: Loader) -> dict[str, Any]:
 
 
 def arranged(loader: Loader) -> dict[str, Any] | None:
-    """Return the same for an iterable dataset; `None` for one of ours, which compares by itself."""
+    """Return the same for an iterable dataset; `None` for a queuecore dataset, which compares by itself."""
     if loader._opened is not None:
         return None
     workers = loader.num_workers if loader._epoch.beside else 0
@@ -71,7 +71,7 @@ def arranged(loader: Loader) -> dict[str, Any] | None:
 
 
 def generators_of(loader: Loader) -> tuple[list[Any], bool, Any]:
-    """Return a loader's generators, whether its sampler may draw from the global one, and where that has a state."""
+    """Return a loader's generators, whether its sampler may draw from the global one, and the sampler with a state."""
     sampler = loader._index_sampler
     source = getattr(sampler, "sampler", sampler)
     found = [loader.generator, getattr(sampler, "generator", None), getattr(source, "generator", None)]
@@ -88,7 +88,7 @@ def sampling_of(loader: Loader) -> dict[str, Any]:
         "generators": [_text(one.get_state()) for one in own],
         "global": _text(drawn) if draws else None,
         "sampler": None if stateful is None else stateful.state_dict(),
-        # Workers that stay have the seed that was drawn for their first epoch.
+        # Persistent workers keep the seed that was drawn for their first epoch.
         "drawn": loader._kept is None,
         "seed": None if loader._kept is None else loader._seed,
     }
@@ -96,7 +96,7 @@ def sampling_of(loader: Loader) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def sampling_again(loader: Loader, state: Mapping[str, Any] | None) -> Generator[bool]:
-    """Draw an epoch's order again as a state has it, and leave the global generator as it is for everybody else.
+    """Draw an epoch's order again as a state has it, and leave the global generator unchanged for the program.
 
     Yields whether the order is drawn apart from the global generator.
     """
@@ -115,16 +115,16 @@ def sampling_again(loader: Loader, state: Mapping[str, Any] | None) -> Generator
         if stateful is not None and sampling["sampler"] is not None:
             stateful.load_state_dict(sampling["sampler"])
         begin = _rng_state(sampling["global"]) if draws and sampling["global"] is not None else None
-        if begin is not None and torch.equal(begin, now):  # the program is where it was when the epoch began
+        if begin is not None and torch.equal(begin, now):  # the generator has its state of the epoch's beginning
             yield False
             return
-        going_on = state["now"] == _digest(now)  # or where it was when the state was saved
+        going_on = state["now"] == _digest(now)  # or its state of the time when the place was saved
     with torch.random.fork_rng(devices=[]):
         if begin is not None:
             torch.set_rng_state(begin)
         yield True
         after = torch.get_rng_state()
-    # Otherwise later epochs would draw from the state in which this program began, and could repeat old orders.
+    # Otherwise later epochs would draw from this program's first state of the generator, and could repeat old orders.
     loader._drawn = after if draws and not going_on else None
 
 

@@ -27,11 +27,11 @@ def _same(made: Any) -> Any:
 
 
 class _Indexed:
-    """The dataset of a worker process of PyTorch's, which gives results of calls."""
+    """The dataset that a PyTorch worker process has instead of the user's: it returns results of calls."""
 
     def __init__(self, how: How, dataset: Any) -> None:
         self.dataset = dataset
-        self.failure: Any = None  # of what is called first
+        self.failure: Any = None  # error of the worker's first call
         self._job = Fetch(how, dataset)
 
     def __getitem__(self, call: Call) -> Result:
@@ -45,7 +45,7 @@ class _Indexed:
 
 
 class _Iterated(torch.utils.data.IterableDataset[Any]):
-    """The dataset of a worker process of PyTorch's, where the user's one is gone through."""
+    """The dataset that a PyTorch worker process has instead of the user's iterable one."""
 
     def __init__(self, how: How, dataset: Any, places: Sequence[Any]) -> None:
         self.dataset = dataset
@@ -55,7 +55,7 @@ class _Iterated(torch.utils.data.IterableDataset[Any]):
     def __iter__(self) -> Iterator[Result]:
         number = torch.utils.data.get_worker_info().id
         job = Stream(self._how, self.dataset, self._places[number], None, number)
-        self._places = [None] * len(self._places)  # where only the first pass begins
+        self._places = [None] * len(self._places)  # only the first pass begins at a place
         while True:
             failure, self.failure = self.failure, None
             try:
@@ -85,7 +85,7 @@ class _Begin:
 
 
 class _Calls:
-    """Calls for worker processes: more may come when there are none."""
+    """An iterator over calls for worker processes; calls may be appended after it was empty."""
 
     def __init__(self) -> None:
         self._calls: collections.deque[Call] = collections.deque()
@@ -103,9 +103,9 @@ class _Calls:
 
 
 class _PyTorchs(torch.utils.data.dataloader._MultiProcessingDataLoaderIter):
-    """PyTorch's worker processes, with a seed that is given, and another worker than 0 to begin with."""
+    """PyTorch's iterator over worker processes, with a given seed, and beginning with a given worker."""
 
-    epoch: Any = None  # that has the workers
+    epoch: Any = None  # the epoch that uses the workers
 
     def __init__(self, loader: Any, seed: int, first: int) -> None:
         self._seed, self._first = seed, first
@@ -117,7 +117,7 @@ class _PyTorchs(torch.utils.data.dataloader._MultiProcessingDataLoaderIter):
 
     @_base_seed.setter
     def _base_seed(self, drawn: int) -> None:
-        """Leave it: it was drawn where it isn't known whether there have been workers before."""
+        """Ignore the value: PyTorch draws it without knowing whether there have been workers before."""
 
     def _try_put_index(self) -> None:
         for _ in range(self._first):
@@ -134,11 +134,11 @@ class Processes:
     loader : DataLoader
     seed : int
     places : sequence, optional
-        Of a dataset that is gone through: where each worker begins, or `None`.
+        For an iterable dataset: the place at which each worker begins, or `None`.
     first : int
-        The worker with which to begin.
+        The number of the worker that is asked first.
     before : Processes, optional
-        Of the epoch before, whose processes go on.
+        The crew of the epoch before, whose processes go on.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Processes:
         self._failed: dict[int, BaseException] = {}
         self._calls = _Calls()
         self._iterator: Any = None if before is None else before._iterator
-        self._begun = False  # what comes before goes out then
+        self._begun = False  # calls put before `start` are sent by it
         kinds = torch.utils.data._DatasetKind
         self._asks = places is None
         self._view = types.SimpleNamespace(
@@ -185,7 +185,7 @@ class Processes:
     def put(self, call: Call) -> None:
         if not self._asks:
             return
-        if call.error is not None:  # errors stay here: they need not go there and back
+        if call.error is not None:  # errors stay in this process
             self._failed[call.number] = call.error
             call = call._replace(error=True)
         self._calls.append(call)
@@ -193,7 +193,7 @@ class Processes:
             self._iterator._try_put_index()
 
     def end(self) -> None:
-        """Do nothing: it shows."""
+        """Do nothing: processes need no notice of the end of calls."""
 
     def get(self) -> Result:
         if self._iterator.epoch() is not self:

@@ -1,8 +1,9 @@
 """Random numbers in workers: whether a dataset draws from generators that all of a program shares, and their states.
 
 Python's module ``random``, ``numpy.random`` and PyTorch have one generator each for the whole process. In a worker
-process they are the worker's own; in a thread they aren't. So a dataset that draws from them is known by what its code
-names, before it is called. That is a guess: what is looked up at run time, or drawn by compiled code, isn't seen.
+process they are the worker's own; in a thread they aren't. So a dataset that draws from them is recognised by the names
+in its code, before it is called. That is a guess: functions looked up at run time, and draws by compiled code, aren't
+seen.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MOST_FUNCTIONS = 2000
 _CALLED = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__", "forward")
 _NOTHING = object()
 
-# Methods of these are the functions of their modules.
+# The generators whose methods are the functions of the modules random and numpy.random.
 _SHARED = [one for one in (getattr(random, "_inst", None), getattr(np.random.mtrand, "_rand", None)) if one is not None]
 
 State = tuple[Callable[[], Any], Callable[[Any], object]]
@@ -41,7 +42,7 @@ class States:
     seed : callable
         Seeds the generators of the process, for this worker.
     others : sequence of pairs of callables
-        What returns the state of another generator, and what sets it.
+        For each other generator, the function that returns its state, and the one that sets it.
     """
 
     def __init__(self, seed: Callable[[], object], others: Sequence[State] = ()) -> None:
@@ -51,7 +52,7 @@ class States:
 
     @contextlib.contextmanager
     def swapped_in(self) -> Generator[None]:
-        """Let the generators of the process be this worker's. One thread at a time; others must draw nothing."""
+        """Give the process's generators this worker's states. For one thread at a time; others must not draw."""
         before = [get() for get, _ in self._of]
         try:
             if self._seed is None:
@@ -70,7 +71,7 @@ class States:
 
 
 def _steps_anew(code: CodeType) -> tuple[tuple[str, Any], ...]:
-    """Return what code does, and with what name: it is asked for in each epoch, and taking it apart takes long."""
+    """Return the operations of code, each with its name; kept, since each epoch asks, and disassembling takes long."""
     none = ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL", "COPY_FREE_VARS")
     return tuple((one.opname, one.argval) for one in dis.get_instructions(code) if one.opname not in none)
 
@@ -84,9 +85,9 @@ class _Names:
     Attributes
     ----------
     values : list
-        What global names, names of imports, and attributes of modules and classes stand for.
+        The values of global names, of names of imports, and of attributes of modules and classes.
     attributes : set of str
-        Names of attributes of what isn't known.
+        The names of attributes of unknown objects.
     """
 
     def __init__(self, code: CodeType, around: dict[str, Any], captured: dict[str, Any]) -> None:
@@ -136,8 +137,8 @@ def draws(parts: Iterable[Any], is_drawn: Callable[[Any, str], bool] = lambda va
     parts : iterable
         Objects that are called, and functions.
     is_drawn : callable
-        Whether something besides what Python and NumPy have draws: of the value that code names, or `None`, and the
-        name of an attribute of something unknown, or "".
+        Tells whether a function other than Python's and NumPy's draws: gets the value that code names, or `None`, and
+        the name of an attribute of an unknown object, or "".
     """
     parts = list(parts)
     classes = dict.fromkeys(type(one) for one in parts if not isinstance(one, (FunctionType, MethodType)))
@@ -191,7 +192,7 @@ def _captured(function: FunctionType) -> dict[str, Any]:
 
 
 def _is_shared(value: Any) -> bool:
-    """Return whether it is a method of the generator that ``random`` or ``numpy.random`` shares, or that generator."""
+    """Return whether a value is the shared generator of ``random`` or ``numpy.random``, or a method of it."""
     owner = getattr(value, "__self__", value)
     return any(owner is one for one in _SHARED)
 

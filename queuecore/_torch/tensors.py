@@ -1,4 +1,4 @@
-"""Elements as tensors of PyTorch's, which share their memory."""
+"""Elements as PyTorch tensors, which share their memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from queuecore.ragged import Ragged, Sparse
 
 __all__ = ["DeviceElements", "Elements", "RaggedTensors", "tensors"]
 
-# Dtypes of the package ml_dtypes, whose names are PyTorch's: they go over as raw bytes.
+# Dtypes of the package ml_dtypes that have the same names in PyTorch: their arrays are passed as raw bytes.
 _NAMED = ("bfloat16", "float8_")
 _RAW: dict[int, Any] = {1: np.uint8, 2: np.int16}
 
@@ -23,15 +23,15 @@ _RAW: dict[int, Any] = {1: np.uint8, 2: np.int16}
 class RaggedTensors(NamedTuple):
     """Rows of different lengths, as tensors: row ``i`` is ``values[row_splits[i]:row_splits[i + 1]]``.
 
-    What `queuecore.Ragged` becomes. ``torch.nested.nested_tensor_from_jagged(*rows)`` makes a nested tensor of it; that
-    part of PyTorch is a prototype, so it is left to you.
+    `tensors` makes it from a `queuecore.Ragged`. ``torch.nested.nested_tensor_from_jagged(*rows)`` makes a nested
+    tensor of it; that part of PyTorch is a prototype, so `tensors` doesn't call it.
 
     Attributes
     ----------
     values : Tensor or RaggedTensors
-        Of all rows, one after the other.
+        The values of all rows, one after the other.
     row_splits : Tensor of int64 or int32
-        Where rows begin and end: one more than there are rows.
+        The bounds of rows among the values: one more than there are rows.
     """
 
     values: Any
@@ -44,21 +44,21 @@ def tensors(element: Any) -> Any:
     Parameters
     ----------
     element : array, `Ragged`, `Sparse`, or a dict or tuple of them, nested
-        What an iterator of a dataset gives, a queue's ``dequeue`` or a lease; arrays of NumPy's or CuPy's.
+        An element of a dataset's iterator, a queue's ``dequeue`` or a lease, with arrays of NumPy or CuPy.
 
     Returns
     -------
     structure of Tensor
-        Dicts stay dicts, tuples stay tuples, also those with names. Of each part:
+        Dicts stay dicts, tuples stay tuples, also named ones. For each part:
 
         - An array becomes a tensor of the same memory, shape and dtype. As long as the tensor or a view of it exists,
           so does the array: the memory of a batch is not used again before.
         - A NumPy scalar becomes a tensor of no dimensions, a copy.
         - Strings become `bytes` in lists, as of ``torch.utils.data.default_collate``; one string is `bytes`.
         - A `Ragged` becomes `RaggedTensors`; a `Sparse` a ``torch.sparse_coo_tensor``, whose indices are checked.
-        - Arrays of a device come over by DLPack, without a copy. PyTorch's current stream waits for the one that they
-          came in, and their memory is used again behind both.
-        - Anything else, such as a tensor, stays what it is.
+        - Arrays on a device are passed by DLPack, without a copy. PyTorch's current stream waits for the stream that
+          they came in, and their memory is used again behind both.
+        - All other objects, such as tensors, stay as they are.
 
     Raises
     ------
@@ -69,10 +69,10 @@ def tensors(element: Any) -> Any:
 
     Notes
     -----
-    An array is copied where sharing it is wrong or impossible: one that can't be written to, since a tensor always can
-    (what a `cache` keeps must not change under an operation in place); one in another byte order; one with strides that
-    tensors can't have. All others of NumPy's that a dataset gives are shared. uint16, uint32 and uint64 stay what they
-    are, though PyTorch has few operations on them; dtypes of ``ml_dtypes`` become those of the same name.
+    An array is copied if sharing it is wrong or impossible: an array that can't be written to, since a tensor always
+    can (an operation in place must not change the arrays that a `cache` keeps); an array in another byte order; an
+    array with strides that tensors can't have. All other NumPy arrays are shared. The dtypes uint16, uint32 and uint64
+    stay, though PyTorch has few operations on them; dtypes of ``ml_dtypes`` become those of the same name.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def tensors(element: Any) -> Any:
 
 def _shared(array: Any) -> Any:
     made = torch.from_dlpack(array)
-    # PyTorch's current stream, which waits for CuPy's, reads the memory of a batch from now on.
+    # From now on PyTorch's current stream, which waits for CuPy's, may read the memory of the batch.
     lease = lease_at(made.data_ptr()) if made.is_cuda and made.numel() else None
     if lease is not None:
         stream = torch.cuda.current_stream(made.device)
@@ -145,7 +145,12 @@ def _tensor(array: np.ndarray[Any, Any]) -> Any:
 
 
 class Elements(Above):
-    """The elements of an iterator, as tensors."""
+    """The elements of an iterator, as tensors.
+
+    Parameters
+    ----------
+    iterator : queuecore.data.Iterator
+    """
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
@@ -154,17 +159,17 @@ class Elements(Above):
         return self._iterator, _tensors_or_not
 
     def __getattr__(self, name: str) -> Any:
-        # state_dict, load_state_dict, stats, close: all that the iterator has.
+        # state_dict, load_state_dict, stats, close: all methods of the iterator.
         if name == "_iterator":
             raise AttributeError(name)
         return getattr(self._iterator, name)
 
 
 class DeviceElements(Elements):
-    """Elements on a device, handed over in PyTorch's current stream; CuPy's own may be another one."""
+    """Elements on a device, handed over in PyTorch's current stream, which need not be CuPy's current one."""
 
     def __next__(self) -> Any:
-        cupy = sys.modules.get("cupy")  # imported by who makes its arrays; there are none on the host plane
+        cupy = sys.modules.get("cupy")  # the maker of CuPy arrays has imported it; on the host plane there are none
         if cupy is None or not torch.cuda.is_available():
             return super().__next__()
         with cupy.cuda.Stream.from_external(torch.cuda.current_stream()):

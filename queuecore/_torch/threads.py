@@ -1,6 +1,6 @@
 """Crews of this process: the loop's own thread, and worker threads.
 
-A crew takes calls (`put`; `end`: there are no more of them), and gives results (`get`).
+A crew takes calls (`put`; `end` after the last one), and gives results (`get`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["Alone", "Team", "Threads"]
 
 
 class Alone:
-    """Workers that the loop's thread takes in turn, when it asks: each with its random states.
+    """A crew without threads: the loop's thread takes the workers in turn, when it asks, each with its random states.
 
     Parameters
     ----------
     jobs : list of Fetch or Stream
         The job of each worker.
     workers : list of Worker
-        None: there are no workers.
+        Empty: the loader has no workers.
     """
 
     def __init__(self, jobs: list[Any], workers: Sequence[Worker] = ()) -> None:
@@ -44,13 +44,13 @@ class Alone:
         self._calls: collections.deque[Call] = collections.deque()
 
     def start(self) -> None:
-        """Do nothing: all is done when it is asked for."""
+        """Do nothing: `get` does all the work."""
 
     def put(self, call: Call) -> None:
         self._calls.append(call)
 
     def end(self) -> None:
-        """Do nothing: it shows."""
+        """Do nothing: without threads, nobody waits for more calls."""
 
     def get(self) -> Result:
         if not self._calls:
@@ -67,7 +67,7 @@ class Alone:
                     if error is not None:
                         raise error
                     result = self._jobs[call.worker].result(call)
-        except Exception as failed:  # Ctrl-C loses nothing: this one is made again
+        except Exception as failed:  # not Ctrl-C, after which this batch is made again
             result = Result(call.number, None, failed, call.worker)
         self._calls.popleft()
         return result
@@ -83,9 +83,9 @@ class Team:
     ----------
     workers : int
     own : bool
-        Each worker has its own calls, else each takes the next one.
+        Whether each worker has calls of its own; otherwise each takes the next call.
     ordered : bool
-        Results come in the order of the calls, else as they are made.
+        Whether results come in the order of the calls; otherwise they come as they are made.
     """
 
     def __init__(self, workers: int, own: bool, ordered: bool) -> None:
@@ -93,7 +93,8 @@ class Team:
         self.calls: list[SimpleQueue[Call | None]] = [SimpleQueue() for _ in range(workers if own else 1)]
         self.done: list[SimpleQueue[Result | None]] = [SimpleQueue() for _ in range(lanes)]
         self._sorts = ordered and not own
-        self.order: SimpleQueue[int | None] = SimpleQueue()  # which result comes next, or in which of these
+        # The number of the call, or of the queue in `done`, whose result comes next.
+        self.order: SimpleQueue[int | None] = SimpleQueue()
         self.begun: SimpleQueue[None] = SimpleQueue()
         self._workers = workers
         self._started = 0
@@ -114,7 +115,7 @@ class Team:
         self._started = 0
 
     def stop(self) -> None:
-        """Let all threads end: at once, or when their current calls have returned."""
+        """Tell all threads to end: those at work end when their current calls have returned."""
         self._stopped = self._scope.stopped = True
         self.order.put(None)
         for done in self.done:
@@ -144,7 +145,7 @@ class Team:
             self.stop()
 
     def _work(self, worker: Worker, job: Any, begins: bool) -> None:
-        """Be a worker; if it begins with something, that is done with its random states, by one after the other."""
+        """Run a worker. If it `begins`, its first functions are called with its random states, one worker at a time."""
         before = self._scope.enter()
         number = worker.info.id
         calls, done = self.calls[number % len(self.calls)], self.done[number % len(self.done)]
@@ -162,7 +163,7 @@ class Team:
                         result = job.result(call)
                     except BaseException as failed:
                         result = Result(call.number, None, failed, number)
-                        with contextlib.suppress(Exception):  # of an exception that is no common one
+                        with contextlib.suppress(Exception):  # raised by an exception that takes no note
                             at = "" if isinstance(job, Stream) else f", at {call.index!r:.200}"
                             failed.add_note(f"In a thread of a DataLoader{at}")
                     error = None
@@ -174,20 +175,20 @@ class Team:
 
 
 class Threads:
-    """A thread for each worker.
+    """A crew with a thread for each worker.
 
     Parameters
     ----------
     jobs, workers : list
     own : bool
-        Each worker has its own calls. Else each takes the next one, which is quicker; but who goes through data of his
-        own has calls of his own.
+        Whether each worker has calls of its own, as needed for an iterable dataset; otherwise each takes the next
+        call, which is quicker.
     ordered : bool
-        Results come in the order of the calls, else as they are made.
+        Whether results come in the order of the calls; otherwise they come as they are made.
     timeout : float
         Seconds without work after which waiting is an error; 0: never.
     begins : bool
-        Whether something is to be called in each thread first.
+        Whether functions are to be called in each thread first.
     """
 
     def __init__(
@@ -198,12 +199,12 @@ class Threads:
         self._iterator: Any = None
 
     def start(self) -> None:
-        """Start the threads; wait until what is called first has been called in all of them."""
+        """Start the threads, and wait until the first functions have been called in all of them."""
         answer_in_threads()
         try:
             for worker, job in zip(self._workers, self._jobs, strict=True):
                 self.team.start(worker, job, self._begins)
-            # It may seed the generators of the process: so nobody else does anything meanwhile.
+            # These functions may seed the generators of the process: so the loop's thread waits meanwhile.
             for _ in self._workers if self._begins else ():
                 self.team.begun.get()
             node = Chained.of(Chain(_Fetched((), self.team)))
@@ -234,7 +235,7 @@ class Threads:
 
 @dataclass(frozen=True, eq=False)
 class _Fetched(ObjectNode):
-    """The results of worker threads. A stream of ours waits for them: without the GIL, hearing Ctrl-C."""
+    """A node whose elements are the results of worker threads: its stream waits without the GIL and notices Ctrl-C."""
 
     name = "DataLoader"
 

@@ -19,15 +19,15 @@ from queuecore._torch.random import States
 __all__ = ["Worker", "answer_in_threads", "info_of"]
 
 _here = threading.local()
-_swap = threading.RLock()  # held by who has a worker's random states swapped in
-_worker_info: Any = None  # for `_answer`: that of PyTorch's module
+_swap = threading.RLock()  # held by the thread that has a worker's random states swapped in
+_worker_info: Any = None  # for `_answer`, which runs as PyTorch's function: PyTorch's global of this name
 
 
 def _info_here() -> Any:
-    """Return the answer for the worker of this thread; `None` if the thread is no worker's."""
+    """Return the answer for the worker of this thread; `None` if it is no worker thread."""
     info = getattr(_here, "info", None)
     if info is not None and sys._getframe(2).f_globals.get("__name__") == "torch.utils.data._utils.collate":
-        return None  # PyTorch's collation asks whether its batches have to go to another process
+        return None  # PyTorch's collation asks, to find out whether its batches go to another process
     return info
 
 
@@ -39,7 +39,7 @@ def _answer() -> Any:
 def answer_in_threads() -> None:
     """Let PyTorch's `get_worker_info` answer in worker threads too.
 
-    The function gets other code, and is not replaced: others have imported it already.
+    The function gets new code instead of being replaced, since other modules have imported it already.
     """
     function = torch.utils.data.get_worker_info
     if "_queuecore_info_here" not in function.__globals__:
@@ -61,7 +61,18 @@ def _seed_worker(base: int, number: int) -> None:
 
 
 class Worker:
-    """One of the workers that are no process: its copy of the dataset, and its random states."""
+    """A worker that is no process, with its copy of the dataset and its random states.
+
+    Parameters
+    ----------
+    number : int
+        The worker's number, from 0.
+    loader : Loader
+    base : int
+        The seed of the epoch's workers; this worker's is `base` + `number`.
+    dataset : object
+        The worker's copy.
+    """
 
     def __init__(self, number: int, loader: Loader, base: int, dataset: Any) -> None:
         self.info = info_of(number, loader.num_workers, base + number, dataset)
@@ -72,7 +83,7 @@ class Worker:
 
     @contextlib.contextmanager
     def at_work(self, states: bool) -> Generator[None]:
-        """Answer as this worker; with its random states in the place of the process's if wished."""
+        """Let the thread be this worker; if `states`, with its random states in place of the process's."""
         before, _here.info = getattr(_here, "info", None), self.info
         try:
             if states:
@@ -84,7 +95,7 @@ class Worker:
             _here.info = before
 
     def begin(self) -> BaseException | None:
-        """Call the functions that are called once in each worker; return their error."""
+        """Call the functions for the start of a worker; return their error, or `None`."""
         begin, self._begin = self._begin, None
         try:
             if begin is not None:

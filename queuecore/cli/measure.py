@@ -110,7 +110,17 @@ class Source:
 
 @dataclass(frozen=True)
 class Pass:
-    """One timed pass: how many records and bytes went through, in how many seconds."""
+    """One timed pass over the files.
+
+    Parameters
+    ----------
+    records : int
+        The number of records that were read.
+    nbytes : int
+        Their bytes in the files.
+    seconds : float
+        The duration.
+    """
 
     records: int
     nbytes: int

@@ -56,7 +56,7 @@ class Progress:
     Parameters
     ----------
     label : str
-        What is being done.
+        The name of the work.
     total : int or None
         Number of units in the whole pass; None when it is not known, and then there is no ETA.
     unit : str

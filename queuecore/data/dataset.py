@@ -251,7 +251,7 @@ class Dataset(Chained):
         ------
         InvalidArgumentError
             If `padded_shapes` or `padding_values` doesn't fit the structure, or a shape is smaller than that of the
-            component; if nobody knows how many dimensions elements have, and `padded_shapes` doesn't say it.
+            component; if the number of dimensions of elements is unknown, and `padded_shapes` doesn't give it.
         DtypeError
             If a padding value has another dtype.
 
@@ -1934,7 +1934,7 @@ class Dataset(Chained):
         """The classes of an element, in its structure.
 
         `numpy.ndarray`; for a single number that of NumPy's scalar; `bytes` for a single string; `Ragged` and `Sparse`;
-        `Dataset`. `object` where nobody knows.
+        `Dataset`. `object` if the class is unknown.
         """
         return self._chain.element_classes
 

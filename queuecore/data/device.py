@@ -57,28 +57,37 @@ class DeviceDataset:
     """Elements of a dataset, on a device. Made by `Dataset.prefetch_to_device`.
 
     It can be iterated over as often as you like, as the dataset. Its elements have the structure of the dataset's;
-    their arrays are CuPy's, or NumPy's where the device is the host. What is no array of numbers (strings, `Ragged`,
-    `Sparse`, objects) stays on the host.
+    their arrays are CuPy's, or NumPy's if the device is the host. Values that are no arrays of numbers (strings,
+    `Ragged`, `Sparse`, objects) stay on the host.
 
-    An array is good as long as anything refers to it, or to a view of it: the batch's memory on the device is used
-    again after that, behind what the consumer's stream had got until then. The stream is CuPy's current one, of the
-    thread that calls ``next()``; it is ordered after the copy before ``next()`` returns, so `__dlpack__` and all that
-    uses the same stream needs nothing else. A stream that takes an array by DLPack is ordered after it, and waited for.
-    Work on any other stream must be ordered after this one, and be done before the array goes, or be named by
-    `queuecore.device.record_stream`. With ``mode="ring"``, a batch is only good until
-    the next one is taken, whatever refers to it.
+    An array is valid as long as anything refers to it, or to a view of it: after that the batch's memory on the device
+    is used again, behind the work that the consumer's stream had received by then. The stream is CuPy's current one, of
+    the thread that calls ``next()``; it is ordered after the copy before ``next()`` returns, so `__dlpack__` and all
+    work on the same stream need nothing else. A stream that takes an array by DLPack is ordered after it, and waited
+    for. Work on any other stream must be ordered after this one, and be done before the array is dropped, or the stream
+    must be named by `queuecore.device.record_stream`. With ``mode="ring"``, a batch is only valid until the next one is
+    taken, whatever refers to it.
 
-    Who holds ``buffers`` batches or more gets copies on the device from then on, and one `RuntimeWarning`; with
-    ``Options(on_hold="raise")`` `SlotsExhaustedError`.
+    If you hold ``buffers`` batches or more, further ones are copies on the device, and one `RuntimeWarning` says so;
+    with ``Options(on_hold="raise")``, ``next()`` raises `SlotsExhaustedError`.
 
-    Its iterators do what `Iterator` does, `state_dict` included: a place saved on a device can be loaded on the host,
-    and the other way round.
+    Its iterators have the methods of `Iterator`, `state_dict` included: a place saved on a device can be loaded on the
+    host, and the other way round.
 
     In a forked child, its iterators raise `ForkedPipelineError`, and the page-locked memory of the parent isn't mapped:
     a raw pointer into it is a segmentation fault there.
 
-    It can be pickled and copied if its dataset can. A copy asks anew for the device that was asked for, where it is
-    made: in a process without a GPU, ``"auto"`` is the host, and ``"cuda"`` a `DeviceUnavailableError`.
+    It can be pickled and copied if its dataset can. A copy asks again for the device that was asked for, in the process
+    in which it is made: in a process without a GPU, ``"auto"`` is the host, and ``"cuda"`` a `DeviceUnavailableError`.
+
+    Parameters
+    ----------
+    chain : Chain
+        The steps of the dataset.
+    target : Target or None
+        The device, and the maker of its arrays; None: the host.
+    asked : Asked
+        The arguments of `Dataset.prefetch_to_device`.
     """
 
     def __init__(self, chain: Chain, target: Target | None, asked: Asked) -> None:
@@ -133,7 +142,13 @@ class DeviceDataset:
         return self._chain.cardinality()
 
     def with_options(self, options: Options) -> DeviceDataset:
-        """Set how the dataset runs, as `Dataset.with_options` does."""
+        """Set how the dataset runs, as `Dataset.with_options` does.
+
+        Parameters
+        ----------
+        options : Options
+            Options to set; the others stay.
+        """
         return DeviceDataset(self._chain.with_options(options), self._target, self._asked)
 
     def __reduce__(self) -> tuple[Any, ...]:

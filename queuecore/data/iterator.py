@@ -20,9 +20,18 @@ class Iterator(Held, IteratorBase):
     """Elements of a dataset, in its order. Made by ``iter(dataset)``.
 
     Every ``next()`` returns an array, or a dict of arrays if the records have fields. The arrays are NumPy views of
-    memory that is used again once the last of them is gone: keep them as long as you like. Someone who keeps more than
-    `Options.max_leases` batches gets copies from then on, and one `RuntimeWarning`; with ``on_hold="raise"``
-    `SlotsExhaustedError`, after which it goes on once some are dropped.
+    memory that is used again once the last of them is gone: keep them as long as you like. If you keep more than
+    `Options.max_leases` batches, further ones are copies, and one `RuntimeWarning` says so; with ``on_hold="raise"``,
+    ``next()`` raises `SlotsExhaustedError` until some are dropped.
+
+    Parameters
+    ----------
+    chain : Chain
+        The steps of the dataset.
+    target : Target, optional
+        The device of the elements. Default: the host.
+    whole : Chain, optional
+        All steps, if some of them run on the device and `chain` has only the others.
 
     Notes
     -----
@@ -31,28 +40,28 @@ class Iterator(Held, IteratorBase):
     ever after; `get_next` raises `OutOfRangeError`, and `get_next_as_optional` returns an empty `Optional`.
 
     The error of one element (of a function, a decoder, a parser, or a batch of elements that differ) comes in its
-    place, behind all that is good before it, and takes that element away; the next call goes on behind it, as tf.data's
-    does. A batch that is cut short by it comes short, which tf.data drops, and a new one begins; with
-    ``drop_remainder`` it is dropped and counted. So do windows. A generator that raises is at its end. A shuffle draws
-    before native maps in front of it are computed: their errors come where their elements would have, and take one of a
-    `take` in between. After an error of the source (a file that can't be read, a damaged record) the iterator is
-    closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error. So it is, too, if the
-    system has no memory for its buffers (`ResourceExhaustedError`, `MemoryError`) or no thread (`UnavailableError`) for
-    it.
+    place, behind all good elements before it, and takes that element away; the next call goes on behind it, as
+    tf.data's does. A batch that the error cuts short comes short (tf.data drops it), and a new batch begins; with
+    ``drop_remainder`` the short batch is dropped and counted. Windows do the same. A generator that raises is at its
+    end. A shuffle draws before native maps in front of it are computed: their errors come in the places of their
+    elements, and count for a `take` in between. After an error of the source (a file that can't be read, a damaged
+    record) the iterator is closed: further calls raise `FailedPreconditionError`, whose ``__cause__`` is that error.
+    The iterator is also closed if the system has no memory for its buffers (`ResourceExhaustedError`, `MemoryError`)
+    or no thread (`UnavailableError`) for it.
 
     Any thread may call any method at any time. Threads that ask for elements take turns, and each element comes to one
     of them; which one gets the next is left to chance. `close` ends their waits, `load_state_dict` sends them all to
-    its place, and `state_dict` and `stats` wait for nobody. A call that an exception cuts short (Ctrl-C, a signal
-    handler's, no memory for what it returns) has not happened: the same element comes again; or else the iterator is
-    closed, and says so. Signal handlers may use the iterator, too, but for the moments in which the call that they
-    interrupt begins or changes its run: there they can only close it, and look.
+    its place, and `state_dict` and `stats` don't wait. A call that an exception cuts short (Ctrl-C, an exception of a
+    signal handler, no memory for the result) has not happened: the same element comes again, or the iterator is closed
+    and the next call says so. Signal handlers may use the iterator, too; if the call that they interrupt is beginning
+    or changing the iterator's run, they can only call `close`, `state_dict` and `stats`.
 
     A function of a dataset (of its ``map``, for example) can't use an iterator that it makes elements for: that raises
     `FailedPreconditionError`. Several iterators, of one dataset or of several, don't disturb each other. In a forked
     child, every use raises `ForkedPipelineError`; make a new iterator there.
 
-    It is a context manager that closes itself. One that is dropped without that stops its threads as well, unless a
-    function of its dataset refers to it: its threads keep what they run. The end of the program ends them.
+    It is a context manager that closes itself. An iterator that is dropped stops its threads as well, unless a function
+    of its dataset refers to it: threads keep the functions that they run. The end of the program ends them.
 
     Examples
     --------
@@ -96,15 +105,15 @@ class Iterator(Held, IteratorBase):
         Parameters
         ----------
         timeout : float or None, default 1.0
-            How long to wait for the threads, in seconds; `None`: as long as it takes. A thread that is still inside a
-            system call then is left to itself, with the memory it may write to.
+            The longest wait for the threads, in seconds; `None`: no limit. A thread that is still inside a system call
+            after that goes on alone, and keeps the memory that it may write to.
 
         Notes
         -----
         Arrays that were handed out stay valid. `state_dict` and `stats` go on working; ``next()`` raises
         `FailedPreconditionError`. Waits without the GIL.
         """
-        # Not where a function that makes its elements would: it would wait for itself.
+        # Refused in a function that makes elements for this iterator: it would wait for itself.
         self._stream._check_scope()
         self._stream.close(timeout)
 

@@ -335,6 +335,18 @@ class InitializableIterator(_Switched):
 
     Before `initialize`, and after `close`, elements can't be had (`FailedPreconditionError`). In a forked child,
     initialize it again.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The dataset whose elements it gives, unless `initialize` names another one.
+    shared_name : str, optional
+        A name under which iterators of the process share one place.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `shared_name` is no str, or names an iterator whose elements differ.
     """
 
     __slots__ = ("_dataset",)
@@ -366,7 +378,7 @@ class InitializableIterator(_Switched):
         Parameters
         ----------
         dataset : Dataset, optional
-            With whose elements. Default: those of the dataset it was made of.
+            The dataset whose elements it gives from now on. Default: the dataset that it was made of.
 
         Raises
         ------
@@ -377,7 +389,7 @@ class InitializableIterator(_Switched):
 
         Notes
         -----
-        Closes the iterator that was beneath, which may wait for its threads, without the GIL. A shuffle that reshuffles
+        Closes the earlier iterator beneath, which may wait for its threads, without the GIL. A shuffle that reshuffles
         goes on to its next order.
         """
         if dataset is None:
@@ -391,6 +403,11 @@ class ReinitializableIterator(_Switched):
 
     Before the first switch, and after `close`, elements can't be had (`FailedPreconditionError`). In a forked child,
     switch it again.
+
+    Parameters
+    ----------
+    spec : structure of ArraySpec
+        The structure, dtypes and shapes that elements of its datasets must have.
     """
 
     __slots__ = ()
@@ -406,13 +423,13 @@ class ReinitializableIterator(_Switched):
         Parameters
         ----------
         dataset : Dataset
-            Whose elements fit what was given to `Iterator.from_structure`.
+            A dataset whose elements fit the structure that `Iterator.from_structure` got.
 
         Returns
         -------
         callable
-            Takes nothing and returns nothing. It closes the iterator that was beneath, which may wait for its threads,
-            without the GIL. To switch without losing places, use `Iterator.from_string_handle`.
+            A function without arguments that returns None. It closes the earlier iterator beneath, which may wait for
+            its threads, without the GIL. To switch without losing places, use `Iterator.from_string_handle`.
 
         Raises
         ------
@@ -429,10 +446,23 @@ class ReinitializableIterator(_Switched):
 class FeedableIterator(_Above):
     """An iterator that takes each element from another one, named by a handle. Made by `Iterator.from_string_handle`.
 
-    Switching from one to another loses no place: each goes on where it was. ``next()`` raises `InvalidArgumentError` if
-    the handle names none, or one whose elements have other shapes than was declared; `DtypeError` if these have another
-    structure or other dtypes; `ForkedPipelineError` if it was made before a fork; `PipelineError` if the callable
-    raises.
+    Switching from one iterator to another loses no place: each goes on where it was. ``next()`` raises
+    `InvalidArgumentError` if the handle names no iterator, or one whose elements have other shapes than declared;
+    `DtypeError` if they have another structure or other dtypes; `ForkedPipelineError` if the iterator was made before a
+    fork; `PipelineError` if the callable raises.
+
+    Parameters
+    ----------
+    handle : str or callable
+        The ``string_handle()`` of the iterator to take elements from, or a function without arguments that returns one
+        for each element.
+    spec : structure of ArraySpec
+        The declared structure, dtypes and shapes of elements.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `handle` is neither a str nor callable.
     """
 
     __slots__ = ("_known", "_source")
@@ -442,7 +472,7 @@ class FeedableIterator(_Above):
             raise InvalidArgumentError(f"a handle is a str, or a callable that returns one, not {handle!r}")
         super().__init__(spec)
         self._source = handle
-        # The one whose elements were checked last, and what that gave.
+        # The iterator whose elements were checked last, and the result of the check.
         self._known: tuple[Callable[[], IteratorBase | None], bool] = (lambda: None, True)
 
     def _current(self) -> IteratorBase:

@@ -145,7 +145,13 @@ class Options:
         return f"Options({', '.join(shown)})"
 
     def merged(self, later: Options) -> Options:
-        """Return these options with everything that `later` sets put in its place."""
+        """Return these options with everything that `later` sets put in its place.
+
+        Parameters
+        ----------
+        later : Options
+            Options of which those that are not None win.
+        """
         # All was checked when it was given. Not again: a log that can't be written any more is of no concern before
         # something is to be logged.
         made = copy(self)

@@ -243,6 +243,14 @@ def crop_to_bounding_box(
 ) -> Tensor:
     """Return a part of pictures, of the given size, from the given offsets on.
 
+    Parameters
+    ----------
+    image : Tensor or array, shape (..., height, width, channels)
+    offset_height, offset_width : int
+        The first row and the first column of the part.
+    target_height, target_width : int
+        The number of its rows and columns.
+
     Raises
     ------
     ValueError
@@ -280,6 +288,14 @@ def pad_to_bounding_box(
 ) -> Tensor:
     """Return pictures in the given size, at the given offsets, with zeros around them.
 
+    Parameters
+    ----------
+    image : Tensor or array, shape (..., height, width, channels)
+    offset_height, offset_width : int
+        The rows of zeros above, and the columns of zeros to the left.
+    target_height, target_width : int
+        The number of rows and columns of the result.
+
     Raises
     ------
     ValueError
@@ -305,7 +321,14 @@ def pad_to_bounding_box(
 
 
 def resize_image_with_crop_or_pad(image: Any, target_height: int, target_width: int) -> Tensor:
-    """Return pictures of another size: on each axis the middle is cut out, or zeros are added on both sides."""
+    """Return pictures of another size: on each axis the middle is cut out, or zeros are added on both sides.
+
+    Parameters
+    ----------
+    image : Tensor or array, shape (..., height, width, channels)
+    target_height, target_width : int
+        The number of rows and columns of the result, 1 or more.
+    """
     given, sides = _pictures(image, "resize_image_with_crop_or_pad")
     if min(target_height, target_width) < 1:
         raise ValueError("target_height and target_width must be > 0.")
@@ -327,6 +350,12 @@ resize_with_crop_or_pad = resize_image_with_crop_or_pad
 
 def central_crop(image: Any, central_fraction: float) -> Tensor:
     """Return the middle of pictures: that fraction of their height and width.
+
+    Parameters
+    ----------
+    image : Tensor or array, shape (..., height, width, channels)
+    central_fraction : float
+        The fraction, above 0 and at most 1.
 
     Raises
     ------
@@ -354,17 +383,34 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
 
 
 def flip_left_right(image: Any) -> Tensor:
-    """Return mirror images, with left and right exchanged."""
+    """Return mirror images, with left and right exchanged.
+
+    Parameters
+    ----------
+    image : Tensor or array, shape (..., height, width, channels)
+    """
     return _same("FlipLeftRight", image, lambda x: x[..., ::-1, _WHOLE], "flip_left_right")
 
 
 def flip_up_down(image: Any) -> Tensor:
-    """Return pictures upside down."""
+    """Return pictures upside down.
+
+    Parameters
+    ----------
+    image : Tensor or array, shape (..., height, width, channels)
+    """
     return _same("FlipUpDown", image, lambda x: x[..., ::-1, _WHOLE, _WHOLE], "flip_up_down")
 
 
 def transpose(image: Any, name: str | None = None) -> Tensor:
-    """Return pictures with rows and columns exchanged."""
+    """Return pictures with rows and columns exchanged.
+
+    Parameters
+    ----------
+    image : Tensor or array, shape (..., height, width, channels)
+    name : str, optional
+        The operation's name.
+    """
     return rot(image, 0, True, name or "transpose")
 
 
@@ -372,7 +418,16 @@ transpose_image = transpose
 
 
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
-    """Return pictures turned to the left by `k` right angles."""
+    """Return pictures turned to the left by `k` right angles.
+
+    Parameters
+    ----------
+    image : Tensor or array, shape (..., height, width, channels)
+    k : int, default 1
+        The number of right angles.
+    name : str, optional
+        The operation's name.
+    """
     return rot(image, int(k) % 4, False, name or "rot90")
 
 
@@ -432,7 +487,16 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
 
 
 def adjust_gamma(image: Any, gamma: float = 1, gain: float = 1) -> Tensor:
-    """Return pictures whose values, between 0 and 1, are ``gain * value ** gamma``."""
+    """Return pictures whose values, between 0 and 1, are ``gain * value ** gamma``.
+
+    Parameters
+    ----------
+    image : Tensor or array, shape (..., height, width, channels)
+    gamma : float, default 1
+        The exponent, 0 or more.
+    gain : float, default 1
+        The factor.
+    """
     power, factor = _number(gamma, "gamma"), _number(gain, "gain")
     if power < 0:
         raise ValueError("Gamma should be a non-negative real number.")
@@ -458,7 +522,14 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
 
 
 def random_flip_up_down(image: Any, seed: int | None = None) -> Tensor:
-    """Return a picture, or the picture upside down, with equal chances."""
+    """Return a picture, or the picture upside down, with equal chances.
+
+    Parameters
+    ----------
+    image : Tensor or array, shape (height, width, channels)
+    seed : int, optional
+        The seed of the operation, as of other random operations.
+    """
     # Upside down is a mirror image between two exchanges of rows and columns.
     return transpose(_drawn("RandomFlipUpDown", transpose(image), seed,
                             lambda x, number, **which: ops.random_flip_left_right(x, number, **which),
@@ -506,7 +577,12 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
 
 
 def per_image_standardization(image: Any) -> Tensor:
-    """Return pictures with mean 0 and deviation 1, float32; a picture of one colour becomes 0 everywhere."""
+    """Return pictures with mean 0 and deviation 1, float32; a picture of one colour becomes 0 everywhere.
+
+    Parameters
+    ----------
+    image : Tensor or array, shape (..., height, width, channels)
+    """
     given, sides = _pictures(image, "per_image_standardization")
 
     def kernel(x: Any) -> Any:
@@ -569,7 +645,14 @@ _WEIGHTS = (0.2989, 0.587, 0.114)
 
 
 def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
-    """Return pictures with one channel: the brightness of the three together."""
+    """Return pictures with one channel: the brightness of the three together.
+
+    Parameters
+    ----------
+    images : Tensor or array, shape (..., height, width, 3)
+    name : str, optional
+        The operation's name.
+    """
     given, sides = _pictures(images, "rgb_to_grayscale")
     if sides[-1] not in (3, None):
         raise ValueError(f"rgb_to_grayscale: expected 3 channels, got {given.shape}")
@@ -582,7 +665,14 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
 
 
 def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
-    """Return pictures whose single channel is repeated three times."""
+    """Return pictures whose single channel is repeated three times.
+
+    Parameters
+    ----------
+    images : Tensor or array, shape (..., height, width, 1)
+    name : str, optional
+        The operation's name.
+    """
     given, sides = _pictures(images, "grayscale_to_rgb")
     if sides[-1] not in (1, None):
         raise ValueError(f"grayscale_to_rgb: expected 1 channel, got {given.shape}")
@@ -591,7 +681,15 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
 
 
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
-    """Return whether a string begins as a JPEG does."""
+    """Return whether a string begins as a JPEG does.
+
+    Parameters
+    ----------
+    contents : Tensor or bytes
+        One string.
+    name : str, optional
+        The operation's name.
+    """
     given = convert_to_tensor(contents, string)
     return apply_op("IsJpeg", [given], bool, (), lambda x: np.bool_(x[:3] == b"\xff\xd8\xff"), name)
 

@@ -40,7 +40,13 @@ log = _logger.log
 
 
 def set_verbosity(level: int) -> None:
-    """Leave out messages below this level."""
+    """Leave out messages below this level.
+
+    Parameters
+    ----------
+    level : int
+        A level of the module `logging`, such as `INFO`.
+    """
     _logger.setLevel(level)
 
 

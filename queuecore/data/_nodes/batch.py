@@ -61,8 +61,8 @@ class ObjectBatch(ObjectNode):
                 if not failed:
                     group.append(element)
                 else:
-                    run.used.clear()  # from here on it matters for batches in which order elements came
-                # What is good comes before what is not.
+                    run.used.clear()  # from here on the order of elements matters for batches
+                # Good elements come before the one that failed.
                 if len(group) == self.size or (failed and group and not self.drop_remainder):
                     yield self._batch(run, group, number)
                     number += 1

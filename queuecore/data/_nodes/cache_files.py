@@ -126,7 +126,7 @@ class Files(Store):
             os.close(fd)
 
     def _valid(self, chain: Chain) -> Index | None:
-        # What is wrong with it is said where elements are asked for.
+        # Errors of the files are raised when elements are asked for.
         with contextlib.suppress(OSError, DataLossError, FailedPreconditionError):
             index = self._load(chain)
             if index is not None and not index.difference(chain, self.plan(chain)):

@@ -72,7 +72,8 @@ class Zip(Node):
         if run.skips is None:
             yield from made(run, pass_, start, None)
             return
-        # What is left out of one is left out of all. How many that are before an element shows only when they are made.
+        # An element left out of one input is left out of all. How many are left out before a place shows only when they
+        # are made: so the pass begins at 0.
         with contextlib.closing(made(run, pass_, 0, Told(run.skips))) as pieces:
             for piece in pieces:
                 if isinstance(piece, Failed):

@@ -51,7 +51,7 @@ _MOMENT = 100e-6
 # Rows in memory that are batched without a stream.
 _FEW_ROWS = 4096
 _CHAR = np.dtype("S1")
-# Elements that are left out, or can't be made, before nobody knows what the others are.
+# Elements tried to find out the kind of elements: after so many that are left out, or can't be made, it is unknown.
 _MOST_TRIED = 100
 _FEW_TRIED = 8
 

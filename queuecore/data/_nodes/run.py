@@ -268,7 +268,7 @@ class Run:
         budget = self.budget * chain.streams()
         child = open_chain(chain, Seeded(pairs, bases, self.options, skips, budget, orders))
         self._children.add(child)
-        # Whoever ends it does so first, and then looks for children.
+        # A thread that ends the run sets `stopped` before it looks for children.
         if self.stopped:
             child.stop()
         if again:

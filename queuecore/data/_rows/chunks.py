@@ -143,5 +143,5 @@ Chunk = Rows | Objects
 
 AnyChunk = TypeVar("AnyChunk", Rows, Objects, Chunk, Chunk | Failed, Rows | Failed)
 
-# What is handed in: chunks, or elements that become chunks on the way.
+# A piece that is handed in: a chunk, or an element that becomes a part of one on the way.
 Piece = Chunk | One | Row | Failed

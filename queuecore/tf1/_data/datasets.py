@@ -897,6 +897,8 @@ class TextLineDataset(_Files):
         Not used.
     num_parallel_reads : int, optional
         The number of files that lines come from in turns. Default: one file after the other.
+    name : str, optional
+        Not used.
     """
 
     def __init__(
@@ -922,6 +924,8 @@ class TFRecordDataset(_Files):
         Not used.
     num_parallel_reads : int, optional
         The number of files that records come from in turns. Default: one file after the other.
+    name : str, optional
+        Not used.
     """
 
     def __init__(
@@ -944,12 +948,14 @@ class FixedLengthRecordDataset(_Files):
     filenames : str, list of str, Tensor or Dataset
     record_bytes : int or Tensor
     header_bytes, footer_bytes : int or Tensor, default 0
-        Left out at the beginning and the end of each file.
+        Bytes that are left out at the beginning and the end of each file.
     buffer_size : int, optional
         Not used.
     compression_type : {"", "ZLIB", "GZIP"}, optional
     num_parallel_reads : int, optional
         The number of files that records come from in turns. Default: one file after the other.
+    name : str, optional
+        Not used.
 
     Notes
     -----

@@ -154,12 +154,21 @@ class Iterator:
     Made by `make_one_shot_iterator`, `make_initializable_iterator`, `Iterator.from_structure` and
     `Iterator.from_string_handle`.
 
+    Parameters
+    ----------
+    iterator_resource : Tensor
+        The tensor whose value is the iterator.
+    initializer : Operation or None
+        The attribute of this name, if there is one.
+    output_types, output_shapes, output_classes : structure
+        The attributes of these names.
+
     Attributes
     ----------
     initializer : Operation
         The operation that starts it, and restarts it; only iterators of `make_initializable_iterator` have it.
     output_types, output_shapes, output_classes : structure
-        Of an element.
+        The dtypes, the static shapes and the classes of an element.
 
     Notes
     -----
@@ -406,18 +415,26 @@ def get_output_classes(dataset_or_iterator: Any) -> Any:
 
 
 class Optional:
-    """An element that may be missing; made by `get_next_as_optional`."""
+    """An element that may be missing; made by `get_next_as_optional`.
+
+    Parameters
+    ----------
+    variant : Tensor
+        The tensor whose value is the element, or no element.
+    spec : structure
+        The structure, dtypes and shapes of the element.
+    """
 
     def __init__(self, variant: Tensor, spec: Any) -> None:
         self._variant = variant
         self._spec = spec
 
     def has_value(self, name: str | None = None) -> Tensor:
-        """Return whether there is one, as a bool."""
+        """Return whether there is an element, as a tensor of bool."""
         return apply_op("OptionalHasValue", [self._variant], bool, (), lambda one: np.bool_(one.has_value()), name)
 
     def get_value(self, name: str | None = None) -> Any:
-        """Return its tensors. A run raises `InvalidArgumentError` if there is none."""
+        """Return the element's tensors. A run of them raises `InvalidArgumentError` if there is no element."""
         op = self._variant.graph.create_op(
             "OptionalGetValue",
             [self._variant],

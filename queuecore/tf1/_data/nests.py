@@ -43,9 +43,16 @@ VARIANT = np.dtype(object)
 
 
 class DatasetBase:
-    """A dataset in a graph, as far as structures know it: the tensor that it is, and what is known of an element.
+    """A dataset in a graph, as far as structures know it: its tensor, and the facts known of an element.
 
-    Its one subclass without parameters of its own, `Dataset`, is what users see of datasets inside of elements.
+    Datasets inside of elements come to users as its subclass `Dataset`, which has no parameters of its own.
+
+    Parameters
+    ----------
+    variant_tensor : Tensor
+        The tensor whose value is the dataset.
+    spec : structure
+        The structure, dtypes and shapes of an element.
     """
 
     _seen: ClassVar[list[type[DatasetBase]]] = []

@@ -44,7 +44,9 @@ class RunOptions:
     Attributes
     ----------
     timeout_in_ms : int, default 0
-        A run that waits longer raises `DeadlineExceededError`, and nothing is lost; 0: no limit.
+        A run that waits longer raises `DeadlineExceededError`, and no element is lost; 0: no limit.
+    trace_level, output_partition_graphs
+        Accepted, and not used.
     """
 
     NO_TRACE = 0
@@ -67,7 +69,11 @@ class ConfigProto:
     Attributes
     ----------
     operation_timeout_in_ms : int, default 0
-        As `RunOptions.timeout_in_ms`, of every run.
+        The `RunOptions.timeout_in_ms` of every run that sets none.
+    allow_soft_placement, log_device_placement, intra_op_parallelism_threads, inter_op_parallelism_threads
+        Accepted, and not used.
+    device_count, gpu_options
+        Accepted, and not used.
     """
 
     operation_timeout_in_ms: int = 0
@@ -305,7 +311,13 @@ class Session:
 
 
 class InteractiveSession(Session):
-    """A session that is the default one of this thread from now on."""
+    """A session that is the default one of this thread until it is closed.
+
+    Parameters
+    ----------
+    target, graph, config
+        As for `Session`.
+    """
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         super().__init__(target, graph, config)

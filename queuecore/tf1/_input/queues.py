@@ -50,6 +50,20 @@ def _shapes(shapes: Any, count: int) -> list[TensorShape] | None:
 class QueueBase:
     """The base class of all queues. Make one of the classes below, not this one.
 
+    Parameters
+    ----------
+    dtypes : list of numpy.dtype
+    shapes : list of TensorShape or None
+        The shape of each component; None: unknown.
+    names : str, sequence of str or None
+        A name for each component: then elements are dicts.
+    make : callable
+        Makes a session's queue of `queuecore.queues`, which gets the name that is its argument.
+    shared_name : str or None
+        The name under which queues of a session share one queue.
+    name : str
+        The operation's name.
+
     Attributes
     ----------
     dtypes : list of numpy.dtype

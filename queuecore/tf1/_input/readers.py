@@ -28,6 +28,13 @@ _RESOURCE = np.dtype(object)
 class ReaderBase:
     """The base class of all readers. Make one of the classes below, not this one.
 
+    Parameters
+    ----------
+    name : str or None
+        The operation's name. Default: the kind.
+    *arguments, **options
+        The arguments of queuecore's reader of the same name, which each session makes for itself.
+
     Attributes
     ----------
     reader_ref : Tensor
@@ -161,7 +168,13 @@ def _vector(strings: Any) -> Any:
 
 
 class WholeFileReader(ReaderBase):
-    """Reads whole files: the key is the name, the value what is in it."""
+    """A reader of whole files: the key is the name, the value the content.
+
+    Parameters
+    ----------
+    name : str, optional
+        The operation's name.
+    """
 
     _kind = "WholeFileReader"
     _eager = eager.WholeFileReader
@@ -172,7 +185,13 @@ class WholeFileReader(ReaderBase):
 
 
 class IdentityReader(ReaderBase):
-    """Reads nothing: key and value are the work unit."""
+    """A reader that reads no file: key and value are the work unit.
+
+    Parameters
+    ----------
+    name : str, optional
+        The operation's name.
+    """
 
     _kind = "IdentityReader"
     _eager = eager.IdentityReader

@@ -67,13 +67,13 @@ class Variable(Operators):
         The collections that hold it. Default: ``[GraphKeys.GLOBAL_VARIABLES]``.
     validate_shape : bool, default True
         Whether all its values have the first one's shape.
-    caching_device, variable_def, import_scope, use_resource
-        Taken, and not used.
+    caching_device, variable_def, import_scope, constraint, use_resource
+        Accepted, and not used.
     name : str, optional
     dtype : dtype, optional
-        Default: the initial value's.
+        The dtype of its values. Default: the initial value's.
     expected_shape, shape : optional
-        Of its values.
+        The static shape of its values.
 
     Notes
     -----

@@ -90,7 +90,19 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
 
 
 class Message:
-    """The base class of all messages. Make one of the classes below, not this one."""
+    """The base class of all messages. Make one of the classes below, not this one.
+
+    Parameters
+    ----------
+    **fields
+        The values of fields, by name: a message of the field's class or a mapping, a mapping for a map, or an iterable
+        for a list. None leaves a field unset.
+
+    Raises
+    ------
+    ValueError
+        If the message has no field of a name.
+    """
 
     __slots__ = ("_changed", "_set", "_values")
 

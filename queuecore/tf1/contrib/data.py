@@ -56,15 +56,39 @@ __all__ = [
 
 
 def batch_and_drop_remainder(batch_size: Any) -> Any:
-    """Return a step that stacks elements, and leaves out a last batch that isn't full."""
+    """Return a step that stacks elements, and leaves out a last batch that isn't full.
+
+    Parameters
+    ----------
+    batch_size : int or Tensor
+        The number of elements of a batch.
+    """
     return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
 
 
 def padded_batch_and_drop_remainder(batch_size: Any, padded_shapes: Any, padding_values: Any = None) -> Any:
-    """Return a step that pads and stacks elements, and leaves out a last batch that isn't full."""
+    """Return a step that pads and stacks elements, and leaves out a last batch that isn't full.
+
+    Parameters
+    ----------
+    batch_size : int or Tensor
+        The number of elements of a batch.
+    padded_shapes, padding_values
+        As for `Dataset.padded_batch`.
+    """
     return lambda dataset: dataset.padded_batch(batch_size, padded_shapes, padding_values, drop_remainder=True)
 
 
 def sloppy_interleave(map_func: Any, cycle_length: Any, block_length: Any = 1) -> Any:
-    """Return a step that takes turns among datasets, of which one that isn't ready loses its turn."""
+    """Return a step that takes turns among datasets, of which one that isn't ready loses its turn.
+
+    Parameters
+    ----------
+    map_func : callable
+        Makes a dataset of an element.
+    cycle_length : int or Tensor
+        The number of datasets that take turns.
+    block_length : int or Tensor, default 1
+        The number of elements that a dataset gives in its turn.
+    """
     return parallel_interleave(map_func, cycle_length, block_length, sloppy=True)

@@ -1,11 +1,11 @@
-"""Whose memory an array is: what a user hands in becomes ours here, before any code of theirs runs again.
+"""Ownership of an array's memory: values that a user hands in become queuecore's own here, before any code of the user's runs again.
 
-An array is ours if it is a copy; if nobody can write to its memory, whoever has it (`bytes`, a read-only map of a file); or if nobody
-refers to it but us. That an array is read-only says nothing: its base may not be, or somebody else has a view that isn't.
+An array is queuecore's own if it is a copy; if no code can write to its memory (`bytes`, a read-only map of a file); or if only queuecore
+refers to it. The array's read-only flag proves nothing: its base may be writable, or user code may have a writable view.
 
-The last of these is a count of references, looked at right where a function of the user's has returned: the result is held by one
-variable of C's, and by what it is a part of. It is trusted only where every holder counts, which means an interpreter with a GIL that
-is older than 3.14: from there on frames borrow. Elsewhere arrays are copied.
+The last case depends on the count of references, read right after a function of the user's has returned: then one C variable and the
+containers of the result hold it. The count is trusted only if every holder counts, which means an interpreter with a GIL that is older
+than 3.14: from there on frames borrow. Otherwise arrays are copied.
 """
 cimport numpy as cnp
 from cpython.object cimport PyObject, PyObject_CallObject
@@ -150,7 +150,7 @@ cdef bint _is_in(structure, PyObject* one) except -1:
 
 
 cdef object _own(PyObject* given, Py_ssize_t holders, int how, kept):
-    # holders: the number of references to it that are ours, if nobody else can reach its holder; 0: somebody can.
+    # holders: the number of queuecore's references to `given`, if no user code can reach its holder; 0: user code can.
     if is_plain_array(given):
         if holders and not how & FIXED and _is_private(given, holders):
             return <object>given
@@ -209,7 +209,7 @@ def register_rows(rows, sparse, strings):
 
 
 def own(value, *, bint fixed=False):
-    """Return a value with arrays that are ours: copies, except of memory that nobody can write to.
+    """Return a value with arrays that are queuecore's own: copies, except of memory that no code can write to.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def own(value, *, bint fixed=False):
 
 
 def own_result(function, tuple arguments not None, kept=None, bint listed=False):
-    """Return what a function of the user's returns, as `own` does; what nobody else refers to stays where it is.
+    """Return the result of a user's function as `own` returns values; arrays that nothing else refers to aren't copied.
 
     A list in it is no structure: an array is made of it anyway.
 

@@ -1,4 +1,4 @@
-# How a thread waits: an event count over a futex, and the turn (a small mutex).
+# The waiting of threads: an event count over a futex, and the turn (a small mutex).
 #
 # EventCount. A waiter calls event_prepare, looks again whether it still has to wait, then event_wait, or event_cancel when
 # it need not. A notifier makes its change visible, then calls event_notify. Any thread may do either.
@@ -82,7 +82,7 @@ cdef inline void event_notify(EventCount* e, uint32_t n) noexcept nogil:
     while (x >> 32) != 0:
         waiters = x >> 32
         k = waiters if waiters < n else n
-        # N2 release: whoever prepares later and reads the new epoch also sees the change that this notifier announces.
+        # N2 release: a waiter that prepares later and reads the new epoch also sees the change that this notifier announces.
         if e.word.compare_exchange_weak(
                 x, (waiters - k) << 32 | <uint64_t><uint32_t>(<uint32_t>x + 1), order(N2, kRelease), kRelaxed):
             futex_wake(&e.word, <uint32_t>k)
@@ -105,7 +105,7 @@ cdef inline void turn_take(Turn* t) noexcept nogil:
         if t.word.load(kRelaxed) == 0 and turn_try(t):  # relaxed: a hint, the CAS decides
             return
         cpu_pause()
-    # T2 acquire: pairs with T3. Writing 2 keeps the promise to wake somebody, also when it takes the turn itself.
+    # T2 acquire: pairs with T3. Writing 2 keeps the promise to wake a sleeper, also when this thread takes the turn itself.
     while t.word.exchange(2, order(T2, kAcquire)) != 0:
         futex_wait(&t.word, 2, -1)
 

@@ -3,8 +3,8 @@
 #
 # pool_push, pool_pop: any thread, lock-free. pool_grow: any thread, lock-free except for its allocation. pool_row: the owner of the slot.
 #   I1  A slot has one owner at a time: the pool, an element in the queue, a thread on its way, a reservation or a lease.
-#   I2  Chunks are never freed or moved before the pool itself, so a row's address stays and reading `next` of a slot that somebody
-#       else has just taken reads memory that is there.
+#   I2  Chunks are never freed or moved before the pool itself, so a row's address stays, and reading `next` of a slot that another
+#       thread has just taken reads valid memory.
 #   I3  The tag in the head's high half grows with every change (ABA).
 #   I4  Slots from `fresh` on were never taken. Slots below `made` have memory; a thread that finds a chunk not counted yet counts it, so
 #       nobody waits for the thread that made it.
@@ -100,7 +100,7 @@ cdef inline void pool_push(SlotPool* p, uint32_t slot) noexcept nogil:
 cdef inline bint _pool_fresh(SlotPool* p, uint32_t* slot) noexcept nogil:
     cdef uint32_t fresh = p.fresh.load(kRelaxed)  # relaxed: the CAS checks it
     while fresh < p.made.load(order(Q3, kAcquire)):  # Q3 acquire: pairs with Q6; the address of the slot
-        # Relaxed: it only decides whose the slot is, nobody has written there. Linearizes here.
+        # Relaxed: it only decides which thread owns the slot; none has written there. Linearizes here.
         if p.fresh.compare_exchange_weak(fresh, fresh + 1, kRelaxed, kRelaxed):
             slot[0] = fresh
             return True
@@ -179,7 +179,7 @@ cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
             nexts = found
     # All threads write the same value. Relaxed: published by Q6, and by Q1 with each slot.
     p.rows[k].store(_chunk_rows(nexts)[0], kRelaxed)
-    # Q6 release: pairs with Q3. Relaxed on failure: somebody else has counted it.
+    # Q6 release: pairs with Q3. Relaxed on failure: another thread has counted it.
     p.made.compare_exchange_strong(
         made, made + count if made + count < POOL_NOBODY else POOL_NOBODY, order(Q6, kRelease), kRelaxed)
     return True

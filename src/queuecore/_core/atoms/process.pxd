@@ -1,6 +1,5 @@
-# What exists once in the process, whatever number of extension modules there are: the table of system calls, the fork
-# generation, the count of native threads, the list of running runners and the buffers kept for the next one. Only process.pyx
-# touches that state.
+# State that exists once in the process, for all extension modules: the table of system calls, the fork generation, the count of native
+# threads, the list of running runners and the buffers kept for the next one. Only process.pyx touches that state.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.atoms.platform cimport Runner, Syscalls, ThreadMain, share_syscalls

@@ -19,14 +19,14 @@
 #       holder's pushes follow each other.
 #   I8  outside: the number of rows that are in no cell but count against the capacity.
 # Progress: every operation is lock-free; fifo_turn_take and fifo_turn_give are one atomic operation each, and so are
-# those of the pushers' turn. Any number of threads may stop anywhere in them and hold back nobody (a holder of a turn holds back the
-# pops or pushes of all others: that is its purpose).
+# those of the pushers' turn. Any number of threads may stop anywhere in them without holding back others (a holder of a turn holds back
+# the pops or pushes of all others: that is its purpose).
 # Linearizable: seq_cst operations, marked below, decide on OK, FULL, EMPTY and SEALED, so that the answers of several
 # rings agree on one order too. TURN may be out of date by the time that giving the turn back takes to be seen. And OK counts the rows
 # outside as they were at R13: the push doesn't notice rows added before R4.
 # Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring
 # (hours, for two cells, at full speed) could then be taken for another one. Indices are 63 bits wide, and may wrap if
-# there are less than 2^24 cells; but nobody counts that far.
+# there are less than 2^24 cells; but no ring runs long enough for that.
 # Source: the idea of lap and value in one word, published by CAS, with a tail that is helped along, is Nikolaev's (NCQ,
 # in "A Scalable, Portable, and Memory-Efficient Lock-Free FIFO Queue", DISC 2019); seal and turn are our own.
 #
@@ -206,7 +206,7 @@ cdef inline int fifo_push(FifoRing* r, uint32_t token, bint owner) noexcept nogi
 
 
 cdef inline bint fifo_seal(FifoRing* r) noexcept nogil:
-    # From now on no push succeeds, whoever holds the turn. True for the one caller that sealed it.
+    # Seals the ring: from now on no push succeeds, not even that of a turn's holder. True for the one caller that sealed it.
     return _fifo_put(r, SEAL, True) == RING_OK
 
 

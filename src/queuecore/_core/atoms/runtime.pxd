@@ -9,7 +9,7 @@
 # StopEvent: the same for Python's threads, which wait for the stop itself. set, is_set, set_at: any thread, also in a signal handler, lock-free;
 # wait: any Python thread, blocking, without the GIL.
 #   I4  An event is set once and never cleared: a new beginning takes a new event, so no wait can miss a stop that was taken back.
-#   I5  A child is set when it is set itself or its parent is. Both park on the parent's event count, so one wait hears both.
+#   I5  A child is set when it is set itself or its parent is. Both park on the parent's event count, so one wait notices both.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from queuecore._core.atoms.platform cimport Atomic, EventCount, Fault, Runner, StopFlag, kAcquire, kRelaxed, kRelease, order
 
@@ -86,7 +86,7 @@ cdef int wait_out_exit() except -1
 cdef bint exiting() noexcept nogil
 
 # The end of a program that a wait holds up. CPython joins non-daemon threads before any exit hook runs, so such a thread, waiting here for
-# something that nobody will ever do, would keep the process alive. The waits of non-daemon threads end once the main thread has ended,
+# something that no thread will ever do, would keep the process alive. The waits of non-daemon threads end once the main thread has ended,
 # every other thread, daemons too, waits in queuecore without a limit of time or for such a thread's end, and no native thread has work. A
 # thread that works goes on, however slow it is, and so do the threads that wait for it: time plays no part in the decision (ending.pxd).
 # Not counted: what a signal handler, a finalizer, a thread that Python doesn't know yet, or an exception set from another thread would have

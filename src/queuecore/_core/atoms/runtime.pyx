@@ -153,7 +153,13 @@ cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil:
 @cython.final
 @cython.no_gc  # it refers to its parent only, which is older: no cycle
 cdef class StopEvent:
-    """A stop that is requested once, by any thread, and heard by all: `StopEvent(parent)` is also set when its parent is."""
+    """A stop that any thread requests once, and that all threads notice.
+
+    Parameters
+    ----------
+    parent : StopEvent, optional
+        The stop is also set when its parent is set.
+    """
 
     def __cinit__(self, StopEvent parent=None):
         self.at.store(0, kRelaxed)  # relaxed: nobody else knows this object yet
@@ -366,7 +372,7 @@ cdef int64_t _looked_ns = 0  # with the GIL
 
 
 cdef bint main_over() noexcept nogil:
-    return _main_over.load(kRelaxed) != 0  # relaxed: the bit alone matters, and who has seen it once sees it ever after
+    return _main_over.load(kRelaxed) != 0  # relaxed: only the bit matters, and a thread that has seen it once sees it ever after
 
 
 cdef void note_slice() noexcept nogil:

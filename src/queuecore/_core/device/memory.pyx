@@ -181,7 +181,7 @@ cdef void region_leave(DeviceCore* core, Region* r, bint lost) noexcept nogil:
 
 
 def free_kept(Device device not None):
-    """Free the memory of a device that is kept for later streams and that nobody reads any more: others need it."""
+    """Free the memory of a device that is kept for later streams and whose readers are done, for other users of the device."""
     with nogil:
         free_done(device.core, 0)
 

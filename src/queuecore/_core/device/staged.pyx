@@ -1,6 +1,6 @@
 """Batches of arrays, or a queue's elements, to a device: they are put together in page-locked memory and sent from there.
 
-Staging: whoever puts fills a slot of it, the transfer's thread sends the slot and gives it back. `put` and `feed`: one thread. `wait`,
+Staging: the thread that puts fills a slot, the transfer's thread sends the slot and gives it back. `put` and `feed`: one thread. `wait`,
 `take`: one thread. `stop`: any thread.
 """
 cimport cython

@@ -11,8 +11,8 @@
 #   I1  A host slot is given back once the event behind its copy is complete, oldest first.
 #   I2  A device slot is free, on its way, or leased. `where` names the slot of batch k until k + buffers is on its way, which needs a
 #       slot that k's lease gave back.
-#   I3  The first failed call ends the transfer: what was on its way before is drained, every host slot goes back, and the consumer
-#       hears which call it was.
+#   I3  The first failed call ends the transfer: the copies under way are drained, every host slot goes back, and the consumer's error
+#       names the call.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.device.driver cimport DeviceCore, Failure, Region
 from queuecore._core.atoms.platform cimport Atomic, EventCount, Runner, SlotStack

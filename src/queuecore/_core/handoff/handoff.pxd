@@ -770,7 +770,7 @@ cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint mo
 
 cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept nogil:
     # Leaves the line, also if the operation is not over. Rows that it had gathered and not delivered go back to the queue. Returns
-    # the result, if the operation was over by then, else HAND_SLICE.
+    # the result if the operation was over by then, otherwise HAND_SLICE.
     cdef Side* s = &h.side[which]
     cdef int rc = HAND_SLICE
     _unpark(s, op)

@@ -1,17 +1,17 @@
 # cython: embedsignature.format=clinic
 """Queues of Python objects: the standard library's `queue` module on native storage.
 
-What is queued lies in an array of references, changed only with the GIL (in a free-threaded build: in the queue's critical section).
-Any Python thread may call anything, signal handlers, finalizers and callbacks of the garbage collector included.
+The queued objects lie in an array of references, changed only with the GIL (in a free-threaded build: in the queue's critical section).
+Any Python thread may call any method, also in signal handlers, finalizers and callbacks of the garbage collector.
   I1  Between two points where Python code may run, an operation happens as a whole or not at all: it stores or takes a reference,
       counts, and tells waiters, with no allocation that could start a collection, no comparison and no DECREF in between. So no lock
       guards the storage, a call made from inside another call of the same thread finds a whole queue, and so does a forked child.
   I2  The garbage collector is shown exactly the references that are stored: slots[head .. head + count), wrapped.
-  I3  A waiter prepares after it last looked at the queue, without giving the GIL away in between; who changes the queue notifies
-      while it has the GIL. So no wake is lost, and the count of waiters may be read without a fence.
+  I3  A waiter prepares after it last looked at the queue, without giving the GIL away in between; a thread that changes the queue
+      notifies while it has the GIL. So no wake is lost, and the count of waiters may be read without a fence.
   I4  A waiter that leaves by an exception while it could have gone on wakes another one in its place.
-  I5  A heap is changed only after all comparisons were made, if nobody changed it meanwhile (`version`); else they are made again. A
-      comparison that raises, or that itself uses the queue, leaves it whole.
+  I5  A heap is changed only after all comparisons were made, if no other call changed it meanwhile (`version`); otherwise they are made
+      again. A comparison that raises, or that itself uses the queue, leaves the heap whole.
   I6  A queue leaves native storage at most once, for good (`F_PYTHON`): every later operation takes its mutex and calls its hooks.
 put and get on a native queue that needs no wait: no lock, one array element. A heap's put and get are lock-free: one is repeated only
 because another one was done. get on an empty and put on a full queue block, in slices on the main thread.
@@ -521,7 +521,7 @@ cdef class Queue(_Store):
         Parameters
         ----------
         item : object
-            What is put.
+            The object.
         block : bool, default True
             Whether to wait for room.
         timeout : float, optional

@@ -343,7 +343,7 @@ cdef class NativeProgram:
         Parameters
         ----------
         queue : NativeQueue
-            Without references, unless nobody knows what the last step makes; the caller has checked that elements fit.
+            The queue. Without references, unless the components of the last step are unknown; the caller has checked that elements fit.
         stop : StopEvent
             Ends every wait.
         names : NativeQueue or None

@@ -265,7 +265,13 @@ cdef object _stack(Slots slots, int i, const uint32_t* tokens, int64_t n):
 
 
 cdef class Slots:
-    """The slots of a queue's elements. A queue is one of these, with the order in which they are handed over."""
+    """The slots of a queue's elements. A queue inherits from this class, and adds the order in which elements are handed over.
+
+    Parameters
+    ----------
+    description : QueueDescription
+        The kind, the capacity and the components of the queue.
+    """
 
     def __cinit__(self, QueueDescription description not None):
         cdef int64_t capacity = description.capacity, slot_bytes

@@ -96,7 +96,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
             iov.iov_base = b.text
             iov.iov_len = b.nbytes
             status = read_full(t, b.place.file, fd, &iov, 1, b.place.offset, nowait, &got, &b.fault)
-            # Where a run began in the middle of a file, the pieces before its place count as read.
+            # If the run began in the middle of the file, the pieces before its place count as read.
             before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset - 1) // s.piece_bytes if b.begins else 0
             if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else 1 + before, &b.fault):
                 status = READ_FAULT
@@ -144,7 +144,7 @@ cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
         return True
     room = l.need if l.need > 2 * n else 2 * n
     if s.encoding and room > 2 * (n + s.piece_bytes):
-        room = 2 * (n + s.piece_bytes)  # nobody knows whether as many bytes as l.need will come
+        room = 2 * (n + s.piece_bytes)  # the stream may have fewer bytes left than l.need
     room += s.piece_bytes
     memory = <unsigned char*>buffer_take(room)
     if memory == NULL:

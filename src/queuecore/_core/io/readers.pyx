@@ -9,9 +9,9 @@ from libc.string cimport memchr, memcpy, memmove, memset
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
 from queuecore._core.atoms.errors cimport (
-    CODE_AGAIN, CODE_CHECKSUM, CODE_EXHAUSTED, CODE_FORKED, CODE_INVALID_ARGUMENT, CODE_PRECONDITION, CODE_TOO_LARGE,
+    CODE_AGAIN, CODE_CHECKSUM, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_FORKED, CODE_INVALID_ARGUMENT, CODE_PRECONDITION, CODE_TOO_LARGE,
     CODE_TRUNCATED, STAGE_OPEN, STAGE_READ, WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL,
-    WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error, raise_error)
+    WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error, new_error, raise_error)
 from queuecore._core.io.framing cimport (
     FRAME_FIXED, FRAME_IDENTITY, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE, framing_lone, framing_reads)
 from queuecore._core.atoms.growing cimport Growing, grow
@@ -93,7 +93,7 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
         r.failed.code = 0
         return False
     if (r.encoding or (<Stream*>r.stream).special) and need > 2 * (keep + BLOCK_BYTES):
-        need = 2 * (keep + BLOCK_BYTES)  # nobody knows whether `need` bytes will come
+        need = 2 * (keep + BLOCK_BYTES)  # the stream may have fewer bytes left than `need`
     # A large block is given back as soon as a small one will do. B2 acquire: pairs with B1; no other thread reads the block any more
     if block == NULL or block.room < need or need <= BLOCK_BYTES < block.room or block.refs.load(kAcquire) != 1:
         block = _block_take(r, need)
@@ -554,7 +554,7 @@ cdef class NativeReader:
 
     cdef int _lose(self, int64_t count, error) except -1:
         # The next call says what one that was cut short had read.
-        self.failure = _errors.DataLossError(f"the call before was cut short (see __cause__), and {count} records that it had read are lost")
+        self.failure = new_error(CODE_DATA_LOSS, f"the call before was cut short (see __cause__), and {count} records that it had read are lost")
         self.failure.__cause__ = error
         return 0
 

@@ -21,8 +21,8 @@ cdef enum:
     KIND_INT = 3
 
 cdef enum:
-    # What becomes of a key's values. `n` is a batch of records; a lone record has no outer dimension, and no splits by record.
-    FORM_FIXED = 0     # (n, *dims): as many in every record; a default stands for none
+    # The arrays made from a key's values, for a batch of n records; a single record has no outer dimension, and no splits by record.
+    FORM_FIXED = 0     # (n, *dims): equally many in every record; a default replaces missing ones
     FORM_PADDED = 1    # (n, longest, *dims): filled up with the default; in feature lists also the lengths (n,)
     FORM_FLAT = 2      # all values (total,); in feature lists splits of them by step (steps + 1,); then splits by record (n + 1,)
 

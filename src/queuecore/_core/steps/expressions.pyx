@@ -24,7 +24,7 @@ cdef extern from *:
     #include <cstring>
     #include "queuecore/kernels/elementwise.hpp"
 
-    // What NumPy documents for the capsule of this name.
+    // The struct that NumPy documents for the capsule of this name.
     typedef int (*qc_loop)(void*, char* const*, const intptr_t*, const intptr_t*, void*);
     struct qc_call_info {
       qc_loop loop;

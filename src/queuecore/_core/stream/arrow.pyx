@@ -1,7 +1,7 @@
 """Arrays of rows for other libraries: the Arrow C data interface, without a copy.
 
-What is handed out holds the NumPy arrays whose memory it shows. A consumer may release it in any thread, with the GIL or
-without, and so these callbacks take the GIL; no native thread of ours ever calls one.
+An exported array holds references to the NumPy arrays whose memory it shows. A consumer may release it in any thread, with
+the GIL or without, so the release callbacks take the GIL; no native thread of queuecore calls one.
 """
 cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
@@ -46,7 +46,7 @@ cdef void _drop(void* reference) noexcept nogil:
 
 
 cdef void _release_schema(ArrowSchema* schema) noexcept nogil:
-    # A child that a consumer has moved away is marked as released, but its memory is ours still.
+    # A child that a consumer has moved away is marked as released, but this schema still owns its memory.
     cdef int64_t i
     for i in range(schema.n_children):
         if schema.children[i] != NULL:
@@ -112,7 +112,7 @@ cdef int _fill_array(ArrowArray* array, list levels, Py_ssize_t at) except -1:
     array.length = levels[at][1]
     Py_INCREF(arrays)
     array.private_data = <PyObject*>arrays
-    # The first one would say which values are null: without it, none is.
+    # The first buffer, left NULL, would be the bitmap of nulls: without it, no value is null.
     array.buffers = <const void**>calloc(1 + len(arrays), sizeof(void*))
     if array.buffers == NULL:
         raise MemoryError
@@ -138,14 +138,14 @@ def export(list levels not None):
     Parameters
     ----------
     levels : list of tuple
-        From the outermost to the innermost, each the only child of the one before: format (bytes), length, and a tuple of
-        C-contiguous arrays, the buffers after that of nulls.
+        From the outermost to the innermost, each the only child of the one before: format (bytes), length in elements, and a tuple
+        of C-contiguous arrays, which become the buffers after the bitmap of nulls.
     """
     cdef ArrowSchema* schema = <ArrowSchema*>calloc(1, sizeof(ArrowSchema))
     cdef ArrowArray* array
     if schema == NULL:
         raise MemoryError
-    # From here on its capsule frees it, whatever part of it is there.
+    # From here on the capsule frees the schema, also if an error leaves it half filled.
     first = PyCapsule_New(schema, "arrow_schema", _end_schema)
     _fill_schema(schema, levels, 0)
     array = <ArrowArray*>calloc(1, sizeof(ArrowArray))

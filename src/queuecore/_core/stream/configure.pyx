@@ -28,11 +28,11 @@ from queuecore._core.stream.views cimport Views
 
 check_layout(layout_hash())
 
-# What follows from a description besides the plan itself, and decides how large its parts are.
+# Numbers that follow from a description and decide how large the parts of its plan are.
 cdef struct Shape:
-    int64_t record_bytes, hop_bytes  # of records in blocks, about
-    int64_t row_bytes      # of an element, in a slot
-    int64_t store_bytes    # that a stored shuffle may take
+    int64_t record_bytes, hop_bytes  # of a record; of records in blocks, an estimate
+    int64_t row_bytes      # of an element's row in a slot; rows of varying length count 64 bytes
+    int64_t store_bytes    # that the store of a shuffle may take
     bint stored            # a shuffle's records may be kept in a store
     bint sharded
     int32_t shuffles
@@ -60,7 +60,7 @@ cdef FileTable* configure(Description d, Pipe* plan, Blocks* frame, Views views,
     _set_sizes(d, plan, &shape)
     if d.memory_budget > 0:
         _fit(plan, frame, d.memory_budget, &shape, d.on_hold_raise)
-    # Linear runs close a file at its end; jumping ones keep some open.
+    # A run that reads files one after the other closes each at its end; a run that jumps between files keeps some open.
     fd_limit = d.num_threads + DISCOVER_AHEAD + 1
     if shape.shuffles and c.store_rows == 0 and not c.blocks:
         fd_limit = IDLE_FILES
@@ -92,7 +92,7 @@ cdef void plan_clear(Pipe* plan) noexcept:
 
 
 cdef int _set_leaves(Description d, Pipe* plan, Views views, Shape* shape) except -1:
-    # The pieces that a record is cut into, where no step makes something of it.
+    # Sets the pieces that a record is cut into where no step makes components of it.
     cdef int32_t i, j, n = <int32_t>len(d.elements.leaves)
     cdef Leaf* leaf
     plan.layout.record_bytes = d.records.record_bytes
@@ -129,12 +129,12 @@ cdef int _set_leaves(Description d, Pipe* plan, Views views, Shape* shape) excep
 
 
 cdef int _set_ops(Description d, Pipe* plan, Shape* shape) except -1:
-    # The order, and whether one of its shuffles may keep its records in a store.
+    # Sets the operators of the order, and decides whether a shuffle may keep its records in a store.
     cdef Config* c = &plan.config
     cdef Ops ops = d.ops
     cdef OpSpec* spec
     cdef int32_t i
-    cdef bint exact = d.skips is not None and not d.skips.tells  # what is left out is as if it had never been there
+    cdef bint exact = d.skips is not None and not d.skips.tells  # a record that is left out counts as if the data never had it
     plan.specs = <OpSpec*>malloc(size_product(ops.count + 1, sizeof(OpSpec)))
     if plan.specs == NULL:
         raise MemoryError
@@ -158,7 +158,7 @@ cdef int _set_ops(Description d, Pipe* plan, Shape* shape) except -1:
                 raise_error(CODE_UNIMPLEMENTED,
                     'on_error="skip" with a shuffle of batches: what is left out of one would change others that were given before. '
                     "Shuffle before the batch")
-            # A stored shuffle needs every row it holds to be given before long, so it is the only one, over records.
+            # A stored shuffle needs each row that it holds to be given soon: so it is the only shuffle, and its elements are records.
             shape.stored = shape.stored and shape.shuffles == 0 and c.batch_rows == 1 and spec.size > 1
             if shape.record_bytes >= STORE_RECORD_BYTES or spec.size > shape.store_bytes // ((shape.record_bytes + 63) // 64 * 64):
                 shape.stored = False
@@ -169,7 +169,8 @@ cdef int _set_ops(Description d, Pipe* plan, Shape* shape) except -1:
                 raise_error(CODE_UNIMPLEMENTED,
                     'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
                     "Shard before the batch")
-            # What other shards get isn't read into the store either, unless it is little. Padding needs places.
+            # The store would also load the records of other shards, which pays only if they are few bytes. UNEVEN_PAD needs records at
+            # known places.
             if not c.blocks and shape.shuffles and spec.size > 1 and (shape.hop_bytes > WIDE_GAP // 2 // spec.size or spec.uneven == UNEVEN_PAD):
                 shape.stored = False
         elif spec.kind == OP_PERMUTE:
@@ -200,7 +201,7 @@ cdef int _set_means(Description d, Config* c) except -1:
 
 
 cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
-    # What is made of a record.
+    # Sets the step that makes components of a record, and where they lie in a slot.
     cdef Component one
     cdef int32_t i
     m.outputs = <Output*>calloc(2 * len(e.components) + 1, sizeof(Output))
@@ -232,7 +233,7 @@ cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
 
 
 cdef int _set_pad(Pad* pad, Component one, tuple sides, bytes fill) except -1:
-    # `fill` is kept by the keeper.
+    # The keeper owns `fill`, to which the pad keeps a pointer.
     cdef int32_t i
     dims = (-1,) if one.kind == KIND_STRINGS else (-1, *one.shape) if one.kind == KIND_RAGGED else one.shape
     pad.ndim = len(dims)
@@ -250,7 +251,7 @@ cdef int _set_pad(Pad* pad, Component one, tuple sides, bytes fill) except -1:
 
 
 cdef int _set_frame(Description d, Pipe* plan, Blocks* frame, Keeper keeper, int32_t shuffles) except -1:
-    # Records in blocks: how they are found, and how their files are interleaved.
+    # Sets how records are found in blocks, and how their files are interleaved.
     cdef Frames f = d.frames
     cdef Maker* m = &plan.maker
     cdef int32_t i
@@ -288,7 +289,7 @@ cdef int _set_frame(Description d, Pipe* plan, Blocks* frame, Keeper keeper, int
 
 
 cdef int _set_columns(list columns, Maker* m, Keeper keeper, Step step) except -1:
-    # Rows that are handed in. Their description stays with the keeper: workers use it.
+    # Sets the columns of rows that are handed in. The keeper owns their description, since workers use it.
     cdef int64_t* shapes
     cdef int32_t n = <int32_t>len(columns)
     keeper.columns = <Output*>calloc(2 * n + 1, sizeof(Output) + MAX_DIMS * sizeof(int64_t))
@@ -305,7 +306,7 @@ cdef int _set_columns(list columns, Maker* m, Keeper keeper, Step step) except -
 
 
 cdef void _set_together(Maker* m, RowsFn run_rows) noexcept nogil:
-    # As many rows at once as stay in the first-level cache.
+    # Lets a step make as many rows at once as fit into the first-level cache.
     cdef int64_t nbytes = 1
     cdef int32_t i
     for i in range(m.column_count):
@@ -321,7 +322,7 @@ cdef void _set_together(Maker* m, RowsFn run_rows) noexcept nogil:
 
 
 cdef int64_t _slot_bytes(Pipe* plan) except -1:
-    # Of a batch, in the slab.
+    # Returns the bytes of a batch in the slab.
     cdef size_t slot_bytes = lay_out(plan)
     if slot_bytes > <size_t>kMostBytes:
         raise_error(CODE_EXHAUSTED,
@@ -330,7 +331,7 @@ cdef int64_t _slot_bytes(Pipe* plan) except -1:
 
 
 cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
-    # How much a unit does, and how much is made ahead.
+    # Sets how many rows a unit makes, and how many batches are made ahead.
     cdef Config* c = &plan.config
     cdef int64_t batch_bytes, slot_bytes, ahead, per_unit, chunk_bytes = CHUNK_BYTES
     if 0 < d.memory_budget < 64 * CHUNK_BYTES:
@@ -352,17 +353,17 @@ cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
     if not c.blocks and c.unit_rows > LONE_ROWS and (shape.sharded or (shape.shuffles and not shape.stored)):
         per_unit = LONE_ROWS // c.batch_rows if c.batch_rows < LONE_ROWS else 1
         c.unit_rows = c.batch_rows * per_unit if c.batch_rows < LONE_ROWS else LONE_ROWS
-    c.unit_segments = 2 * per_unit + 2  # short batches make more of them: then a unit has fewer rows
+    c.unit_segments = 2 * per_unit + 2  # short batches take more segments: then a unit has fewer rows
     # Enough batches in flight that every worker has a unit and the consumer finds one ready.
     c.width = ((c.threads + 2) * c.unit_rows + c.batch_rows - 1) // c.batch_rows + 1
-    # What is to be made ahead is as much as somebody says, but no more than memory is good for: no slot is touched before it is used.
+    # As many batches are made ahead as `prefetch` says, within a part of the memory: a slot's pages are touched only when it is used.
     ahead = min(d.prefetch, WIDTH_MOST, (d.memory_limit if d.memory_limit > 0 else kMostBytes) // AHEAD_PART // slot_bytes)
     c.width = max(c.width, ahead + 1)
-    c.width += c.buffers  # those on the device are the consumer's only when it takes them
+    c.width += c.buffers  # a batch on the device counts as ahead until the consumer takes it
     c.load_rows = UNIT_BYTES // 2 // shape.record_bytes
     c.load_rows = 16 if c.load_rows < 16 else (1024 if c.load_rows > 1024 else c.load_rows)
     if shape.stored:
-        # Rows on their way in and out, and those that a batch keeps until it is whole, or a shard until its group is.
+        # Rows that are being loaded or copied out, and rows that a batch keeps until it is whole, or a shard until its group is whole.
         c.store_rows = (c.threads + 3) * max(c.unit_rows, c.load_rows) + 3 * c.batch_rows
         if c.store_rows > shape.store_bytes // ((shape.record_bytes + 63) // 64 * 64):
             c.store_rows = 0
@@ -370,7 +371,7 @@ cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
 
 
 cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bint keeps_leases) except -1:
-    # Makes everything smaller until it fits, what speed depends on least first.
+    # Makes the parts smaller until all fit into the budget; begins with the parts that matter least for speed.
     cdef Config* c = &plan.config
     cdef int64_t units, slot, rest, need, stride = (shape.record_bytes + 63) // 64 * 64, ids, piece
     cdef int32_t i = 0
@@ -397,7 +398,7 @@ cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bin
             frame.headroom = min(frame.headroom, frame.piece_bytes // 4)
         frame.memory_most = budget // 3
     slot = _slot_bytes(plan)
-    # What varies in length, and blocks, take what the rest leaves.
+    # With blocks, three quarters of the rest stay for values of varying length and for the blocks themselves.
     rest = (budget - units) // (4 if c.blocks else 1)
     if c.store_rows > 0:
         while plan.specs[i].kind != OP_SHUFFLE:

@@ -1,4 +1,4 @@
-# Courses: where an iteration is, and how it goes elsewhere.
+# Courses: the place of an iteration, and how it goes to another place.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.io.blocks cimport Blocks
 from queuecore._core.stream.left_out cimport LeftOut
@@ -16,25 +16,25 @@ cdef class Course(Turns):
     cdef FileTable* table
     cdef FileList files
     cdef LeftOut out
-    # After the last element that was delivered. A run begins with a whole batch or chunk: so `start`, `place` and `lanes` are behind the last
-    # one of which everything was delivered.
+    # The place behind the last element that was delivered. A run begins with a whole batch or chunk: so its `start`, `place` and `lanes`
+    # are behind the last batch or chunk whose elements were all delivered.
     cdef Point at
-    cdef Point ahead          # behind the batch, or the chunk, that was taken last
+    cdef Point ahead          # behind the batch or chunk that was taken last
     cdef list counters        # ShuffleCounter or None, one a shuffle
-    cdef uint64_t next_k
-    cdef int64_t delivered    # elements, from the very start
+    cdef uint64_t next_k      # number of the next batch of the run
+    cdef int64_t delivered    # elements, since the iteration began
     cdef int64_t* base        # per shuffle: iteration of the dataset object at the start of the run
     cdef int64_t* begun       # per shuffle: iterations begun at the mark
     cdef int32_t shuffles
     cdef list chunk           # arrays of the records not yet handed out one by one
     cdef int64_t chunk_at, chunk_rows
-    cdef int64_t expect_files
-    cdef uint64_t expect_digest
-    cdef Blocks frame         # how blocks are framed
-    cdef bint told            # to stop
-    cdef Lengths lengths      # of the passes before the mark: good records, with breaks that were handed in
-    cdef object drawn         # what is saved and restored with a place, by who knows what it means
-    cdef uint64_t version     # of the place: another one after each change
+    cdef int64_t expect_files      # files known at the place that was restored, and
+    cdef uint64_t expect_digest    # the digest of their sizes and times
+    cdef Blocks frame         # the settings of blocks, without state
+    cdef bint told            # another thread asked the run to stop
+    cdef Lengths lengths      # of the passes before the mark: good records, including breaks that were handed in
+    cdef object drawn         # an object saved and restored with a place; only the Python layer knows what it means
+    cdef uint64_t version     # of the place: changes with each change of the place
 
     cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil
     cdef void _count_all_iterations(self, Pipe* p, uint64_t k) noexcept

@@ -1,4 +1,4 @@
-"""Courses: where an iteration is, and how it goes elsewhere."""
+"""Courses: the place of an iteration, and how it goes to another place."""
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
@@ -23,9 +23,9 @@ from queuecore._core.atoms.window cimport window_take
 check_layout(layout_hash())
 
 
-@cython.no_gc_clear  # __dealloc__ needs what a plan refers to
+@cython.no_gc_clear  # __dealloc__ needs the objects that a plan refers to
 cdef class Course(Turns):
-    """The place of an iteration: what was delivered, what comes next, and with which files and seeds it goes on."""
+    """The place of an iteration: the elements delivered, the next one, and the files and seeds that it goes on with."""
 
     def __dealloc__(self):
         if self.generation == fork_generation():
@@ -38,7 +38,7 @@ cdef class Course(Turns):
         free(self.begun)
 
     cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil:
-        # The batch is the consumer's; as an element, or as a chunk of them.
+        # Gives batch k to the consumer: as an element (`whole`), or as a chunk of elements.
         cdef int64_t n
         self.next_k = k + 1
         self.version += 1
@@ -61,7 +61,7 @@ cdef class Course(Turns):
             event_notify_all(&p.runner.work)
 
     cdef void _count_all_iterations(self, Pipe* p, uint64_t k) noexcept:
-        # Those that had begun when batch k was planned.
+        # Counts the iterations of shuffles that had begun when batch k was planned.
         cdef const int64_t* begun = &p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count]
         cdef ShuffleCounter counter
         cdef int i
@@ -74,20 +74,20 @@ cdef class Course(Turns):
                 counter.next_iteration = self.base[i] + begun[i]
 
     cdef void _pass_mark(self) noexcept nogil:
-        # All up to the chunk's end is delivered: a new run begins there.
+        # Moves the mark: all elements up to the chunk's end are delivered, so a new run begins there.
         cdef int64_t pass_, total, left_out, i
         cdef Missing* m
-        # A shuffle that is played without the cuts keeps other records.
+        # A new run would play the shuffle without the cuts, and the shuffle would keep other records: the mark stays.
         if not self.plan.config.blocks or (self.shuffles and self.out.cut_count):
             return
         for pass_ in range(self.at.start.pass_, self.ahead.start.pass_):
-            # All that is bad in the passes before has been met, unless nobody asked for it.
+            # All bad records of the passes before `ahead` have been met, unless the order never asked for them.
             left_out = 0
             if pass_ == self.at.start.pass_:
                 left_out = self.at.start.ordinal - self.at.start.good
-                if self.out.handed_pass == pass_ and not self.shuffles:  # those count in a pass
+                if self.out.handed_pass == pass_ and not self.shuffles:  # breaks count in a pass
                     left_out -= self.out.handed_count
-            for i in range(self.pipe.order.ops[0].missing.count):  # 0: it isn't the source that leaves them out
+            for i in range(self.pipe.order.ops[0].missing.count):  # the count is 0 if another operator leaves them out
                 m = &self.out.missing[i]
                 if m.pass_ == pass_ and (pass_ > self.at.start.pass_ or m.ordinal >= self.at.start.ordinal):
                     left_out += 1
@@ -96,10 +96,10 @@ cdef class Course(Turns):
             if pass_ < self.pipe.order.next_end or not framing_handed(self.frame.framing):
                 total = lengths_at(&self.pipe.order.ends, pass_)
             turn_give(self.pipe.turn)
-            if total < 0 and not framing_handed(self.frame.framing):  # of files, all are as long
+            if total < 0 and not framing_handed(self.frame.framing):  # all passes over files have the same length
                 continue
             if not lengths_add(&self.lengths, pass_, total - left_out if total >= 0 else -1):
-                return  # a new run begins sooner then
+                return  # no memory: the mark stays, and a new run begins further back
         self.at.start = self.ahead.start
         self.at.place = self.ahead.place
         self.at.lanes, self.ahead.lanes = self.ahead.lanes, self.at.lanes
@@ -113,11 +113,11 @@ cdef class Course(Turns):
         return 0
 
     def oldest(self):
-        """Pass and number of the first row of its feed that it may need again."""
+        """Return the pass and the number of the first row of its feed that the stream may need again."""
         return self.at.start.pass_, self.at.start.ordinal
 
     def position(self):
-        """The place of the last delivered element, and what was drawn."""
+        """Return the place behind the last delivered element as a `Saved`, and the `drawn` that belongs to it."""
         cdef Saved place
         cdef uint64_t version
         self._check_made()
@@ -126,7 +126,7 @@ cdef class Course(Turns):
             drawn = self.drawn
             place = self._place()
             place.version = version
-            if version == self.version:  # making objects may let others in
+            if version == self.version:  # making objects may let other calls in
                 break
         return place, drawn
 
@@ -150,7 +150,7 @@ cdef class Course(Turns):
             saved.files_known = self.expect_files
             saved.files_digest = self.expect_digest
         if self.plan.config.blocks:
-            if lengths and lengths[0] == 0:  # mostly that is all
+            if lengths and lengths[0] == 0:  # mostly the only entry
                 whole = lengths[1]
                 del lengths[:2]
             saved.mark = mark_of(&self.at, whole, &self.frame)
@@ -159,7 +159,7 @@ cdef class Course(Turns):
         saved.missing = [missing[i:i + 2] for i in range(0, len(missing), 2)]
         saved.lengths = [lengths[i:i + 2] for i in range(0, len(lengths), 2)]
         saved.handed = [list(one) for one in list(self.out.handed)]
-        # What isn't delivered yet may have cut a batch short that is, or have left a shuffle.
+        # A break that isn't delivered yet is saved too: it may have cut a delivered batch short, or have left a shuffle.
         saved.breaks = sorted([*one, *(fault or ())] for one, fault in list(self.out.breaks.items()))
         return saved
 
@@ -170,17 +170,17 @@ cdef class Course(Turns):
         return 0
 
     def digests(self, list upto):
-        """The digests of sizes and times of the first known files, as they were when they were opened."""
+        """Return, for each n in `upto` above 0, the digest of the sizes and times of the first n files when they were opened."""
         self._check_known(max(upto, default=0))
         return [self.table.entries[<int64_t>n - 1].digest for n in upto if n > 0]
 
     def sizes(self, int64_t known):
-        """The sizes in bytes and the times in ns that these files had when they were opened; -1, 0: a file that could not be."""
+        """Return size in bytes and modification time in ns of the first `known` files when they were opened; (-1, 0): not opened."""
         self._check_known(known)
         return [(self.table.entries[i].size, self.table.entries[i].mtime_ns) for i in range(known)]
 
     cdef int _check_files(self, FileTable* t, Saved place, check) except -1:
-        # Measures the files that the place knows.
+        # Opens and measures the files that the place knows, and raises if they differ from those of the saved state.
         cdef int64_t i, _file, n = place.files_known
         with nogil:
             for _file in range(n):
@@ -193,7 +193,7 @@ cdef class Course(Turns):
         return 0
 
     cdef int _arrive(self, Goal goal, Saved place, drawn) except -1:
-        # Takes over what the place says; the goal frees what was there. Nothing raises before all of it is.
+        # Takes over the numbers of the goal, which frees the earlier ones. Nothing raises before all are taken over.
         cdef OpSpec* spec
         cdef int i
         self.out.missing, goal.missing = goal.missing, self.out.missing
@@ -213,7 +213,7 @@ cdef class Course(Turns):
         self.told = False
         self.version += 1
         self.out.handed_pass, self.out.handed_count = goal.handed_pass, goal.handed_count
-        # Whatever these let go of may run Python.
+        # The objects that these assignments release may run Python.
         self.out.handed = goal.handed
         self.out.breaks = goal.breaks
         self.counters = goal.counters

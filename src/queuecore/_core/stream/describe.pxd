@@ -1,4 +1,4 @@
-# Descriptions: what a stream does, with names and types, as Python says it.
+# Descriptions: the work of a stream, with names and types, as Python describes it.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.io.csv cimport CsvFormat
 from queuecore._core.stream.marks cimport ShuffleCounter
@@ -10,12 +10,12 @@ from queuecore._core.io.sources cimport FileList
 from queuecore._core.steps.stages cimport Step
 
 cdef enum:
-    # What rows of a component are.
+    # The kind of a component: its rows are
     KIND_FIXED = 0         # arrays of one shape
     KIND_STRING = 1        # one string each
     KIND_STRINGS = 2       # any number of strings
     KIND_RAGGED = 3        # any number of arrays of one shape
-    KIND_DENSE = 4         # arrays of any shape, of so many dimensions
+    KIND_DENSE = 4         # arrays of any shape with a known number of dimensions
     KIND_OBJECT = 5        # Python objects
 
 # A component of an element, and where it lies in batches.
@@ -23,15 +23,16 @@ cdef class Component:
     cdef int kind
     cdef object dtype
     cdef tuple shape          # of a row; of KIND_RAGGED, of a row's values
-    cdef int32_t output       # the first one of it
-    cdef int32_t pad          # its number among those that are padded; -1: it isn't
+    cdef int32_t output       # number of its first output
+    cdef int32_t pad          # its number among the padded components; -1: it isn't padded
 
-# A component of what Python says of it: its kind, its dtype and its shape.
+# Returns a new component.
 cdef Component component_of(int kind, dtype, shape)
-# How it lies in batches, or in columns: in one output from `at` on, or two. Returns the number behind.
+# Fills the outputs, one or two from `at` on, that say how a component lies in batches or columns. Returns the number of the output after
+# them; `vars` counts the outputs of varying length.
 cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component one, int32_t* vars) except -1
-# How components lie in columns: fills `columns`, two for each at most, and MAX_DIMS of `shapes` for each of these; both are zero before.
-# Returns how many columns they are.
+# Describes how components lie in columns: fills `columns`, at most two for each component, and CELL_DIMS of `shapes` for each column; both
+# are zero before. Returns the number of columns.
 cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1
 
 
@@ -62,7 +63,7 @@ cdef class Ops:
     cdef int32_t shuffles      # and permutations
     cdef list counters         # ShuffleCounter or None, one a shuffle
     cdef list levels           # batch sizes, the innermost first
-    cdef int64_t batch_rows    # of an element: the product of these
+    cdef int64_t batch_rows    # rows of an element: the product of `levels`
     cdef int32_t shuffle_level, batch_level, map_level  # as in Config
 
     cdef OpSpec* _add(self, int32_t kind, int64_t size) except NULL
@@ -84,15 +85,15 @@ cdef class Description:
     cdef public Scope scope
 
 
-# Workers use what Python objects own (steps, formats), and may outlive the iterator, which does not wait for them when it goes. So it
-# leaves its keeper behind, and later ones look which of those are still needed.
+# The owner of Python objects (steps, formats) whose memory workers use. Workers may outlive the iterator, which does not wait for them in
+# its destructor: so the iterator leaves its keeper in a list, and a later keeper_new removes the keepers that no pipe needs.
 cdef class Keeper:
-    cdef Atomic[int32_t]* pipes
+    cdef Atomic[int32_t]* pipes  # number of its pipes that are not freed yet
     cdef list kept
     cdef Keeper after
     cdef Output* columns
 
-# A keeper of what a description's workers use. Lets go of others that are no longer used.
+# A keeper of the objects that a description's workers use. Releases earlier keepers that are no longer used. Under the GIL.
 cdef Keeper keeper_new(Description d)
 # Keeps it until no pipe is left. Under the GIL, as the other one.
 cdef void keep_until_unused(Keeper keeper) noexcept

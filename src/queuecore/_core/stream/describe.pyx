@@ -1,4 +1,4 @@
-"""Descriptions: what a stream does, with names and types, as Python says it."""
+"""Descriptions: the work of a stream, with names and types, as Python describes it."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
@@ -17,7 +17,7 @@ from queuecore._core.steps.stages cimport Step
 
 check_layout(layout_hash())
 
-# What rows of a component are, for Python.
+# The kinds of components, for Python.
 FIXED, STRING, STRINGS, RAGGED, DENSE, OBJECT = KIND_FIXED, KIND_STRING, KIND_STRINGS, KIND_RAGGED, KIND_DENSE, KIND_OBJECT
 
 
@@ -76,7 +76,7 @@ cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components)
         one = component_of(kind, dtype, shape)
         count = describe_output(columns, count, i, one, &vars)
         out = &columns[count - 1]
-        if one.kind == KIND_RAGGED:  # steps want to know the shape of a row
+        if one.kind == KIND_RAGGED:  # steps need the shape of a row
             out.ndim = 1 + len(one.shape)
         elif one.kind == KIND_FIXED:
             out.ndim = len(one.shape)
@@ -93,9 +93,9 @@ cdef class Records:
     Parameters
     ----------
     record_bytes, header_bytes, footer_bytes, hop_bytes : int
-        Bytes of a record, before the first one, behind the last one, and from the beginning of one to that of the next.
+        Bytes of a record, of a file before its first record, behind its last one, and from the start of a record to the start of the next.
     drop_tail : bool
-        Whether a cut last record is left out; otherwise it is an error.
+        Whether a last record that is cut short is left out; otherwise it is an error.
     """
 
     def __init__(self, int64_t record_bytes=1, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=1, bint drop_tail=False):
@@ -113,27 +113,27 @@ cdef class Frames:
     Parameters
     ----------
     framing : str
-        How they are told apart.
+        The name of the way in which records are told apart.
     guess : int
-        The bytes that a record has, about.
+        An estimate of a record's size in bytes.
     max_record_bytes : int
-        A longer one is an error.
+        The most bytes of a record; a longer one is an error.
 
     Attributes
     ----------
     encoding : int
-        How files are compressed; 0: they aren't.
+        The number of the files' compression; 0: none.
     header : int
         Lines, or rows of CSV, that are left out at the top of each file.
     cycle, turn : int
-        How many files are interleaved, and how many records come of each in its turn.
+        The number of files that are interleaved, and the number of records that each gives in its turn.
     piece_bytes, headroom : int
-        Other sizes of what is read at once, for tests; 0: the usual ones.
+        Other sizes of a piece that is read at once and of the room before it, in bytes, for tests; 0: the usual ones.
     records : Records
-        Where they lie, of the framing "fixed".
+        The places of records, for the framing "fixed".
     csv : CsvFormat, optional
     columns : list, optional
-        The components of rows that are handed in, of the framing "rows".
+        The components of rows that are handed in, for the framing "rows".
     """
 
     def __init__(self, str framing, int64_t guess, int64_t max_record_bytes):
@@ -151,18 +151,18 @@ cdef class Elements:
     Parameters
     ----------
     template : nested
-        Of an element, over its components.
+        The structure of an element, over its components.
     components : list of NativeComponent, optional
-        What is made: its kind (`FIXED`, `STRING`, `STRINGS`, `RAGGED`, `DENSE` or `OBJECT`), its dtype, and the shape of a row. Default: a
-        record is cut into `leaves`.
+        The components: of each its kind (`FIXED`, `STRING`, `STRINGS`, `RAGGED`, `DENSE` or `OBJECT`), its dtype, and the shape of a row.
+        Default: a record is cut into `leaves`.
     leaves : list of tuple
-        As of `RecordPlan`.
+        The pieces of a record, as `RecordPlan` has them.
     step : Step, optional
-        Makes the components; default: they are the record.
+        The step that makes the components; default: they are the record.
     assemble : callable, optional
-        From a list of components, batched, to an element.
+        Makes an element from the list of its components, which may be batched.
     pads : list of tuple or None, optional
-        Of components whose rows are padded: what each of their dimensions becomes (-1: the longest of a batch), and the bytes of an item.
+        For each component whose rows are padded, the size that each dimension gets (-1: the longest of a batch), and the bytes of an item.
     """
 
     def __init__(self, template, list components=None, list leaves=None, Step step=None, assemble=None, list pads=None):
@@ -181,7 +181,7 @@ cdef class Elements:
 
 @cython.final
 cdef class Ops:
-    """The operators of an order, the one on the records first: which elements come, and when."""
+    """The operators of an order, which decide the elements and their sequence; the operator on the records comes first."""
 
     def __cinit__(self):
         self.counters = []
@@ -217,23 +217,23 @@ cdef class Ops:
         return 0
 
     def take(self, int64_t number):
-        """Give the first elements alone; -1: all."""
+        """Give only the first `number` elements; -1: all."""
         self._add(OP_TAKE, number)
 
     def skip(self, int64_t number):
-        """Leave out the first elements; -1: all."""
+        """Leave out the first `number` elements; -1: all."""
         self._add(OP_SKIP, number)
 
     def repeat(self, int64_t number):
-        """Give all elements several times over; -1: endlessly."""
+        """Give all elements `number` times; -1: endlessly."""
         self._add(OP_REPEAT, number)
 
     def map(self):
-        """Note where the last map is: errors of maps come out behind the operators before it."""
+        """Note that a map follows the operators so far: an error of the last map comes out above the operators before it."""
         self.map_level = self.count
 
     def batch(self, int64_t size, bint drop_remainder):
-        """Stack elements."""
+        """Stack `size` elements into one; `drop_remainder` leaves out a shorter last one."""
         cdef OpSpec* spec
         if size > (<int64_t>1 << 40) // self.batch_rows:
             raise_error(CODE_INVALID_ARGUMENT, f"a batch of {size} x {self.batch_rows} records is too large")
@@ -245,7 +245,7 @@ cdef class Ops:
         self.levels.append(size)
 
     def shuffle(self, int64_t buffer_size, pair, bint reshuffle, ShuffleCounter counter):
-        """Draw from a window of elements; `counter` counts its passes, if it isn't `None`."""
+        """Draw from a window of `buffer_size` elements; `counter`, unless it is None, counts the passes."""
         if buffer_size >= <int64_t>1 << 31:
             raise_error(CODE_INVALID_ARGUMENT, f"buffer_size must be less than 2**31, not {buffer_size}")
         self._draws(self._add(OP_SHUFFLE, buffer_size), pair, reshuffle, counter)
@@ -255,7 +255,7 @@ cdef class Ops:
         self._draws(self._add(OP_PERMUTE, 1), pair, reshuffle, counter)
 
     def shard(self, int64_t shards, int64_t index, int32_t uneven):
-        """Give every `shards`-th element; `uneven`: what becomes of the last group (order_shard.pxd)."""
+        """Give every `shards`-th element; `uneven` decides the fate of an incomplete last group (order/shard.pxd)."""
         cdef OpSpec* spec = self._add(OP_SHARD, shards)
         spec.index = index
         spec.uneven = uneven
@@ -272,42 +272,42 @@ cdef class Description:
     files : FileList
     elements : Elements
     records : Records, optional
-        Where records lie; if `frames` is given, that is found by reading.
+        The places of records; if `frames` is given, reading finds them.
     frames : Frames, optional
 
     Attributes
     ----------
     ops : Ops
     num_threads : int
-        Native workers.
+        The number of native workers.
     help : bool
         Whether the consumer works, too.
     prefetch : int
-        Elements that are made ahead; -1: nobody said.
+        Elements that are made ahead; -1: the user set no number.
     max_leases : int
         Batches that the consumer may hold.
     on_hold_raise : bool
         Whether holding more is an error.
     inner : bool
-        Whether it works for another stream: then it never says that batches are held.
+        Whether the stream works for another stream: then it never warns that batches are held.
     retries : int
-        Of a read that fails.
+        How often a failed read is tried again.
     stall_warn, stall_timeout : float
-        Seconds without any progress, after which it says so, or ends; below 0: never.
+        Seconds without progress after which the stream warns, or ends with an error; below 0: never.
     memory_budget : int
-        Bytes that its buffers may take, about; 0: any.
+        Bytes that the stream's buffers may take, approximately; 0: no bound.
     memory_limit : int
-        Bytes that the process may have; 0: nobody knows.
+        Bytes that the process may have; 0: unknown.
     skips : Quarantine, optional
-        Gets the errors of what is left out; they are raised by default.
+        Gets the errors of elements that are left out; default: errors are raised.
     feeder : callable, optional
-        Where rows are handed in: gets a `Feed` for each run, and what was drawn, and returns at once.
+        For rows that are handed in: it is called with the `Feed` of each run and with `drawn`, and returns at once.
     scope : Scope, optional
-        Of the functions that run for it.
+        The scope of the functions that run for the stream.
     target : Target, optional
-        Where its batches go, of components that are all `FIXED`.
+        The device that batches go to; all components must be `FIXED`.
     drawn : object, optional
-        What belongs to a place besides: `Stream.position` returns it, and `Stream.go_to` sets it.
+        An object that belongs to a place: `Stream.position` returns it, and `Stream.go_to` sets it.
     """
 
     def __init__(self, FileList files not None, Elements elements not None, Records records=None, Frames frames=None):
@@ -327,7 +327,7 @@ cdef Keeper _kept = None
 
 
 @cython.final
-@cython.no_gc  # a collection must not empty it while threads work: to them nothing refers that Python knows
+@cython.no_gc  # a collection must not empty a keeper while threads use its objects: Python doesn't see the threads' references
 cdef class Keeper:
     def __cinit__(self):
         self.pipes = <Atomic[int32_t]*>alloc_lines(sizeof(int32_t))

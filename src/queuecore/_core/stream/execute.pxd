@@ -1,8 +1,8 @@
-# Executing: what happens without the turn. A unit reads, splits, and publishes what became whole.
+# Executing: the work that is done without the turn. A unit reads and splits records, and publishes the batches that became whole.
 from libc.stdint cimport int32_t
 from queuecore._core.stream.pipe cimport Pipe
 
-# What a worker of a Pipe does again and again: one unit (runtime.pxd's StepFn).
+# Claims and runs one unit of a Pipe; a worker calls it again and again (StepFn of runtime.pxd).
 cdef int execute_step(void* context, int32_t worker) noexcept nogil
-# The consumer runs a unit itself, as long as the page cache has the bytes. False: nothing was done.
+# Runs a unit in the consumer's thread, as long as the page cache has the bytes. False: no unit was finished.
 cdef bint execute_help(Pipe* p) noexcept nogil

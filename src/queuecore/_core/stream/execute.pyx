@@ -1,4 +1,4 @@
-"""Executing: what happens without the turn."""
+"""Executing: the work that is done without the turn."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.memory cimport realloc
@@ -29,7 +29,7 @@ check_layout(layout_hash())
 # Records that can't be read or made
 
 cdef void _known_place(Pipe* p, Unit* u, int64_t ordinal, Fault* fault) noexcept nogil:
-    # Says of a fault which record it is about, where records have known places.
+    # Names in a fault the file, record and offset of record `ordinal`, where records have known places.
     u.file_hint = table_find(p.table, ordinal, u.file_hint)
     fault.file = u.file_hint
     fault.record = ordinal - p.table.entries[u.file_hint].base
@@ -37,7 +37,7 @@ cdef void _known_place(Pipe* p, Unit* u, int64_t ordinal, Fault* fault) noexcept
 
 
 cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
-    # The batch's first unreadable row counts. A slow path: the turn guards the comparison.
+    # Marks a batch as failed; its first unreadable row counts. On this slow path the turn guards the comparison.
     turn_take(p.turn)
     if b.failed.load(kRelaxed) == 0 or row < b.fault_row:  # relaxed: guarded by the turn
         b.fault_row = row
@@ -49,18 +49,19 @@ cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, 
 
 
 cdef bint _skippable(const Fault* f) noexcept nogil:
-    # What is wrong with one record, and not with the machine.
+    # True for a fault of one record, and not of the machine.
     return (f.code == CODE_STEP or f.code == CODE_CHECKSUM or f.code == CODE_CSV or f.code == CODE_TOO_LARGE
             or f.code == CODE_DATA_LOSS)
 
 
 cdef bint _of_element(const Fault* f) noexcept nogil:
-    # What a step, a parser or a batch has against a record that is whole: the next ones are good.
+    # True if a step, a parser or a batch refuses a record that was read whole: the records after it can be read.
     return f.code == CODE_STEP or f.code == CODE_CSV or (f.code == CODE_DATA_LOSS and f.stage == STAGE_MAP)
 
 
 cdef int32_t _level_of(const Pipe* p, const Fault* f) noexcept nogil:
-    # Above which operators it comes out: above the map that it is of, and above whatever has been decided without knowing of it.
+    # Returns the number of operators above which the error comes out: those before its map, or before the first batch, and in any case
+    # those that gave records away before the error was known.
     cdef int32_t level = 0
     if f.code == CODE_STEP:
         level = p.config.map_level
@@ -70,7 +71,7 @@ cdef int32_t _level_of(const Pipe* p, const Fault* f) noexcept nogil:
 
 
 cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
-    # Notes a bad record, for a new run without it. False: it is to be an error that ends the stream.
+    # Notes a bad record, for a new run without it. False: the error ends the stream.
     cdef Bad* grown
     cdef bint noted = True
     if not (_skippable(fault) if p.config.skip_bad else _of_element(fault)):
@@ -97,7 +98,8 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
 
 cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row,
                         Growing* vars, int* status, Fault* fault) noexcept nogil:
-    # Rows of the records that were staged. Returns how many; *status says why not all. What was wrong behind them stays as it is.
+    # Makes rows of n staged records. Returns the number made. If it is less than n, *fault is that of the next record and *status
+    # READ_FAULT; otherwise both stay as they were.
     cdef int64_t i
     cdef Fault bad
     u.scratch.arena.epoch = pass_
@@ -113,7 +115,7 @@ cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
 
 cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row, Growing* vars,
                         bint nowait, int* status, Fault* fault) noexcept nogil:
-    # Reads n records from `ordinal` on into rows of a slot. Returns how many are in place; *status says why not all.
+    # Reads n records from `ordinal` on into rows of a slot. Returns the number of rows that are in place; *status says why not all.
     cdef Layout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
@@ -178,8 +180,8 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
 
 cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, unsigned char* slot, int64_t row, Growing* vars,
                         bint nowait) noexcept nogil:
-    # Lone records that follow each other in equal, small steps, as in a shard: one read over what lies between. Returns how many are in
-    # place; -1: not all could be read. Others are to be read one by one, which also finds out what is wrong with one of them.
+    # Reads lone records that follow each other in equal, small steps, as in a shard, by one read that includes the gaps. Returns the
+    # number of rows that are in place; -1: not all could be read. The caller reads other records one by one, which also finds the fault.
     cdef Layout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
@@ -223,7 +225,7 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
 
 
 cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars, bint nowait) noexcept nogil:
-    # The rows of one run of records, or none of those after a bad one.
+    # Makes the rows of one run of records. Behind a bad record, some or all rows may be missing.
     cdef int64_t done = 0, i = 0, id
     cdef int status = READ_OK
     cdef Fault fault
@@ -236,7 +238,7 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
                 break
             fault.file = -1 if framing_handed(p.maker.framing) else run.block.place.file
             status = READ_FAULT
-        elif p.blocks != NULL:  # a place that a run began at lies behind a record that it still needs
+        elif p.blocks != NULL:  # a defect: the run began at a place behind a record that it still needs
             memset(&fault, 0, sizeof(Fault))
             fault.code = CODE_INTERNAL
             fault.stage = STAGE_RUNNER
@@ -272,13 +274,13 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
         if not _leave_out(p, s.batch, run.pass_, run.ordinal + done, &fault):
             _fail(p, s.batch, row + done, run.pass_, run.ordinal + done, &fault)
             return READ_FAULT
-        done += 1  # others after it may be bad too: better known now than in a run for each
+        done += 1  # records after it may be bad too: finding them now saves a new run for each
         leave = True
     return READ_FAULT if leave else READ_OK
 
 
 cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
-    # False: bytes are not in the page cache; segments before segment_at are done.
+    # Makes the rows of a unit. False: bytes are not in the page cache; segments before segment_at are done.
     cdef Segment* s
     cdef Run* run
     cdef unsigned char* slot
@@ -327,11 +329,11 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
                     if part != NULL:
                         part_free(&p.maker, part)
                     return False
-                row += run.n  # others after a bad one may be bad too
+                row += run.n  # runs after a bad record may have bad ones too
             if vars != NULL and part == NULL:
                 count_room(p, s.batch.slot)
             if part != NULL:
-                p.shared.grown.fetch_add(room_of(p, part.vars), kRelaxed)  # relaxed: as are all of these: a statistic and a hint
+                p.shared.grown.fetch_add(room_of(p, part.vars), kRelaxed)  # relaxed, as wherever `grown` is used: a statistic and a hint
                 turn_take(p.turn)
                 part.next = <Part*>s.batch.parts
                 s.batch.parts = part
@@ -345,7 +347,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
 # The store
 
 cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
-    # Reads records into their rows of the store. False: not in the page cache; nothing counts as done then.
+    # Reads records into their rows of the store. False: some are not in the page cache; then the whole unit is still to be done.
     cdef Layout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
@@ -443,7 +445,7 @@ cdef int execute_step(void* context, int32_t worker) noexcept nogil:
 
 cdef bint execute_help(Pipe* p) noexcept nogil:
     cdef Unit* u = NULL
-    if p.shared.returned.load(kRelaxed) > 0:  # relaxed: a hint; what isn't cached waits for a worker already
+    if p.shared.returned.load(kRelaxed) > 0:  # relaxed: a hint; a unit whose bytes aren't cached waits for a worker already
         return False
     if plan_claim(p, True, &u) != CLAIM_UNIT:
         return False

@@ -1,4 +1,4 @@
-# Feeds: how rows get into a stream that reads no files.
+# Feeds: the entrance for rows into a stream that reads no files.
 from libc.stdint cimport int64_t, uint32_t
 from queuecore._core.io.blocks cimport Column
 from queuecore._core.stream.pipe cimport Pipe
@@ -7,35 +7,35 @@ from queuecore._core.atoms.platform cimport Fault
 
 cdef class Feed:
     cdef Pipe* pipe
-    cdef dict owners          # by number: what a block's columns lie in
-    cdef object dying         # numbers and batches: not before these are delivered may the objects go
-    cdef int64_t number
+    cdef dict owners          # by number: the owners of a block's columns
+    cdef object dying         # deque of (number, batch number): the owner is released when the batches before that one are delivered
+    cdef int64_t number       # of the next block
     cdef dict errors          # by number
-    cdef int64_t error_number
+    cdef int64_t error_number # of the next error
     cdef set broken           # passes that had breaks before the run's start
-    # What waits for company: objects, or numbers of rows. The consumer that finds nothing ready takes it, so all of this is used under
-    # the GIL.
+    # The group: objects or numbers of rows that wait to be handed in together. A consumer that finds nothing ready hands it in, so the
+    # group is used under the GIL.
     cdef list group
-    cdef list group_columns   # None: objects
-    cdef int64_t group_pass, group_begun
-    cdef bint awaited         # by the consumer, since the last ones were handed in
-    cdef bint handing         # by either
+    cdef list group_columns   # the columns of these rows; None: the group has objects
+    cdef int64_t group_pass, group_begun  # group_begun: in ns of the monotonic clock
+    cdef bint awaited         # the consumer has waited since the last group was handed in
+    cdef bint handing         # the feeding thread or the consumer hands in a group
 
     cdef bint _await(self, uint32_t epoch) noexcept nogil
     cdef void _tell(self) noexcept nogil
-    # Hands in a block; wait: for room, if there is none. What blocks_hand says; HANDED_FULL after a wait: the run is over.
+    # Hands in a block; `wait`: waits for room, if there is none. Returns blocks_hand's status; HANDED_FULL after a wait: the run is over.
     cdef int offer(self, int64_t pass_, const Column* columns, int64_t first, const int64_t* rows, int64_t n, int64_t nbytes, int64_t owner, void* link, bint wait) noexcept nogil
     cdef int _hand(self, int64_t pass_, list columns, int64_t n, owner, int64_t first, rows, bint wait) except -1
     cdef bint _add(self, int64_t pass_, list columns, item) except *
     cdef bint _flush(self, bint wait) except *
-    # The consumer is about to wait.
+    # Hands in the group, since the consumer is about to wait.
     cdef int press(self) except -1
-    # Those that a batch names.
+    # Returns the objects that the n tokens of a batch name.
     cdef list objects(self, const int64_t* tokens, int64_t n)
-    # Lets go of what is no longer used. Objects that batches name stay until these are delivered.
+    # Releases owners that are no longer used. Objects that batches name stay until these batches are delivered.
     cdef int sweep(self) except -1
     cdef int _note(self, Fault* f, error) except -1
 
 
-# The feed of a run. broken: passes that had breaks before its start.
+# The feed of a run; `broken`: the passes that had breaks before its start.
 cdef Feed feed_new(Pipe* p, set broken)

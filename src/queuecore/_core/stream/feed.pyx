@@ -1,4 +1,4 @@
-"""Feeds: how rows get into a stream that reads no files."""
+"""Feeds: the entrance for rows into a stream that reads no files."""
 from collections import deque
 
 cimport cython
@@ -25,20 +25,20 @@ cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
 cdef enum:
-    OBJECT_BITS = 20             # of a token: which object of a block
-    GROUP = 64                   # objects that are handed in together, at most
-    GROUP_NS = 100000            # and how long one waits for others: handing in costs a tenth of this
+    OBJECT_BITS = 20             # bits of a token that number an object within its block
+    GROUP = 64                   # most objects that are handed in together
+    GROUP_NS = 100000            # longest wait of an object for others, in ns: handing in costs a tenth of this
 
 
-cdef object _maker = object()  # who doesn't have it makes no Feed
+cdef object _maker = object()  # only this module can make a Feed
 
 
 @cython.final
 cdef class Feed:
     """The entrance by which one Python thread hands in the rows of one run of a stream.
 
-    What it hands in lies in arrays and other objects that stay until the run has made its batches of them. It doesn't keep the stream
-    alive: where that goes, every call here says that nothing is wanted any more.
+    The rows lie in arrays and other objects that stay until the run has made its batches of them. A feed doesn't keep the stream alive:
+    once the stream is gone, each call returns that no more rows are wanted.
     """
 
     def __cinit__(self, maker=None):
@@ -50,7 +50,7 @@ cdef class Feed:
             pipe_drop(self.pipe)
 
     cdef bint _await(self, uint32_t epoch) noexcept nogil:
-        # A slice of time, or until something changes. False: the run is over.
+        # Waits for a slice of time, or until the room changes. False: the run is over.
         if stop_requested(&self.pipe.runner.stop):
             event_cancel(&self.pipe.shared.room, epoch)
             return False
@@ -59,7 +59,7 @@ cdef class Feed:
         return not stop_requested(&self.pipe.runner.stop)
 
     cdef void _tell(self) noexcept nogil:
-        # Whoever makes rows looks what there is.
+        # Wakes the threads that make rows.
         waited()
         event_notify_all(&self.pipe.runner.work)
         if self.pipe.config.help:
@@ -86,7 +86,13 @@ cdef class Feed:
         return status
 
     def next_pass(self, int64_t after):
-        """Wait until a pass behind `after` is wanted. Returns its number and that of the first row, or `None`: no more will be."""
+        """Wait until a pass behind `after` is wanted.
+
+        Returns
+        -------
+        tuple of int or None
+            The number of the pass, and of its first row that is wanted. None: no further pass is wanted.
+        """
         cdef Pipe* p = self.pipe
         cdef Blocks* s = p.blocks
         cdef int64_t pass_ = -1, base = 0
@@ -116,14 +122,14 @@ cdef class Feed:
         Parameters
         ----------
         columns : list
-            For each, an array of all rows; or, of varying rows, a tuple of their bytes, where each ends, and None or their dimensions.
-            Contiguous, and not changed any more.
+            For each column, an array of all rows; or, for rows of varying length, a tuple of their bytes, the offset at which each row
+            ends, and None or the rows' dimensions. The arrays are contiguous, and must not change any more.
         owner : object
-            Kept as long as the rows are used, besides the columns.
+            An object to be kept, besides the columns, as long as the rows are used.
         first : int
-            Where the rows begin.
+            The number of the first row in the columns.
         rows : array of int64, optional
-            Which rows they are, instead.
+            The numbers of the rows in the columns, instead of `first`.
         """
         return self._flush(True) and self._hand(pass_, columns, n, owner, first, rows, True) == HANDED
 
@@ -167,7 +173,7 @@ cdef class Feed:
         finally:
             free(native)
         if status != HANDED:
-            self.owners.pop(number, None)  # the stream may have gone elsewhere meanwhile, and let go of all
+            self.owners.pop(number, None)  # the stream may have gone to another place meanwhile, and released all owners
             if status == HANDED_NO_MEMORY:
                 raise MemoryError
             if status == HANDED_FULL and wait:
@@ -186,7 +192,7 @@ cdef class Feed:
         return self._flush(True)
 
     def add(self, int64_t pass_, element):
-        """Hand in one more object; with others, unless the consumer waits for it. False: no more of this pass is wanted."""
+        """Hand in one more object, in a group with others unless the consumer waits. False: no more of this pass is wanted."""
         return self._add(pass_, None, element)
 
     def add_row(self, int64_t pass_, list columns, row):
@@ -208,20 +214,20 @@ cdef class Feed:
         return True
 
     cdef bint _flush(self, bint wait) except *:
-        # Hands in the group. wait: by whom it is fed, and not by the consumer, for whom others will do it. False: no more is wanted.
+        # Hands in the group. wait: waits for room; the feeding thread does so, the consumer doesn't. False: no more rows are wanted.
         cdef list group
         cdef int status
         while self.handing:
             if not wait:
                 return True
-            with nogil:  # until the consumer is done with it: it doesn't wait
+            with nogil:  # the consumer hands in the group, and doesn't wait for room: it is done soon
                 sched_yield()
         group = self.group
         if not group:
             return True
         self.group = None
         self.handing = True
-        # Before handing in, which lets go of the GIL: the consumer may have taken these meanwhile, and wait for others.
+        # Before handing in, which releases the GIL: the consumer may take this group meanwhile, and set `awaited` for the next one.
         self.awaited = False
         try:
             if self.group_columns is None:
@@ -266,7 +272,7 @@ cdef class Feed:
             if number < 0:
                 break
             self.dying.append((number, planned))
-        # acquire: pairs with B2 in window.pxd; what was read of a batch was read before it was taken
+        # acquire: pairs with B2 in window.pxd; the consumer read a batch's rows before it took the batch
         while self.dying and self.dying[0][1] <= p.window.consumed.load(kAcquire):
             self.owners.pop(self.dying.popleft()[0], None)
         return 0
@@ -274,7 +280,7 @@ cdef class Feed:
     def fail(self, int64_t pass_, error):
         """Hand in the error of the next element, which comes out in its place. False: no more of this pass is wanted.
 
-        It counts as a row in `next_pass` and in `had_errors`.
+        The error counts as a row in `next_pass` and in `had_errors`.
         """
         cdef Pipe* p = self.pipe
         cdef Fault f
@@ -303,7 +309,7 @@ cdef class Feed:
         return status == HANDED
 
     def had_errors(self, int64_t pass_):
-        """Return whether some of the rows before the first one that is wanted of a pass are errors."""
+        """Return whether a pass has errors among its rows before the first one that is wanted."""
         return pass_ in self.broken
 
     cdef int _note(self, Fault* f, error) except -1:
@@ -317,13 +323,13 @@ cdef class Feed:
         return 0
 
     def end(self, int64_t pass_, error=None):
-        """Say that this was all of the pass; or, with an exception, that this comes instead of the rest."""
+        """End the pass; with an exception `error`, which is raised instead of the rest."""
         cdef Pipe* p = self.pipe
         cdef Fault f
         try:
             if not self._flush(True):
                 return
-        except BaseException as failed:  # that comes instead of what it was about to hand in
+        except BaseException as failed:  # raised instead of the elements of the group
             error = failed
         self._note(&f, error)
         with nogil:
@@ -334,7 +340,7 @@ cdef class Feed:
 
     @property
     def stopped(self):
-        """True if nothing more is wanted at all."""
+        """True if the run is over: no more rows of any pass are wanted."""
         return stop_requested(&self.pipe.runner.stop)
 
 

@@ -1,7 +1,7 @@
 """Folds: a state that one element after the other changes, by a native step.
 
-Not a stage of a stream: it runs in the thread that wants the result, without the GIL, on chunks of rows. What the step makes of row i is
-what it gets with row i + 1, so there is one order, and no other thread.
+A fold is not a stage of a stream: it runs in the calling thread, without the GIL, on chunks of rows. The state that the step makes of
+row i is its input with row i + 1, so rows are taken in order, by one thread.
 """
 cimport cython
 cimport numpy as cnp
@@ -23,8 +23,8 @@ cnp.import_array()
 check_layout(layout_hash())
 
 cdef enum:
-    SLICE_NS = 50000000   # signals are looked for as often
-    SLICE_ROWS = 32       # and the clock
+    SLICE_NS = 50000000   # ns between looks for signals
+    SLICE_ROWS = 32       # rows between looks at the clock
 
 cdef enum:
     FOLD_SLICE = 0
@@ -38,7 +38,7 @@ cdef bint _is_fixed(shape):
 
 @cython.final
 cdef class Fold:
-    """A state, and a step that makes the next one of it and of an element.
+    """A state, and a step that makes the next state from the state and an element.
 
     Parameters
     ----------
@@ -46,20 +46,20 @@ cdef class Fold:
         Its inputs are the parts of a state, and the components of an element; its outputs are the parts of the next state. All parts are
         of fixed shapes.
     state : list of ndarray
-        The first one; contiguous, of the shapes and dtypes of the step's inputs. They are copied.
+        The parts of the first state, which are copied: contiguous arrays of the shapes and dtypes of the step's inputs.
     columns : list of tuple
-        What kind each component of an element is, its dtype and its shape, as a stream takes them.
+        The kind, dtype and shape of each component of an element, as a stream takes them.
 
     Notes
     -----
-    If the step makes states of other shapes than it gets, it can make one only. One thread at a time may use it.
+    If the step's outputs have other shapes than the state, the fold can take one element only. One thread at a time may use a fold.
     """
     cdef Step step
-    cdef tuple parts        # of the state, and of the next one: arrays in lists
+    cdef tuple parts        # two lists of arrays: the parts of the state, and of the next state
     cdef int which
-    cdef bint steady        # a state becomes one of the same shapes
-    cdef int64_t rows       # that were taken
-    cdef int32_t count      # parts
+    cdef bint steady        # the next state has the shapes of the state
+    cdef int64_t rows       # number of rows taken
+    cdef int32_t count      # number of parts
     cdef int32_t column_count
     cdef Cell* cells        # the state, the element, the next state
     cdef int32_t given
@@ -124,13 +124,13 @@ cdef class Fold:
 
     @property
     def state(self):
-        """Copies of the parts of the state, as arrays."""
+        """Copies of the parts of the state, as a list of arrays."""
         return [part.copy() for part in self.parts[self.which]]
 
     def run(self, list columns not None, int64_t first, int64_t n):
         """Take rows [first, n) of columns of `n` rows, as `Stream.next_columns` returns them.
 
-        Runs without the GIL. What the step says of a row is raised, without a place; the state is that before it.
+        Runs without the GIL. A fault of the step is raised without a place; the state is then the one before the row.
         """
         cdef int32_t i
         cdef int64_t at = first
@@ -180,7 +180,7 @@ cdef class Fold:
                 made[i].nbytes = self.nbytes[i]
                 made[i].offsets = NULL
                 made[i].ndim = 0
-            # As an operation that is called by itself, it is told of element 0 every time.
+            # The arena's `element` stays 0, as for an operation that is called outside a stream.
             if self.step.run(self.step.params, cells, made, &self.arena, fault) != 0:
                 return FOLD_FAULT
             for i in range(self.count):

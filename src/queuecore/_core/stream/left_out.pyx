@@ -111,7 +111,7 @@ cdef class LeftOut:
             count += 1
         self.missing_count = count
         qsort(self.missing, count, sizeof(Missing), by_missing)
-        if p.config.blocks and not shuffled:  # those before the mark are never met again
+        if p.config.blocks and not shuffled:  # records before the mark are never met again
             i = 0
             while i < count and (self.missing[i].pass_ < mark.pass_
                                  or (self.missing[i].pass_ == mark.pass_ and self.missing[i].ordinal < mark.ordinal)):
@@ -127,7 +127,7 @@ cdef class LeftOut:
         return n
 
     cdef int plan_run(self, Pipe* plan, const Start* mark, bint shuffled) except -1:
-        # What lies before the run's start is played on the numbers of what was good, or given as good.
+        # Before the run's start, the order counts only records that were good or given as good: the numbers of breaks there are converted.
         cdef int64_t i, before
         cdef dict counts = {}
         cdef object start = (0, 0)
@@ -147,10 +147,10 @@ cdef class LeftOut:
             counts[pass_] = before + 1
             plan.handed[i].pass_ = pass_
             plan.handed[i].ordinal = ordinal - before
-            if pass_ == mark.pass_ and ordinal - before > mark.good and not shuffled:  # others before it are forgotten
+            if pass_ == mark.pass_ and ordinal - before > mark.good and not shuffled:  # breaks before it are forgotten
                 plan.handed[i].ordinal = mark.good
         plan.handed_count = len(handed)
-        if handed and shuffled:  # of what it lets in, nothing else is left out
+        if handed and shuffled:  # a shuffle lets all other bad records in
             plan.start.good = mark.ordinal - counts.get(start[0], 0)
         made = sorted((level, pass_, ordinal) for pass_, ordinal, level in self.breaks)
         plan.breaks = <Break*>calloc(len(made) + 1, sizeof(Break))
@@ -241,6 +241,6 @@ cdef class LeftOut:
             nbytes = e.size - f.offset
         try:
             self.skips.skip(self.error(f, feed), file=True, nbytes=nbytes)
-        except BaseException as last:  # one too many; or cut short, and nobody knows whether it is counted and logged
+        except BaseException as last:  # one file too many; or the call was cut short, and may or may not have counted and logged it
             return last
         return None

@@ -1,4 +1,4 @@
-"""Links: the rows of one stream become those of another without a copy, and without the GIL."""
+"""Links: the rows of one stream become rows of another stream without a copy, and without the GIL."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
@@ -20,22 +20,22 @@ import numpy as np
 check_layout(layout_hash())
 
 cdef enum:
-    # Besides HANDED: why a thread comes back to Python.
-    LINK_LOOK = 10               # the stream wants something: it is at its end, or failed, or nothing comes
-    LINK_COPY = 11               # this batch is to be handed in from there
-    LINK_STALE = 12
-    LINK_STOP = 13
-    LINK_MEMORY = 14
-    LINK_COLUMNS = 64
+    # Besides HANDED, the reasons for which a thread comes back to Python:
+    LINK_LOOK = 10               # the child is at its end, has failed, or has no batch ready
+    LINK_COPY = 11               # this batch must be handed in from Python
+    LINK_STALE = 12              # no more rows of this pass are wanted
+    LINK_STOP = 13               # the feed's run is over
+    LINK_MEMORY = 14             # no memory
+    LINK_COLUMNS = 64            # most columns of a batch that is handed in natively
 
 
 @cython.final
 cdef class _Link:
-    # One child's way into a feed.
+    # The link of one child stream to a feed.
     cdef Feed feed
     cdef Stream child
     cdef int64_t pass_
-    cdef int64_t skip         # rows that are left out first
+    cdef int64_t skip         # rows still to be left out
 
     cdef int run(self, Pipe* up) noexcept nogil:
         cdef uint64_t k
@@ -50,7 +50,7 @@ cdef class _Link:
                 if not window_ready(up.window, k):
                     return LINK_LOOK
             b = window_batch(up.window, k)
-            if b.failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd. Or it is an error that comes out of there
+            if b.failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd. Also for a break
                 return LINK_LOOK
             # relaxed: only this thread takes leases
             if (self.child.lease is not None or self.child.plan.config.skip_bad or self.feed.pipe.maker.column_count > LINK_COLUMNS
@@ -62,7 +62,7 @@ cdef class _Link:
             self.child.note(up, b, k)
 
     cdef int hand(self, Pipe* up, Batch* b) noexcept nogil:
-        # The rows of one batch.
+        # Hands in the chosen rows of one batch.
         cdef Pipe* p = self.feed.pipe
         cdef unsigned char* slot = slab_slot(up.slab, b.slot)
         cdef const unsigned char* mask = slot + up.maker.outputs[up.maker.count - 1].slot_offset
@@ -114,22 +114,22 @@ cdef class _Link:
 
 
 def choose(Feed feed not None, int64_t pass_, Stream child not None, int mask, int64_t skip=0):
-    """Hand in the rows of a stream's batches in which a component is true, without it, until the stream ends.
+    """Hand in the rows of a stream's batches whose last component is true, without that component, until the stream ends.
 
-    Runs without the GIL, apart from the ends and failures of the stream, and where too many of its batches are held.
+    Runs without the GIL, except at the end and at failures of the stream, and where too many of its batches are held.
 
     Parameters
     ----------
     feed : Feed
-        Gets the rows.
+        The feed that gets the rows.
     pass_ : int
-        As of `Feed.hand`.
+        The pass, as in `Feed.hand`.
     child : Stream
-        Of batches; used by nobody else.
+        A stream of batches that nothing else uses.
     mask : int
-        The last one of its components, a bool.
+        The number of the stream's last component, a bool.
     skip : int
-        So many rows are left out first.
+        The number of chosen rows that are left out first.
 
     Returns
     -------

@@ -5,20 +5,20 @@ from queuecore._core.order.lengths cimport Lengths
 from queuecore._core.order.op cimport Start
 from queuecore._core.order.runs cimport Missing
 
-# A place that a stream is at.
+# The place of a stream, between two elements.
 cdef struct Point:
-    Start start            # where a run begins that goes on behind it
-    Place place            # of the block that it begins in
-    int64_t* lanes         # of interleaved files, where each is, as of blocks_save, and how many were given up; NULL: no file is interleaved
-    bint has_lanes         # they are filled
-    int64_t pass_, end     # of the last record before it: its pass, and the number behind it
-    int64_t files          # that it depends on; -1: on all that are known
+    Start start            # the place at which a new run begins that goes on behind this point
+    Place place            # of the block that such a run begins in
+    int64_t* lanes         # the places of interleaved files (blocks_save), and the number of files given up; NULL: none is interleaved
+    bint has_lanes         # `lanes` is filled
+    int64_t pass_, end     # of the last record before the point: its pass, and its number plus 1
+    int64_t files          # number of files that the point depends on; -1: all that are known
 
-# Room for lanes, where files are interleaved.
+# Allocates room for lanes, if files are interleaved.
 cdef int point_init(Point* at, const Blocks* frame) except -1
 cdef void point_free(Point* at) noexcept nogil
 
-# The next element of what lies before `ahead` is delivered.
+# Moves the point over one element of the batch or chunk that ends at `ahead`; `start`, `place` and `lanes` stay.
 cdef inline void point_follow(Point* at, const Point* ahead) noexcept nogil:
     at.pass_ = ahead.pass_
     at.end = ahead.end
@@ -33,10 +33,10 @@ cdef class Mark:
     cdef readonly int64_t pass_, ordinal, good, whole, file, offset, number, line, base
     cdef readonly list lanes
 
-    # Whether a run of such blocks may begin there, of which so many files are known.
+    # Returns whether a run of such blocks, with so many files known, may begin at the mark.
     cdef bint fits(self, const Blocks* frame, int64_t files_known) except -1
 
-# The mark of a point. whole: good records of pass 0; -1: nobody knows.
+# Returns the mark of a point; `whole`: good records of pass 0; -1: unknown.
 cdef Mark mark_of(const Point* at, int64_t whole, const Blocks* frame)
 
 
@@ -48,25 +48,26 @@ cdef class Saved:
     cdef public uint64_t version
 
 
-# What a stream takes over to go to a saved place: all that can fail is done when it is made.
+# The numbers that a stream takes over to go to a saved place. All checks and allocations that can fail happen when the goal is made.
 cdef class Goal:
     cdef Point at
     cdef Missing* missing
     cdef int64_t missing_count
     cdef Lengths lengths
-    cdef uint64_t* pairs       # of each shuffle: its seeds,
-    cdef int64_t* base         # the number of its first pass,
-    cdef int64_t* begun        # and how many have begun
+    cdef uint64_t* pairs       # two seeds for each shuffle
+    cdef int64_t* base         # for each shuffle: the number of its first pass
+    cdef int64_t* begun        # for each shuffle: the number of passes begun since
     cdef list counters, handed
     cdef dict breaks
     cdef int64_t handed_pass, handed_count
 
-# blocks: the stream's records have no known places. shuffles: how many the stream has, as each list must.
+# Checks a saved place and makes its goal; raises if it is none for such a stream. blocks: the stream's records have no known places.
+# shuffles: the stream's number of shuffles, which is the length of each list.
 cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const Blocks* frame, int64_t files)
 
-# By pass and number: what qsort wants, of Missing, and of Bad, which begins with one.
+# Compares by pass and number, for qsort: a Missing, or a Bad, which begins with one.
 cdef int by_missing(const void* a, const void* b) noexcept nogil
-# Numbers as they are now: making objects may let others in, who change them.
+# Returns n numbers as they are at the call: making objects may let in other calls, which change them.
 cdef list numbers(const int64_t* some, int64_t n)
-# The last pass with breaks, and how many it has.
+# Returns the last pass with breaks, and the number of its breaks.
 cdef tuple last_pass(list handed)

@@ -14,12 +14,12 @@ from queuecore._core.atoms.platform cimport layout_hash, size_product
 
 check_layout(layout_hash())
 
-# A mark as numbers: these, and those of each lane behind them (blocks_save).
+# A mark as a list of numbers: MARK_NUMBERS of its own, then those of the lanes (blocks_save).
 cdef enum:
     MARK_NUMBERS = 9
     LANE_HEAD = 3          # the next file, the lane whose turn it is, and the records of its turn
     LANE_NUMBERS = 5       # of each lane: file (-1: none), offset, number, line, records
-    NUMBER_BITS = 62       # of each of them, at most
+    NUMBER_BITS = 62       # most bits of each number
 
 
 cdef class ShuffleCounter:
@@ -28,7 +28,7 @@ cdef class ShuffleCounter:
     Attributes
     ----------
     next_iteration : int
-        The number of the next one, 0 at first; iteration e takes the master generator's numbers 2e and 2e + 1.
+        The number of the next iteration, 0 at first; iteration e takes the master generator's numbers 2e and 2e + 1.
     """
 
 
@@ -57,21 +57,21 @@ cdef class Mark:
     Attributes
     ----------
     pass_, ordinal : int
-        Of the record that comes next.
+        The pass and the number of the next record.
     good : int
-        Good records of its pass before it.
+        The number of good records before it in its pass.
     whole : int
-        Good records of a whole pass; -1: nobody knows.
+        The number of good records of a whole pass; -1: unknown.
     file, offset, number, line, base : int
-        Of the block that it lies in: the file, where it begins there, its number there (below 0: it is of the header), its first line, and
-        the number of its first record.
+        The block that holds the record: its file, its offset there in bytes, the number of its first record in the file (below 0: it is of
+        the header) and in the pass (`base`), and its first line.
     lanes : list of int
-        Of interleaved files, where each is; else empty.
+        The places of interleaved files; empty if none is interleaved.
     """
 
     @staticmethod
     def of(numbers):
-        """Return the mark of such numbers as `numbers` returns, or `None` if they are none."""
+        """Return the mark that has these numbers, as `Mark.numbers` returns them; None if they are no mark."""
         cdef Mark mark = Mark.__new__(Mark)
         if not isinstance(numbers, list) or len(numbers) < MARK_NUMBERS:
             return None
@@ -84,7 +84,7 @@ cdef class Mark:
         return mark
 
     def numbers(self):
-        """Return it as a list of int, which survives JSON."""
+        """Return the mark as a list of int, which JSON can store."""
         return [self.pass_, self.ordinal, self.good, self.whole, self.file, self.offset, self.number, self.line, self.base, *self.lanes]
 
     cdef bint fits(self, const Blocks* frame, int64_t files_known) except -1:
@@ -108,7 +108,7 @@ cdef bint _are_lanes(list lanes):
 
 cdef Mark mark_of(const Point* at, int64_t whole, const Blocks* frame):
     cdef Mark mark = Mark.__new__(Mark)
-    # All at once: making objects may let others in.
+    # All numbers are copied first: making objects may let other calls in.
     mark.pass_, mark.ordinal, mark.good, mark.whole = at.start.pass_, at.start.ordinal, at.start.good, whole
     mark.file, mark.offset, mark.number, mark.line, mark.base = (
         at.place.file, at.place.offset, at.place.number, at.place.line, at.place.base)
@@ -118,28 +118,28 @@ cdef Mark mark_of(const Point* at, int64_t whole, const Blocks* frame):
 
 @cython.final
 cdef class Saved:
-    """A place as it is saved: what a stream says of it, and what it needs to go there.
+    """A place as it is saved: all that a stream needs to go there.
 
     Attributes
     ----------
     elements : int
-        Elements delivered.
+        The number of elements delivered.
     iterations, begun : list of int
-        Of each shuffle, the number of its passes that had begun before this iterator, and of those that have begun since.
+        For each shuffle, the number of passes that had begun before this iterator, and the number that have begun since.
     files_known, files_digest : int
-        Files that had been opened and measured, and the digest of their sizes and times.
+        The number of files that had been opened and measured, and the digest of their sizes and times.
     mark : Mark, optional
-        Where to begin to read, if records have no known places.
+        The place where reading begins, if records have no known places.
     missing : list of list of int
-        Pass and number of records that are left out.
+        The pass and the number of each record that is left out.
     lengths : list of list of int
-        Where passes differ: pass, and the good records of each from there on (-1: it did not come to its end). What the first ones have
-        stands in `mark`.
+        Where the lengths of passes change: the pass, and the number of good records of each pass from there on (-1: the pass did not come
+        to its end). The length of the first passes stands in `mark`.
     handed, breaks : list of list of int
-        Of errors of elements that were delivered, pass and number of the record; and, of `breaks`, the step. If it was not delivered yet,
-        what it says.
+        The pass and the number of the record of each element's error; of `breaks` also the level, and, if the error is not delivered yet,
+        the numbers of its fault.
     version : int
-        Of a stream's own place: another one after each change.
+        The version of the stream's place, which changes with each change of the place.
     """
 
 

@@ -1,4 +1,4 @@
-"""Pipes: what a run of a plan consists of, from its beginning to its end, and the leases on its batches."""
+"""Pipes: the parts of one run of a plan, from its beginning to its end, and the leases on its batches."""
 cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -42,7 +42,7 @@ cdef void pipe_drop(void* context) noexcept nogil:
 
 
 cdef void _worker_drop(void* context) noexcept nogil:
-    # Files are for workers: whoever leaves closes those that nobody reads, so that an ended stream holds none.
+    # Ends a worker. Only workers read files: each that leaves closes the files that nobody reads, so that an ended stream holds none.
     cdef Pipe* p = <Pipe*>context
     if not p.keeps_files:
         table_close_idle(p.table)
@@ -107,7 +107,7 @@ cdef void count_room(Pipe* p, uint32_t slot) noexcept nogil:
 
 
 cdef int64_t pipe_memory(Pipe* p) noexcept nogil:
-    # relaxed: statistics. Slots that no batch had yet are addresses only, unless they are locked.
+    # relaxed: statistics. A slot that no batch has had takes addresses but no memory, unless the slab is page-locked.
     cdef int64_t slots = p.slots_bytes if p.pinned else p.shared.touched.load(kRelaxed) * <int64_t>p.slab.slot_bytes
     return slots + p.fixed_bytes + p.shared.grown.load(kRelaxed) + p.shared.blocks.load(kRelaxed)
 
@@ -166,7 +166,7 @@ cdef void pipe_complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
 # Beginning and end
 
 cdef size_t _part_after(size_t at, size_t nbytes, int64_t* offset) noexcept nogil:
-    # Lays a part of a slot at `at`, and returns where the next one lies.
+    # Places a part at offset `at`, and returns the offset of the next part.
     offset[0] = at
     return size_sum(at, size_sum(nbytes, 63) // 64 * 64)
 
@@ -209,7 +209,7 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
     p.units = <Unit*>calloc(p.unit_count, sizeof(Unit))
     if p.units == NULL:
         return False
-    # One piece for all units, from where the next pipe finds it again: in malloc's heaps, that of a thousand dropped iterators stays.
+    # One mapping for all units, which the next pipe can use again: malloc's heaps would keep the memory of a thousand dropped iterators.
     nbytes = _part_after(nbytes, size_product(ids + 1, sizeof(Run)), &at[0])
     nbytes = _part_after(nbytes, size_product(p.config.unit_segments + 1, sizeof(Segment)), &at[1])
     nbytes = _part_after(nbytes, size_product(ids + 1, sizeof(uint32_t)), &at[2])
@@ -260,12 +260,12 @@ cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_c
         return NULL
     p.table = table
     p.pipes = plan.pipes
-    p.pipes.fetch_add(1, kRelaxed)  # relaxed: the caller is who looks at it
+    p.pipes.fetch_add(1, kRelaxed)  # relaxed: the iterator that makes the pipe is the one that looks at the count
     p.generation = fork_generation()
     p.config = plan.config
     p.config.skip = skip
     p.ramp_rows = min(p.config.unit_rows, p.config.batch_rows)
-    p.handed = plan.handed  # taken over, as is what follows
+    p.handed = plan.handed  # taken over, as are the next fields
     p.handed_count = plan.handed_count
     p.breaks = plan.breaks
     p.break_count = plan.break_count
@@ -284,7 +284,7 @@ cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_c
 
 
 cdef bint _copy_plan(Pipe* p, const Pipe* plan, const Cut* cuts, int32_t cut_count) noexcept nogil:
-    # What a run has of its own of what the plan says. False: no memory.
+    # Copies the parts of a plan that a run has of its own. False: no memory.
     cdef int64_t pieces = 0
     cdef int32_t i
     cdef Leaf* leaf
@@ -338,7 +338,7 @@ cdef bint _copy_plan(Pipe* p, const Pipe* plan, const Cut* cuts, int32_t cut_cou
 
 
 cdef bint _order_init(Pipe* p, Pipe* plan) noexcept nogil:
-    # Where records come from, and in which order. False: no memory.
+    # Makes the source of records and the order program. False: no memory.
     cdef Config* c = &p.config
     cdef OrderPlan program
     p.table.retries = c.retries
@@ -375,7 +375,7 @@ cdef bint _order_init(Pipe* p, Pipe* plan) noexcept nogil:
 
 
 cdef bint _buffers_init(Pipe* p) noexcept nogil:
-    # Memory of batches, units and the store. False: none, or none that is page-locked.
+    # Allocates the memory of batches, units and the store. False: no memory, or none that is page-locked.
     cdef Config* c = &p.config
     cdef int64_t slots = c.width + c.max_leases + 1
     if p.blocks == NULL and not layout_plan(&p.layout):
@@ -462,5 +462,5 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     free(p.turn)
     free(p.shared)
     if p.pipes != NULL:
-        p.pipes.fetch_sub(1, kRelease)  # release: pairs with Keeper's acquire; nothing of the steps is used any more
+        p.pipes.fetch_sub(1, kRelease)  # release: pairs with Keeper's acquire; this pipe no longer uses objects of the keeper
     free(p)

@@ -1,4 +1,4 @@
-# Planning: what happens under the turn. The next unit of work is claimed here, and given back when it has run.
+# Planning: the work that is done under the turn. A worker claims the next unit here, and retires it when it has run.
 from queuecore._core.stream.pipe cimport Pipe, Unit
 
 cdef enum:
@@ -6,10 +6,10 @@ cdef enum:
     CLAIM_NOTHING = 1      # now
     CLAIM_STOP = 2
 
-# These take the turn, for as long as planning takes and never while a disk works.
-# A unit to be run; of what a helper can't run, none.
+# All three functions take the turn, for as long as planning takes and never while a disk works.
+# Claims a unit to be run; `helper`: only units that a consumer can run.
 cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil
-# A unit that has run: what it held is free, what it brought is known.
+# Retires a unit that has run: frees the rows and records that it held, and makes known the file or records that it brought.
 cdef void plan_retire(Pipe* p, Unit* u) noexcept nogil
-# A unit that a helper could not finish: a worker goes on with it.
+# Gives back a unit that a helper could not finish: a worker goes on with it.
 cdef void plan_give_back(Pipe* p, Unit* u) noexcept nogil

@@ -1,4 +1,4 @@
-"""Planning: what happens under the turn."""
+"""Planning: the work that is done under the turn."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -31,7 +31,7 @@ check_layout(layout_hash())
 # Batches
 
 cdef void _slot_ready(Pipe* p, uint32_t slot) noexcept nogil:
-    # Of a batch that is opened, under the turn. The ends of what varies in length begin at 0.
+    # Prepares the slot of a batch that is opened: sets the first end of each output of varying length to 0. Under the turn.
     cdef const Output* out
     cdef int32_t i
     for i in range(p.maker.count):
@@ -43,7 +43,8 @@ cdef void _slot_ready(Pipe* p, uint32_t slot) noexcept nogil:
 
 
 cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
-    # Where interleaved files are: now, or, under a shuffle, when the oldest block came to it of which it still has something.
+    # Notes the places of interleaved files: those of now, or, under a shuffle, those of the time when the oldest block came to the
+    # shuffle that still has records in it.
     cdef Blocks* s = p.blocks
     cdef const Position* source = &p.order.at
     cdef int64_t n = blocks_saved(s.cycle)
@@ -63,8 +64,8 @@ cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
 
 
 cdef void _mark_oldest(Blocks* s, Batch* b) noexcept nogil:
-    # A shuffle may keep any record for long: a new run begins with the oldest block that it has something of. A shuffle lets bad
-    # records in, so the good ones before it are all that there are.
+    # A shuffle may keep any record for long: so a new run begins with the oldest block that has records in it. A shuffle lets bad records
+    # in, so all records before the mark count as good.
     if s.oldest != NULL:
         b.mark_pass = s.oldest.pass_
         b.mark_end = s.oldest.place.base
@@ -99,13 +100,13 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
         return
     if b.parts == NULL and p.maker.pad_count == 0:
         window_publish(p.window, b, k)
-    else:  # bytes are to be copied: not under the turn
+    else:  # completing copies bytes, which is not done under the turn
         p.whole[p.whole_count] = k
         p.whole_count += 1
 
 
 cdef void _break_batch(Pipe* p) noexcept nogil:
-    # The descriptor that is open, and empty, takes the error of an element.
+    # Turns the open descriptor, which is empty, into the error of an element.
     cdef Batch* b = p.open
     cdef const Broken* broken = &p.order.broken
     b.failed.store(BATCH_BREAK, kRelaxed)  # relaxed: published to the consumer by B3 in window.pxd
@@ -122,13 +123,13 @@ cdef void _break_batch(Pipe* p) noexcept nogil:
 
 
 cdef void _finish_order(Pipe* p, int status) noexcept nogil:
-    # The order has no more rows: what is open is given as it stands, and the window gets its end.
+    # Ends planning, since the order has no more rows: closes the open batch as it stands, and sets the window's end.
     cdef uint64_t end = p.next_batch
     p.end_status = status
     if status == PULL_FAULT:
         p.end_fault = p.order.fault
     if p.open != NULL:
-        if p.open.rows == 0:  # it was never there; its slot stays with this run
+        if p.open.rows == 0:  # the batch doesn't count; its slot stays with this run
             end -= 1
             p.open = NULL
         else:
@@ -137,14 +138,14 @@ cdef void _finish_order(Pipe* p, int status) noexcept nogil:
 
 
 cdef bint _has_room(Pipe* p) noexcept nogil:
-    # Whether one more batch may be begun.
+    # True if one more batch may be begun.
     cdef int64_t rows, ahead, largest
     if not window_has_room(p.window, p.next_batch):
         return False
-    # One batch may always be in flight, and no other until it shows how large they are.
+    # With a budget, the first batch of varying length is alone in flight until it shows how large batches are.
     ahead = <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed))  # relaxed: one batch more or less
     if p.config.budget > 0 and p.maker.vars > 0 and ahead > 0:
-        # Each of those under way may become as large as any before it, twice while its parts are joined; and pieces take what they may.
+        # Each batch in flight may become as large as the largest before it, twice while its parts are joined; blocks may take memory_most.
         largest = p.shared.largest.load(kRelaxed)
         ahead = (2 * (ahead + 1) + p.shared.leases.load(kRelaxed)) * largest - p.shared.grown.load(kRelaxed)
         if p.blocks != NULL and p.blocks.memory_most > p.shared.blocks.load(kRelaxed):
@@ -153,7 +154,7 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
             return False
     if p.blocks == NULL or p.blocks.records == 0:
         return True
-    # As many as keep all workers busy, now that the size of records shows.
+    # As many batches ahead as keep all workers busy, now that the size of records is known.
     rows = SMALL_UNIT_BYTES * p.blocks.records // (p.blocks.nbytes + 1) + 1
     if rows > p.config.unit_rows:
         rows = p.config.unit_rows
@@ -165,7 +166,7 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
 
 
 cdef bint _open_batch(Pipe* p) noexcept nogil:
-    # False: there is no room for another one.
+    # Opens the next batch. False: there is no room for it.
     cdef uint32_t slot
     if not _has_room(p) or not slots_pop(&p.slab.stack, &slot):
         return False
@@ -178,7 +179,7 @@ cdef bint _open_batch(Pipe* p) noexcept nogil:
 
 
 cdef inline int64_t _mark_end(Pipe* p, Batch* b, const Run* last) noexcept nogil:
-    # The batch ends with this run, for now. Returns the bytes of one of its records in a block, about.
+    # Notes that the batch ends with this run for now. Returns an estimate of the bytes of one of the run's records, 0 outside blocks.
     cdef const RecordBlock* block = last.block
     if p.order.bottom_shuffle == NULL:
         b.mark_pass = last.pass_
@@ -192,10 +193,10 @@ cdef inline int64_t _mark_end(Pipe* p, Batch* b, const Run* last) noexcept nogil
 
 
 cdef bint _worth_it(Pipe* p) noexcept nogil:
-    # Whether so many records are there that a unit makes a whole batch.
+    # True if enough records are there for a unit that makes a whole batch, or if waiting for more would be wrong.
     cdef Blocks* s = p.blocks
     cdef int64_t rows = p.config.batch_rows, most
-    # Of what is handed in, nobody knows when more of it comes.
+    # It is unknown when more rows are handed in: they are not waited for.
     if s.records == 0 or (s.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or framing_handed(s.framing):
         return True
     if blocks_full(s):
@@ -207,13 +208,13 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
 
 
 cdef void _order_without_memory(Pipe* p) noexcept nogil:
-    # By who has the turn. What the order would say after that is wrong: nobody asks it again.
+    # Ends the run under the turn: the order's state is wrong after lack of memory, so it is not asked again.
     p.end_status = PULL_NO_MEMORY
     pipe_no_memory(p)
 
 
 cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
-    # False: nothing can be planned now, or, unless it is to be `anyway`, not enough.
+    # Plans rows for a unit. False: none can be planned now, or, unless `anyway`, not enough.
     cdef Segment* s = NULL
     cdef RunList* list_
     cdef Batch* b
@@ -228,7 +229,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
     u.nbytes = 0
     while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK and u.nbytes < p.config.unit_bytes:
         if p.open == NULL:
-            # What varies in length is copied once more where several units make a batch.
+            # Values of varying length are copied again if several units make a batch: this unit ends if the next batch might not fit in it.
             if u.nbytes > 0 and p.maker.vars > 0 and <size_t>p.config.unit_bytes < size_sum(u.nbytes, size_product(u.nbytes, p.config.batch_rows) // u.rows):
                 break
             if not _open_batch(p):
@@ -258,7 +259,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
             b.rows += list_.rows - before
             u.rows += list_.rows - before
             u.nbytes += (list_.rows - before) * _mark_end(p, b, &list_.runs[list_.count - 1])
-        # Elements that are records share a chunk, which closes when it is full, or when nobody knows when more will come.
+        # Elements that are records share a chunk, which closes when it is full, or when its next row is not handed in yet.
         if (b.rows == p.config.batch_rows or (status == PULL_WAIT and framing_handed(p.maker.framing) and b.rows > 0 and not p.config.batched)
                 if not p.config.batched or p.order.top.rows == 1 else list_.closed and b.rows > 0):
             b.subs = list_.subs
@@ -267,7 +268,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
             _close_batch(p)
         if status == PULL_BREAK:
             p.breaking = True
-            if p.open != NULL and p.open.rows > 0:  # of records: what there is comes before it
+            if p.open != NULL and p.open.rows > 0:  # elements are records: those of the open chunk come before the break
                 b.subs = list_.subs
                 used += list_.count
                 s = NULL
@@ -279,7 +280,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
             break
         elif status != PULL_OK:
             break
-    # The first units are small, so that the first batch doesn't wait for what comes after it.
+    # The first units are small, so that the first batch doesn't wait for rows of later ones.
     if u.rows > 0 and p.ramp_rows < p.config.unit_rows:
         p.ramp_rows = 2 * p.ramp_rows if 2 * p.ramp_rows < p.config.unit_rows else p.config.unit_rows
     return u.segment_count > 0
@@ -288,7 +289,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
 # The start of a run, and the store
 
 cdef void _forward(Pipe* p) noexcept nogil:
-    # Brings the order program to where this run starts, a piece at a time.
+    # Brings the order program to the start of this run, a piece at a time.
     cdef Order* order = p.order
     cdef int64_t target
     cdef int status = PULL_OK
@@ -313,7 +314,7 @@ cdef void _forward(Pipe* p) noexcept nogil:
 
 
 cdef bint _plan_load(Pipe* p, Unit* u) noexcept nogil:
-    # False: nothing is left to load, or no row of the store is free.
+    # Plans a load of the store. False: nothing is left to load, or no row of the store is free.
     if p.end_status != PULL_OK:
         return False
     u.kind = UNIT_LOAD
@@ -342,7 +343,7 @@ cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
     if u.piece != NULL:
         u.kind = UNIT_MOVE
         return CLAIM_UNIT
-    # A record, or what a shuffle keeps, may need more blocks than there may be.
+    # One record, or the records that a shuffle keeps, may need more blocks than the budget allows.
     if p.config.budget > 0 and p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed) > p.config.budget:  # relaxed: a statistic
         pipe_over_budget(p, p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed))
         return CLAIM_NOTHING
@@ -356,7 +357,7 @@ cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
 
 
 cdef void _give_turn(Pipe* p) noexcept nogil:
-    # And publishes what became whole meanwhile.
+    # Gives the turn, and publishes the batches that became whole meanwhile.
     cdef uint64_t k
     while p.whole_count > 0:
         p.whole_count -= 1
@@ -404,15 +405,15 @@ cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
     if rc != CLAIM_UNIT and p.blocks != NULL and not p.begun:
         rc = _claim_piece(p, u, helper)
     if rc != CLAIM_UNIT and p.begun:
-        # Rows of the store that are free are filled first: at the end of an epoch that is the next one's window, which else would
-        # fill only once this one's is empty. A consumer that helps waits for its batch, and makes that.
+        # Free rows of the store are filled first: at the end of an epoch they take the next epoch's buffer, which otherwise would fill only
+        # once this epoch's buffer is empty. A consumer that helps waits for its batch, so it makes rows first.
         if not helper and p.store != NULL and order_room(p.order) >= p.config.load_rows and _plan_load(p, u):
             rc = CLAIM_UNIT
         elif _plan_rows(p, u, False) or (p.store != NULL and _plan_load(p, u)):
             rc = CLAIM_UNIT
         elif p.blocks != NULL:
             rc = _claim_piece(p, u, helper)
-            if rc != CLAIM_UNIT and p.blocks.reading == 0 and _plan_rows(p, u, True):  # no more is coming
+            if rc != CLAIM_UNIT and p.blocks.reading == 0 and _plan_rows(p, u, True):  # no piece is being read: no more records come
                 rc = CLAIM_UNIT
     if rc != CLAIM_UNIT:
         u.next = p.free_units
@@ -428,7 +429,7 @@ cdef void plan_retire(Pipe* p, Unit* u) noexcept nogil:
     cdef Segment* s
     cdef RecordBlock* block
     cdef Lane* lane
-    # Others may wait for this file, these rows or records, or the room they left.
+    # Other threads may wait for this file, for these rows or records, or for the room that they left.
     cdef bint tell = u.kind != UNIT_ROWS or p.store != NULL or p.blocks != NULL, published = False
     turn_take(p.turn)
     if u.kind == UNIT_PIECE:
@@ -462,7 +463,7 @@ cdef void plan_retire(Pipe* p, Unit* u) noexcept nogil:
                     blocks_done(p.blocks, s.runs.runs[j].block, s.runs.runs[j].n)
     u.next = p.free_units
     p.free_units = u
-    turn_give(p.turn)  # the unit is somebody else's from here on
+    turn_give(p.turn)  # from here on another thread may claim the unit
     if tell:
         event_notify_all(&p.runner.work)
         if p.config.help:

@@ -18,8 +18,8 @@ from queuecore._core.io.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfreco
 check_layout(layout_hash())
 
 cdef enum:
-    CSV_ROWS = 256           # parsed together, where each goes on alone
-    COLUMN_BYTES = 16        # an item of any column
+    CSV_ROWS = 256           # rows parsed together if a step takes each alone
+    COLUMN_BYTES = 16        # bytes for an item of any column
 
 ctypedef const unsigned char* bytes_in
 ctypedef unsigned char* bytes_out
@@ -52,7 +52,7 @@ cdef bint _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:
 
 
 cdef bint _fits(const Output* out, const int64_t* noted, int64_t nbytes, Fault* fault) noexcept nogil:
-    # Whether a row of so many bytes, or of these dimensions, can be padded.
+    # True if a row of `nbytes`, or of the noted dimensions, can be padded; otherwise *fault is set.
     cdef const Pad* pad = out.pad
     cdef int64_t side
     cdef int32_t j
@@ -72,7 +72,7 @@ cdef bint _fits(const Output* out, const int64_t* noted, int64_t nbytes, Fault* 
 
 cdef inline bint _add(const Output* out, Growing* vars, bytes_in data, int64_t nbytes, bytes_out slot, int64_t row,
                       Fault* fault) noexcept nogil:
-    # A row of varying length.
+    # Appends a row of varying length.
     cdef Growing* g = &vars[out.var]
     if nbytes > 0:
         if not grow(g, nbytes):
@@ -117,7 +117,7 @@ cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_ou
 
 cdef bint _run(const Maker* m, Scratch* s, const Cell* given, Cell* made, bytes_out slot, int64_t row, Growing* vars,
                Fault* fault) noexcept nogil:
-    # An element through the steps, and to its row.
+    # Runs the step on an element, and writes its outputs to their row.
     cdef const Output* out
     cdef Cell* cell
     cdef int32_t i
@@ -216,7 +216,7 @@ cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
 
 cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t element, bytes_out slot, int64_t row, Growing* vars,
                  Fault* fault) noexcept nogil:
-    # A file: its name and its content.
+    # Makes the row of a whole file: its name and its content.
     cdef Cell* cells = s.cells
     cdef bint well
     cells[0].data = <bytes_out>b.name
@@ -235,7 +235,7 @@ cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t eleme
 
 
 cdef void _csv_cells(const Maker* m, Scratch* s, int64_t i) noexcept nogil:
-    # Row i of the scratch columns, as an element.
+    # Makes row i of the scratch columns into the cells of an element.
     cdef int32_t j
     cdef Cell* cell
     cdef bytes_out item
@@ -254,7 +254,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
                   Growing* vars, Fault* fault) noexcept nogil:
     cdef CsvCursor at = (<const CsvCursor*>b.index)[first // CSV_STRIDE]
     cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
-    cdef bytes_in end = b.text + b.nbytes  # what follows a lone CR says whether it ends a row
+    cdef bytes_in end = b.text + b.nbytes  # the byte after a lone CR decides whether the CR ends a row
     cdef CsvBlock block
     cdef CsvText* text
     cdef const Output* out
@@ -286,7 +286,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
             block.most = CSV_ROWS
         arena_reset(&s.arena)
         rc = csv_parse(m.csv, places, &block, &at, &s.arena, fault)
-        if rc == 0 and block.rows == 0:  # cutting and parsing don't agree
+        if rc == 0 and block.rows == 0:  # a defect: indexing found a row that parsing doesn't find
             memset(fault, 0, sizeof(Fault))
             fault.code = CODE_INTERNAL
             fault.offset = at.offset
@@ -314,7 +314,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
 
 cdef bint _column_copy(const Output* from_, const Output* out, const Column* c, int64_t at, int64_t n, bytes_out slot, int64_t row,
                        Growing* vars, Fault* fault) noexcept nogil:
-    # Rows of a column that follow each other, as they are.
+    # Copies rows of a column that follow each other.
     cdef Growing* g
     cdef int64_t* ends
     cdef int64_t nbytes, shift, i
@@ -374,7 +374,7 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
         cell.data = <bytes_out>c.data + c.ends[at]
         cell.nbytes = c.ends[at + 1] - c.ends[at]
         cell.ndim = o.ndim
-        if o.ndim > 0 and c.dims == NULL:  # only the first one varies, and the length says it
+        if o.ndim > 0 and c.dims == NULL:  # only the first dimension varies, and it follows from the length
             cell.dims[0] = cell.nbytes // o.item
             for k in range(1, o.ndim):
                 cell.dims[k] = shapes[j * MAX_DIMS + k]
@@ -386,7 +386,7 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
 
 cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const int64_t* which, int64_t at, int64_t n, bytes_out slot,
                        int64_t row, Fault* fault) noexcept nogil:
-    # Rows from `at` on, or those of these numbers, in one pass. Returns how many were made: none where something is wrong with one of them.
+    # Makes rows from `at` on, or rows of the numbers `which`, in one pass. Returns the number made: 0 if one of them has a fault.
     cdef const Output* o
     cdef Cell* cell
     cdef Cell* made = s.cells + m.given
@@ -433,7 +433,7 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
     cdef const int64_t* which
     cdef int64_t i, at, done
     cdef int32_t j
-    if m.run == NULL and m.pad_count > 0:  # they go only as far as all can be padded
+    if m.run == NULL and m.pad_count > 0:  # only rows before the first one that can't be padded are copied
         for j in range(m.column_count):
             if m.outputs[j].pad == NULL or m.outputs[j].item == 0:
                 continue
@@ -454,7 +454,7 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
         if which != NULL:
             which += first + done
         i = _together(m, s, columns, which, b.skip + first + done, n - done, slot, row + done, fault)
-        if i == 0:  # one of them will tell what is wrong
+        if i == 0:  # made one by one, the row with the fault sets it
             break
         done += i
     for i in range(done, n):
@@ -476,7 +476,7 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
 
 cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t element, bytes_out slot, int64_t row,
                      Growing* vars, Fault* fault) noexcept nogil:
-    # A record that was moved, as a block of its own.
+    # Makes the row of a record that was moved, which is treated as a block of its own.
     cdef int64_t low = 0, high = b.count, middle
     cdef int64_t starts[2]
     cdef uint32_t end
@@ -608,7 +608,7 @@ cdef void _fill(bytes_out at, int64_t nbytes, bytes_in item, int64_t item_bytes)
 
 
 cdef void _place(const Pad* pad, const int64_t* sides, const int64_t* dims, bytes_in data, bytes_out at) noexcept nogil:
-    # A row of these dimensions into one of these sides, which is filled already.
+    # Copies a row of dimensions `dims` into a row of `sides`, which is filled with padding already.
     cdef int64_t counter[MAX_DIMS]
     cdef int64_t run = pad.item, from_ = 0, to
     cdef int32_t last = pad.ndim - 1, j
@@ -616,7 +616,7 @@ cdef void _place(const Pad* pad, const int64_t* sides, const int64_t* dims, byte
         if dims[j] == 0:
             return
         counter[j] = 0
-    while last > 0 and dims[last] == sides[last]:  # these lie together
+    while last > 0 and dims[last] == sides[last]:  # the inner dimensions that are not padded lie together
         run *= dims[last]
         last -= 1
     run *= dims[last]

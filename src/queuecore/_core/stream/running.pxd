@@ -10,12 +10,12 @@ from queuecore._core.stream.views cimport Views
 
 cdef class Running(Course):
     cdef Views views
-    cdef ToDevice there       # where batches go, or None
+    cdef ToDevice there       # the way of batches to a device, or None
     cdef Keeper keeper
-    cdef object feeder        # gets the Feed of a run, and sees to it that rows come
+    cdef object feeder        # callable that gets the Feed of each run, and starts to hand in rows
     cdef Feed feed
-    cdef Lease lease          # on the next batch, since a first call began to deliver it: it is delivered once, and its slot freed once
-    cdef int64_t helped_before
+    cdef Lease lease          # on the next batch, from the first call that began to deliver it: so its slot is freed once
+    cdef int64_t helped_before  # units that the consumer ran in earlier pipes
 
     cdef int _start(self) except -1
     cdef int _begin_run(self) except -1
@@ -23,7 +23,7 @@ cdef class Running(Course):
     cdef int _recover(self, uint64_t k) except -1
     cdef bint _leave_out(self) except -1
     cdef int _log_files(self, Pipe* p, bint all_) except -1
-    # Ends the stream by this error, and raises it.
+    # Ends the stream with this error, and raises it.
     cdef int _fail(self, object error) except -1
     cdef int _close_kept(self, const Pipe* p) noexcept
     cdef int _stopped(self, Pipe* p) except -1

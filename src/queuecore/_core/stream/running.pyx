@@ -31,7 +31,7 @@ cdef class Running(Course):
     """The pipes of a stream: a new one begins after a resume, an error of an element, or records that are left out."""
 
     def __dealloc__(self):
-        # Without `released`, Turns.__cinit__ failed, and attributes of this class are NULL instead of None.
+        # If `released` is NULL, Turns.__cinit__ has failed, and attributes of this class are NULL instead of None.
         if self.released != NULL and self.generation == fork_generation():
             if self.there is not None:
                 self.there.end()
@@ -42,13 +42,13 @@ cdef class Running(Course):
                 keep_until_unused(self.keeper)
 
     cdef int _start(self) except -1:
-        # The first next(): only now there are threads.
+        # Begins the first run, at the first next(): no threads exist before.
         self.changing = True
         try:
             self._begin_run()
         finally:
             self.changing = False
-        # meanwhile, or before
+        # A stop that came meanwhile, or before.
         if self.pipe != NULL and (self.told or self.state != STATE_RUNNING):
             runner_stop(self.pipe.runner, NULL)
         return 0
@@ -86,7 +86,7 @@ cdef class Running(Course):
                 if error is not None:
                     self._fail(error)
             except BaseException:
-                if self.state == STATE_RUNNING:  # this was no beginning; the next call makes one
+                if self.state == STATE_RUNNING:  # the run has not begun; the next call begins it
                     self.there.end()
                     self.pipe = NULL
                     pipe_drop(p)
@@ -110,12 +110,12 @@ cdef class Running(Course):
                 self.feed = feed_new(p, {pass_ for pass_, _ in self.out.handed})
                 self.keeper.kept[2:] = [self.feed.owners]
                 self.feeder(self.feed, self.drawn)
-            except BaseException as error:  # nobody will hand anything in
+            except BaseException as error:  # without a feeder no rows would come
                 self._fail(error)
         return 0
 
     cdef int _discard_pipe(self) except -1:
-        # The next pipe shares the file table, so this one must be quiet first.
+        # Stops the pipe and waits for its threads: the next pipe shares the file table.
         cdef Pipe* p = self.pipe
         if p == NULL:
             return 0
@@ -124,7 +124,7 @@ cdef class Running(Course):
             with nogil:
                 runner_stop(p.runner, NULL)
             wait_for_end(p, -1)
-            if self.pipe != p:  # a signal handler was faster
+            if self.pipe != p:  # a signal handler has discarded it meanwhile
                 return 0
             if self.feed is not None:
                 self.feed.owners.clear()
@@ -141,8 +141,8 @@ cdef class Running(Course):
         return 0
 
     cdef int _recover(self, uint64_t k) except -1:
-        # Batch k holds a record that can't be read. The next run goes from this batch on, over the same table, and in it the source ends
-        # before that record: so what came before it is delivered, whole batches and the short one, and then the error.
+        # Cuts the source before the record of batch k that can't be read, for the next run, which begins with this batch and uses the same
+        # table. The next run delivers all elements before the record, in whole batches and a short one, and then raises the error.
         cdef Batch* b = window_batch(self.pipe.window, k)
         self.out.cut(self.delivered, self.out.broke(), b.fault_pass, b.fault_ordinal, &b.fault)
         self._log_files(self.pipe, False)
@@ -150,7 +150,7 @@ cdef class Running(Course):
         return 0
 
     cdef bint _leave_out(self) except -1:
-        # Records that are bad and to be left out: the next run goes without them. False: there are none.
+        # Ends the run and takes over its bad records, without which the next run goes. False: there are none.
         cdef Pipe* p = self.pipe
         p.keeps_files = True
         with nogil:
@@ -160,11 +160,11 @@ cdef class Running(Course):
             wait_for_end(p, -1)
         finally:
             pipe_drop(p)
-        if self.pipe != p:  # a signal handler begins elsewhere
+        if self.pipe != p:  # a signal handler went to another place
             return True
         if not self.out.take_bad(p, self.delivered, self.feed, &self.at.start, self.shuffles > 0):
             return False
-        self._log_files(p, False)  # the next run doesn't meet them
+        self._log_files(p, False)  # the next run doesn't meet these files
         self._discard_pipe()
         return True
 
@@ -183,7 +183,7 @@ cdef class Running(Course):
         raise error
 
     cdef int _close_kept(self, const Pipe* p) noexcept:
-        # What its workers have left open for a run that doesn't come.
+        # Closes the files that workers have left open for a next run, which doesn't come.
         if self.table != NULL and (p == NULL or p.keeps_files):
             with nogil:
                 table_close_idle(self.table)
@@ -202,8 +202,8 @@ cdef class Running(Course):
     cdef int _end(self, Pipe* p) except -1:
         cdef Fault f
         cdef object error
-        self._log_files(p, p.end_status != PULL_FAULT)  # what lies behind an error was never asked for
-        if self.pipe != p:  # a signal handler begins elsewhere
+        self._log_files(p, p.end_status != PULL_FAULT)  # files behind an error were never asked for
+        if self.pipe != p:  # a signal handler went to another place
             return 0
         if p.end_status == PULL_FAULT:
             self._fail(self.out.final_error(&p.end_fault, self.feed))

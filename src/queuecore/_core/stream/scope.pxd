@@ -1,4 +1,4 @@
-# Scopes: which iterator the functions of the user's that a thread runs belong to.
+# Scopes: the iterator that the user's functions in a thread make elements for.
 from cpython.ref cimport PyObject
 
 # The scope of the calling thread, borrowed; or NULL. Under the GIL.
@@ -8,5 +8,5 @@ cdef PyObject* current_scope() noexcept
 cdef class Scope:
     cdef Scope parent
     cdef object node
-    cdef int depth            # of iterators that functions opened within functions
+    cdef int depth            # number of iterators around it, each opened by a function of the one before
     cdef public bint stopped

@@ -1,4 +1,4 @@
-"""Scopes: what belongs together of the functions that users write."""
+"""Scopes: the iterator that the user's functions in a thread make elements for."""
 cimport cython
 from cpython.ref cimport PyObject
 from queuecore._core.atoms.errors cimport CODE_PRECONDITION, raise_error
@@ -9,7 +9,7 @@ check_layout(layout_hash())
 
 cdef extern from *:
     """
-    // What the functions of the user's that this thread runs belong to; a reference.
+    // The scope of the user's functions that this thread runs; an owned reference.
     static thread_local PyObject* qc_scope = nullptr;
     static void qc_set_scope(PyObject* scope) {
       PyObject* before = qc_scope;
@@ -22,8 +22,8 @@ cdef extern from *:
     void qc_set_scope(PyObject* scope)
 
 cdef enum:
-    MOST_NESTED = 16             # iterators within functions of iterators
-    MOST_AGAIN = 3               # those of one function within each other
+    MOST_NESTED = 16             # most iterators opened within functions of iterators
+    MOST_AGAIN = 3               # most of these that belong to the same node
 
 
 cdef PyObject* current_scope() noexcept:
@@ -32,19 +32,19 @@ cdef PyObject* current_scope() noexcept:
 
 @cython.final
 cdef class Scope:
-    """The scope of users' functions that make the elements of one iterator. Such a function can't wait for it.
+    """The scope of users' functions that make the elements of one iterator. Such a function can't wait for that iterator.
 
     Parameters
     ----------
     inner : bool
-        Whether the iterator belongs to another one, and was not opened by a function.
+        Whether the iterator is a part of another one, and was not opened by a function.
     node : object, optional
-        Whose functions they are.
+        The dataset node that has the functions.
 
     Attributes
     ----------
     stopped : bool
-        Whether nobody wants these elements any more: then the functions can open no further iterators.
+        Whether the elements are no longer wanted: then the functions can't open further iterators.
     """
     def __init__(self, bint inner, node=None):
         cdef Scope scope
@@ -58,18 +58,18 @@ cdef class Scope:
                 raise_error(CODE_PRECONDITION, "the iterator that this function makes elements for is closed")
             again += scope.node is node and node is not None
             scope = scope.parent
-        # In several threads each level has several times as many as the one above it.
+        # Functions that run in several threads multiply the iterators at each level.
         if again > MOST_AGAIN or self.depth > MOST_NESTED:
             raise_error(CODE_PRECONDITION,
                 f"iterators are nested {max(again, self.depth)} deep: a function iterates over a dataset that calls it again")
 
     def enter(self):
-        """Say that this thread runs such functions from now on. Returns what was so before, for `leave`."""
-        before = <Scope>qc_scope if qc_scope != NULL else None  # a reference of its own: the thread's goes
+        """Make this the scope of the calling thread, and return the scope before, for `leave`."""
+        before = <Scope>qc_scope if qc_scope != NULL else None  # a reference of its own: the thread's is dropped
         qc_set_scope(<PyObject*>self)
         return before
 
     @staticmethod
     def leave(Scope before):
-        """Say that it no longer does."""
+        """Make the scope that `enter` returned the scope of the calling thread again."""
         qc_set_scope(<PyObject*>before if before is not None else NULL)

@@ -9,13 +9,13 @@ from queuecore._core.stream.waiting cimport Stall
 
 cdef class Stream(Running):
     cdef bint on_hold_raise
-    cdef public bint warned  # that batches are held; True: it shall not be said
+    cdef public bint warned  # the warning that batches are held was given, or is not wanted
     cdef Stall stall
     cdef int64_t spin_ns
-    cdef int64_t copied, records
-    cdef Scope scope          # of the feeder
-    cdef bint raw             # batches are given as columns
-    cdef bint behind          # the last call raised the error of an element, and the next one goes on behind that
+    cdef int64_t copied, records  # batches copied, records delivered
+    cdef Scope scope          # of the functions that make elements for it, or None
+    cdef bint raw             # batches are delivered as columns
+    cdef bint behind          # the last call raised the error of an element, and the next call goes on behind that element
 
     cdef object _next(self, object make)
     cdef int await_batch(self) except -1

@@ -35,12 +35,12 @@ from queuecore._checks.warnings import warn
 check_layout(layout_hash())
 
 
-cdef object _again = object()  # no element: look again
+cdef object _again = object()  # stands for no element: the caller must look again
 
 
 cdef inline object _following(Stream stream):
     cdef object element
-    # A record of a chunk is made and taken without a holder: under the GIL, and where Python came in between, it is made again.
+    # A record of a chunk is made and taken without entering a turn, under the GIL; if Python code ran in between, it is made again.
     if stream.chunk is not None and (stream.scope is None or current_scope() == NULL):
         element = stream._next_record(None)
         if element is not _again:
@@ -52,7 +52,12 @@ cdef inline object _following(Stream stream):
 cdef class Stream(Running):
     """One iteration over a plan: reads, decodes and batches in native threads, and hands out batches in order.
 
-    :class:`queuecore.data.Iterator`, which holds one, documents what a user sees.
+    :class:`queuecore.data.Iterator` holds a stream, and documents it for users.
+
+    Parameters
+    ----------
+    description : Description
+        Files, elements, operators and settings. The constructor starts no thread and reads nothing; the first ``next()`` does.
     """
 
     def __init__(self, Description description not None):
@@ -104,7 +109,7 @@ cdef class Stream(Running):
         return _following(self)
 
     cdef object _next(self, object make):
-        # make: what is returned of an element, or None. It is a part of the call: where it is cut short, the element comes again.
+        # Returns make(element), or the element if `make` is None. `make` is a part of the call: if it raises, the element comes again.
         cdef object element = _again
         if self.scope is not None and current_scope() != NULL:
             self._check_scope()
@@ -131,7 +136,7 @@ cdef class Stream(Running):
         return 0
 
     cdef bint _until_ready(self) except -1:
-        # Waits for the next batch, and for one that is good. Raises StopIteration at the end. False: there are elements of a chunk.
+        # Waits until the next batch is ready and good. Raises StopIteration at the end. False: a chunk still has elements.
         cdef uint64_t k
         cdef Pipe* p
         cdef bint waits = False
@@ -160,7 +165,7 @@ cdef class Stream(Running):
                 pipe_drop(p)
 
     cdef int _look(self, Pipe* p, uint64_t k) except -1:
-        # Why batch k can't be delivered; waits, where that helps.
+        # Handles the reason for which batch k can't be delivered: a fault, a break, the end, or that it isn't ready, for which it waits.
         cdef int64_t spin_ns = self.spin_ns
         cdef bint out
         if window_ready(p.window, k):
@@ -174,7 +179,7 @@ cdef class Stream(Running):
                     self._recover(k)
             except BaseException as error:
                 if self.state == STATE_RUNNING and self.out.skips is not None:
-                    self._fail(error)  # some of what was left out may have been counted and logged
+                    self._fail(error)  # some of the bad records may have been counted and logged already
                 raise
             return 0
         if window_ended(p.window, k):
@@ -185,7 +190,7 @@ cdef class Stream(Running):
             try:
                 self.feed.press()
             except BaseException as error:
-                self._fail(error)  # what was to be handed in is lost
+                self._fail(error)  # the group that was to be handed in is lost
         out = self._let_in()
         with nogil:
             spin_ns = wait_for_batch(p, k, spin_ns)
@@ -214,8 +219,8 @@ cdef class Stream(Running):
             scope = <PyObject*>(<Scope>scope).parent if (<Scope>scope).parent is not None else NULL
 
     cdef int _raise_break(self, Pipe* p, uint64_t k) except -1:
-        # Batch k is the error of an element, which this call delivers: the next one goes on behind it. As in _deliver, what can raise, or
-        # run Python, comes first. Returns if by what ran there the stream is elsewhere.
+        # Raises the error of an element, which batch k is: the next call goes on behind it. As in _deliver, steps that can raise, or run
+        # Python, come first. Returns without raising if they took the stream to another place.
         cdef Batch* b = window_batch(p.window, k)
         cdef int64_t pass_ = b.fault_pass
         cdef bint was_handed
@@ -241,9 +246,9 @@ cdef class Stream(Running):
         raise error
 
     cdef object _deliver(self, Pipe* p, uint64_t k, object make):
-        # The next batch, which is ready: as an element, or as the chunk that the next ones come out of. What can raise, or run Python, comes
-        # first: a call that is cut short there has not happened, and the batch comes again, in the same slot. _again: by what ran there it
-        # was taken already, or the stream is elsewhere.
+        # Delivers the next batch, which is ready: as an element, or as the chunk of the next elements. The steps that can raise, or run
+        # Python, come first: a call that is cut short there has not happened, and the batch comes again, in the same slot. _again: they
+        # delivered the batch already, or took the stream to another place.
         cdef int64_t held
         cdef Lease lease
         cdef bint copy
@@ -262,9 +267,9 @@ cdef class Stream(Running):
             self._say_held(p.config.max_leases)
         if self.out.skips is not None:
             self._log_files(p, False)
-        if self.pipe != p or self.next_k != k:  # objects are looked up where this run's are
+        if self.pipe != p or self.next_k != k:  # self.feed would be another run's
             return _again
-        # What the template needs.
+        # The arrays that the element is made of.
         if self.raw:
             arrays = self.views.columns(lease)
             if copy:
@@ -293,7 +298,7 @@ cdef class Stream(Running):
         return element if self.views.levels else self._next_record(make)
 
     cdef Lease _leased(self, Pipe* p, uint64_t k):
-        # The lease on the next batch. It stays here until the batch is delivered.
+        # Returns the lease on the next batch. The stream keeps it until the batch is delivered.
         if self.lease is None:
             self.lease = lease_new(p, window_batch(p.window, k))
         return self.lease
@@ -305,12 +310,12 @@ cdef class Stream(Running):
                 f"more than {most} batches of this iterator are held; further ones are copies, which costs time. "
                 "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
         except BaseException as error:
-            self.warned = isinstance(error, Warning)  # where it is an error it was said
+            self.warned = isinstance(error, Warning)  # a filter has made the warning an error: it was given
             raise
         return 0
 
     cdef void _taken(self, Pipe* p, uint64_t k, list arrays) noexcept:
-        # The batch is the consumer's: as an element, or as the chunk `arrays`.
+        # Gives the batch to the consumer: as an element, or as the chunk `arrays`.
         cdef Batch* b = window_batch(p.window, k)
         self._count_all_iterations(p, k)
         self.records += b.rows
@@ -319,7 +324,7 @@ cdef class Stream(Running):
             self.chunk = arrays
             self.chunk_at = 0
             self.chunk_rows = b.rows
-        self._take(p, b, k, bool(self.views.levels))  # from here on the descriptor is another batch's
+        self._take(p, b, k, bool(self.views.levels))  # from here on the descriptor may be another batch's
 
     cdef int _send(self, Pipe* p, uint64_t k) except -1:
         # Waits until the batch, which is ready, is on its way to the device.
@@ -341,7 +346,7 @@ cdef class Stream(Running):
         return 0
 
     cdef object _deliver_there(self, Pipe* p, uint64_t k, object make):
-        # As _deliver, on a device. Its consumer may hold all slots but one; behind these, batches are copies of their own.
+        # Does the same as _deliver, on a device. The consumer may hold all slots but one; further batches are copies.
         cdef ToDevice there = self.there
         cdef Transfer* t = there.transfer
         cdef DeviceLease lease
@@ -384,7 +389,7 @@ cdef class Stream(Running):
         return element if self.views.levels else self._next_record(make)
 
     cdef void note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil:
-        # As _deliver does for an inner stream, whose shuffles' counters are its own.
+        # Counts and takes batch k as _deliver does, for an inner stream, whose shuffles' counters are its own.
         cdef int32_t i
         self.records += b.rows
         self.stall.since = 0
@@ -393,7 +398,7 @@ cdef class Stream(Running):
         self._take(p, b, k, True)
 
     cdef object _next_record(self, object make):
-        # Elements that are records come out of a chunk of rows, one by one.
+        # Returns the next element of the chunk.
         cdef list arrays = self.chunk
         cdef int64_t at = self.chunk_at
         if self.generation != fork_generation() or self.state != STATE_RUNNING:
@@ -402,7 +407,7 @@ cdef class Stream(Running):
         element = self.views.one(arrays, at)
         if make is not None:
             element = make(element)
-        if self.chunk is not arrays or self.chunk_at != at:  # as in _deliver
+        if self.chunk is not arrays or self.chunk_at != at:  # Python code that ran has taken it, as in _deliver
             return _again
         self.version += 1
         self.chunk_at = at + 1
@@ -414,7 +419,10 @@ cdef class Stream(Running):
         return element
 
     def next_columns(self):
-        """Return the rows of the next batch as they lie: how many, and a list as `Feed.hand` takes it. For all elements, or for none."""
+        """Return the rows of the next batch as they lie: their number, and a list of columns as `Feed.hand` takes it.
+
+        A stream's elements are either all taken so, or none.
+        """
         self.raw = True
         return self._next(None)
 
@@ -443,7 +451,7 @@ cdef class Stream(Running):
                 warn(
                     f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
                     "behind with the memory they may still write to", 2)
-            self._close_kept(NULL)  # the last worker may be about to close them, and nobody waits for that
+            self._close_kept(NULL)  # the last worker may not have closed them yet, and close() doesn't wait for it
         finally:
             pipe_drop(p)
 
@@ -486,13 +494,15 @@ cdef class Stream(Running):
 
     @property
     def goes_on(self):
-        """True if the last call raised the error of an element, which it took away. Any other error means that the call
-        has not happened, or that the iterator is closed."""
+        """True if the last call raised the error of an element, and the next call goes on behind that element.
+
+        Any other error means that the call has not happened, or that the iterator is closed.
+        """
         return self.behind
 
     @property
     def closed(self):
-        """True if no more elements come: it is closed, ended by an error, past its end, or in a forked child."""
+        """True if no more elements come: the iterator is closed, ended by an error, past its end, or in a forked child."""
         return self.state != STATE_RUNNING or self.generation != fork_generation()
 
     def stats(self):
@@ -532,9 +542,9 @@ cdef class Stream(Running):
         }
 
     def go_to(self, prepare, *arguments):
-        """Go to a place: `prepare(*arguments)` returns the arguments of `restore`, and raises if it is none for this stream.
+        """Go to a place: `prepare(*arguments)` returns the arguments of `restore`, or raises if the place is none for this stream.
 
-        Nobody else changes the stream meanwhile. From the end, too; but not of a stream that is closed.
+        No other call changes the stream meanwhile. A stream at its end can go to a place; a closed one can't.
         """
         self._enter()
         try:
@@ -547,28 +557,30 @@ cdef class Stream(Running):
             self._leave()
 
     def restore(self, Saved place not None, list seeds, list counters, drawn=None, list later=None, stop=None, then=None, check=None):
-        """Go on as an iterator would that had just come to a place.
+        """Go on as an iterator would that had just come to a place. Only for functions that `go_to` calls.
 
-        Raises `ResumeMismatchError`, and changes nothing, if the place or its files are not those. What is raised later ends the stream.
-        Within `go_to`.
+        Raises `ResumeMismatchError`, and changes nothing, if the place is none for this stream or its files have changed. An error that is
+        raised later ends the stream.
 
         Parameters
         ----------
+        place : Saved
         seeds : list of tuple of int
-            Of each shuffle.
+            For each shuffle, its pair of seeds.
         counters : list
-            Of each shuffle, its `ShuffleCounter`, or `None`.
+            For each shuffle, its `ShuffleCounter` or None.
         drawn : object, optional
-            What belongs to the place besides.
+            The object that belongs to the place.
         later : list of tuple, optional
-            What later streams begin with: objects, to which a seed `pair` and a `counter` are given, and the counter's next iteration.
+            The start of later streams: an object whose `pair` and `counter` are set, the pair of seeds, the counter, and the counter's next
+            iteration.
         stop : callable, optional
-            Ends the waits of what hands in.
+            Ends the waits of the functions that hand in rows.
         then : callable, optional
             Is called when the run before has ended.
         check : callable, optional
             Is called with the files' digests, once these files are known, and raises if they are not those of the saved state. Default:
-            the place has that of the last one.
+            the digest of the last file is compared with the place's.
         """
         cdef Goal goal
         cdef FileTable* t = NULL
@@ -589,7 +601,7 @@ cdef class Stream(Running):
         self._arrive(goal, place, drawn)
 
     cdef int _leave_place(self, list later, stop, then) except -1:
-        # Ends the run. From here on it is neither here nor there.
+        # Ends the run. An error from here on ends the stream, which has left its place and not come to the other one.
         try:
             if self.pipe != NULL:
                 with nogil:
@@ -607,7 +619,7 @@ cdef class Stream(Running):
             if self.state == STATE_RUNNING or self.state == STATE_ENDED:
                 self._fail(error)
             raise
-        if self.state == STATE_CLOSED or self.state == STATE_FAILED:  # meanwhile
+        if self.state == STATE_CLOSED or self.state == STATE_FAILED:  # closed or failed meanwhile
             self._refuse()
         return 0
 
@@ -618,6 +630,7 @@ cdef class Refused:
     Parameters
     ----------
     error : BaseException
+        The error that the call raises.
     """
     cdef object error
 
@@ -631,7 +644,7 @@ cdef class Held:
     Parameters
     ----------
     stream : Stream
-        Nobody else asks it for elements.
+        A stream that only this iterator asks for elements.
     """
     cdef Stream held
 
@@ -658,7 +671,7 @@ cdef inline Stream _stream_of(Held iterator):
 
 
 cdef object _through(object iterator, object make):
-    # The next element of an iterator, and what `make` makes of it, without a place between them where the element could get lost.
+    # Returns make(element) of the next element of an iterator. No signal handler runs in between: the element can't get lost.
     if isinstance(iterator, Held):
         return _stream_of(<Held>iterator)._next(make)
     if isinstance(iterator, Above):
@@ -680,10 +693,10 @@ def _both(first, second, element):
 
 
 cdef class Above:
-    """An iterator above another one: its ``_step()`` returns that one, and what makes its own elements of that one's, or `None`.
+    """An iterator above another one.
 
-    A call whose function is cut short has not happened: the same element comes again. A function that refuses an element returns
-    `Refused`.
+    Its ``_step()`` returns the iterator below, and the function that makes an element of an element of that one, or None. If the function
+    raises, the call has not happened: the same element comes again. A function that refuses an element returns `Refused`.
     """
 
     def __iter__(self):
@@ -694,7 +707,7 @@ cdef class Above:
 
 
 cdef class Gets:
-    """The native part of all iterators: no signal comes between an element and who asked for it."""
+    """The native part of all iterators: no signal handler runs between taking an element and returning it."""
 
     def get_next(self):
         """Return the next element, as ``next()`` does.

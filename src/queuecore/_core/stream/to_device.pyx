@@ -1,4 +1,4 @@
-"""To a device: the way of a stream's batches there, and their arrays."""
+"""To a device: the way of a stream's batches to a device, and their arrays there."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
@@ -22,7 +22,7 @@ from queuecore._checks.warnings import warn
 check_layout(layout_hash())
 
 
-# What a transfer takes batches of
+# The source of a transfer's batches
 
 cdef int _host_look(void* context, uint64_t k, HostBatch* batch) noexcept nogil:
     cdef Pipe* p = <Pipe*>context
@@ -63,10 +63,10 @@ cdef void _host_wait(void* context, uint64_t k, int64_t deadline_ns) noexcept no
         event_cancel(&w.arrived, epoch)
 
 
-# Its arrays
+# Arrays on the device
 
 @cython.final
-@cython.no_gc_clear  # a stream ends it when it goes, and needs its device then
+@cython.no_gc_clear  # the stream's destructor ends the transfer, which needs its device
 cdef class ToDevice:
     cdef int set_target(self, target) except -1:
         self.target = target
@@ -145,11 +145,11 @@ cdef class ToDevice:
         transfer_drop(t)
 
     cdef bint is_full(self) noexcept:
-        # relaxed: leases are taken under the GIL. The one that ends with this call doesn't count
+        # relaxed: leases are taken under the GIL. The lease that ends with this call doesn't count
         return self.transfer.shared.held.load(kRelaxed) - self._goes() >= self.transfer.buffers - 1
 
     cdef bint _goes(self) noexcept:
-        # Whether the batch before is of this transfer, and ends when the next one is taken.
+        # True if the batch before is of this transfer, and its lease ends when the next batch is taken.
         return self.ring and self.last is not None and self.last.transfer == self.transfer
 
     cdef object room(self, uint64_t k):

@@ -1,9 +1,9 @@
 # Turns: the calls of several threads to one stream.
 #
-# Calls from several threads take turns. Who is in the middle of a change is the holder, and others wait for it: without the GIL, in
-# slices, so that they hear signals, and a close(), which doesn't wait. Who waits for a batch is no holder: others may take it, or go to
-# another place. On the holder's own thread, signal handlers and finalizers may make further calls wherever Python runs: so it looks
-# again, after that, whether what it is about to change is still as it was.
+# Calls from several threads take turns. The thread in the middle of a change is the holder, and others wait for it: without the GIL, in
+# slices, so that they notice signals, and a close(), which doesn't wait. A thread that waits for a batch is no holder: others may take
+# the batch, or go to another place. On the holder's own thread, signal handlers and finalizers may make further calls wherever Python
+# runs: after that, the holder checks that the state that it is about to change is still the same.
 from libc.stdint cimport uint64_t
 from queuecore._core.atoms.platform cimport EventCount
 
@@ -19,12 +19,12 @@ cdef class Turns:
     cdef int state
     cdef object failure
     cdef uint64_t generation
-    # One thread at a time is in the middle of a change: the holder. All of this is under the GIL.
-    cdef unsigned long holder # 0: nobody
-    cdef int depth            # of its calls: signal handlers and finalizers run within them
-    cdef bint changing        # its run is begun, or exchanged for another: no other call can go on within
-    cdef int queued           # others that wait for it
-    cdef EventCount* released # where they wait
+    # Under the GIL:
+    cdef unsigned long holder # the thread in the middle of a change; 0: none
+    cdef int depth            # number of the holder's nested calls: signal handlers and finalizers run within a call
+    cdef bint changing        # the holder begins a run, or goes to another place: a nested call can't take elements
+    cdef int queued           # number of threads that wait for the holder
+    cdef EventCount* released # notified when the holder leaves
 
     cdef int _enter(self) except -1
     cdef int _queue(self) except -1

@@ -19,7 +19,7 @@ cdef extern from "pythread.h":
 cdef class Turns:
     def __cinit__(self, *_, **__):
         self.generation = fork_generation()
-        self.state = STATE_CLOSED  # until it is described
+        self.state = STATE_CLOSED  # until the constructor has set all up
         self.released = <EventCount*>alloc_lines(sizeof(EventCount))
         if self.released == NULL:
             raise MemoryError
@@ -46,7 +46,7 @@ cdef class Turns:
         cdef uint32_t epoch
         waited()
         while self.holder != 0:
-            if exiting():  # the holder may have been left behind
+            if exiting():  # the holder's thread may never run again
                 wait_out_exit()
                 self.state = STATE_CLOSED
             if self.state == STATE_CLOSED or self.state == STATE_FAILED:
@@ -62,7 +62,7 @@ cdef class Turns:
         return 0
 
     cdef void _leave(self) noexcept:
-        if self.holder != PyThread_get_thread_ident():  # it let others in, and didn't come back
+        if self.holder != PyThread_get_thread_ident():  # this call let others in, and has not entered again
             return
         self.depth -= 1
         if self.depth == 0:
@@ -71,7 +71,8 @@ cdef class Turns:
                 event_notify_all(self.released)
 
     cdef bint _let_in(self) noexcept:
-        # Before a wait. False: a call around this one is in the middle of something. True: _enter() behind the wait.
+        # Leaves before a wait, so that other threads may enter. False: not left, since this call is nested in another. True: the caller
+        # must _enter() after the wait.
         if self.depth > 1:
             return False
         self._leave()

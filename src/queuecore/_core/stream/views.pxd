@@ -9,30 +9,30 @@ from queuecore._core.stream.rows cimport Output
 # Under the GIL. Arrays keep their lease alive, and need no copy.
 cdef class Views:
     cdef object template      # of an element, over its components
-    cdef object assemble      # makes an element, or a batch, of the components where there is more to it than the template; or None
+    cdef object assemble      # makes an element, or a batch, of the components, where the template doesn't suffice; or None
     cdef list levels          # batch sizes, the innermost first
-    cdef list components      # of elements that are made; None: they are the leaves of a record:
-    cdef list dtypes          # of each leaf,
-    cdef int* ndims           # its dimensions in a record,
-    cdef int64_t* sides       # and these: MAX_DIMS for each
+    cdef list components      # of elements that a step makes; None: the components are the leaves of a record, with
+    cdef list dtypes          # the dtype of each leaf,
+    cdef int* ndims           # its number of dimensions in a record,
+    cdef int64_t* sides       # and the sizes of these: CELL_DIMS for each leaf
     cdef int32_t leaf_count
 
     # Makes room for so many leaves.
     cdef int begin(self, int32_t leaves) except -1
-    # The dimensions that a batch has before those of its elements: the outermost batch first. Returns how many they are.
+    # Sets the dimensions that a batch has before those of its elements, the outermost batch first. Returns their number.
     cdef int lead_dims(self, int64_t rows, int64_t subs, int64_t* dims) except -1
-    # Rows as they lie, as `Feed.hand` takes them.
+    # Returns the rows as they lie, as columns that `Feed.hand` takes.
     cdef list columns(self, Lease lease)
-    # A batch of records, made at once.
+    # Returns a batch of records, made at once.
     cdef object batch(self, Lease lease)
-    # The components of a batch. feed: knows the objects of those that are objects. number: of the batch, for what is wrong with it.
+    # Returns the components of a batch. feed: has the objects of components of KIND_OBJECT. number: of the batch, for error messages.
     cdef list arrays(self, Lease lease, Feed feed, int64_t number)
-    # Whether arrays are what components are: objects aren't copied.
+    # True if all components are arrays: objects can't be copied.
     cdef bint can_be_copied(self) noexcept
-    # A batch as an element, of its components; and row `at` of a chunk.
+    # Make an element: from the components of a batch, and from row `at` of a chunk.
     cdef object whole(self, list arrays)
     cdef object one(self, list arrays, int64_t at)
-    # How many components or leaves there are, where one lies in a slot, and its dtype and shape in a row.
+    # Return the number of components or leaves; and of one of them its offset in a slot, and its dtype and its shape in a row.
     cdef int count(self) noexcept
     cdef int64_t slot_offset(self, const Pipe* p, int i) noexcept
     cdef tuple dtype_and_shape(self, int i)
@@ -44,7 +44,7 @@ cdef class Views:
     cdef object _built(self, object template, unsigned char* slot, int64_t* dims, int lead, Lease lease)
 
 
-# An element of a template and its components.
+# Makes an element from a template and its components.
 cdef object assembled(object template, list parts)
-# Copies of arrays, of lists or tuples of them, of None and Ragged.
+# Copies arrays, lists and tuples of arrays, Ragged and None.
 cdef list copies(list parts)

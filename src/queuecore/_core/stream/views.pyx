@@ -74,7 +74,7 @@ cdef object assembled(object template, list parts):
 
 
 cdef object _varied(const Output* out, unsigned char* slot, int64_t row, object dtype, Lease lease):
-    # One row, of a shape of its own.
+    # Returns one row, which has a shape of its own.
     cdef cnp.npy_intp shape[MAX_DIMS]
     cdef const int64_t* noted = <int64_t*>(slot + out.dims_offset) + row * out.ndim
     cdef const Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
@@ -85,7 +85,7 @@ cdef object _varied(const Output* out, unsigned char* slot, int64_t row, object 
 
 
 cdef tuple _varying(const Output* out, unsigned char* slot, object dtype, Lease lease):
-    # The values of all rows, and where rows begin and end among them.
+    # Returns the values of all rows, and the row splits: the begin and end of each row among the values.
     cdef cnp.npy_intp n
     cdef Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
     cdef int64_t* ends = <int64_t*>(slot + out.slot_offset)
@@ -113,7 +113,7 @@ cdef class Views:
         return 0
 
     cdef int lead_dims(self, int64_t rows, int64_t subs, int64_t* dims) except -1:
-        # An element of elements says how many it has; a short one of records has what there is.
+        # A batch of batches counts its elements in `subs`; a batch of records counts its rows.
         cdef int n = len(self.levels), i
         cdef int64_t size
         if n > 1:
@@ -171,7 +171,7 @@ cdef class Views:
         cdef int64_t dims[MAX_DIMS]
         cdef int lead = self.lead_dims(lease.rows, lease.subs, dims)
         cdef unsigned char* slot = _slot(lease)
-        cdef list arrays = []  # no comprehension: where a list can't grow, Cython's let go twice of what they append
+        cdef list arrays = []  # no comprehension: if the list can't grow, Cython's releases the appended object twice
         cdef Component one
         cdef int i
         if self.components is not None:
@@ -220,7 +220,7 @@ cdef class Views:
         return qc_view(self.dtypes[leaf], lead + n, shape, slot + lease.pipe.leaves[leaf].slot_offset, lease)
 
     cdef object _component(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, Feed feed, int64_t number):
-        # An array, a Ragged, or a list.
+        # Returns an array, a Ragged, or a list.
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef const Output* out = &lease.pipe.maker.outputs[one.output]
         cdef int i, n
@@ -251,7 +251,7 @@ cdef class Views:
         return made
 
     cdef object _dense(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, int64_t number):
-        # Rows of shapes of their own: a list of them, or an array if they make a batch, and are alike.
+        # Returns rows that may differ in shape: a list of arrays; of a batch one array, for which their shapes must be equal.
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef const Output* out = &lease.pipe.maker.outputs[one.output]
         cdef const Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
@@ -291,7 +291,7 @@ cdef class Views:
         made = qc_view(_INT64 if strings else one.dtype.base, lead + pad.ndim, shape, g.data if g.data != NULL else slot, lease)
         if not strings:
             return made
-        inner = np.zeros(made.size + 1, np.int64)  # what was put in are empty strings
+        inner = np.zeros(made.size + 1, np.int64)  # padding is empty strings
         np.cumsum(made.ravel(), out=inner[1:])
         values, _ = _varying(&lease.pipe.maker.outputs[one.output], slot, _CHAR, lease)
         return _ragged.Ragged._of(_ragged.Ragged._of(values, inner), np.arange(lease.rows + 1, dtype=np.int64) * sides[0])

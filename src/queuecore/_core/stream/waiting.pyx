@@ -1,4 +1,4 @@
-"""Waiting: what a consumer does while a pipe has nothing for it."""
+"""Waiting: the work and the sleep of a consumer while a pipe has nothing for it."""
 import os
 
 cimport cython
@@ -27,7 +27,7 @@ cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil
     cdef int64_t slice_end = now + WAIT_SLICE_NS
     cdef int64_t spin_end
     cdef uint32_t epoch
-    # relaxed: the number alone matters, and the thread that took k tells nothing else by it
+    # relaxed: only the number matters; the thread that took k publishes nothing else by it
     while (not window_ready(w, k) and w.consumed.load(kRelaxed) <= k and not window_ended(w, k)
            and not stop_requested(&p.runner.stop)):
         now = monotonic_ns()
@@ -36,7 +36,8 @@ cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil
         if p.config.help and execute_help(p):
             waited()
             continue
-        event_notify_all(&p.runner.work)  # there is room, and workers may sleep: the consumer's progress wakes them late
+        # There is room, and workers may still sleep: Course._take wakes them only once half of the window is free.
+        event_notify_all(&p.runner.work)
         spin_end = now + (spin_ns if p.runner.spin else 0)
         while now < spin_end and not window_ready(w, k):  # ends with the batch, or when a wake would have been cheaper
             cpu_pause()
@@ -48,7 +49,7 @@ cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil
             event_cancel(&w.arrived, epoch)
             return spin_ns
         event_wait(&w.arrived, epoch, slice_end)
-    # Spinning pays where a batch comes about as soon as a sleeper would be awake; else the next spin is shorter.
+    # Spinning pays if a batch comes about as soon as a sleeper would be awake; otherwise the next spin is shorter.
     return SPIN_NS if monotonic_ns() - begun < 4 * SPIN_NS else spin_ns // 2
 
 

@@ -77,7 +77,7 @@ cdef bint _header_at(const unsigned char* data, bint check, uint64_t* length) no
 
 
 cdef int _code_at(const unsigned char* data, int64_t n, int64_t limit, bint check, int64_t* whole) noexcept nogil:
-    # What should come of the record at `data`, of which so many bytes are left: 0, and its size, or a code.
+    # Returns the expected result for the record at `data`, with n bytes left: 0, and its size in *whole, or a fault's code.
     cdef uint64_t length
     if n < TFRECORD_HEADER:
         return CODE_TRUNCATED
@@ -279,12 +279,12 @@ cdef int _long_file = -1
 cdef const char* _file_name
 cdef const char* _long_name
 
-# What came of compressed data.
+# The result of decompressing data.
 cdef struct Inflated:
     Growing bytes
-    int what            # 0: all is well; -1: more was to come
+    int what            # 0: no fault; -1: the data ends too early
     int64_t place
-    bint much           # there is more than MOST_BYTES
+    bint much           # there are more than MOST_BYTES
 
 
 cdef void _inflate_pieces(int encoding, const unsigned char* p, int64_t n, int64_t source_bytes, int64_t room,
@@ -429,20 +429,20 @@ cdef unsigned char[BORDER] _filler
 memset(_filler, 97, BORDER)
 
 
-# What a file of records is, and where who expects them has come to.
+# A file of records, and the place of the next record that is expected.
 cdef struct Expected:
     int framing
     const unsigned char* p    # bytes of the file from `filler` on
     int64_t size              # of the file
-    int64_t filler            # the size of its first record, of which nobody looks at the bytes; 0: there is none
+    int64_t filler            # the size of its first record, whose bytes aren't compared; 0: there is none
     int64_t header, footer, record, hop
     int64_t at, index
-    # the next record
+    # The next record:
     int64_t begin, nbytes, number
 
 
 cdef int _expect(Expected* e) noexcept nogil:
-    # What should come next: READER_RECORD, READER_FAULT, or another number at the end.
+    # Returns the expected answer of the reader: READER_RECORD, READER_FAULT, or another number at the end.
     cdef const unsigned char* end
     cdef int64_t whole = 0
     cdef int code

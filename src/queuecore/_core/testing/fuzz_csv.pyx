@@ -39,9 +39,9 @@ cdef enum:
 cdef CsvPlan* _formats[FORMATS][2]    # by level
 cdef Steps _records[FORMATS]
 
-# What came of a text.
+# The result of parsing a text.
 cdef struct Table:
-    Growing items        # row by row and column by column: so many bytes, and these
+    Growing items        # row by row and column by column: the number of bytes, and the bytes
     CsvCursor at
     int64_t rows, skipped
     Fault fault          # code 0: none
@@ -242,7 +242,7 @@ cdef bint _blank(unsigned char c) noexcept nogil:
 
 
 cdef bint _by_library(int kind, const unsigned char* p, int64_t n, unsigned char* out) noexcept nogil:
-    # What the C library takes the text for. False: no number.
+    # Parses the text by the C library. False: it is no number.
     cdef char text[NUMBER_BYTES + 1]
     cdef char* end = NULL
     cdef float f

@@ -370,7 +370,7 @@ cdef void _spsc(void* context, int me) noexcept nogil:
             n = 2 if done < 7 else 1
             for k in range(n):
                 t.rows[done + k].set(done + k + 1)
-            # What is refused is written again with the next batch: only the pusher knows of it.
+            # Rows that are refused are written again with the next batch: only the pusher has seen them.
             n = spsc_push_many(t.spsc, batch, n)
         else:
             n = spsc_pop_many(t.spsc, batch, 2)

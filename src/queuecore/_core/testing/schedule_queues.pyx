@@ -128,7 +128,7 @@ cdef void _hand_close(HandTrial* t, bint gently) noexcept nogil:
 
 
 cdef void _hand_refused(HandTrial* t) noexcept nogil:
-    # Who is told that it is closed sees what was written before.
+    # A thread that is told that the queue is closed must see all writes before the close.
     if t.one_closes and t.rows[MOST_ROWS - 1].get() != 7:
         wrong(5)
 
@@ -301,7 +301,7 @@ cdef void _hand_script(void* context, int me) noexcept nogil:
 
 
 cdef int _hand_left(HandTrial* t) noexcept nogil:
-    # What must be true when all have ended: which check fails, or 0.
+    # Checks the conditions that hold when all threads have ended. Returns the number of the check that fails, or 0.
     cdef Hand* h = t.hand
     cdef FrontRun* run = h.front
     cdef int64_t left, found = 0, i

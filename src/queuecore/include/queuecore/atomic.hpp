@@ -1,6 +1,6 @@
 // The atomic type and the memory orders of the native core.
 //
-// Everything atomic in src/ goes through these names, so that a test build can put another type here
+// All atomics in src/ use these names, so that a test build can put another type here
 // (QUEUECORE_SCHEDULE: an atomic that a seeded scheduler drives) without touching an algorithm.
 #pragma once
 

@@ -15,8 +15,8 @@ Result call_words(void* function, const std::intptr_t* words, std::index_sequenc
   return reinterpret_cast<Function>(function)(words[Index]...);
 }
 
-// With its first n words, which stand for pointers and 64-bit integers: both calling conventions that we build for
-// (System V on x86-64, AAPCS64) pass these alike. n is at most kMostWords.
+// Calls a function with the first n words, which are pointers and 64-bit integers: both calling conventions that are
+// supported (System V on x86-64, AAPCS64) pass these alike. n is at most kMostWords.
 template <class Result, int Count = 0>
 Result call_with(void* function, const std::intptr_t* words, int n) {
   if constexpr (Count < kMostWords) {
@@ -25,7 +25,7 @@ Result call_with(void* function, const std::intptr_t* words, int n) {
   return call_words<Result>(function, words, std::make_index_sequence<Count>());
 }
 
-// result_bytes: of the signed integer that it returns; 0: none, and so 0.
+// result_bytes: the size of the signed integer that the function returns; 0: it returns nothing, and the result is 0.
 inline std::int64_t call_function(void* function, const std::intptr_t* words, int n, int result_bytes) noexcept {
   if (result_bytes == 4) return call_with<std::int32_t>(function, words, n);
   if (result_bytes == 8) return call_with<std::int64_t>(function, words, n);

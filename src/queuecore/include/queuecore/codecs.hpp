@@ -1,5 +1,5 @@
 // The decompression libraries, which are looked for at run time: the types of the functions that are called, and the
-// structs that they and we share, as far as we touch them. Facts of their binary interfaces, on 64-bit Linux: libz.so.1
+// fields of shared structs that queuecore uses. These are facts of their binary interfaces on 64-bit Linux: libz.so.1
 // since 1.2, libisal.so.2 since 2.24, libzstd.so.1 since 1.4.
 #pragma once
 
@@ -32,7 +32,7 @@ constexpr int kZNeedDict = 2;
 constexpr int kZBufError = -5;
 constexpr int kZMemError = -4;
 
-// ISA-L: the front of inflate_state, then what only the library touches.
+// ISA-L: the front of inflate_state, then room for the fields that only the library uses.
 struct IsalState {
   unsigned char* next_out;
   uint32_t avail_out;
@@ -45,7 +45,7 @@ struct IsalState {
   uint32_t block_state;
   uint32_t dict_length;
   uint32_t bfinal;
-  uint32_t crc_flag;  // which wrapper
+  uint32_t crc_flag;  // the kind of wrapper
   unsigned char rest[66192];
 };
 static_assert(offsetof(IsalState, block_state) == 21160 && sizeof(IsalState) == 87368, "as in ISA-L 2.24 to 2.31");

@@ -1,6 +1,6 @@
-// What a plan of CSV points to: the dialect, fields of a column, and the loops that are chosen for this processor.
+// The structs that a plan of CSV points to: the dialect, fields of a column, and the loops chosen for this processor.
 //
-// Apart from kernels/csv.hpp, which has the loops: its tables of powers cost every module that includes it seconds to compile.
+// kernels/csv.hpp has the loops: its tables of powers cost each module that includes it seconds to compile.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct CsvDialect {
   uint64_t quotes;       // all ones, or 0: a quote is a character like others
 };
 
-// What stands for a missing number.
+// The field that stands for a missing number, and its default.
 struct CsvMissing {
   const unsigned char* na;  // such a field is missing, as an empty one is
   int64_t na_bytes;
@@ -31,14 +31,15 @@ struct CsvFields {
 };
 
 struct CsvKernels {
-  // Cuts text into fields: cuts[0] is 0, and cuts[i] the byte after the i-th delimiter or newline. rows[i]: how many cuts
-  // there are up to the end of row i. Ends with the text, or when there may be no `room` for more. Returns the rows.
+  // Cuts text into fields: cuts[0] is 0, and cuts[i] the byte after the i-th delimiter or newline. rows[i]: the number of
+  // cuts up to the end of row i. Ends with the text, or when more may not fit into `room`. Returns the number of rows.
   int64_t (*index_plain)(const CsvDialect* dialect, const unsigned char* text, int64_t nbytes, uint32_t* cuts,
                          uint32_t* rows, int64_t room);
-  // Bytes of whole rows, of `most` at most.
+  // Returns the bytes of whole rows, of at most `most` rows.
   int64_t (*count_plain)(const CsvDialect* dialect, const unsigned char* text, int64_t nbytes, int64_t most,
                          int64_t* rows);
-  // n numbers; out: the first one's place. Return how many, less than n where one isn't valid or is missing.
+  // Parse n numbers; out: the place of the first one. Return the number parsed: less than n if the next one isn't valid,
+  // or is missing.
   int64_t (*float32)(const CsvFields* fields, const CsvMissing* missing, int64_t n, unsigned char* out, int64_t stride);
   int64_t (*float64)(const CsvFields* fields, const CsvMissing* missing, int64_t n, unsigned char* out, int64_t stride);
   int64_t (*int32)(const CsvFields* fields, const CsvMissing* missing, int64_t n, unsigned char* out, int64_t stride);

@@ -1,5 +1,5 @@
-// The CUDA driver, which is looked for at run time: the types of the functions that are called, and the one struct that we
-// and it share. Facts of its binary interface on 64-bit Linux; nothing of CUDA is needed to build this, or to import it.
+// The CUDA driver, which is looked for at run time: the types of the functions that are called, and the one struct that is
+// shared with it. These are facts of its binary interface on 64-bit Linux; building and importing need no part of CUDA.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace queuecore {
 
 using CuPointer = unsigned long long;  // an address in a device's memory
 
-// Results that are told apart.
+// The results that queuecore distinguishes.
 constexpr int kCuOutOfMemory = 2;
 constexpr int kCuStubLibrary = 34;
 constexpr int kCuNoDevice = 100;
@@ -20,7 +20,7 @@ constexpr unsigned kCuStreamNonBlocking = 1;
 constexpr unsigned kCuEventDisableTiming = 2;
 constexpr int kCuSourceOrderStream = 1;
 
-// Streams by default: what a null handle means depends on how its user was compiled, these don't.
+// The default streams: these handles don't depend, as a null handle does, on how the caller was compiled.
 constexpr std::uintptr_t kCuStreamLegacy = 1;
 constexpr std::uintptr_t kCuStreamPerThread = 2;
 

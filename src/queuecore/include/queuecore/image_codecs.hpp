@@ -1,10 +1,11 @@
 // libjpeg and libpng, which are looked for at run time: the functions that are called, and how their errors come back.
-// Both leave a failed call by a jump (`error_exit`, libpng's error function), which Cython has no word for; so what can
-// jump stands here, in functions without destructors. A reader belongs to one thread, and isn't moved while it is open.
+// Both leave a failed call by a jump (`error_exit`, libpng's error function), which Cython can't express; so all calls
+// that can jump are here, in functions without destructors. A reader belongs to one thread, and isn't moved while it is
+// open.
 //
-// Of libjpeg's structs we share the front, the same in the interfaces 6.2 and 8 (libjpeg-turbo has both, by soname
-// libjpeg.so.62 and libjpeg.so.8); `jpeg_CreateDecompress` compares version and size with its own. libpng hides its
-// structs: functions alone, of 1.6.
+// Only the front of libjpeg's structs is declared, which is the same in the interfaces 6.2 and 8 (libjpeg-turbo has both,
+// by soname libjpeg.so.62 and libjpeg.so.8); `jpeg_CreateDecompress` compares version and size with its own. libpng 1.6
+// hides its structs: only functions are declared.
 #pragma once
 
 #include <dlfcn.h>
@@ -84,7 +85,7 @@ static_assert(offsetof(JpegDecompress, gamma) == 80 && offsetof(JpegDecompress, 
                   sizeof(JpegDecompress) == 1024,
               "as in libjpeg 6.2 and 8, 64 bits; larger than any of them");
 
-// What differs between the two.
+// The differences between the two interfaces of libjpeg.
 struct JpegAbi {
   int version;
   size_t size;
@@ -140,7 +141,7 @@ struct ImageCodecs {
   void (*png_end)(void*, void*);
 };
 
-// Of one extension. Written before its first reader.
+// The state of one extension, written before its first reader.
 inline ImageCodecs image_codecs{};
 
 template <typename Function>
@@ -191,14 +192,14 @@ enum ImageOutcome : int { kImageDone = 0, kImageCut = 1, kImageDamaged = 2, kIma
 
 // ---- JPEG -----------------------------------------------------------------------------------------------------------
 
-// Rows a call; libjpeg gives fewer, as many as it has.
+// Rows asked for in one call; libjpeg gives those that it has, which may be fewer.
 constexpr unsigned kJpegRows = 16;
 // A progressive picture has about ten scans. Each of thousands of empty ones takes as long as the whole picture.
 constexpr int kJpegScans = 500;
 
 struct JpegReader {
-  int recover;  // what is missing at the end is made up
-  int open;     // there is something to destroy
+  int recover;  // missing rows at the end are made up
+  int open;     // jpeg_close must destroy the decoder
   int outcome;  // of the jump
   std::jmp_buf jump;
   JpegSource source;
@@ -245,7 +246,8 @@ inline void jpeg_monitor(JpegDecompress* own) {
   std::longjmp(jpeg_reader(own)->jump, 1);
 }
 
-// Whatever it returns, jpeg_close follows. Keeps `errors` and `client_data` of `own`, and sets all else to zero.
+// Opens a decoder; jpeg_close must follow, also after an error. Keeps `errors` and `client_data` of `own`, and sets all
+// other fields to zero.
 inline bool jpeg_create(JpegReader* reader, const JpegAbi& abi) noexcept {
   reader->open = 0;
   reader->own.errors = image_codecs.jpeg_std_error(&reader->errors);
@@ -275,7 +277,7 @@ inline bool jpeg_agree(JpegReader* reader) noexcept {
   return false;
 }
 
-// Reads the header: `own` then has width, height, components and colours. Whatever it returns, jpeg_close follows.
+// Reads the header: `own` then has width, height, components and colours. jpeg_close must follow, also after an error.
 inline int jpeg_open(JpegReader* reader, const unsigned char* data, size_t nbytes, int recover) noexcept {
   if (!jpeg_create(reader, image_codecs.abi)) return reader->outcome;
   reader->recover = recover;
@@ -287,7 +289,8 @@ inline int jpeg_open(JpegReader* reader, const unsigned char* data, size_t nbyte
   return image_codecs.jpeg_read_header(&reader->own, 1) == 1 ? kImageDone : kImageCut;
 }
 
-// Reads the picture, so high and with rows of so many bytes one after the other; `row` has room for one of CMYK.
+// Reads the picture, of the given height and bytes of a row, its rows one after the other; `row` has room for one of
+// CMYK.
 inline int jpeg_picture(JpegReader* reader, unsigned char* into, unsigned height, size_t row_bytes,
                         unsigned char* row) noexcept {
   JpegDecompress* own = &reader->own;
@@ -297,7 +300,7 @@ inline int jpeg_picture(JpegReader* reader, unsigned char* into, unsigned height
   if (own->output_height != height || size_t(own->output_width) * (inks ? 3 : own->output_components) != row_bytes) {
     return kImageDamaged;
   }
-  // Adobe's programs write the complement.
+  // Adobe's programs write the complement of the inks.
   int inverted = 0;
   std::memcpy(&inverted, reinterpret_cast<unsigned char*>(own) + image_codecs.abi.adobe, sizeof(int));
   while (own->output_scanline < height) {
@@ -329,7 +332,7 @@ struct PngReader {
   std::jmp_buf jump;
   uint32_t width, height;
   int depth, colours, channels;
-  int see_through;  // has a colour that is, or a palette with such
+  int see_through;  // has a transparent colour, or a palette with one
   int passes;
 };
 
@@ -353,14 +356,14 @@ inline void png_source(void* png, unsigned char* into, size_t count) {
   reader->left -= count;
 }
 
-// Reads the header. Whatever it returns, png_close follows.
+// Reads the header. png_close must follow, also after an error.
 inline int png_open(PngReader* reader, const unsigned char* data, size_t nbytes) noexcept {
   reader->data = data;
   reader->left = nbytes;
   reader->png = reader->info = nullptr;
   reader->cut = 0;
   if (setjmp(reader->jump) != 0) return reader->outcome;
-  // The version is its own: no struct is shared. It doesn't jump before it knows the reader.
+  // It gets the library's own version: no struct is shared. It doesn't jump before it has the error function.
   reader->png = image_codecs.png_create(image_codecs.png_version(nullptr), reader, png_failed, png_warning);
   if (reader->png == nullptr) return kImageNoMemory;
   reader->info = image_codecs.png_create_info(reader->png);
@@ -379,7 +382,7 @@ inline int png_open(PngReader* reader, const unsigned char* data, size_t nbytes)
 inline int png_picture(PngReader* reader, int channels, int depth, unsigned char* into, size_t row_bytes) noexcept {
   void* png = reader->png;
   if (setjmp(reader->jump) != 0) return reader->outcome;
-  // Palettes become colours, shallow greys bytes, colours that are see-through a channel.
+  // Palettes become colours, greys of few bits become bytes, transparent colours a channel.
   image_codecs.png_expand(png);
   bool alpha = (reader->colours & kPngAlpha) != 0 || reader->see_through;
   if (channels % 2 == 0 && !alpha) image_codecs.png_add_alpha(png, 0xffff, 1);
@@ -391,7 +394,7 @@ inline int png_picture(PngReader* reader, int channels, int depth, unsigned char
   if (channels > 2 && !colour) image_codecs.png_grey_to_rgb(png);
   reader->passes = image_codecs.png_interlace(png);
   image_codecs.png_update(png, reader->info);
-  // A row too long would be written past its end.
+  // A longer row would be written past the end of its place.
   if (image_codecs.png_row_bytes(png, reader->info) != row_bytes) return kImageDamaged;
   for (int pass = 0; pass < reader->passes; pass++) {
     for (uint32_t y = 0; y < reader->height; y++) image_codecs.png_row(png, into + y * row_bytes, nullptr);
@@ -418,7 +421,7 @@ inline void widen(unsigned char* place, int64_t count, int scale, To factor) noe
   }
 }
 
-// What tf.io.decode_image makes of them: PNG by way of 16 bits, anything else from bytes.
+// Widens bytes to 16 bits as tf.io.decode_image does: those of PNG by 257, others by 256.
 inline void widen_to_16(unsigned char* place, int64_t count, bool png) noexcept {
   widen<uint8_t, uint16_t>(place, count, png ? 257 : 256, 1);
 }

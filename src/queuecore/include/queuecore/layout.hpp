@@ -1,7 +1,7 @@
 // The structs that several extension modules share. Zero bytes are a valid start for each of them (see alloc_lines).
 //
-// Only data and layout claims stand here; who may touch what, and with which memory order, is said in the .pxd that holds
-// the algorithm.
+// Only data and layout claims stand here; the .pxd with the algorithm says which thread may touch which field, and with
+// which memory order.
 #pragma once
 
 #include <cxxabi.h>
@@ -14,11 +14,11 @@
 
 namespace queuecore {
 
-// What went wrong and where; numbers only, so that a native thread can record it without allocating.
+// An error and its place; numbers only, so that a native thread can record it without allocating.
 struct Fault {
   int32_t code;    // a code of errors.pxd; 0: no fault
   int32_t err;     // errno, or 0
-  int32_t what;    // which sentence: a WHAT_ number of errors.pxd
+  int32_t what;    // the sentence: a WHAT_ number of errors.pxd
   int32_t stage;   // a STAGE_ number of errors.pxd
   int64_t file;    // index into the list of names, or -1
   int64_t offset;  // bytes from the start of the file, or -1
@@ -33,7 +33,7 @@ struct alignas(kLine) EventCount {
 };
 static_assert(sizeof(EventCount) == kLine, "an event count has its lines to itself");
 
-// parking.pxd. 0 free, 1 held, 2 held and somebody may sleep.
+// parking.pxd. 0 free, 1 held, 2 held and a thread may sleep.
 struct alignas(kLine) Turn {
   Atomic<uint32_t> word;
 };
@@ -44,15 +44,15 @@ struct StopFlag {
   Fault first;
 };
 
-// ring.pxd. Words of tail and head count in twos; bit 0: somebody has the turn of those who push, or pop.
+// ring.pxd. Words of tail and head count in twos; bit 0: a thread has the turn of pushers, or of poppers.
 struct FifoRing {
   Atomic<uint64_t>* cells;   // lap (high 40 bits) and token (low 24 bits)
   uint64_t mask;             // number of cells, a power of two, less one
   uint64_t room;             // capacity, in twos
   Plain<int32_t> shift;      // from a word of tail or head to its lap
-  Atomic<uint64_t> outside;  // rows that count and aren't in a cell (low 32 bits); how often that has changed (high 32)
+  Atomic<uint64_t> outside;  // rows that count and aren't in a cell (low 32 bits); number of changes of it (high 32)
   alignas(kLine) Atomic<uint64_t> tail;
-  Atomic<uint64_t> head_seen;  // a head of the past, beside what pushers write anyway
+  Atomic<uint64_t> head_seen;  // an earlier value of head, on the line that pushers write anyway
   alignas(kLine) Atomic<uint64_t> head;
 };
 
@@ -70,7 +70,7 @@ struct FastRing {
   alignas(kLine) Atomic<uint64_t> head;
 };
 
-// ring.pxd. Each side keeps what it last saw of the other's index.
+// ring.pxd. Each side keeps the value of the other's index that it read last.
 struct SpscRing {
   Plain<uint64_t>* cells;
   uint64_t mask;
@@ -86,7 +86,7 @@ struct alignas(kLine) SlotStack {
   Atomic<uint64_t> head;
   Atomic<uint32_t>* next;
   uint32_t count;
-  alignas(kLine) Atomic<int32_t> free;  // how many are in it; may lag behind
+  alignas(kLine) Atomic<int32_t> free;  // number of slots in it; may lag behind
 };
 
 struct Slab {
@@ -101,11 +101,11 @@ struct Slab {
 struct alignas(kLine) Batch {
   Atomic<uint64_t> ready;   // k + 1 once every row of batch k is in place
   Atomic<int64_t> missing;  // rows not yet in place, plus one until the batch is closed
-  Atomic<uint32_t> failed;  // 0, or 2 once `fault` is written (1: being written)
+  Atomic<uint32_t> failed;  // 0, or a BATCH_ number of pipe.pxd
   uint32_t slot;
-  int64_t rows;       // of the element; written by the planner before it closes the batch
+  int64_t rows;       // of the element; the planner writes it before it closes the batch
   int64_t subs;       // elements that a batch of batches is made of; 0: of records
-  int64_t fault_row;  // the first unreadable row, and which record that was
+  int64_t fault_row;  // the first unreadable row; then its record
   int64_t fault_pass;
   int64_t fault_ordinal;
   Fault fault;
@@ -121,9 +121,9 @@ struct Window {
   Batch* ring;
   uint64_t mask;
   uint64_t width;
-  int64_t* iterations;                       // mark: per descriptor and shuffle, how many iterations had begun
+  int64_t* iterations;                       // mark: by descriptor and shuffle, the iterations begun
   alignas(kLine) Atomic<uint64_t> consumed;  // batches handed to the consumer
-  alignas(kLine) Atomic<uint64_t> end;       // number of batches in all, once known; else ~0
+  alignas(kLine) Atomic<uint64_t> end;       // number of batches in all, once known; otherwise ~0
   alignas(kLine) EventCount arrived;
 };
 
@@ -151,7 +151,7 @@ struct Runner {
   StepFn step;
   void* context;
   ReleaseFn release;
-  Runner* prev;  // registry of atoms.pyx
+  Runner* prev;  // in the registry of atoms/process.pyx
   Runner* next;
   int32_t registered;
   int32_t spin;
@@ -177,7 +177,7 @@ struct FileEntry {
   uint64_t digest;  // of sizes and times of this file and all before it
 };
 
-// decode.pxd. One output array: what it takes from a record and where its rows lie in a slot.
+// decode.pxd. One output array: the pieces that it takes from a record, and the place of its rows in a slot.
 struct Leaf {
   const int64_t* offsets;  // of the pieces, in the record
   int64_t slot_offset;

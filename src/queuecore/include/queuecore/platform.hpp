@@ -1,6 +1,5 @@
-// What the operating system and the processor offer, where Cython has no words for it: futex, monotonic clock, native
-// threads, pause and prefetch, byte reversal, and memory that is aligned and zeroed. Calls of the system go through the
-// table of syscalls.hpp.
+// Services of the operating system and the processor that Cython can't express: futex, monotonic clock, native threads,
+// pause and prefetch, byte reversal, and memory that is aligned and zeroed.
 #pragma once
 
 #ifndef __linux__
@@ -62,8 +61,8 @@ inline void futex_wake(void* word, uint32_t n) noexcept { syscalls()->futex_wake
 inline void membarrier() noexcept { syscalls()->membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED); }
 #endif
 
-// Asks the kernel for membarrier(). False: do with fences. Elsewhere than on x86-64, where stores wait in one buffer
-// that such a barrier empties, nobody has checked our use of it; and the thread sanitizer knows nothing of it.
+// Asks the kernel for membarrier(). False: use fences. On x86-64, stores wait in one buffer, which such a barrier
+// empties; its use isn't verified on other processors, and the thread sanitizer doesn't know it: false for both.
 inline bool membarrier_register() noexcept {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
   return syscalls()->membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
@@ -86,10 +85,10 @@ inline int usable_cpus() noexcept {
 
 using ThreadMain = void (*)(void*);
 
-// Signals that a native thread hears. What its own instructions raise: blocked, it would end the process without its
-// handler, and faulthandler and crash reporters would be blind. And what asks whoever runs, if the thread that starts
-// it hears it: abort's, and a profiler's clock. Handlers may interrupt any system call of such a thread, which does it
-// again.
+// The signals that a native thread doesn't block. First, those that its own instructions raise: blocked, they would end
+// the process without their handlers, and faulthandler and crash reporters would see nothing. Second, unless the thread
+// that starts it blocks them, those for the running thread: abort's, and a profiler's clock. A handler may interrupt any
+// system call of such a thread, which makes the call again.
 constexpr int kOwnSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 constexpr int kSharedSignals[] = {SIGABRT, SIGPROF};
 
@@ -142,7 +141,7 @@ inline int thread_start(ThreadMain main, void* arg, const char* name) noexcept {
 
 // From this size on, zeroed memory is left to the kernel.
 constexpr std::size_t kUntouched = std::size_t(1) << 20;
-constexpr std::size_t kPage = 65536;  // or a part of it, everywhere
+constexpr std::size_t kPage = 65536;  // a multiple of the page size of every machine
 
 // Zeroed memory, aligned to kLine; null when there is none. Zero bytes are the initial state of every shared struct.
 inline void* alloc_lines(std::size_t nbytes) noexcept {
@@ -154,7 +153,7 @@ inline void* alloc_lines(std::size_t nbytes) noexcept {
     std::memset(p, 0, size ? size : kLine);
     return p;
   }
-  // Pages that are given back come again as zeros, one by one, when they are used.
+  // Pages that are given back to the kernel come again as zeros, one by one, when they are used.
   auto* begin = static_cast<unsigned char*>(p);
   std::size_t before = (kPage - reinterpret_cast<std::uintptr_t>(begin) % kPage) % kPage;
   unsigned char* first = begin + before;

@@ -1,13 +1,13 @@
 // The seeded scheduler: atomics for tests, in one extension alone (QUEUECORE_SCHEDULE).
 //
 // Threads are fibres of one OS thread. Before each atomic operation, and after those that store, a random number decides
-// who goes on, so a seed is a schedule.
+// which fibre goes on, so a seed is a schedule.
 // Memory is weak, as views make it: each place keeps all its stores in the order in which they were made, and a load
 // may return any of them that is not older than what its thread knows of. An acquiring load learns what the store's
 // releasing thread knew. A read-modify-write takes the newest store and passes on what that one carried. seq_cst: a
 // load is not older than the last seq_cst store, and fences exchange all that is known with one view that they share.
-// What happens before what is kept apart from that, in vector clocks: a fence orders atomics, and a payload still needs
-// an edge.
+// Vector clocks keep the happens-before order apart from the views: a fence orders atomics, and a payload still needs an
+// edge.
 // Not modelled: stores that become visible in another order than they were made in, and loads that see a later store of
 // their own future. So a mutation that goes unnoticed here needs an argument.
 // Source: views as in Kang et al., "A Promising Semantics for Relaxed-Memory Concurrency" (POPL 2017), without
@@ -39,8 +39,8 @@ constexpr std::size_t kStack = 64 << 10;
 enum Verdict : int { kFine, kWrong, kRace, kAllAsleep, kEndless };
 enum State : int { kReady, kAsleep, kSuspended, kEnded };
 
-// What a thread knows, or a store carries: per fibre, up to when it has happened before; per place, the oldest store to
-// be seen.
+// The knowledge of a thread, or that a store carries: for each fibre, the time up to which its steps happened before; for
+// each place, the oldest store that may be seen.
 struct Known {
   uint32_t clock[kFibres];
   uint32_t view[kPlaces];
@@ -67,7 +67,8 @@ struct Access {
   uint32_t read[kFibres] = {};
 };
 
-// Where to go on: stack, frame and place in the code (__builtin_setjmp). A switch by ucontext costs two system calls.
+// The point at which a fibre goes on: stack, frame and place in the code (__builtin_setjmp). A switch by ucontext costs
+// two system calls.
 struct Point {
   void* at[5];
 };
@@ -79,16 +80,16 @@ struct Fibre {
   std::unique_ptr<char[]> stack;
   Point begin, now_at;
   State state;
-  Known now;         // what it knows
-  Known acquired;    // what it would know after an acquiring fence
-  Known released;    // what its relaxed stores carry: what it knew at its last releasing fence
+  Known now;         // its knowledge
+  Known acquired;    // the knowledge that it would have after an acquiring fence
+  Known released;    // the knowledge that its relaxed stores carry: that of its last releasing fence
   Labels edges;      // of the operation that comes next
   uint64_t counted;  // operations since it was armed
   uint64_t stop_at;  // before which of these it is suspended; 0: none
   bool armed;
-  const void* word;  // what it sleeps on
+  const void* word;  // the futex word that it sleeps on
   int64_t deadline;
-  int woken;  // what futex_wait returns
+  int woken;  // the result of futex_wait
 };
 
 struct Machine {
@@ -96,15 +97,15 @@ struct Machine {
   int fibres = 0;
   int me = -1;
   Verdict verdict = kFine;
-  int what = 0;  // which check of the scenario failed
+  int what = 0;  // number of the check of the scenario that failed
   uint64_t random = 1;
   uint64_t steps = 0, most = 0;
-  int64_t clock = 0;  // grows with each step, and to the deadline of who is woken by one
+  int64_t clock = 0;  // grows with each step, and to the deadline of a fibre that its deadline wakes
   uint64_t stay = 0;  // of 8
   int frozen = -1;
   uint64_t thaw = 0;
   Labels mutated;
-  MemoryOrder weakened[kLabels] = {};  // what order each of them has instead of its own
+  MemoryOrder weakened[kLabels] = {};  // by label: the order that the edge has instead of its own
   int stopped = 0;                     // fibres that are suspended
   Labels stopped_before;               // the labels of the operations before which any was
   Known shared;                        // of seq_cst operations
@@ -129,11 +130,11 @@ inline uint64_t random(uint64_t below) noexcept {
   return (s >> 11) % below;
 }
 
-// Who goes on; -1: nobody can.
+// Returns the fibre that goes on; -1: none can.
 inline int pick() noexcept {
   Machine& m = machine;
   if (m.frozen >= 0 && m.steps >= m.thaw) m.frozen = -1;
-  if (m.frozen < 0 && random(32) == 0) {  // somebody is away for a while
+  if (m.frozen < 0 && random(32) == 0) {  // one fibre stops for a while
     m.frozen = int(random(m.fibres));
     m.thaw = m.steps + random(100);
   }
@@ -160,7 +161,7 @@ inline int pick() noexcept {
   if (__builtin_setjmp(from.at) == 0) go(to);
 }
 
-// Lets somebody go on, or run() if nobody can.
+// Lets a fibre go on, or run() if none can.
 inline void leave() noexcept {
   Machine& m = machine;
   int from = m.me, to = m.running ? pick() : -1;
@@ -178,10 +179,10 @@ inline void finish(Verdict verdict, int what) noexcept {
   leave();
 }
 
-// For scenarios: a check that failed.
+// For scenarios: reports a check that failed.
 inline void wrong(int what) noexcept { finish(kWrong, what); }
 
-// For scenarios: operations from here on may be the one at which the fibre is suspended.
+// For scenarios: from here on the fibre may be suspended before an operation.
 inline void arm(bool on) noexcept { machine.fibre[machine.me].armed = on; }
 
 inline void step(bool away = false) noexcept {
@@ -203,7 +204,7 @@ inline void step(bool away = false) noexcept {
 
 inline void pause() noexcept { step(true); }
 
-// After a store: somebody else may go on before what follows it, also if that is only plain memory.
+// After a store: another fibre may go on before the next step, also if that step only uses plain memory.
 inline void stored() noexcept {
   if (machine.running && random(8) == 0) leave();
 }
@@ -251,12 +252,12 @@ inline void write(int p, uint64_t value, MemoryOrder o, const Known* passed_on) 
   if (passed_on != nullptr) store.carried.join(*passed_on);
   if (o == kSeqCst) machine.shared.view[p] = i;
   machine.places[p].push_back(store);
-  f.now.clock[machine.me]++;  // what follows has not happened before who acquires this store
+  f.now.clock[machine.me]++;  // later steps have not happened before a thread that acquires this store
 }
 
 inline void fence(MemoryOrder o) noexcept {
   step();
-  if (!machine.running || o != kSeqCst) return;  // the core has no others; weakened: none
+  if (!machine.running || o != kSeqCst) return;  // the core has no other fences; a weakened fence has no effect
   Fibre& f = machine.fibre[machine.me];
   f.now.join(f.acquired);
   f.now.join_view(machine.shared);
@@ -266,7 +267,7 @@ inline void fence(MemoryOrder o) noexcept {
   f.now.clock[machine.me]++;
 }
 
-// A fence in every thread, wherever it is. It has no order to weaken: the label stands for leaving it out.
+// A fence in every thread, at its current step. It has no order to weaken: weakening its label leaves the fence out.
 constexpr int kMembarrier = kLabels - 1;
 inline void membarrier() noexcept {
   step();
@@ -319,7 +320,7 @@ inline void futex_wake(const void* word, uint32_t n) noexcept {
 
 inline int64_t monotonic_ns() noexcept { return machine.clock; }
 
-// Each run begins at `begin` again, whatever the last one left on the stack.
+// Each run begins at `begin` again, regardless of the stack that the last run left.
 inline void fibre_main() {
   if (__builtin_setjmp(machine.fibre[machine.me].begin.at) == 0)
     swapcontext(&machine.fibre[machine.me].context, &machine.main);
@@ -393,11 +394,11 @@ inline void mutate(int edge, MemoryOrder weakened) noexcept {
 // In all runs from now on that fibre stops before its nth operation while it is armed; 0: nowhere.
 inline void suspend(int fibre, uint64_t at) noexcept { machine.fibre[fibre].stop_at = at; }
 
-// How many are stopped now; whether one stopped before an operation with that label.
+// The number of fibres that are stopped now; whether one stopped before an operation with that label.
 inline int suspended() noexcept { return machine.stopped; }
 inline bool suspended_before(int edge) noexcept { return machine.stopped_before[edge]; }
 
-// Those that stopped go on.
+// Lets the stopped fibres go on.
 inline void resume() noexcept {
   machine.stopped = 0;
   for (int i = 0; i < machine.fibres; i++)
@@ -417,13 +418,13 @@ inline MemoryOrder order(int edge, MemoryOrder wanted) noexcept {
 inline void fence(MemoryOrder o) noexcept { schedule::fence(o); }
 inline void compiler_fence() noexcept {}
 
-// Its bytes are the newest value; outside a run that is all there is.
+// Its bytes are the newest value; outside a run there is no other value.
 template <class T>
 class Atomic {
  public:
   static constexpr bool is_always_lock_free = true;
 
-  // Not within a run: what was seen at this address stays.
+  // Not within a run: the stores seen at this address stay.
   Atomic() = default;
   constexpr Atomic(T value) noexcept : value_(value) {}
 

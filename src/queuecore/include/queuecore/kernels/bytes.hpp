@@ -1,4 +1,4 @@
-// Which of some bytes are equal to one: a bit each, the first byte's the lowest.
+// Compares bytes with one byte: a bit for each that is equal, the first byte's the lowest.
 #pragma once
 
 #include <cstdint>

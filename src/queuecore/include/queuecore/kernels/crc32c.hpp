@@ -115,7 +115,7 @@ inline bool crc32c_has_clmul() noexcept { return crc32c_has_instruction() && (ge
 #endif
 
 #ifdef QUEUECORE_CRC32C
-// `c` is inverted here, as the instruction wants it: what the end of a buffer and short buffers take.
+// Continues over the end of a buffer, or over a short buffer. `c` is inverted, as the instruction wants it.
 QUEUECORE_CRC32C inline uint32_t crc32c_rest(uint32_t c, const unsigned char* p, std::size_t n) noexcept {
   for (; n >= 8; p += 8, n -= 8) c = crc32c_step8(c, crc32c_word(p));
   for (; n > 0; ++p, --n) c = crc32c_step1(c, *p);
@@ -126,8 +126,8 @@ QUEUECORE_CRC32C inline uint32_t crc32c_instruction(uint32_t crc, const unsigned
   return ~crc32c_rest(~crc, p, n);
 }
 
-// One instruction a word takes three cycles until its result is there, but another can begin in each: so three lanes side
-// by side, which are then moved over what follows them.
+// The result of an instruction takes three cycles, but another instruction can begin in each: so three lanes are computed
+// side by side, and each is then moved over the words after it.
 QUEUECORE_CRC32C_CLMUL inline uint32_t crc32c_lanes(uint32_t crc, const unsigned char* p, std::size_t n) noexcept {
   uint32_t c = ~crc;
   while (n >= 192) {
@@ -160,7 +160,8 @@ QUEUECORE_CRC32C_WIDE inline __m128i crc32c_fold1(__m128i x, __m128i k, __m128i 
   return _mm_ternarylogic_epi64(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11), next, 0x96);
 }
 
-// What folds a block over so many words. Four at once, not broadcast: GCC 12 warns of its own headers there.
+// The constants that fold a block over so many words. They are set four times, not broadcast: GCC 12 warns of its own
+// headers there.
 QUEUECORE_CRC32C_WIDE inline __m512i crc32c_over4(int words) noexcept {
   int64_t high = kCrc32cTables.powers[words], low = kCrc32cTables.powers[words + 1];
   return _mm512_set4_epi64(high, low, high, low);
@@ -217,7 +218,7 @@ inline Crc32cVariant crc32c_variant(int i) noexcept {
   return all[i];
 }
 
-// The fastest that this processor has.
+// Returns the fastest way that this processor can run.
 inline Crc32cFn crc32c_best() noexcept {
   Crc32cFn best = crc32c_table;
   for (int i = 0; crc32c_variant(i).name != nullptr; ++i)

@@ -1,4 +1,4 @@
-// Loops over a block of CSV text: where its fields and rows end, and a column of numbers at a time.
+// Loops over a block of CSV text: they find the ends of fields and rows, and parse a column of numbers at a time.
 //
 // index_plain() and count_plain() stop where text is no longer plain: at a quote, and after a carriage return that no line
 // feed follows. Each kernel exists in C++ that every processor runs, and for AVX2; csv_kernels() chooses.
@@ -34,12 +34,12 @@ inline bool parse_field(const Byte* p, const Byte* end, const CsvMissing* missin
   return true;
 }
 
-// Of 64 bytes, a bit each.
+// Marks of 64 bytes, a bit for each byte.
 struct CsvMarks {
   uint64_t delim, feed, carriage, quote;
 };
 
-// What both loops below know of 64 bytes, when they have looked where plain text ends in them.
+// The facts that both loops below have of 64 bytes after the search for the end of plain text.
 struct CsvPlain {
   uint64_t newline, separator;
   bool stop;
@@ -100,7 +100,7 @@ alignas(64) inline constexpr Byte kLastBytes[32] = {0,    0,    0,    0,    0,  
                                                     0,    0,    0,    0,    0,    0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
                                                     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
-// Row i closes the gap of byte i: what is before it moves up by one. Row 16: nothing moves.
+// Row i closes the gap of byte i: the bytes before it move up by one. Row 16: no byte moves.
 struct CloseGap {
   Byte row[17][16];
 };
@@ -131,7 +131,7 @@ QC_TARGET __attribute__((always_inline)) inline __m128i load(const Byte* p) noex
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
 
-// Which bytes are 0 to 9, a bit each.
+// Returns a bit for each byte: 1 if it is 0 to 9.
 QC_TARGET __attribute__((always_inline)) inline unsigned digits_of(__m128i value) noexcept {
   return unsigned(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(value, _mm_set1_epi8(9)), value)));
 }
@@ -139,11 +139,11 @@ QC_TARGET __attribute__((always_inline)) inline unsigned digits_of(__m128i value
 // Digits with at most one point between, behind or before them.
 struct Digits {
   uint64_t value;
-  int fraction;  // how many follow the point
+  int fraction;  // number of digits after the point
   bool point;
 };
 
-// Of up to 16 characters before `end`. False: it is something else.
+// Parses up to 16 characters before `end`. False: they are no such digits.
 QC_TARGET __attribute__((always_inline)) inline bool short_number(const Byte* end, unsigned length,
                                                                   Digits* d) noexcept {
   __m128i value = _mm_sub_epi8(load(end - 16), _mm_set1_epi8('0'));
@@ -161,7 +161,7 @@ QC_TARGET __attribute__((always_inline)) inline bool short_number(const Byte* en
   return length > d->point;
 }
 
-// Of 16 to 32 characters before `end`, if these are no more than 19 digits after zeros.
+// Parses 16 to 32 characters before `end`, if these are no more than 19 digits after zeros.
 QC_TARGET __attribute__((always_inline)) inline bool long_number(const Byte* end, unsigned length, Digits* d) noexcept {
   __m128i low = _mm_sub_epi8(load(end - 16), _mm_set1_epi8('0'));
   __m128i high = _mm_sub_epi8(load(end - 32), _mm_set1_epi8('0'));
@@ -186,14 +186,14 @@ QC_TARGET __attribute__((always_inline)) inline bool long_number(const Byte* end
   return first < uint64_t(10000000000000000000u) / place;
 }
 
-// Out of the loop, whose registers it would take.
+// A function of its own, since inlined it would take registers of the loop.
 template <class Real>
 __attribute__((noinline)) Real round_apart(uint64_t digits, int64_t ten, bool negative) noexcept {
   return from_bits<Real>(round_decimal<Real>(digits, ten), negative);
 }
 
-// A number as most files have them: an optional minus, up to 19 digits, and of a float a point and e+12 or e-12. False: it
-// is something else.
+// Parses a number in the form of most files: an optional minus, up to 19 digits, and for a float a point and e+12 or e-12.
+// False: it has another form.
 template <class Number>
 QC_TARGET __attribute__((always_inline)) inline bool usual_number(const Byte* lowest, const Byte* p, const Byte* end,
                                                                   Number* out) noexcept {
@@ -264,7 +264,8 @@ inline constexpr CsvKernels kKernels = {
 }  // namespace csv_avx2
 #endif
 
-// The fastest kernels of this processor, up to a level: 0 for those of every processor, 1 for AVX2. Null: it has no such.
+// Returns the fastest kernels of this processor, up to a level: 0 for those of every processor, 1 for AVX2. Null: this
+// processor can't run that level.
 inline const CsvKernels* csv_kernels(int level) noexcept {
 #if defined(__x86_64__)
   if (level == 1) {

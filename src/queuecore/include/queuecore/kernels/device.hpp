@@ -1,9 +1,10 @@
-// Arithmetic on single items: the same text for the native steps of the host and for kernels on a device. There it stands in front of
-// what queuecore/_device/kernels.py writes, which also compiles as C++ for the host: that is how tests compare the two, bit for bit.
+// Arithmetic on single items: the same text for the native steps of the host and for kernels on a device. For a kernel it stands in
+// front of the code that queuecore/_device/kernels.py writes, which also compiles as C++ for the host: so tests compare the two, bit
+// for bit.
 //
-// It includes nothing on a device, where NVRTC has no standard headers. Casts are NumPy's astype: floats to integers truncate, and what
-// doesn't fit there is left to the processor. Sums and products are rounded one by one, whatever a compiler is told of contraction.
-// Of what is no number, neither sign nor payload is promised: a device makes others than the host does.
+// It includes no header on a device, where NVRTC has no standard headers. Casts are NumPy's astype: floats to integers truncate, and
+// the result for values that don't fit is left to the processor. Sums and products are rounded one by one, regardless of a compiler's
+// contraction settings. Neither sign nor payload of a NaN is promised: a device makes others than the host does.
 #ifndef QUEUECORE_KERNELS_DEVICE_HPP
 #define QUEUECORE_KERNELS_DEVICE_HPP
 
@@ -431,7 +432,7 @@ QC_DEVICE T invert(T x) noexcept {
   }
 }
 
-// What is no number wins; of equal ones, which may be two zeros, the second, and of halves the first.
+// A NaN wins. Of equal numbers, which may be two zeros, the second wins; of equal halves, the first.
 template <class T>
 QC_DEVICE T maximum(T a, T b) noexcept {
   return number(a) > number(b) || number(a) != number(a) || (kSame<T, Half> && number(a) == number(b)) ? a : b;
@@ -449,7 +450,7 @@ QC_DEVICE T where(Bool which, T a, T b) noexcept {
 
 }  // namespace loops
 
-// Where the next output may begin.
+// The offset at which the next output may begin.
 QC_DEVICE uint64_t aligned_bytes(uint64_t nbytes) noexcept { return (nbytes + 255) / 256 * 256; }
 
 }  // namespace queuecore

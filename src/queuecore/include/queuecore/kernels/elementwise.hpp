@@ -1,5 +1,5 @@
 // Loops over numbers of one dtype: casts between any two, x * a + b, and strided copies. The compiler makes vectors of them; only
-// half precision has loops of its own for processors with F16C. What a cast does to one item is in device.hpp.
+// half precision has loops of its own for processors with F16C. device.hpp has the cast of one item.
 #pragma once
 
 #include <cstddef>
@@ -81,7 +81,7 @@ inline CastFn cast_fn(int in, int out, bool portable) noexcept {
   return from[in](out);
 }
 
-// x * a + b, rounded twice, with one pair for all or one for each. target may be source.
+// x * a + b, rounded twice, with one pair (a, b) for all items or one for each. target may be source.
 template <class T>
 void scale_all(const T* source, T* target, int64_t n, T a, T b) noexcept {
   for (int64_t i = 0; i < n; i++) target[i] = source[i] * a + b;
@@ -105,7 +105,7 @@ void gather_items(const T* source, T* target, int64_t rows, int64_t columns, int
     }
     return;
   }
-  // A line of the cache that was read for one row still is in it for the next.
+  // A cache line that was read for one row is still in the cache for the next row.
   for (int64_t first = 0; first < columns; first += 16) {
     int64_t last = columns - first > 16 ? first + 16 : columns;
     for (int64_t i = 0; i < rows; i++) {
@@ -114,7 +114,8 @@ void gather_items(const T* source, T* target, int64_t rows, int64_t columns, int
   }
 }
 
-// Three bytes to a pixel, and three planes: both ways. A quarter of the time where bytes can be shuffled within a vector.
+// Three bytes to a pixel become three planes, and back: in a quarter of the time if the processor can shuffle bytes
+// within a vector.
 #define QC_LOOP inline __attribute__((always_inline))
 
 QC_LOOP void split_loop(const uint8_t* __restrict source, uint8_t* __restrict first, uint8_t* __restrict second,

@@ -1,13 +1,13 @@
-// Lines of text: where they end, and their bytes side by side.
+// Lines of text: finding their ends, and copying their bytes side by side.
 //
-// An end is the byte after a newline, from the beginning of the text: line i is from ends[i - 1] (line 0: from where the
-// caller says) to ends[i], its newline included. Only LF ends a line; one CR before it belongs to the line's end, any other
-// is a character. A text of less than 2^31 bytes may end inside a line: if that is a file's last one, the caller adds the
-// end nbytes + 1, as if a newline followed, and the line, which must not be empty, is like any other.
+// An end is the offset of the byte after a newline: line i is from ends[i - 1] (line 0: from an offset that the caller
+// gives) to ends[i], its newline included. Only LF ends a line; one CR before it belongs to the line's end, any other CR is
+// a character. A text has less than 2^31 bytes, and may end inside a line: if that is a file's last one, the caller adds
+// the end nbytes + 1, as if a newline followed, and the line, which must not be empty, is like any other.
 //
-// All functions are pure and may run in any thread. They read nothing but the text, and write nothing but what is said, not
-// even beside it: what neighbours write at the same time stays. Each kernel exists in C++ that every processor runs, for
-// AVX2 and for AVX-512; lines_kernels() chooses.
+// All functions are pure and may run in any thread. They read only the text, and write only to the places that they are
+// given, and no byte beside them: so bytes that other threads write there at the same time stay. Each kernel exists in C++
+// that every processor runs, for AVX2 and for AVX-512; lines_kernels() chooses.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +23,16 @@
 namespace queuecore {
 
 struct LinesKernels {
-  // The first ends, `most` at most, for which there must be room in `ends`; what they leave of it may be overwritten.
-  // Returns how many. Ends are written in groups: ask for thousands at once, and at least for some hundred.
+  // Writes the first ends, at most `most`, for which `ends` must have room; the rest of that room may be overwritten.
+  // Returns their number. Ends are written in groups: ask for thousands at once, and at least for some hundred.
   int64_t (*find)(const Byte* text, int64_t nbytes, uint32_t* ends, int64_t most);
-  // The bytes of n lines, of which the first begins at `begin` and ends at ends[0], without their ends, to `values`.
-  // splits[i]: base and what lines 0 to i take. Returns what all take: no more than lines_most().
+  // Copies the bytes of n lines, the first from `begin` to ends[0], without their ends, to `values`. splits[i]: base plus
+  // the bytes of lines 0 to i. Returns the bytes of all lines: no more than lines_most().
   int64_t (*gather)(const Byte* text, int64_t begin, const uint32_t* ends, int64_t n, Byte* values, int64_t base,
                     int64_t* splits);
 };
 
-// How many newlines there are. Summed up in bytes, of which the compiler makes vectors on every processor.
+// Counts newlines. The sums are bytes, so the compiler vectorises the loop on every processor.
 inline int64_t lines_count(const Byte* text, int64_t nbytes) noexcept {
   int64_t count = 0, at = 0;
   for (; at + 128 <= nbytes; at += 128) {
@@ -44,15 +44,15 @@ inline int64_t lines_count(const Byte* text, int64_t nbytes) noexcept {
   return count;
 }
 
-// What n lines take if no line has a CR, and the most they can take.
+// Returns the bytes of n lines without their ends if no line ends with CR LF, which is the most that they can have.
 inline int64_t lines_most(int64_t begin, const uint32_t* ends, int64_t n) noexcept {
   return n > 0 ? ends[n - 1] - begin - n : 0;
 }
 
-// Of a line of at least one byte, its newline included: its bytes without its end.
+// Returns the bytes of a line without its end; the line has at least one byte, its newline.
 inline int64_t line_bytes(const Byte* text, int64_t begin, int64_t end) noexcept {
   int64_t nbytes = end - begin - 1;
-  // Of an empty line the newline itself is looked at: there may be no byte before it.
+  // For an empty line this looks at the newline itself: there may be no byte before it.
   return nbytes - (text[end - 1 - (nbytes > 0)] == '\r');
 }
 
@@ -93,7 +93,8 @@ QC_TARGET inline uint64_t newlines(const Byte* p) noexcept {
                     _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32)), '\n');
 }
 
-// The next four, of which those after the last one are nonsense: how many there are, no branch foresees.
+// Writes the next four ends, of which those after the last one are meaningless: a branch on their number would be
+// mispredicted.
 QC_TARGET inline uint64_t write4(uint64_t marks, uint32_t next, uint32_t* ends) noexcept {
   for (int i = 0; i < 4; ++i) {
     ends[i] = next + uint32_t(_tzcnt_u64(marks));
@@ -151,7 +152,7 @@ constexpr Places places() {
 
 alignas(64) inline constexpr Places kPlaces = places();
 
-// Sixteen at a time, of which those after the last one are nonsense.
+// Writes sixteen ends at a time, of which those after the last one are meaningless.
 QC_TARGET inline int64_t write_ends(uint64_t marks, uint32_t at, uint32_t* ends) noexcept {
   int64_t count = __builtin_popcountll(marks);
   __m512i places = _mm512_maskz_compress_epi8(marks, _mm512_load_si512(kPlaces.at));
@@ -174,8 +175,8 @@ inline constexpr LinesKernels kKernels = {find, gather};
 }  // namespace lines_avx512
 #endif
 
-// Those of a level: 0 for every processor, 1 for AVX2, 2 for AVX-512 (VBMI2); -1: the fastest. Null: this processor has no
-// such.
+// Returns the kernels of a level: 0 for every processor, 1 for AVX2, 2 for AVX-512 (VBMI2); -1: the fastest. Null: this
+// processor can't run that level.
 inline const LinesKernels* lines_kernels(int level) noexcept {
 #if defined(__x86_64__)
   bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&

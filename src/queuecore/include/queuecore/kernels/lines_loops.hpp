@@ -19,8 +19,8 @@ QC_TARGET inline int64_t find(const Byte* text, int64_t nbytes, uint32_t* ends, 
   return count;
 }
 
-// A line is copied 64 bytes at a time, and so up to 64 too many, where the lines after it have as many bytes: these take
-// their place afterwards. The last lines are copied exactly.
+// A line is copied 64 bytes at a time, and so up to 64 too many, as long as the lines after it have as many bytes: these
+// overwrite the bytes that were too many. The last lines are copied exactly.
 QC_TARGET inline int64_t gather(const Byte* text, int64_t begin, const uint32_t* ends, int64_t n, Byte* values,
                                 int64_t base, int64_t* splits) noexcept {
   int64_t wide = n, after = 0;

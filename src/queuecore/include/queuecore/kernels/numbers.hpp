@@ -1,11 +1,11 @@
-// Numbers in text: integers, decimal and hexadecimal floats, each the correctly rounded value of what is written.
+// Numbers in text: integers, decimal and hexadecimal floats, each the correctly rounded value of its text.
 //
 // A float goes through the first of three ways that is sure of its result:
 //   1. Two exact doubles and one rounding: W. D. Clinger, "How to Read Floating Point Numbers Accurately", PLDI 1990.
 //   2. 64 bits of digits times 128 bits of a power of five: D. Lemire, "Number Parsing at a Gigabyte per Second",
 //      Software: Practice and Experience 51(8), 2021; that its product never leaves a doubt: N. Mushtak, D. Lemire, "Fast
-//      Number Parsing Without Fallback", 53(6), 2023. Of more than 19 digits it gets the first 19, then these and one more:
-//      if both round alike, so does all between them.
+//      Number Parsing Without Fallback", 53(6), 2023. If a number has more than 19 digits, the first 19 are rounded, then
+//      the next larger number of 19 digits: if both round alike, so do all numbers between them.
 //   3. The C library's own conversion, for a text that has so many digits that these two differ.
 // Every function is given the text's first byte and the one after its last, reads nothing else, and has no state.
 #pragma once
@@ -22,7 +22,7 @@
 
 namespace queuecore {
 
-// 5 ** q as its first 128 bits: cut, but for -27 <= q < 0, where it is rounded up.
+// 5 ** q as its first 128 bits: cut off, except for -27 <= q < 0, where it is rounded up.
 struct PowerOfFive {
   uint64_t high, low;
 };
@@ -160,7 +160,7 @@ inline BitsOf<Real> round_decimal(uint64_t w, int64_t q) noexcept {
   w <<= zeros;
   unsigned __int128 product = static_cast<unsigned __int128>(w) * five.high;
   uint64_t high = uint64_t(product >> 64), low = uint64_t(product);
-  // The bits below the result and its rounding bits are all ones: what the lower half of the power adds may carry.
+  // The bits below the result and its rounding bits are all ones: adding the lower half of the power may carry.
   constexpr uint64_t kBelow = ~uint64_t(0) >> (L::kMantissa + 3);
   if ((high & kBelow) == kBelow) {
     uint64_t more = uint64_t((static_cast<unsigned __int128>(w) * five.low) >> 64);
@@ -187,8 +187,8 @@ inline BitsOf<Real> round_decimal(uint64_t w, int64_t q) noexcept {
   return bits < kInfinityBits<Real> ? BitsOf<Real>(bits) : kInfinityBits<Real>;
 }
 
-// A double that one rounding made of a decimal number, as Real. False: that can't be known, for it lies halfway between
-// two floats, where the number itself may lie beside it.
+// Converts a double that one rounding made from a decimal number to Real. False: the result is unknown, since the double
+// lies halfway between two floats, and the number itself may lie on either side.
 inline bool narrow(double x, double* out) noexcept {
   *out = x;
   return true;
@@ -234,7 +234,7 @@ inline const Byte* read_digits(const Byte* p, const Byte* end, uint64_t* value) 
 
 // The exponent after e or p; a huge one is cut. False: there are no digits, or something follows them.
 inline bool read_exponent(const Byte* p, const Byte* end, int64_t* exponent) noexcept {
-  // No text is so long that its digits make up for it; and with another digit it is still a number.
+  // No text is so long that its digits make up for such an exponent; and another digit doesn't overflow it.
   constexpr int64_t kHuge = int64_t(1) << 58;
   bool negative = p < end && *p == '-';
   if (p < end && (*p == '-' || *p == '+')) ++p;
@@ -267,7 +267,7 @@ inline bool read_decimal(const Byte* p, const Byte* end, Decimal* d) noexcept {
   const Byte* after = p;
   int64_t exponent = 0;
   if (p < end && ((*p | 32) != 'e' || !read_exponent(p + 1, end, &exponent))) return false;
-  if (count > 19) {  // w may have run over: again, without the zeros before the number
+  if (count > 19) {  // w may have overflowed: parses again, without the zeros before the number
     for (p = first; p < after && (*p == '0' || *p == '.'); ++p) count -= *p == '0';
     if (count > 19) {
       w = 0;
@@ -285,10 +285,10 @@ inline bool read_decimal(const Byte* p, const Byte* end, Decimal* d) noexcept {
   return true;
 }
 
-// What the C library, which is exact, says of an unsigned decimal number. `ten`: of its first 19 digits.
+// Parses an unsigned decimal number by the C library, which is exact. `ten`: the power of ten of its first 19 digits.
 template <class Real>
 __attribute__((noinline, cold)) inline Real library_decimal(const Byte* p, const Byte* end, int64_t ten) noexcept {
-  // No two neighbouring doubles have more than 767 digits halfway between them: of the rest counts only whether it is 0.
+  // The number halfway between two neighbouring doubles has at most 767 digits: it only matters whether the rest is 0.
   // Without a point, the text means the same in every locale.
   constexpr int kEnough = 800;
   char text[kEnough + 32];
@@ -355,7 +355,7 @@ inline BitsOf<Real> round_binary(uint64_t m, int64_t two, bool rest) noexcept {
   return BitsOf<Real>((uint64_t(exponent - 1) << L::kMantissa) + mantissa);
 }
 
-// What follows 0x.
+// Parses the digits after 0x.
 template <class Real>
 inline bool parse_hex(const Byte* p, const Byte* end, bool negative, Real* out) noexcept {
   uint64_t m = 0;
@@ -429,8 +429,8 @@ inline bool parse_integer(const Byte* p, const Byte* end, Integer* out) noexcept
   return true;
 }
 
-// A number with blanks around it. Of floats, whatever C reads: decimal or hexadecimal, infinity, nan; what is too large
-// becomes infinity, what is too small 0. Of integers, decimal digits in range. False: it is none.
+// Parses a number with blanks around it. Floats may have any form that C reads: decimal or hexadecimal, infinity, nan;
+// too large ones become infinity, too small ones 0. Integers are decimal digits in range. False: it is no such number.
 template <class Number>
 inline bool parse_number(const Byte* p, const Byte* end, Number* out) noexcept {
   if constexpr (std::is_integral_v<Number>) {

@@ -5,7 +5,7 @@
 
 namespace queuecore {
 
-// Between two pixels of a row, for each pixel of the target: source[left] + (source[right] - source[left]) * share.
+// Blends two pixels of a row for each pixel of the target: source[left] + (source[right] - source[left]) * share.
 inline void blend_columns(const float* source, float* target, int64_t columns, int64_t channels, const int64_t* left,
                           const int64_t* right, const float* share) noexcept {
   for (int64_t i = 0; i < columns; i++) {
@@ -19,11 +19,11 @@ inline void blend_rows(const float* top, const float* bottom, float* target, int
   for (int64_t i = 0; i < n; i++) target[i] = top[i] + (bottom[i] - top[i]) * share;
 }
 
-// What TensorFlow does before a float becomes an integer again: [0, 1] is its whole range.
+// Scales [0, 1] to an integer's range and cuts values off there, as TensorFlow does before a float becomes an integer.
 inline void stretch(float* values, int64_t n, float most, float low, float high) noexcept {
   for (int64_t i = 0; i < n; i++) {
     float x = values[i] * most;
-    x = x > low ? x : low;  // also of no number at all
+    x = x > low ? x : low;  // also if x is NaN
     values[i] = x < high ? x : high;
   }
 }
@@ -65,8 +65,8 @@ inline float smallest(float a, float b, float c) noexcept {
   return m < c ? m : c;
 }
 
-// In terms of hue, saturation and value only the second changes. At the same hue and value, every channel's distance from
-// the value is proportional to it, so the hue need not be known.
+// Changes the saturation, but neither hue nor value. At the same hue and value, every channel's distance from the value is
+// proportional to the saturation, so the hue need not be known.
 inline void saturate(float* values, int64_t pixels, float factor) noexcept {
   for (int64_t i = 0; i < pixels; i++) {
     float* p = values + 3 * i;
@@ -84,7 +84,7 @@ inline void saturate(float* values, int64_t pixels, float factor) noexcept {
 }
 
 //
-// In vectors by hand: compilers make branches of these choices, and neighbouring pixels seldom go the same way.
+// Written in vectors by hand: compilers make branches of these choices, which neighbouring pixels seldom take alike.
 using Four = float __attribute__((vector_size(16)));
 using FourWhole = int32_t __attribute__((vector_size(16)));
 
@@ -108,7 +108,7 @@ inline void turn_hue_of_four(Four* red, Four* green, Four* blue, float turn) noe
   Four rises = r == high ? g - b : g == high ? b - r : r - g;
   Four place = r == high ? zero + 12 : g == high ? zero + 14 : zero + 16;
   Four hue = rises / (range > 0 ? range : zero + 1) + place + turn;
-  hue = hue >= 0 ? hue : zero;  // else no number
+  hue = hue >= 0 ? hue : zero;  // also if hue is NaN
   hue = hue < 32 ? hue : zero;
   *red = hue_channel(high, range, hue + 5);
   *green = hue_channel(high, range, hue + 3);
