@@ -52,7 +52,7 @@ class RecordFile:
         self._closed = False
         self._pending += header
 
-    def _named(self, error: OSError, what: str, **place: int) -> QueueCoreError:
+    def _named(self, error: OSError, what: str, **place: Any) -> QueueCoreError:
         return os_error(
             error.errno or 0,
             f"cannot {what} {os.fsdecode(self._path)!r}: ",
