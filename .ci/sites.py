@@ -217,8 +217,8 @@ def modules(folder: Path) -> Iterator[tuple[Path, Module]]:
 def listed(folder: Path) -> str:
     """Return the list of all sites in a folder of Cython's C++."""
     head = [
-        "# Where the native core calls Python or returns to it, made by .ci/sites.py --write. Of each function: what is",
-        "# called, and how often if not once; + means that there is a hook behind the call as well as before it.",
+        "# Where the native core calls Python or returns to it, made by .ci/sites.py --write. Of each function what",
+        "# is called, and how often if not once; + means that there is a hook behind the call as well as before it.",
         "#",
         "# A call that Cython checks is no site when one of these is true of it:",
     ]
