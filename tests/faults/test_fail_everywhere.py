@@ -52,7 +52,8 @@ def test_some_calls_fail(sweep, name):
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "ever"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_call_fails(sweep, name, sticky):
-    assert sweep(name).over(FAILING, sticky=sticky)
+    # Of the many calls of this one, fewer and fewer.
+    assert sweep(name).over(FAILING, sticky=sticky, growth=1.03 if name == "snapshot in shards" else 1.0)
 
 
 @pytest.mark.thorough
