@@ -25,7 +25,7 @@ waits for something else.
 
 ## What queuecore promises
 
-These hold after every fault below.
+These are to hold after every fault below; each row's tests assert those that the row is about.
 """
 
 CLASSES = """\
@@ -46,7 +46,7 @@ def read(text: str) -> dict[str, Any]:
 
 def page(table: dict[str, Any]) -> str:
     """Return the whole page."""
-    promises = "".join(f"- **{one['name']}.** {one['text']}\n" for one in table["promise"])
+    promises = "".join(f"- **{one['name']}.** {_said(one, 'text')}\n" for one in table["promise"])
     classes = "".join(_class(getattr(errors, name)) for name in errors.__all__)
     groups = "".join(_group(letter, title, table["row"]) for letter, title in table["groups"].items())
     return f"{OPENING}\n{promises}\n{CLASSES}{classes}{groups}"
@@ -99,9 +99,12 @@ def _group(letter: str, title: str, rows: list[dict[str, Any]]) -> str:
 
 
 def _row(row: dict[str, Any]) -> str:
-    said = [row["outcome"]]
-    said += [f"**{word.capitalize()}:** {row[word].rstrip('.')}." for word in ("open", "needs") if word in row]
-    return f"| {row['number']} | {_cell(row['fault'])} | {_cell(' '.join(said))} |\n"
+    return f"| {row['number']} | {_cell(row['fault'])} | {_cell(_said(row, 'outcome'))} |\n"
+
+
+def _said(entry: dict[str, Any], what: str) -> str:
+    rest = [f"**{word.capitalize()}:** {entry[word].rstrip('.')}." for word in ("open", "needs") if word in entry]
+    return " ".join([entry[what], *rest])
 
 
 def _cell(text: str) -> str:
