@@ -154,6 +154,18 @@ def test_a_bomb_takes_no_more_memory_than_the_limit(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (48 << 10)
 
 
+def test_a_bomb_in_a_bomb(tmp_path):
+    zeros = compress("GZIP", bytes(1 << 28))  # 260 kB, which are squeezed once more
+    good = compress("GZIP", b"good")
+    (tmp_path / "a").write_bytes(compress("GZIP", tfrecords.stream([good, zeros, good])))
+    decode = qc.ops.decode_compressed(compression_type="GZIP", max_record_bytes=4 << 20)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    got, error = run(TFRecordDataset(tmp_path / "a", "GZIP").map(decode))
+    assert got == [b"good"]
+    assert type(error) is RecordTooLargeError
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (48 << 10)
+
+
 def test_csv_that_is_wrong(tmp_path):
     text, rows = content("csv", 60)
     (tmp_path / "good").write_bytes(text)

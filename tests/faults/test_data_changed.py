@@ -418,6 +418,24 @@ def test_a_state_of_many_files(tmp_path):
             paths[500].write_bytes(content)
 
 
+@pytest.mark.parametrize("identity", ["stat", "content"])
+@pytest.mark.parametrize("name", [b"a\nb", b"\xff\xfe", "ä €".encode()])
+def test_a_state_of_odd_names(tmp_path, name, identity):
+    path = os.fsencode(tmp_path) + b"/" + name
+    with open(path, "wb") as file:
+        file.write(b"1\n2\n3\n4\n")
+    ds = TextLineDataset([path]).with_options(Options(identity=identity))
+    state, rest = saved(ds, 2)
+    assert rest == [b"3", b"4"]
+    state = json.loads(json.dumps(state))
+    assert loaded(ds, state) == rest
+    with open(path, "ab") as file:
+        file.write(b"5\n")
+    with pytest.raises(ResumeMismatchError) as caught:
+        loaded(ds, state)
+    assert os.fsencode(caught.value.path) == path
+
+
 def checked(state):
     """A state with the check that it needs."""
     body = {key: value for key, value in state.items() if key != "check"}

@@ -109,14 +109,14 @@ def test_what_is_kept_stays_as_it_is(name):
 # ---- rows 37 to 39: close ------------------------------------------------------------------------------------------
 
 
-def by_many_threads(it):
-    begin = threading.Barrier(17)
+def by_many_threads(it, count=16):
+    begin = threading.Barrier(count + 1)
 
     def close():
         begin.wait()
         it.close()
 
-    closers = [threading.Thread(target=close) for _ in range(16)]
+    closers = [threading.Thread(target=close) for _ in range(count)]
     for one in closers:
         one.start()
     begin.wait()
@@ -140,7 +140,14 @@ def test_closed_at_any_moment(name):
         used_after_close(it, ds, expected[len(got) :])
 
 
-def closed_while_it_waits(name, kind):
+@pytest.mark.parametrize("kind", SOURCES)
+def test_sixty_four_threads_close_it_at_once(kind):
+    expected = all_of(KINDS["map in threads"](SOURCES[kind]()))
+    _, got = closed_while_it_waits("map in threads", kind, 64)
+    assert got == expected[: len(got)]
+
+
+def closed_while_it_waits(name, kind, count=16):
     gate = Gate()
     ds = halting(name, kind, gate)
     got, errors = [], []
@@ -157,7 +164,7 @@ def closed_while_it_waits(name, kind):
         consumer = threading.Thread(target=consume)
         consumer.start()
         assert gate.reached.wait(PATIENCE)
-        by_many_threads(it)
+        by_many_threads(it, count)
         consumer.join(AT_ONCE)
         assert not consumer.is_alive()
     assert len(errors) == 1

@@ -23,15 +23,17 @@ from queuecore.errors import FailedPreconditionError, PipelineError, Unavailable
 NOTHING, MEMORY, THREADS = range(3)
 
 
-def library(folder: pathlib.Path) -> pathlib.Path:
-    """Compile what refuses, or skip."""
+SOURCE = pathlib.Path(__file__).with_suffix(".c")
+
+
+def library(folder: pathlib.Path, source: pathlib.Path = SOURCE) -> pathlib.Path:
+    """Compile what refuses, or another library to preload, or skip."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
     if os.environ.get("LD_PRELOAD"):
         pytest.skip("something else is preloaded, a sanitizer most likely, which has its own malloc")
-    made = folder / "refusals.so"
-    source = pathlib.Path(__file__).with_suffix(".c")
+    made = folder / source.with_suffix(".so").name
     subprocess.run([compiler, "-O1", "-fPIC", "-shared", "-o", made, source, "-ldl"], check=True)
     return made
 
