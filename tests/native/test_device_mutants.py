@@ -95,7 +95,7 @@ PLANTED = [
         "memory isn't page-locked",
         "staged native",
         "all",
-        ("pinned pinned_take", "cuda.host_register(p, nbytes, kCuHostRegisterPortable)", "0"),
+        ("pinned pinned_take", "syscalls().pin(cuda.host_register, p, nbytes, kCuHostRegisterPortable)", "0"),
     ),
     # ---- who reads
     row(
