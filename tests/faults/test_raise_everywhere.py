@@ -26,7 +26,7 @@ MAIN = (
     *("mapped", "generated", "objects", "filtered", "flat", "interleaved", "scanned", "reduced", "arrow"),
 )
 QUEUES = ("fifo", "strings", "shuffling", "padding", "priority", "leases", "objects_queue", "reading", "program")
-OTHERS = ("generated", "objects", "filtered", "flat", "interleaved")
+OTHERS = ("mapped", "generated", "objects", "filtered", "flat", "interleaved")
 
 # Where an exception of another thread is dropped, because nothing is lost by that: as the thread begins or ends, as it
 # gives back what its work is done with, or as it waits for work while nobody has any more.

@@ -52,6 +52,19 @@ def is_behind(error: BaseException | None, cause: BaseException) -> bool:
     return False
 
 
+def forget(error: BaseException) -> None:
+    """Drop the tracebacks of an exception and of its causes: what their frames refer to would seem to be in use.
+
+    The frames aren't cleared: one may be a generator's that another thread goes on with.
+    """
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is not None and one.__traceback__ is not None:
+            one.__traceback__ = None
+            left += [one.__cause__, one.__context__]
+
+
 class Trial:
     """One run of a scenario, with the exception at the n-th site."""
 
@@ -75,7 +88,7 @@ class Trial:
             if self.came_out or not is_behind(error, self.error):
                 raise
             self.came_out = True
-            traceback.clear_frames(error.__traceback__)  # what they refer to would seem to be in use
+            forget(error)
             raise Cut from error
         finally:
             self.library.count(self.others)
