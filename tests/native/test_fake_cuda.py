@@ -455,6 +455,31 @@ def test_an_event_is_what_was_recorded_last_at_the_call(device):
     assert fake.faults() == {}
 
 
+def test_settled_is_what_waits_for_go_on_or_for_another_stream(device):
+    fake, driver = device.fake, device.driver
+    first, second, third, event = device.stream(), device.stream(), device.stream(), device.event()
+    source, to = device.pinned(100), device.memory(100)
+    fake.settle()
+    fake.hold(first)
+    device.record(event, first)
+    check(driver.cuStreamWaitEvent(second, event, 0))
+    fake.consume(second, to, 100, delay=0)
+    fake.set(copy_before=20000)
+    check(device.copy(to, source, third))
+    fake.settle()
+    assert fake.read(to, 100) == source.tobytes()  # the third stream was waited for
+    assert fake.happened()["consumers"] == 0
+    with pytest.raises(AssertionError, match="still"):
+        fake.drain(0.01)
+    check(device.copy(to, source, third))
+    with pytest.raises(AssertionError, match="at work"):
+        fake.settle(0.001)
+    fake.go_on(first)
+    fake.settle()
+    assert fake.happened()["consumers"] == 1
+    assert fake.faults() == {}
+
+
 def test_a_stream_waits_for_an_event_of_another(device):
     fake, driver = device.fake, device.driver
     first, second, event = device.stream(), device.stream(), device.event()

@@ -23,6 +23,7 @@ the copies from it, as with a device: what is freed too early is a SIGSEGV in a 
     fake.registered()                                  # where memory of the host begins that is page-locked
     fake.hold(stream); fake.go_on(stream)              # nothing on it goes on in between
     fake.drain()                                       # waits until all streams have nothing to do
+    fake.settle()                                      # waits until none can go on by itself
     fake.clear()                                       # counts and settings; fake.reset(): all, contexts too
 
 `fake.driver` has the driver's functions, for consumers that tests play themselves; `check` raises what they give:
@@ -106,6 +107,7 @@ _CONTROLS: dict[str, tuple[type | None, list[type]]] = {
     "fake_hold": (c_int, [c_void_p]),
     "fake_go_on": (c_int, [c_void_p]),
     "fake_drain": (c_int, [c_long]),
+    "fake_settle": (c_int, [c_long]),
     "fake_clear": (None, []),
     "fake_reset": (None, []),
     "fake_consume": (c_int, [c_void_p, _DEVICE, c_size_t, c_uint64, c_long]),
@@ -287,6 +289,10 @@ class Fake:
     def drain(self, seconds: float = 20.0) -> None:
         """Wait until no stream has anything to do."""
         assert self.driver.fake_drain(int(seconds * 1000)), "streams have still something to do"
+
+    def settle(self, seconds: float = 20.0) -> None:
+        """Wait until no stream can go on by itself: what is left waits for go_on, or for another stream."""
+        assert self.driver.fake_settle(int(seconds * 1000)), "streams are still at work"
 
     def clear(self) -> None:
         """Counts, settings and planned failures as at first; contexts, streams and memory stay."""

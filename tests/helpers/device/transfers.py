@@ -170,7 +170,10 @@ def left(plane: Plane) -> Counter[str]:
 
 
 def again(plane: Plane) -> Counter[str]:
-    """Streams without and with a kernel follow each other, and use the same memory. All is the size of a slot."""
+    """Streams without and with a kernel follow each other, and use the same memory. All is the size of a slot.
+
+    The last batches of each stream without one are read until all has been done that the next stream doesn't let wait.
+    """
     rows = np.concatenate(made(8, 64 * 512)).reshape(-1, 512)
     ds = plane.of(Dataset.from_tensor_slices(rows).batch(64), BUFFERS)
     kernels = plane.fake.count("cuLaunchKernel")
@@ -178,8 +181,12 @@ def again(plane: Plane) -> Counter[str]:
         key = run % 2 * 7
         with iter(ds.map(lambda x: x ^ 7) if key else ds) as it:
             for at, got in zip(range(8), it, strict=True):
-                slow = not key and at >= 8 - BUFFERS
-                got.consume(rows[64 * at : 64 * (at + 1)] ^ key, 30000 if slow else SCHEDULED)
+                if key and at == 0:
+                    plane.fake.settle()
+                    with entered(plane.fake):
+                        plane.fake.go_on(plane.arrays.current)
+                last = not key and at >= 8 - BUFFERS
+                got.consume(rows[64 * at : 64 * (at + 1)] ^ key, UNTIL_GO_ON if last else SCHEDULED)
                 del got
         del it
         assert soon(nobody_works, PATIENCE)

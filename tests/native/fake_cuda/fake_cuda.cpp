@@ -49,6 +49,8 @@
 //   void fake_hold(stream), void fake_go_on(stream)   an operation that stays at the head of the stream, with all that
 //       comes behind it, until fake_go_on. For tests that need "not yet": no sleeps.
 //   int fake_drain(milliseconds)   waits until no stream has anything to do. 0: the time ran out.
+//   int fake_settle(milliseconds)   waits until no stream can go on: it has nothing to do, or its head waits for
+//       fake_go_on or for an operation of another stream that isn't done. 0: the time ran out.
 //   void fake_clear()   counts, settings, planned failures and messages as when loaded; broken contexts are whole
 //       again. Contexts, streams and memory stay.
 //   void fake_reset()   all as when loaded: contexts and what is in them are gone, whatever was running (waits for the
@@ -462,6 +464,7 @@ struct Stream {
   std::condition_variable work;
   uint64_t random;
   long held = 0, let_go = 0;
+  long waits = 0;  // how far fake_go_on must let go until its head, which waits for that, goes on
 };
 
 struct Event {
@@ -1729,7 +1732,10 @@ namespace {
 void wait_to_go_on(Stream* s, long mine) {
   Hidden hidden;
   std::unique_lock<std::mutex> lock(driver.mutex);
+  s->waits = mine;
+  driver.changed.notify_all();
   driver.changed.wait(lock, [&] { return s->let_go >= mine || stopped(s->context); });
+  s->waits = 0;
   Shown shown;
   order_after(&s->let_go);
 }
@@ -1839,6 +1845,21 @@ EXPORT int fake_drain(long milliseconds) {
     if (s->last && s->last->done) order_after(s->last.get());
   }
   return idle;
+}
+
+EXPORT int fake_settle(long milliseconds) {
+  Hidden hidden;
+  std::unique_lock<std::mutex> lock(driver.mutex);
+  auto until = std::chrono::system_clock::now() + std::chrono::milliseconds(milliseconds);
+  return driver.changed.wait_until(lock, until, [] {
+    for (Stream* s : driver.streams) {
+      if (s->queue.empty() || s->waits > s->let_go) continue;
+      bool can = true;
+      for (auto& one : s->queue.front()->after) can = can && one->done;
+      if (can) return false;
+    }
+    return true;
+  });
 }
 
 EXPORT long fake_count(const char* name) {
