@@ -101,6 +101,75 @@ def test_rewritten_while_it_is_read(tmp_path, kind, number):
     assert first and len(flat(got)) < 3 * COUNT
 
 
+# The order ends within the file, so that it never comes to its end, whose check others rely on.
+CUT = {
+    "lines": (text, lambda paths: TextLineDataset(paths).take(COUNT - 5).batch(100)),
+    "more": (text, lambda paths: TextLineDataset(paths).skip(5).take(COUNT // 2).batch(100)),
+    "csv": (table, lambda paths: CsvDataset(paths, [np.int64, np.int64]).take(COUNT - 5).batch(100)),
+    "tfrecord": (records, lambda paths: TFRecordDataset(paths).take(COUNT // 8 - 5).batch(100)),
+    "gzip": (gz, lambda paths: TextLineDataset(paths, "GZIP").take(COUNT // 2).batch(100)),
+    "shuffle": (text, lambda paths: TextLineDataset(paths).take(COUNT - 5).shuffle(100, 1).batch(100)),
+    "interleave": (
+        text,
+        lambda paths: Dataset.from_tensor_slices(paths).interleave(TextLineDataset, 2, 1).take(COUNT - 5).batch(100),
+    ),
+    "flat_map": (
+        text,
+        lambda paths: Dataset.from_tensor_slices(paths).flat_map(TextLineDataset).take(COUNT - 5).batch(100),
+    ),
+}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("number", THREADS)
+@pytest.mark.parametrize("kind", CUT)
+def test_rewritten_while_a_part_of_it_is_read(tmp_path, kind, number):
+    make, ds = CUT[kind]
+    path = tmp_path / "a"
+    path.write_bytes(make())
+    with iter(threads(ds([os.fspath(path)]), number)) as it:
+        first = plain(next(it))
+        with path.open("r+b") as file:
+            file.write(make(1))
+        changed_later(path)
+        got, error = pull(it)
+    assert isinstance(error, SourceChangedError)
+    assert error.path == os.fspath(path)
+    assert first and len(flat(got)) < COUNT
+
+
+@pytest.mark.parametrize("kind", CUT)
+def test_a_part_of_what_is_appended_to_or_replaced(tmp_path, kind):
+    make, ds = CUT[kind]
+    path = tmp_path / "a"
+    path.write_bytes(make())
+    whole, _ = run(ds([os.fspath(path)]))
+    for way in ("appended to", "replaced"):
+        with iter(ds([os.fspath(path)])) as it:
+            first = [plain(next(it))]
+            if way == "appended to":
+                with path.open("ab") as file:
+                    file.write(make())
+            else:
+                (tmp_path / "b").write_bytes(make(1))
+                (tmp_path / "b").replace(path)
+            got, error = pull(it)
+        assert error is None and flat(first + got) == flat(whole), way
+
+
+@pytest.mark.parametrize("number", THREADS)
+def test_the_rest_of_a_part_is_left_out(tmp_path, number):
+    path = tmp_path / "a"
+    path.write_bytes(text())
+    options = Options(num_threads=number, on_error="skip")
+    with iter(TextLineDataset([os.fspath(path)]).take(COUNT - 5).batch(100).with_options(options)) as it:
+        next(it)
+        changed_later(path)
+        _, error = pull(it)
+        assert error is None
+        assert it.stats()["skipped_files"] == 1
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["appended to", "unlinked", "chmod", "renamed"])

@@ -36,7 +36,15 @@ DROPPED = (
     "stream.feed Feed.end return",
     "stream.feed Feed.next_pass return",
 )
-IDLE = ("handoff.objects SimpleQueue.put return", "handoff.objects _Store._wait")
+IDLE = (
+    "handoff.objects SimpleQueue.put return",
+    "handoff.objects SimpleQueue.get return",
+    "handoff.objects _Store._wait",
+)
+    "handoff.objects SimpleQueue.put return",
+    "handoff.objects SimpleQueue.get return",
+    "handoff.objects _Store._wait",
+)
 
 pytestmark = [pytest.mark.thorough, pytest.mark.watchdog(900)]
 

@@ -228,6 +228,18 @@ cdef void blocks_close(Blocks* s) noexcept nogil:
             stream_close(&s.lanes[i].stream)
 
 
+cdef bint blocks_over(const Blocks* s, int64_t pass_) noexcept nogil:
+    return framing_handed(s.framing) or (s.fault.code == 0 and s.ended_passes > pass_)
+
+
+cdef bint blocks_left_out(const Blocks* s, int64_t pass_, int64_t f) noexcept nogil:
+    cdef int64_t i
+    for i in range(s.skipped_count):
+        if s.skipped[i].pass_ == pass_ and s.skipped[i].fault.file == f:
+            return True
+    return False
+
+
 # Claiming
 
 cdef RecordBlock* _bare_take(Blocks* s) noexcept nogil:

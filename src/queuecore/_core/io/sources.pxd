@@ -173,6 +173,9 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcep
 cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil
 # Checks the files of which a part was read. False: one has changed meanwhile, and files after it may be unchecked.
 cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil
+# Opens a known file by its name. False: it is the file that was discovered, and has changed since. True also if the name is another file's,
+# or none's: what was read is no worse for that. System calls.
+cdef bint table_named_unchanged(const FileTable* t, int64_t f, Fault* fault) noexcept nogil
 # Returns a file that a thread reads now, from file `after` on; -1: none.
 cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil
 # Closes the files that no thread reads now. Any thread; system calls.

@@ -664,6 +664,20 @@ cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil:
             return False
 
 
+cdef bint table_named_unchanged(const FileTable* t, int64_t f, Fault* fault) noexcept nogil:
+    cdef const FileEntry* e = &t.entries[f]
+    cdef FileStat st
+    cdef int fd = open_regular(name_of(t.names, f), &st, fault)
+    if fd < 0:
+        return True
+    syscalls().close(fd)
+    if not _is_file(e, &st) or not changed_since(&st, e.size, e.mtime_ns):
+        return True
+    changed_fault(&st, e.size, fault)
+    fault.file = f
+    return False
+
+
 cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil:
     cdef int64_t f, found = -1, known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1
     turn_take(&t.turn)

@@ -3,17 +3,19 @@ cimport cython
 from libc.stdint cimport int32_t, uint64_t
 from libc.string cimport memset
 from queuecore._core.atoms.process cimport check_layout, fork_generation
-from queuecore._core.io.blocks cimport blocks_saved
+from queuecore._core.io.blocks cimport blocks_left_out, blocks_over, blocks_saved
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport keep_until_unused
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD, new_error
 from queuecore._core.stream.execute cimport execute_step
 from queuecore._core.stream.feed cimport feed_new
 from queuecore._core.order.op cimport PULL_FAULT
+from queuecore._core.stream.marks cimport Point
+from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold, pipe_new
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
 from queuecore._core.atoms.runtime cimport runner_start, runner_stop, stop_fault, wait_out_exit
-from queuecore._core.io.sources cimport file_skippable, table_close_idle, table_settle
+from queuecore._core.io.sources cimport file_skippable, table_close_idle, table_named_unchanged, table_settle
 from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING
 from queuecore._core.stream.waiting cimport wait_for_end
 from queuecore._core.atoms.window cimport window_batch
@@ -21,9 +23,28 @@ from queuecore._core.atoms.window cimport window_batch
 check_layout(layout_hash())
 
 
-cdef bint _settled(Pipe* p, Fault* f) noexcept:
+cdef bint _settled(Pipe* p, const Point* at, int32_t* lane, Fault* f) noexcept:
+    # False: a file from which records were given has changed, as `f` says; called again, it looks at the others.
     with nogil:
-        return table_settle(p.table, f)
+        return _are_ends_settled(p, at, lane, f) and table_settle(p.table, f)
+
+
+cdef bint _are_ends_settled(Pipe* p, const Point* at, int32_t* lane, Fault* f) noexcept nogil:
+    # A file is looked at when it has been read to its end, and what is found comes behind its last record. Here for files within which
+    # the order ends: it never comes to what was found. `lane`: the first of those that are left.
+    cdef int64_t file
+    cdef bint over = True
+    while p.blocks != NULL and lane[0] < p.blocks.cycle:
+        file = at.place.file
+        if p.blocks.cycle > 1:
+            file = at.lanes[3 + 5 * lane[0]] if at.has_lanes else -1
+        lane[0] += 1
+        turn_take(p.turn)
+        over = blocks_over(p.blocks, at.start.pass_) or (file >= 0 and blocks_left_out(p.blocks, at.start.pass_, file))
+        turn_give(p.turn)
+        if not over and file >= 0 and file < p.table.files and not table_named_unchanged(p.table, file, f):
+            return False
+    return True
 
 
 @cython.no_gc_clear  # __dealloc__ needs its keeper
@@ -201,13 +222,14 @@ cdef class Running(Course):
 
     cdef int _end(self, Pipe* p) except -1:
         cdef Fault f
+        cdef int32_t lane = 0
         cdef object error
         self._log_files(p, p.end_status != PULL_FAULT)  # files behind an error were never asked for
         if self.pipe != p:  # a signal handler went to another place
             return 0
         if p.end_status == PULL_FAULT:
             self._fail(self.out.final_error(&p.end_fault, self.feed))
-        while not _settled(p, &f):
+        while not _settled(p, &self.at, &lane, &f):
             if self.pipe != p or self.state != STATE_RUNNING:
                 return 0
             if self.out.skips is None or not file_skippable(f.code, f.what, f.err):
