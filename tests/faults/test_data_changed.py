@@ -101,6 +101,14 @@ def test_rewritten_while_it_is_read(tmp_path, kind, number):
     assert first and len(flat(got)) < 3 * COUNT
 
 
+def _is_even(line):
+    return int(line) % 2 == 0
+
+
+def _first(line, _):
+    return line
+
+
 # The order ends within the file, so that it never comes to its end, whose check others rely on.
 CUT = {
     "lines": (text, lambda paths: TextLineDataset(paths).take(COUNT - 5).batch(100)),
@@ -112,6 +120,11 @@ CUT = {
     "interleave": (
         text,
         lambda paths: Dataset.from_tensor_slices(paths).interleave(TextLineDataset, 2, 1).take(COUNT - 5).batch(100),
+    ),
+    "filter": (text, lambda paths: TextLineDataset(paths).filter(_is_even).take(COUNT // 2 - 5).batch(100)),
+    "cut by another": (
+        lambda first=0: text(first) * 3,
+        lambda paths: Dataset.zip((TextLineDataset(paths), Dataset.range(3 * COUNT - 5))).map(_first).batch(100),
     ),
     "flat_map": (
         text,
@@ -135,7 +148,7 @@ def test_rewritten_while_a_part_of_it_is_read(tmp_path, kind, number):
         got, error = pull(it)
     assert isinstance(error, SourceChangedError)
     assert error.path == os.fspath(path)
-    assert first and len(flat(got)) < COUNT
+    assert first and len(flat(got)) < 3 * COUNT
 
 
 @pytest.mark.parametrize("kind", CUT)

@@ -41,10 +41,6 @@ IDLE = (
     "handoff.objects SimpleQueue.get return",
     "handoff.objects _Store._wait",
 )
-    "handoff.objects SimpleQueue.put return",
-    "handoff.objects SimpleQueue.get return",
-    "handoff.objects _Store._wait",
-)
 
 pytestmark = [pytest.mark.thorough, pytest.mark.watchdog(900)]
 

@@ -107,6 +107,7 @@ class Description:
     stall_timeout: float
     skips: Any
     feeder: Callable[[Feed, Any], None] | None
+    settle_inputs: Callable[[], Exception | None] | None
     target: Any
     drawn: Any
     scope: Scope | None

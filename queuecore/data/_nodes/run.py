@@ -91,6 +91,7 @@ class Opened(Protocol):
     """A chain's stream, as nodes use it: `queuecore.data._nodes.stream.ChainStream`."""
 
     _inner: bool
+    _notes: list[Exception] | None
     _run: Run | None
 
     @property
@@ -105,6 +106,7 @@ class Opened(Protocol):
     def close(self, timeout: float | None = 1.0) -> None: ...
     def stats(self) -> dict[str, int]: ...
     def stop(self) -> None: ...
+    def settle(self) -> Exception | None: ...
     def poll(self, seconds: float) -> bool: ...
     def oldest(self) -> Mark: ...
 
@@ -267,6 +269,7 @@ class Run:
             chain = chain.then(Batch(batch, False))
         budget = self.budget * chain.streams()
         child = open_chain(chain, Seeded(pairs, bases, self.options, skips, budget, orders))
+        child._notes = self._children.changed
         self._children.add(child)
         # A thread that ends the run sets `stopped` before it looks for children.
         if self.stopped:
@@ -318,6 +321,10 @@ class Run:
         """End every wait for an input. Never waits."""
         self._children.stop()
 
+    def settle(self) -> Exception | None:
+        """Return the error of a file that has changed since an input read a part of it; `None`: there is none."""
+        return self._children.settle()
+
     def memory_bytes(self) -> int:
         """Return the bytes of the buffers of all streams that work for the run."""
         return self._children.memory_bytes()
@@ -325,6 +332,7 @@ class Run:
     def end(self) -> None:
         """End every wait as `stop` does, permanently."""
         self.scope.stopped = True
+        self._children.leave()
         self._children.ended = True
         self._children.stop()
 
@@ -335,10 +343,23 @@ class _Children:
     def __init__(self) -> None:
         self.ended = False
         self._alive: list[weakref.ref[Opened]] = []
+        # Errors of files that had changed when an iterator that read them was closed before its end.
+        self.changed: list[Exception] = []
 
     def add(self, child: Opened) -> None:
         self._alive = [one for one in self._alive if one() is not None]
         self._alive.append(weakref.ref(child))
+
+    def settle(self) -> Exception | None:
+        found = (child.settle() for one in self._alive if (child := one()) is not None)
+        return next(filter(None, [*found, *self.changed]), None)
+
+    def leave(self) -> None:
+        # Nobody asks any more, so those that are closed now don't look at their files.
+        for one in self._alive:
+            child = one()
+            if child is not None:
+                child._notes = None
 
     def memory_bytes(self) -> int:
         # One at a time: those that end meanwhile are not kept from it.

@@ -46,7 +46,7 @@ class ChainStream(Stream):
         The whole chain.
     """
 
-    __slots__ = ("__weakref__", "_identity", "_inner", "_own", "_run", "chain")
+    __slots__ = ("__weakref__", "_identity", "_inner", "_notes", "_own", "_run", "chain")
 
     chain: Chain
     _identity: Identity
@@ -54,6 +54,8 @@ class ChainStream(Stream):
     _own: int
     # Whether the stream works for another one.
     _inner: bool
+    # Where a stream that is closed before its end notes that a file has changed since it was read.
+    _notes: list[Exception] | None
     _run: Run | None
 
     def __init__(
@@ -85,6 +87,7 @@ class ChainStream(Stream):
         if seeded is not None:
             leases = _INNER_LEASES if budget == 0 else _FEW_LEASES
         self._identity = Identity(self.chain, options.identity or "stat")
+        self._notes = None
         self._run = None
         feeder = None
         if source.fed:
@@ -104,6 +107,7 @@ class ChainStream(Stream):
         made.stall_timeout = -1 if seeded else _native_seconds(options.stall_timeout, math.inf)
         made.skips = skips
         made.feeder = feeder
+        made.settle_inputs = None if self._run is None else self._run.settle
         made.scope = None if self._run is None else self._run.scope
         made.inner = seeded is not None
         made.memory_budget = budget
@@ -117,7 +121,17 @@ class ChainStream(Stream):
         if self._run is not None:
             self.stop()
             self._run.end()
+        ended = self.closed
         super().close(timeout)
+        if self._notes is not None and not ended:
+            error = self.settle()
+            if error is not None:
+                self._notes.append(error)
+
+    def settle(self) -> Exception | None:
+        """Return the error of a file that has changed since a part was read, also by an input; see `Stream.settle`."""
+        error = super().settle()
+        return self._run.settle() if error is None and self._run is not None else error
 
     def stop(self) -> None:
         """Let the stream end, from another thread: also those that work for it, as its own thread may wait for them."""

@@ -81,7 +81,7 @@ cdef class Description:
     cdef public int64_t prefetch, max_leases, memory_budget, memory_limit
     cdef public int retries
     cdef public double stall_warn, stall_timeout
-    cdef public object skips, feeder, target, drawn
+    cdef public object skips, feeder, settle_inputs, target, drawn
     cdef public Scope scope
 
 

@@ -302,6 +302,8 @@ cdef class Description:
         Gets the errors of elements that are left out; default: errors are raised.
     feeder : callable, optional
         For rows that are handed in: it is called with the `Feed` of each run and with `drawn`, and returns at once.
+    settle_inputs : callable, optional
+        For rows that are handed in: it is called at the end, and returns the error of a file that has changed since it was read, or None.
     scope : Scope, optional
         The scope of the functions that run for the stream.
     target : Target, optional

@@ -13,6 +13,7 @@ cdef class Running(Course):
     cdef ToDevice there       # the way of batches to a device, or None
     cdef Keeper keeper
     cdef object feeder        # callable that gets the Feed of each run, and starts to hand in rows
+    cdef object settle_inputs  # callable that returns the error of an input whose files have changed, or None; None: there are no inputs
     cdef Feed feed
     cdef Lease lease          # on the next batch, from the first call that began to deliver it: so its slot is freed once
     cdef int64_t helped_before  # units that the consumer ran in earlier pipes
@@ -28,3 +29,4 @@ cdef class Running(Course):
     cdef int _close_kept(self, const Pipe* p) noexcept
     cdef int _stopped(self, Pipe* p) except -1
     cdef int _end(self, Pipe* p) except -1
+    cdef object _changed(self, Pipe* p)

@@ -221,24 +221,31 @@ cdef class Running(Course):
         return 0
 
     cdef int _end(self, Pipe* p) except -1:
-        cdef Fault f
-        cdef int32_t lane = 0
         cdef object error
         self._log_files(p, p.end_status != PULL_FAULT)  # files behind an error were never asked for
         if self.pipe != p:  # a signal handler went to another place
             return 0
         if p.end_status == PULL_FAULT:
             self._fail(self.out.final_error(&p.end_fault, self.feed))
-        while not _settled(p, &self.at, &lane, &f):
-            if self.pipe != p or self.state != STATE_RUNNING:
-                return 0
-            if self.out.skips is None or not file_skippable(f.code, f.what, f.err):
-                self._fail(self.out.error(&f, self.feed))
-            error = self.out.log_file(&f, self.table, self.feed)
-            if error is not None:
-                self._fail(error)
+        error = self._changed(p)
+        if error is None and self.settle_inputs is not None:
+            error = self.settle_inputs()
         if self.pipe != p or self.state != STATE_RUNNING:
             return 0
+        if error is not None:
+            self._fail(error)
         self.state = STATE_ENDED
         runner_stop(p.runner, NULL)
         raise StopIteration
+
+    cdef object _changed(self, Pipe* p):
+        # Returns the error of a file that has changed since records were given from it; None: there is none, or it is left out and logged.
+        cdef Fault f
+        cdef int32_t lane = 0
+        cdef object error = None
+        while error is None and not _settled(p, &self.at, &lane, &f):
+            if self.out.skips is None or not file_skippable(f.code, f.what, f.err):
+                error = self.out.error(&f, self.feed)
+            else:
+                error = self.out.log_file(&f, self.table, self.feed)
+        return error

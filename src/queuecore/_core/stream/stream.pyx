@@ -73,6 +73,7 @@ cdef class Stream(Running):
         self.warned = d.inner
         self.stall = Stall(d.stall_warn, d.stall_timeout)
         self.feeder = d.feeder
+        self.settle_inputs = d.settle_inputs
         self.scope = d.scope
         self.drawn = d.drawn
         self.counters = d.ops.counters
@@ -452,6 +453,23 @@ cdef class Stream(Running):
                     f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
                     "behind with the memory they may still write to", 2)
             self._close_kept(NULL)  # the last worker may not have closed them yet, and close() doesn't wait for it
+        finally:
+            pipe_drop(p)
+
+    def settle(self):
+        """Look once more at the files that were read in part.
+
+        Returns
+        -------
+        Exception or None
+            What is wrong, if one of them has changed since; None also for a stream that has ended, which has looked itself.
+        """
+        cdef Pipe* p = self.pipe
+        if p == NULL or self.state == STATE_ENDED or self.state == STATE_FAILED or self.generation != fork_generation():
+            return None
+        pipe_hold(p)
+        try:
+            return self._changed(p)
         finally:
             pipe_drop(p)
 
