@@ -27,8 +27,8 @@ import pipelines
 
 ROUNDS = pathlib.Path(__file__).with_name("rounds.py")
 PATIENCE = 300  # seconds for one round
-# MiB that the median of resident memory may grow by, from the first third of the rounds to the last: in a short run, kept
-# buffers and the allocator's arenas still come to what the largest rounds need.
+# MiB that the median of resident memory may grow by, from the first third of the rounds to the last: in a short run,
+# kept buffers and the allocator's arenas still come to what the largest rounds need.
 GROWTH, SHORT_GROWTH, SHORT = 64, 256, 3000
 
 

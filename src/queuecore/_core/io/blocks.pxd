@@ -250,10 +250,9 @@ cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept
 cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil
 # Interleaved: writes the places of all lanes, as blocks_saved(cycle) numbers.
 cdef void blocks_save(const Blocks* s, int64_t* saved) noexcept nogil
-# Returns whether all files of a pass have been read to their ends, where they are looked at once more.
-cdef bint blocks_over(const Blocks* s, int64_t pass_) noexcept nogil
-# Returns whether a file was given up in a pass.
-cdef bint blocks_left_out(const Blocks* s, int64_t pass_, int64_t f) noexcept nogil
+# Returns the file of a lane from which records were given, and whose end was not; -1: there is none, or it was given up. The files of a pass
+# that was read to its end have all been looked at there.
+cdef int64_t blocks_unfinished(const Blocks* s, int64_t lane) noexcept nogil
 cdef inline int64_t blocks_saved(int64_t cycle) noexcept nogil:
     # Next file, slot, records of its turn; for each slot: file (-1: none), offset, number and line of a block, records to leave out.
     return 3 + 5 * cycle

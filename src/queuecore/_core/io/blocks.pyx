@@ -228,16 +228,18 @@ cdef void blocks_close(Blocks* s) noexcept nogil:
             stream_close(&s.lanes[i].stream)
 
 
-cdef bint blocks_over(const Blocks* s, int64_t pass_) noexcept nogil:
-    return framing_handed(s.framing) or (s.fault.code == 0 and s.ended_passes > pass_)
-
-
-cdef bint blocks_left_out(const Blocks* s, int64_t pass_, int64_t f) noexcept nogil:
-    cdef int64_t i
+cdef int64_t blocks_unfinished(const Blocks* s, int64_t lane) noexcept nogil:
+    cdef int64_t f = s.given_place.file, i
+    if framing_handed(s.framing) or s.given_until == 0 or (s.fault.code == 0 and s.ended_passes > s.given_pass):
+        return -1
+    if s.cycle > 1:
+        if s.slots[lane] == NULL or s.slots[lane].at_given == 0:
+            return -1
+        f = s.slots[lane].at_place.file
     for i in range(s.skipped_count):
-        if s.skipped[i].pass_ == pass_ and s.skipped[i].fault.file == f:
-            return True
-    return False
+        if s.skipped[i].pass_ == s.given_pass and s.skipped[i].fault.file == f:
+            return -1
+    return f
 
 
 # Claiming

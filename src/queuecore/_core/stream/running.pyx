@@ -3,14 +3,13 @@ cimport cython
 from libc.stdint cimport int32_t, uint64_t
 from libc.string cimport memset
 from queuecore._core.atoms.process cimport check_layout, fork_generation
-from queuecore._core.io.blocks cimport blocks_left_out, blocks_over, blocks_saved
+from queuecore._core.io.blocks cimport blocks_saved, blocks_unfinished
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport keep_until_unused
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD, new_error
 from queuecore._core.stream.execute cimport execute_step
 from queuecore._core.stream.feed cimport feed_new
 from queuecore._core.order.op cimport PULL_FAULT
-from queuecore._core.stream.marks cimport Point
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold, pipe_new
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
@@ -23,26 +22,22 @@ from queuecore._core.atoms.window cimport window_batch
 check_layout(layout_hash())
 
 
-cdef bint _settled(Pipe* p, const Point* at, int32_t* lane, Fault* f) noexcept:
+cdef bint _settled(Pipe* p, int64_t* lane, Fault* f) noexcept:
     # False: a file from which records were given has changed, as `f` says; called again, it looks at the others.
     with nogil:
-        return _are_ends_settled(p, at, lane, f) and table_settle(p.table, f)
+        return _are_ends_settled(p, lane, f) and table_settle(p.table, f)
 
 
-cdef bint _are_ends_settled(Pipe* p, const Point* at, int32_t* lane, Fault* f) noexcept nogil:
+cdef bint _are_ends_settled(Pipe* p, int64_t* lane, Fault* f) noexcept nogil:
     # A file is looked at when it has been read to its end, and what is found comes behind its last record. Here for files within which
     # the order ends: it never comes to what was found. `lane`: the first of those that are left.
     cdef int64_t file
-    cdef bint over = True
     while p.blocks != NULL and lane[0] < p.blocks.cycle:
-        file = at.place.file
-        if p.blocks.cycle > 1:
-            file = at.lanes[3 + 5 * lane[0]] if at.has_lanes else -1
-        lane[0] += 1
         turn_take(p.turn)
-        over = blocks_over(p.blocks, at.start.pass_) or (file >= 0 and blocks_left_out(p.blocks, at.start.pass_, file))
+        file = blocks_unfinished(p.blocks, lane[0])
         turn_give(p.turn)
-        if not over and file >= 0 and file < p.table.files and not table_named_unchanged(p.table, file, f):
+        lane[0] += 1
+        if file >= 0 and not table_named_unchanged(p.table, file, f):
             return False
     return True
 
@@ -241,9 +236,9 @@ cdef class Running(Course):
     cdef object _changed(self, Pipe* p):
         # Returns the error of a file that has changed since records were given from it; None: there is none, or it is left out and logged.
         cdef Fault f
-        cdef int32_t lane = 0
+        cdef int64_t lane = 0
         cdef object error = None
-        while error is None and not _settled(p, &self.at, &lane, &f):
+        while error is None and not _settled(p, &lane, &f):
             if self.out.skips is None or not file_skippable(f.code, f.what, f.err):
                 error = self.out.error(&f, self.feed)
             else:
