@@ -1,8 +1,8 @@
-"""The processors and the bytes of memory that this process may use, as far as the system limits them.
+"""The processors, the memory and the threads that this process may use, as far as the system limits them.
 
 A container sees all processors and all memory of its machine; its control groups (Linux's cgroups, of either version,
-also both at once) say what it may use of them: ``cpu.max`` or ``cpu.cfs_quota_us``, and ``memory.max``,
-``memory.high`` or ``memory.limit_in_bytes``. A group's limits hold for all groups in it, so the tightest one of a
+also both at once) say what it may use of them: ``cpu.max`` or ``cpu.cfs_quota_us``, ``memory.max``, ``memory.high`` or
+``memory.limit_in_bytes``, and ``pids.max``. A group's limits hold for all groups in it, so the tightest one of a
 process's group and of those around it counts.
 """
 
@@ -16,7 +16,7 @@ import resource
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Limits", "cpus", "limits_of", "memory_bytes", "quota_cpus"]
+__all__ = ["Limits", "cpus", "limits_of", "memory_bytes", "quota_cpus", "thread_limits"]
 
 
 class Limits(NamedTuple):
@@ -28,10 +28,13 @@ class Limits(NamedTuple):
         Seconds of processors for each second.
     memory : float
         Bytes.
+    threads : float
+        Threads of all processes of a group.
     """
 
     cpus: float
     memory: float
+    threads: float = math.inf
 
 
 class _Mount(NamedTuple):
@@ -47,7 +50,7 @@ def limits_of(root: str | os.PathLike[str] = "/") -> Limits:
     A file that can't be read, or isn't understood, sets no limit.
     """
     base = Path(root)
-    cpus = memory = math.inf
+    cpus = memory = threads = math.inf
     mounts = _mounts(base / "proc/self/mountinfo")
     for line in _lines(base / "proc/self/cgroup"):
         number, _, rest = line.partition(":")
@@ -57,8 +60,9 @@ def limits_of(root: str | os.PathLike[str] = "/") -> Limits:
                 continue
             for folder in _folders(base, mount, group):
                 cpus = min(cpus, _cpus(folder))
-                memory = min(memory, _memory(folder))
-    return Limits(cpus, memory)
+                memory = min(memory, _number(folder, "memory.max", "memory.high", "memory.limit_in_bytes"))
+                threads = min(threads, _number(folder, "pids.max"))
+    return Limits(cpus, memory, threads)
 
 
 def _mounts(path: Path) -> list[_Mount]:
@@ -102,9 +106,10 @@ def _cpus(folder: Path) -> float:
     return quota / period if quota > 0 and period > 0 else math.inf
 
 
-def _memory(folder: Path) -> float:
+def _number(folder: Path, *names: str) -> float:
+    """Return the least of the positive numbers in these files, or `math.inf`: some say "max"."""
     least = math.inf
-    for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
+    for name in names:
         for word in _lines(folder / name)[:1]:
             if word.isdecimal() and int(word) > 0:
                 least = min(least, int(word))
@@ -136,3 +141,15 @@ def memory_bytes() -> int:
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
     return int(min(machine, _limits().memory, math.inf if addresses == resource.RLIM_INFINITY else addresses))
+
+
+def thread_limits() -> str:
+    """Return the limits that a thread which cannot start may have met, for the sentence of an error."""
+    user = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    limits = [
+        (math.inf if user == resource.RLIM_INFINITY else user, "of the user (ulimit -u)"),
+        (_limits().threads, "of the control group (pids.max)"),
+        (_number(Path("/proc/sys/kernel"), "threads-max"), "of the machine (kernel.threads-max)"),
+    ]
+    said = [f"{number:.0f} {whose}" for number, whose in limits if number < math.inf]
+    return f"the limits of threads: {', '.join([*said, 'memory'])}"

@@ -55,8 +55,13 @@ class QueueCoreError(Exception):
 
     Parameters
     ----------
-    message : str
-        What went wrong; ``str(error)`` is this text.
+    *said : str
+        What went wrong; ``str(error)`` is this text. As TensorFlow's classes, it also takes three: the description
+        of the operation that failed or `None`, the operation or `None`, and the text; the error's number may follow.
+    message : str, optional
+        The text, by name.
+    node_def, op : optional
+        The operation's description and the operation, by name.
     errno : int, optional
         The operating system's error number. Only classes that are an `OSError` use it: they also get `strerror` and
         `filename`.
@@ -73,8 +78,15 @@ class QueueCoreError(Exception):
     ----------
     path, offset, record, stage
         As given; `None` where unknown.
+    node_def, op
+        As given. A run of `queuecore.tf1` sets `op`, the operation that failed. `None` where unknown, after `pickle`.
+    error_code : int
+        The number that TensorFlow gives to errors of this class.
     """
 
+    error_code: int = 2
+    node_def: Any = None
+    op: Any = None
     path: str | None
     offset: int | None
     record: int | None
@@ -82,14 +94,28 @@ class QueueCoreError(Exception):
 
     def __init__(
         self,
+        *said: Any,
         message: str = "",
-        *,
+        node_def: Any = None,
+        op: Any = None,
         errno: int | None = None,
         path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
         offset: int | None = None,
         record: int | None = None,
         stage: str | None = None,
     ) -> None:
+        if len(said) == 1:
+            message = said[0]
+        elif said:
+            if len(said) > 4 or (len(said) == 2 and not message):
+                raise TypeError(f"an error is made of a text, or of node_def, op and a text, not of {len(said)} things")
+            node_def, op, message = [*said, message][:3]
+            if len(said) == 4:
+                self.error_code = said[3]
+        if node_def is not None:
+            self.node_def = node_def
+        if op is not None:
+            self.op = op
         name = None if path is None else os.fsdecode(path)
         if isinstance(self, OSError):
             _fill_os_fields(self, errno, message, name)
@@ -116,7 +142,7 @@ class QueueCoreError(Exception):
         known: dict[str, Any] = {"path": self.path, "offset": self.offset, "record": self.record, "stage": self.stage}
         if isinstance(self, OSError):
             known["errno"] = self.errno
-        rest = {name: value for name, value in vars(self).items() if name not in known}
+        rest = {name: value for name, value in vars(self).items() if name not in (*known, "node_def", "op")}
         return _rebuild, (type(self), self.message, known), rest or None
 
 
@@ -137,13 +163,19 @@ def _rebuild(cls: type[QueueCoreError], message: str, known: dict[str, Any]) -> 
 class OutOfRangeError(QueueCoreError):
     """The data is at its end: closed and drained."""
 
+    error_code = 11
+
 
 class CancelledError(QueueCoreError):
     """Put on a closed queue, or a wait that was ended by a close or a stop."""
 
+    error_code = 1
+
 
 class InvalidArgumentError(QueueCoreError, ValueError):
     """A bad argument, shape or number of components; a field that doesn't parse."""
+
+    error_code = 3
 
 
 class DtypeError(InvalidArgumentError, TypeError):
@@ -159,9 +191,12 @@ class CsvError(InvalidArgumentError):
         Index of the bad field in its record, where it is one field that is bad.
     line : int or None
         The line of the file, from 1; of a quote that is never closed, the one in which it opens.
+    column : str or None
+        The name of the bad field in the file's header, where a dataset leaves one out.
     """
 
     field: int | None = None
+    column: str | None = None
     line: int | None = None
 
 
@@ -177,17 +212,8 @@ class _AlsoOSError(OSError, QueueCoreError):
     # OSError stands before the root: the other way round its C fields, behind .errno and .filename, are lost. Its own
     # methods would then win over the root's, so those are named again; for that this class stands first below.
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        errno: int | None = None,
-        path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
-        offset: int | None = None,
-        record: int | None = None,
-        stage: str | None = None,
-    ) -> None:
-        QueueCoreError.__init__(self, message, errno=errno, path=path, offset=offset, record=record, stage=stage)
+    def __init__(self, *said: Any, **known: Any) -> None:
+        QueueCoreError.__init__(self, *said, **known)
 
     def __str__(self) -> str:
         return QueueCoreError.__str__(self)
@@ -199,17 +225,25 @@ class _AlsoOSError(OSError, QueueCoreError):
 class NotFoundError(_AlsoOSError, FileNotFoundError):
     """A file that isn't there."""
 
+    error_code = 5
+
 
 class AlreadyExistsError(_AlsoOSError, FileExistsError):
     """A file that is there already, and is not to be replaced."""
+
+    error_code = 6
 
 
 class PermissionDeniedError(_AlsoOSError, PermissionError):
     """A file that may not be read."""
 
+    error_code = 7
+
 
 class UnavailableError(_AlsoOSError):
     """Any other refusal of the operating system: an I/O error, too many open files."""
+
+    error_code = 14
 
 
 class NotAFileError(UnavailableError, IsADirectoryError):
@@ -218,6 +252,8 @@ class NotAFileError(UnavailableError, IsADirectoryError):
 
 class DataLossError(QueueCoreError):
     """Bytes are missing or damaged."""
+
+    error_code = 15
 
 
 class TruncatedRecordError(DataLossError):
@@ -239,6 +275,8 @@ class SourceChangedError(DataLossError):
 class ResourceExhaustedError(QueueCoreError, MemoryError):
     """Over a stated limit, or out of memory."""
 
+    error_code = 8
+
 
 class RecordTooLargeError(ResourceExhaustedError):
     """A record longer than the limit set for one."""
@@ -251,6 +289,8 @@ class SlotsExhaustedError(ResourceExhaustedError):
 class DeadlineExceededError(_AlsoOSError, TimeoutError):
     """A timeout ran out: nothing was taken, nothing was lost."""
 
+    error_code = 4
+
 
 class StallError(DeadlineExceededError):
     """No progress for the time allowed; the message names who holds what."""
@@ -258,6 +298,8 @@ class StallError(DeadlineExceededError):
 
 class FailedPreconditionError(QueueCoreError, RuntimeError):
     """Used in a state that forbids it: after a close, for example."""
+
+    error_code = 9
 
 
 class ForkedPipelineError(FailedPreconditionError):
@@ -283,13 +325,19 @@ class PipelineError(UnknownError):
 class UnimplementedError(QueueCoreError, NotImplementedError):
     """Not built yet."""
 
+    error_code = 12
+
 
 class AbortedError(QueueCoreError):
     """Given up because of a conflict with another operation."""
 
+    error_code = 10
+
 
 class InternalError(QueueCoreError):
     """A broken promise inside queuecore: please report it."""
+
+    error_code = 13
 
 
 def os_error_class(number: int) -> type[QueueCoreError]:

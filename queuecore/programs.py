@@ -174,9 +174,21 @@ class StageProgram:
         dict of int
             ``records``: elements put into the queue. ``skipped``: bad records that were left out. ``skipped_files``:
             files, or rests of files, that were left out. ``skipped_bytes``: the bytes left out, as far as known.
+
+            ``threads``: the most that ran it at once. Their time, added up, in ns: ``blocked_input_ns``, in which they
+            waited for names, or for another thread that read; ``blocked_output_ns``, for room in the queue;
+            ``busy_ns``, the rest.
+
+        Notes
+        -----
+        Never blocks. Threads are at work, so the counters need not belong to the same moment.
         """
         counts = {"skipped": 0, "skipped_files": 0, "skipped_bytes": 0}
-        return {"records": self._native.records, **(counts if self._quarantine is None else self._quarantine.counts())}
+        return {
+            "records": self._native.records,
+            **(counts if self._quarantine is None else self._quarantine.counts()),
+            **self._native.times.stats(),
+        }
 
     def check(self, queue: QueueBase) -> None:
         """Raise `InvalidArgumentError` if its elements are not those of the queue.

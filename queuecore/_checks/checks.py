@@ -9,15 +9,26 @@ import numpy as np
 
 from queuecore.errors import InvalidArgumentError
 
-__all__ = ["LARGEST", "MAX_DIMS", "check_bool", "check_index", "check_int", "check_optional_count", "whole", "wholes"]
+__all__ = [
+    "LARGEST",
+    "MAX_DIMS",
+    "check_bool",
+    "check_index",
+    "check_int",
+    "check_name",
+    "check_optional_count",
+    "whole",
+    "wholes",
+]
 
 LARGEST = 2**63 - 1
+_BOOLS = (bool, np.bool_)
 MAX_DIMS = 32  # of an array: NumPy's limit of old, and that of native code
 
 
 def _integer(value: Any, what: str) -> int:
     # A bool or a float is an error: `batch(True)` and `batch(64.0)` are slips, whatever their value.
-    if not isinstance(value, bool | np.bool_):
+    if not isinstance(value, _BOOLS):
         try:
             return operator.index(value)
         except TypeError:
@@ -74,6 +85,17 @@ def check_optional_count(value: Any, what: str) -> int:
 
 def check_bool(value: Any, what: str) -> bool:
     """Return `value`, which must be a bool of Python's or NumPy's."""
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, _BOOLS):
         return bool(value)
     raise InvalidArgumentError(f"{what} must be True or False, not {value!r}")
+
+
+def check_name(name: Any) -> None:
+    """Raise `InvalidArgumentError` for the name of a step that is no identifier. `None` and "" are no names."""
+    if name is None or name == "" or (isinstance(name, str) and name.isidentifier()):
+        return
+    # The first two sentences are tf.data's: programs match on them.
+    raise InvalidArgumentError(
+        "Invalid `name`. The argument `name` needs to be a valid identifier. It must be a str of letters, digits and "
+        f"underscores that doesn't begin with a digit, not {name!r:.60}"
+    )

@@ -29,7 +29,7 @@ def _encode(name: Any) -> bytes:
 
 
 def expand_filenames(filenames: Filename | Iterable[Filename]) -> list[bytes]:
-    """Return the names as the operating system's bytes; a single name may be a glob pattern."""
+    """Return the names as the operating system's bytes; a single name may be a glob pattern, a sequence empty."""
     if isinstance(filenames, str | bytes | os.PathLike):
         path = _encode(filenames)
         if not glob.has_magic(path) or os.path.lexists(path):
@@ -49,8 +49,6 @@ def _encoded(names: Iterable[Filename], what: str) -> list[bytes]:
         given = list(names)
     except TypeError:
         raise InvalidArgumentError(f"{what} must be one or a sequence of them, not {names!r}") from None
-    if not given:
-        raise InvalidArgumentError(f"{what} is empty: a dataset needs at least one file")
     return [_encode(name) for name in given]
 
 
@@ -63,6 +61,8 @@ def expand_patterns(patterns: Filename | Iterable[Filename]) -> list[bytes]:
     without any match is an `InvalidArgumentError` if that leaves no name at all, as in TensorFlow.
     """
     texts = [_encode(patterns)] if isinstance(patterns, str | bytes | os.PathLike) else _encoded(patterns, "patterns")
+    if not texts:
+        raise InvalidArgumentError("patterns is empty: a dataset needs at least one file")
     matches = sorted(name for text in texts for name in glob.glob(text, include_hidden=True))
     if not matches:
         shown = ", ".join(repr(os.fsdecode(text)) for text in texts)

@@ -88,11 +88,13 @@ class Stage:
             )
         given = tuple(components)
         try:
-            return self._bind(given)
+            step = self._bind(given)
         except UnimplementedError as error:
             if self.python is None:
                 raise
             return python_step(self._text, given, self.python, self.outputs, str(error), True)
+        step.label = step.label or self._text
+        return step
 
     def on_device(self, tensors: list[Any]) -> list[Any]:
         """Apply the operation to tensors on a device; `bind` must accept their components.

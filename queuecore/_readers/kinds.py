@@ -340,26 +340,22 @@ class LMDBReader(ReaderBase):
     name : str, optional
         Not used.
 
-    Raises
-    ------
-    UnimplementedError
-        If the package is missing: ``pip install 'queuecore[lmdb]'``.
-
     Notes
     -----
     A work unit is the path of an environment: a folder with a ``data.mdb``, or such a file itself. Its unnamed database
     is read. Keys and values are the database's own.
 
-    It reads through the `lmdb` package, with the GIL, so it can't be that of a `StageProgram`. Nothing is locked, as in
-    TensorFlow. A database that is written to while it is read raises `SourceChangedError`, and its bytes are never
-    mixed. LMDB maps its files into memory and trusts them: one that is cut is refused (`TruncatedRecordError`), as is
-    one whose damage shows; but if somebody shortens it in the very moment in which it is read, the process ends. Data
-    from others, that nobody has checked, are better kept in TFRecords.
+    It reads the files of LMDB 0.9 and 1.0 by itself, page by page, with the GIL, so it can't be that of a
+    `StageProgram`. Nothing is mapped, and nothing locked, as in TensorFlow. When a transaction is committed while a
+    database is read, the records of pages that were read before it still come, then a `SourceChangedError`; bytes of
+    two transactions are never mixed. Every number in a file is checked before it is used: one that is cut raises
+    `TruncatedRecordError` where a page is missing, other damage `DataLossError`, and a key or a value takes no more
+    memory than the file has bytes. Files of machines of another byte order, and encrypted ones, are refused.
 
     Examples
     --------
     >>> import tempfile
-    >>> import lmdb
+    >>> import lmdb  # which writes one; the reader doesn't need it
     >>> import queuecore as qc
     >>> folder = tempfile.mkdtemp()
     >>> with lmdb.open(folder) as environment, environment.begin(write=True) as transaction:

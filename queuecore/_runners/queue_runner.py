@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Protocol, cast
 
 from queuecore._core.atoms.runtime import StopEvent
+from queuecore._core.atoms.times import WorkTimes
 from queuecore._runners.coordinator import FAILURE, Coordinator, Round, check_types, failure_behind
 from queuecore._runners.threads import Thread
 from queuecore.errors import CancelledError, InvalidArgumentError, OutOfRangeError, QueueCoreError
@@ -132,6 +133,7 @@ class QueueRunner:
         self._exceptions: list[BaseException] = []
         self._threads: list[threading.Thread] = []
         self._making = threading.Lock()
+        self._times = WorkTimes()
 
     @property
     def queue(self) -> Any:
@@ -167,6 +169,22 @@ class QueueRunner:
     def name(self) -> str:
         """The queue's name."""
         return str(self._queue.name)
+
+    def stats(self) -> dict[str, int]:
+        """Return where the time of the threads that ran ops goes, so far.
+
+        Returns
+        -------
+        dict of int
+            ``threads``: the most at once. Their time, added up, in ns: ``blocked_input_ns``, in which they waited for
+            elements of queuecore's queues, datasets and readers; ``blocked_output_ns``, for room in queues;
+            ``busy_ns``, the rest: also what they waited for otherwise.
+
+        Notes
+        -----
+        Never blocks. Threads are at work, so the counters need not belong to the same moment.
+        """
+        return self._times.stats()
 
     def create_threads(
         self, coord: Coordinator | None = None, daemon: bool = True, start: bool = False
@@ -258,8 +276,10 @@ class QueueRunner:
 
     def _run(self, op: _Op, coord: Coordinator | None, round_: Round, ended: StopEvent, left: list[int]) -> None:
         at_end = False
+        times = None
         try:
             try:
+                times = self._times.enter()
                 self._work(op, round_.stop)
             except self._closed_types as error:
                 if failure_behind(error) is not None:
@@ -273,6 +293,8 @@ class QueueRunner:
                     with suppress(Exception):
                         self._close_op()
                 ended.set()
+            if times is not None:
+                self._times.leave(times)
 
     def _work(self, op: _Op, stop: StopEvent) -> None:
         try:

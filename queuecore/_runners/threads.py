@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from queuecore._core.atoms.runtime import Start
+from queuecore._machine import thread_limits
 from queuecore.errors import ResourceExhaustedError, UnavailableError
 
 __all__ = ["Thread", "start_thread"]
@@ -82,7 +83,7 @@ def start_thread(
     except RuntimeError as error:
         raise UnavailableError(
             f"cannot start the thread {name}: {os.strerror(errno.EAGAIN)}. This process has "
-            f"{threading.active_count()} threads of Python; the system's limits are ulimit -u and memory",
+            f"{threading.active_count()} threads of Python; {thread_limits()}",
             errno=errno.EAGAIN,
             stage="runner",
         ) from error

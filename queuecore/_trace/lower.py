@@ -157,6 +157,8 @@ class _Expression:
         dims = [(side, -1, -1) if isinstance(side, int) else (-1, *self._sources[side]) for side in self._dims]
         components = tuple(value.component() for value in self._inputs)
         step = ExprStep(components, self._root.component(), self._leaves, items, [-1] * first + places, program, dims)
+        kinds = ("view", "cast")
+        step.label = ", ".join(one.kind if one.kind in kinds else one.what[0].__name__ for one in self._nodes)
         return step, self._inputs
 
     def _register(self, value: Value, made: dict[int, int]) -> int:

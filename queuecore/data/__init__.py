@@ -5,6 +5,7 @@ Start with `FixedLengthRecordDataset`.
 
 from queuecore._elements.optional import Optional
 from queuecore._elements.record import ArraySpec, DatasetSpec
+from queuecore.data import experimental
 from queuecore.data.dataset import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from queuecore.data.device import DeviceDataset
 from queuecore.data.files import (
@@ -41,6 +42,7 @@ __all__ = [
     "TFRecordDataset",
     "TextLineDataset",
     "WholeFileDataset",
+    "experimental",
     "map_and_batch",
     "parallel_interleave",
     "shuffle_and_repeat",

@@ -11,12 +11,12 @@ from typing import Any, Literal, SupportsIndex
 import numpy as np
 
 from queuecore._checks import seeds as _seeds
-from queuecore._checks.checks import check_bool, check_int, check_optional_count
+from queuecore._checks.checks import check_bool, check_int, check_name, check_optional_count
 from queuecore._checks.pickles import Outdated
 from queuecore._elements.nests import mapped
 from queuecore._io.names import Filename, expand_patterns
 from queuecore._ops.stage import Stage
-from queuecore.data._nodes.arrays import Items, Numbers, Slices
+from queuecore.data._nodes.arrays import Counter, Items, Numbers, Slices
 from queuecore.data._nodes.batch import ObjectBatch
 from queuecore.data._nodes.buckets import buckets
 from queuecore.data._nodes.cache import Cache, Memory
@@ -36,6 +36,7 @@ from queuecore.data._nodes.permute import permuted
 from queuecore.data._nodes.reduce import reduced
 from queuecore.data._nodes.scan import Scan
 from queuecore.data._nodes.snapshot import Snapshot
+from queuecore.data._nodes.unique import Unique
 from queuecore.data._nodes.windows import Window, stacked
 from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained, Source
 from queuecore.data._plan.explain import lines_of, shown
@@ -87,6 +88,8 @@ class Dataset(Chained):
     Names, defaults and order are those of ``tf.data``. The order depends on the steps, the seeds and the
     files alone, never on the number of threads.
 
+    The `name` that steps take for tf.data's sake changes neither elements nor saved places, and isn't shown by `plan`.
+
     A shuffle with ``reshuffle_each_iteration`` counts its passes, over all iterators of the dataset: that is how every
     epoch gets an order of its own. A pickled copy starts counting anew.
     """
@@ -96,13 +99,15 @@ class Dataset(Chained):
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def repeat(self, count: SupportsIndex | None = None) -> Dataset:
+    def repeat(self, count: SupportsIndex | None = None, name: str | None = None) -> Dataset:
         """Go over the elements several times.
 
         Parameters
         ----------
         count : int, optional
             How often; 0 gives an empty dataset. `None` (the default) or -1: endlessly.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -125,15 +130,18 @@ class Dataset(Chained):
         [0, 1, 2, 0, 1, 2]
         >>> folder.cleanup()
         """
+        check_name(name)
         return self._then(Repeat(check_optional_count(count, "count")))
 
-    def take(self, count: SupportsIndex) -> Dataset:
+    def take(self, count: SupportsIndex, name: str | None = None) -> Dataset:
         """Keep the first elements.
 
         Parameters
         ----------
         count : int
             Number of elements to keep; -1: all. A larger number than there are is no error.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -144,15 +152,18 @@ class Dataset(Chained):
         InvalidArgumentError
             If `count` is less than -1 or no integer.
         """
+        check_name(name)
         return self._then(Take(check_int(count, "count", -1)))
 
-    def skip(self, count: SupportsIndex) -> Dataset:
+    def skip(self, count: SupportsIndex, name: str | None = None) -> Dataset:
         """Leave out the first elements.
 
         Parameters
         ----------
         count : int
             Number of elements to leave out; -1: all. A larger number than there are is no error.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -167,9 +178,17 @@ class Dataset(Chained):
         -----
         Elements that are left out aren't read, if counting alone finds where they end.
         """
+        check_name(name)
         return self._then(Skip(check_int(count, "count", -1)))
 
-    def batch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
+    def batch(
+        self,
+        batch_size: SupportsIndex,
+        drop_remainder: bool = False,
+        num_parallel_calls: SupportsIndex | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
         """Stack elements that follow each other.
 
         Parameters
@@ -178,6 +197,12 @@ class Dataset(Chained):
             Elements in a batch, at least 1.
         drop_remainder : bool, default False
             Leave out a last batch that isn't full; otherwise it is delivered short.
+        num_parallel_calls : int, optional
+            Checked as that of `map`, and not used: `Options.num_threads` native threads make several batches at a time.
+        deterministic : bool, optional
+            Checked, and not used: batches always keep their order.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -187,7 +212,8 @@ class Dataset(Chained):
         Raises
         ------
         InvalidArgumentError
-            If `batch_size` is less than 1 or no integer.
+            If `batch_size` is less than 1 or no integer, `num_parallel_calls` is 0 or less than -1, or another argument
+            isn't of its type.
 
         Notes
         -----
@@ -209,7 +235,10 @@ class Dataset(Chained):
         [4]
         >>> folder.cleanup()
         """
+        check_name(name)
         size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
+        check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
+        check_bool(False if deterministic is None else deterministic, "deterministic")
         chain = self._chain
         if chain.source.has_objects or chain.shaped is not None:
             return _of(ObjectBatch((chain,), size, drop))
@@ -224,6 +253,7 @@ class Dataset(Chained):
         padded_shapes: Any = None,
         padding_values: Any = None,
         drop_remainder: bool = False,
+        name: str | None = None,
     ) -> Dataset:
         r"""Stack elements that follow each other, which may differ in shape: the smaller ones are padded at their ends.
 
@@ -240,6 +270,8 @@ class Dataset(Chained):
             scalar must have that dtype, a Python number must fit. Default (`None`): 0, `False` or ``b""``.
         drop_remainder : bool, default False
             Leave out a last batch that isn't full.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -277,6 +309,7 @@ class Dataset(Chained):
         [b'not']
         >>> folder.cleanup()
         """
+        check_name(name)
         size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
         return self._shape(*padded(self._chain, size, drop, padded_shapes, padding_values))
 
@@ -319,6 +352,47 @@ class Dataset(Chained):
         size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
         return self._shape(*dense_to_ragged(self._chain, size, drop))
 
+    def ragged_batch(
+        self,
+        batch_size: SupportsIndex,
+        drop_remainder: bool = False,
+        row_splits_dtype: Any = np.int64,
+        name: str | None = None,
+    ) -> Dataset:
+        """Stack elements that follow each other, which may differ in their first dimension.
+
+        Parameters
+        ----------
+        batch_size, drop_remainder
+            As of `dense_to_ragged_batch`, which does the same.
+        row_splits_dtype : dtype, default int64
+            Of the splits of a `Ragged`: int64.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            As of `dense_to_ragged_batch`.
+        DtypeError
+            If `row_splits_dtype` is another dtype.
+
+        Examples
+        --------
+        >>> import numpy as np, queuecore as qc
+        >>> ds = qc.data.Dataset.range(3).map(lambda n: np.arange(int(n)))
+        >>> next(iter(ds.ragged_batch(3))).to_list()
+        [[], [0], [0, 1]]
+        """
+        check_name(name)
+        if row_splits_dtype not in (np.int64, "int64"):
+            raise DtypeError(f"ragged_batch: splits are int64; row_splits_dtype can't be {row_splits_dtype!r}")
+        return self.dense_to_ragged_batch(batch_size, drop_remainder)
+
     def bucket_by_sequence_length(
         self,
         element_length_func: Callable[..., Any],
@@ -329,6 +403,7 @@ class Dataset(Chained):
         pad_to_bucket_boundary: bool = False,
         no_padding: bool = False,
         drop_remainder: bool = False,
+        name: str | None = None,
     ) -> Dataset:
         r"""Stack elements of about the same length, so that little is padded.
 
@@ -348,6 +423,8 @@ class Dataset(Chained):
             Stack elements as they are. All of a batch must have the same shape.
         drop_remainder : bool, default False
             Leave out the batches that aren't full at the end.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -387,6 +464,7 @@ class Dataset(Chained):
         [b'not']
         >>> folder.cleanup()
         """
+        check_name(name)
         return _of(
             buckets(
                 self._chain,
@@ -406,6 +484,7 @@ class Dataset(Chained):
         buffer_size: SupportsIndex,
         seed: SupportsIndex | None = None,
         reshuffle_each_iteration: bool | None = True,
+        name: str | None = None,
     ) -> Dataset:
         """Draw elements at random from a window that moves over them.
 
@@ -419,6 +498,8 @@ class Dataset(Chained):
             one is drawn from the operating system, now; ``state_dict()`` holds it.
         reshuffle_each_iteration : bool, default True
             Whether every pass has an order of its own. A rebuilt dataset goes through the same orders again.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -453,6 +534,7 @@ class Dataset(Chained):
         >>> qc.set_random_seed(None)
         >>> folder.cleanup()
         """
+        check_name(name)
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         return self._then(
             Shuffle.make(
@@ -545,6 +627,7 @@ class Dataset(Chained):
         self,
         num_shards: SupportsIndex | None = None,
         index: SupportsIndex | None = None,
+        name: str | None = None,
         *,
         uneven: Literal["keep", "drop", "pad", "raise"] = "keep",
     ) -> Dataset:
@@ -567,6 +650,8 @@ class Dataset(Chained):
               the pass again, in turn, as often round as it takes.
             - "raise": an `InvalidArgumentError`, from ``iter()`` where the number of elements is known without reading,
               else on every shard after the same number of elements.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -618,6 +703,7 @@ class Dataset(Chained):
         [[0, 3, 6], [1, 4, 7], [2, 5, 0]]
         >>> folder.cleanup()
         """
+        check_name(name)
         if uneven not in UNEVEN:
             raise InvalidArgumentError(f"uneven must be one of {', '.join(map(repr, UNEVEN))}, not {uneven!r}")
         number, own = resolve_shard(num_shards, index)
@@ -626,14 +712,17 @@ class Dataset(Chained):
             return self._then(Shard(number, own, uneven))
         return Dataset._of(padded_shard(chain, number, own))
 
-    def prefetch(self, buffer_size: SupportsIndex) -> Dataset:
+    def prefetch(self, buffer_size: SupportsIndex | None, name: str | None = None) -> Dataset:
         """Make elements ahead of the consumer.
 
         Parameters
         ----------
-        buffer_size : int
-            How many elements; `AUTOTUNE` (-1): the library's choice; 0: no wish. Any number is good: memory is taken as
-            elements are made, for at most 65536 batches, and no more than a quarter of what this process may have.
+        buffer_size : int or None
+            How many elements; `AUTOTUNE` (-1) and `None`: the library's choice; 0: no wish. Any number is good: memory
+            is taken as elements are made, for at most 65536 batches, and no more than a quarter of what this process
+            may have.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -649,7 +738,9 @@ class Dataset(Chained):
         Elements are always made ahead, by native threads, without this step too; it only says how far. It never changes
         what comes, nor in which order. Of several, the one that asks for most memory counts.
         """
-        return self._then(Prefetch(check_int(buffer_size, "buffer_size", AUTOTUNE)))
+        check_name(name)
+        wanted = AUTOTUNE if buffer_size is None else buffer_size
+        return self._then(Prefetch(check_int(wanted, "buffer_size", AUTOTUNE)))
 
     def prefetch_to_device(
         self,
@@ -703,13 +794,15 @@ class Dataset(Chained):
         """
         return device_dataset(self._chain, device, buffers, mode, pinned)
 
-    def with_options(self, options: Options) -> Dataset:
+    def with_options(self, options: Options, name: str | None = None) -> Dataset:
         """Set how the dataset runs.
 
         Parameters
         ----------
         options : Options
-            Options that are not `None` replace those set before; the others stay.
+            Options that are not `None` replace those set before; the others stay. They are copied, now.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -720,6 +813,7 @@ class Dataset(Chained):
         InvalidArgumentError
             If `options` is no `Options`.
         """
+        check_name(name)
         return Dataset._of(self._chain.with_options(options))
 
     def options(self) -> Options:
@@ -728,8 +822,9 @@ class Dataset(Chained):
         Returns
         -------
         Options
+            A copy. To set an attribute of it is a `ValueError`: `with_options` sets options.
         """
-        return self._chain.options
+        return self._chain.options.merged(Options()).fix()
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """Apply a function that adds steps to this dataset.
@@ -774,6 +869,9 @@ class Dataset(Chained):
         map_func: Stage | Callable[..., Any],
         num_parallel_calls: SupportsIndex | None = None,
         deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        use_unbounded_threadpool: bool | None = False,
+        name: str | None = None,
         *,
         on_device: bool = False,
     ) -> Dataset:
@@ -794,9 +892,13 @@ class Dataset(Chained):
         deterministic : bool, optional
             Whether elements keep their order where a function runs in several threads. Default:
             `Options.deterministic`, and else they do.
+        synchronous, use_unbounded_threadpool : bool, optional
+            Checked, and not used: they choose among tf.data's pools of threads.
         on_device : bool, default False
             Do it on the device that `prefetch_to_device` sends the elements to, behind the copy, if that is possible:
             what it makes there need not be copied.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -866,9 +968,12 @@ class Dataset(Chained):
         [[1.0, 1.0], [3.0, 3.0, 3.0, 3.0]]
         >>> folder.cleanup()
         """
+        check_name(name)
         calls = check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
         threads = AUTOTUNE if calls is None and num_parallel_calls is not None else calls
         ordered = None if deterministic is None else check_bool(deterministic, "deterministic")
+        for value, what in ((synchronous, "synchronous"), (use_unbounded_threadpool, "use_unbounded_threadpool")):
+            check_bool(False if value is None else value, what)
         marked = check_bool(on_device, "on_device")
         return Dataset._of(mapped_chain(self._chain, map_func, threads, ordered, marked))
 
@@ -911,13 +1016,15 @@ class Dataset(Chained):
             calls = min(size * check_int(num_parallel_batches, "num_parallel_batches", 1), _MOST_CALLS)
         return self.map(map_func, calls).batch(size, drop_remainder)
 
-    def take_while(self, predicate: Stage | Callable[..., Any]) -> Dataset:
+    def take_while(self, predicate: Stage | Callable[..., Any], name: str | None = None) -> Dataset:
         """Keep the elements before the first one that a function rejects.
 
         Parameters
         ----------
         predicate : Stage or callable
             Takes an element and returns a bool, as for `filter`.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -941,9 +1048,44 @@ class Dataset(Chained):
         >>> [int(x) for x in qc.data.Dataset.range(10).take_while(lambda n: n * n < 10)]
         [0, 1, 2, 3]
         """
+        check_name(name)
         return _of(TakeWhile.of(self._chain, predicate))
 
-    def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], tuple[Any, Any]]) -> Dataset:
+    def unique(self, name: str | None = None) -> Dataset:
+        """Keep the first of all elements that are equal.
+
+        Parameters
+        ----------
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
+
+        Returns
+        -------
+        Dataset
+            Its number of elements is unknown before it is read.
+
+        Raises
+        ------
+        DtypeError
+            If an element is anything else than one integer or string.
+
+        Notes
+        -----
+        Each pass keeps all that it has given in memory, and asks in Python, for one element after the other. To go on
+        from a saved place, the elements before it are read again.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> [int(x) for x in qc.data.Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1]).unique()]
+        [1, 37, 2]
+        """
+        check_name(name)
+        return _of(Unique.of(self._chain))
+
+    def scan(
+        self, initial_state: Any, scan_func: Callable[[Any, Any], tuple[Any, Any]], name: str | None = None
+    ) -> Dataset:
         """Apply a function to each element, with a state that passes from element to element.
 
         Parameters
@@ -953,6 +1095,8 @@ class Dataset(Chained):
         scan_func : callable
             From a state and an element, which stays one argument if it is a tuple, to a pair: the next state and the
             new element. The state keeps its structure and its dtypes; its shapes may change.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -982,18 +1126,21 @@ class Dataset(Chained):
         >>> [int(x) for x in sums]
         [1, 3, 6, 10, 15]
         """
+        check_name(name)
         return _of(Scan.of(self._chain, initial_state, scan_func))
 
     # -- out of what is in memory --------------------------------------------------------------------------------------
 
     @staticmethod
-    def from_tensors(tensors: Any) -> Dataset:
+    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """Return a dataset of one element.
 
         Parameters
         ----------
         tensors : array, `Ragged`, or a dict or tuple of them, nested
             The element. A number, a list and a string are arrays; a list is always one array.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1017,6 +1164,7 @@ class Dataset(Chained):
         >>> list(qc.data.Dataset.from_tensors({"x": [1, 2], "name": "a"}))
         [{'x': array([1, 2]), 'name': b'a'}]
         """
+        check_name(name)
         rows = rows_of_element(tensors)
         if rows is not None:
             return _of(Slices((), Rows(1, rows[0]), rows[1]))
@@ -1024,7 +1172,7 @@ class Dataset(Chained):
         return _of(Items((), [element], spec))
 
     @staticmethod
-    def from_tensor_slices(tensors: Any) -> Dataset:
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
         """Return a dataset of the slices of arrays along their first dimension.
 
         Parameters
@@ -1032,6 +1180,8 @@ class Dataset(Chained):
         tensors : array, `Ragged`, or a dict or tuple of them, nested
             Numbers, booleans, or strings (`bytes`, or `str`, which becomes UTF-8). A list is one array. A structured
             array is a dict of its fields.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1064,11 +1214,12 @@ class Dataset(Chained):
         1 b'b'
         2 b'c'
         """
+        check_name(name)
         number, columns, layout = rows_of_slices(tensors)
         return _of(Slices((), Rows(number, columns), layout))
 
     @staticmethod
-    def range(*args: SupportsIndex, output_type: Any = np.int64) -> Dataset:
+    def range(*args: SupportsIndex, output_type: Any = np.int64, name: str | None = None) -> Dataset:
         """Return a dataset of the numbers of a range.
 
         Parameters
@@ -1077,6 +1228,8 @@ class Dataset(Chained):
             ``stop``; ``start, stop``; or ``start, stop, step``, as of Python's `range`.
         output_type : dtype, default int64
             The dtype of the elements.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1095,11 +1248,54 @@ class Dataset(Chained):
         >>> [int(x) for x in qc.data.Dataset.range(5, 0, -2)]
         [5, 3, 1]
         """
+        check_name(name)
         return _of(Numbers.of(args, output_type))
 
     @staticmethod
+    def counter(start: Any = 0, step: Any = 1, dtype: Any = np.int64, name: str | None = None) -> Dataset:
+        """Return a dataset of numbers that has no end.
+
+        Parameters
+        ----------
+        start : int or float, default 0
+            The first number.
+        step : int or float, default 1
+            What each number is more than the one before; 0 and less are allowed.
+        dtype : dtype, default int64
+            The dtype of the elements. Whole numbers wrap at its end.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `start` or `step` is no number, or isn't whole and `dtype` is; if `start` doesn't fit `dtype`.
+        DtypeError
+            If `dtype` is no dtype of numbers.
+
+        Notes
+        -----
+        Number i is ``start + i * step``, rounded once, where tf.data adds and rounds i times.
+
+        Examples
+        --------
+        >>> import queuecore as qc
+        >>> [int(x) for x in qc.data.Dataset.counter(10, 5).take(3)]
+        [10, 15, 20]
+        """
+        check_name(name)
+        return _of(Counter.of(start, step, dtype))
+
+    @staticmethod
     def list_files(
-        file_pattern: Filename | Iterable[Filename], shuffle: bool | None = None, seed: SupportsIndex | None = None
+        file_pattern: Filename | Iterable[Filename],
+        shuffle: bool | None = None,
+        seed: SupportsIndex | None = None,
+        name: str | None = None,
     ) -> Dataset:
         """Return a dataset of the names of files.
 
@@ -1111,6 +1307,8 @@ class Dataset(Chained):
             Whether they come in another order each time, as with ``shuffle(count, seed)``. `None` (the default): yes.
         seed : int, optional
             The seed of that shuffle.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1139,6 +1337,7 @@ class Dataset(Chained):
         b
         >>> folder.cleanup()
         """
+        check_name(name)
         shuffled = True if shuffle is None else check_bool(shuffle, "shuffle")
         names = expand_patterns(file_pattern)
         files = Dataset.from_tensor_slices(names)
@@ -1147,7 +1346,7 @@ class Dataset(Chained):
     # -- combined ------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def zip(*args: Any, datasets: Any = None) -> Dataset:
+    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
         """Return a dataset whose elements consist of those of several datasets. It ends with the shortest.
 
         Parameters
@@ -1156,6 +1355,8 @@ class Dataset(Chained):
             The datasets; or one dict or tuple of them, nested.
         datasets : dict or tuple of Dataset, optional
             The same, by name.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1180,6 +1381,7 @@ class Dataset(Chained):
         >>> [(int(x), int(y)) for x, y in qc.data.Dataset.zip(a, b)]
         [(0, 10), (1, 11), (2, 12)]
         """
+        check_name(name)
         if bool(args) == (datasets is not None):
             raise InvalidArgumentError("zip takes datasets, or a structure of them, in one way")
         given = datasets if datasets is not None else args[0] if len(args) == 1 else args
@@ -1188,13 +1390,15 @@ class Dataset(Chained):
             raise InvalidArgumentError("zip: there is no dataset in datasets")
         return _of(Zip(tuple(inputs), template))
 
-    def concatenate(self, dataset: Dataset) -> Dataset:
+    def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """Append the elements of another dataset.
 
         Parameters
         ----------
         dataset : Dataset
             Of elements of the same structure and dtypes. Where shapes differ, `element_spec` has `None`.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1211,17 +1415,20 @@ class Dataset(Chained):
         >>> [int(x) for x in qc.data.Dataset.range(2).concatenate(qc.data.Dataset.range(7, 9))]
         [0, 1, 7, 8]
         """
+        check_name(name)
         made = Concatenate((self._chain, _checked(dataset, "concatenate: dataset")))
         made.layout()
         return _of(made)
 
-    def enumerate(self, start: SupportsIndex = 0) -> Dataset:
+    def enumerate(self, start: SupportsIndex = 0, name: str | None = None) -> Dataset:
         """Give each element its number.
 
         Parameters
         ----------
         start : int, default 0
             The first number.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1239,10 +1446,16 @@ class Dataset(Chained):
         >>> [(int(i), x) for i, x in qc.data.Dataset.from_tensor_slices(["a", "b"]).enumerate(5)]
         [(5, b'a'), (6, b'b')]
         """
+        check_name(name)
         return _of(Enumerate((self._chain,), check_int(start, "start", -(2**63))))
 
-    def unbatch(self) -> Dataset:
+    def unbatch(self, name: str | None = None) -> Dataset:
         """Take elements apart, along their first dimension.
+
+        Parameters
+        ----------
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1266,15 +1479,18 @@ class Dataset(Chained):
         >>> [int(x) for x in ds.unbatch()]
         [0, 1, 2, 3, 4, 5]
         """
+        check_name(name)
         return _of(Unbatch((self._chain,)))
 
-    def rebatch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
+    def rebatch(self, batch_size: SupportsIndex, drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """Make batches of another size: `unbatch`, and then `batch`.
 
         Parameters
         ----------
         batch_size, drop_remainder
             As of `batch`.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1293,6 +1509,7 @@ class Dataset(Chained):
         [0 1 2]
         [3 4]
         """
+        check_name(name)
         return self.unbatch().batch(batch_size, drop_remainder)
 
     def window(
@@ -1301,6 +1518,7 @@ class Dataset(Chained):
         shift: SupportsIndex | None = None,
         stride: SupportsIndex = 1,
         drop_remainder: bool = False,
+        name: str | None = None,
     ) -> Dataset:
         """Make datasets of elements that follow each other.
 
@@ -1314,6 +1532,8 @@ class Dataset(Chained):
             Elements from one of a window to the next one in it, at least 1.
         drop_remainder : bool, default False
             Leave out windows at the end that aren't full.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1338,6 +1558,7 @@ class Dataset(Chained):
         [2, 3, 4]
         [4]
         """
+        check_name(name)
         length = check_int(size, "size", 1, _MOST_ROWS)
         return _of(
             Window(
@@ -1349,7 +1570,13 @@ class Dataset(Chained):
             )
         )
 
-    def cache(self, filename: Filename = "") -> Dataset:
+    def cache(
+        self,
+        filename: Filename = "",
+        name: str | None = None,
+        *,
+        on_unwritable: Literal["warn", "raise"] = "warn",
+    ) -> Dataset:
         """Keep the elements of the first pass, for all later ones.
 
         Parameters
@@ -1357,6 +1584,11 @@ class Dataset(Chained):
         filename : str, bytes or os.PathLike, default ""
             What the names of two files begin with, ``.index`` and ``.data-00000-of-00001``; the directory is made if it
             is missing. Empty: in memory.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
+        on_unwritable : {"warn", "raise"}, default "warn"
+            What happens where elements can't be kept, on a full disk for example. "warn": one `RuntimeWarning`, and all
+            passes read the input. "raise": an error ends the pass, and the next pass tries again.
 
         Returns
         -------
@@ -1367,8 +1599,11 @@ class Dataset(Chained):
         Raises
         ------
         InvalidArgumentError
-            If `filename` is no file name; while iterating, with a `filename`, if an element has something else in it
-            than None, bools, numbers, str, bytes, arrays and tuples, lists and dicts of them.
+            If `filename` is no file name, or `on_unwritable` is another word; while iterating, with a `filename`, if an
+            element has something else in it than None, bools, numbers, str, bytes, arrays and tuples, lists and dicts
+            of them.
+        UnavailableError, PermissionDeniedError, ResourceExhaustedError
+            While iterating with ``on_unwritable="raise"``, if the system refuses a file, or memory.
 
         Notes
         -----
@@ -1382,8 +1617,7 @@ class Dataset(Chained):
         `DataLossError` that names the place.
 
         While files are written, a second process, or another dataset, gets an `AbortedError`; the lock of a process
-        that was killed doesn't count. Other iterators of this dataset read the input meanwhile. Where they can't be
-        written (on a full disk, for example) there is one `RuntimeWarning`, and all passes read the input.
+        that was killed doesn't count. Other iterators of this dataset read the input meanwhile.
 
         Follows ``tf.data.Dataset.cache``, which trusts any files that are there.
 
@@ -1401,7 +1635,11 @@ class Dataset(Chained):
         [0, 1, 2, 3]
         >>> folder.cleanup()
         """
-        store = Files(_name(filename, "filename")) if filename else Memory()
+        check_name(name)
+        if on_unwritable not in ("warn", "raise"):
+            raise InvalidArgumentError(f'on_unwritable must be "warn" or "raise", not {on_unwritable!r}')
+        required = on_unwritable == "raise"
+        store = Files(_name(filename, "filename"), required=required) if filename else Memory(required)
         return _of(Cache((self._chain,), store))
 
     def snapshot(
@@ -1410,6 +1648,7 @@ class Dataset(Chained):
         compression: Literal["AUTO", "NONE", "GZIP"] | None = "AUTO",
         reader_func: Callable[[Dataset], Dataset] | None = None,
         shard_func: Callable[..., SupportsIndex] | None = None,
+        name: str | None = None,
     ) -> Dataset:
         """Keep the elements of the first pass in files of a directory, for this pipeline and others.
 
@@ -1425,6 +1664,8 @@ class Dataset(Chained):
         shard_func : callable, optional
             From an element to the number of the shard it belongs to, from 0 on; the parts of a tuple are arguments of
             their own. Default: that of the element, modulo 16.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1465,6 +1706,7 @@ class Dataset(Chained):
         ([0, 1, 2, 3, 4, 5], [0, 2, 4, 1, 3, 5])
         >>> folder.cleanup()
         """
+        check_name(name)
         if compression not in ("AUTO", "NONE", "GZIP", "", None):
             raise InvalidArgumentError(f'compression must be "AUTO", "NONE" or "GZIP", not {compression!r}')
         compress = compression == "GZIP"
@@ -1473,13 +1715,15 @@ class Dataset(Chained):
         store = Files(_name(path, "path"), snapshot=True, compress=compress)
         return _of(Cache((self._chain,), store))
 
-    def filter(self, predicate: Stage | Callable[..., Any]) -> Dataset:
+    def filter(self, predicate: Stage | Callable[..., Any], name: str | None = None) -> Dataset:
         """Keep the elements that a function accepts.
 
         Parameters
         ----------
         predicate : callable or Stage
             A function of an element, as of `map`, that returns one bool. After a `batch` it gets whole batches.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1512,15 +1756,18 @@ class Dataset(Chained):
         [0, 3, 6, 9]
         >>> folder.cleanup()
         """
+        check_name(name)
         return _of(Filter.of(self._chain, predicate))
 
-    def ignore_errors(self, log_warning: bool = False) -> Dataset:
+    def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Dataset:
         """Leave out elements that can't be made, and go on with the next one.
 
         Parameters
         ----------
         log_warning : bool, default False
             Whether each element that is left out gives a warning in the log ``"queuecore"``.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1548,6 +1795,7 @@ class Dataset(Chained):
         >>> [int(x) for x in ds.ignore_errors()]
         [1, 2]
         """
+        check_name(name)
         return _of(Ignore((self._chain,), check_bool(log_warning, "log_warning")))
 
     # -- out of Python -------------------------------------------------------------------------------------------------
@@ -1559,6 +1807,7 @@ class Dataset(Chained):
         output_shapes: Any = None,
         args: Sequence[Any] | None = None,
         output_signature: Any = None,
+        name: str | None = None,
     ) -> Dataset:
         """Return a dataset of the elements that a Python function yields.
 
@@ -1574,6 +1823,8 @@ class Dataset(Chained):
             The arguments of `generator`, each as an array, or `bytes`.
         output_signature : nest of ArraySpec, optional
             Both in one, instead of the two.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1615,19 +1866,22 @@ class Dataset(Chained):
         [0. 1. 4.]
         [ 9. 16.]
         """
+        check_name(name)
         if not callable(generator):
             raise DtypeError(f"from_generator: generator must be callable, not {generator!r}")
         signature = signature_of(output_types, output_shapes, output_signature)
         given = tuple(argument_of(one) for one in args or ())
         return _of(Generated((), generator, given, signature))
 
-    def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
+    def flat_map(self, map_func: Callable[..., Dataset], name: str | None = None) -> Dataset:
         """Make a dataset of each element, and concatenate these datasets.
 
         Parameters
         ----------
         map_func : callable
             Takes an element and returns a dataset; the parts of a tuple are separate arguments.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1653,6 +1907,7 @@ class Dataset(Chained):
         >>> [int(x) for x in ds]
         [0, 0, 1, 0, 1, 2]
         """
+        check_name(name)
         windows = stacked(self._chain, map_func) if callable(map_func) else None
         if windows is not None:
             return Dataset._of(replace(self._chain, source=windows))
@@ -1661,10 +1916,11 @@ class Dataset(Chained):
     def interleave(
         self,
         map_func: Callable[..., Dataset],
-        cycle_length: SupportsIndex = 1,
-        block_length: SupportsIndex = 1,
+        cycle_length: SupportsIndex | None = None,
+        block_length: SupportsIndex | None = None,
         num_parallel_calls: SupportsIndex | None = None,
         deterministic: bool | None = None,
+        name: str | None = None,
     ) -> Dataset:
         """Make a dataset of each element, and take turns among several of these.
 
@@ -1672,16 +1928,19 @@ class Dataset(Chained):
         ----------
         map_func : callable
             Takes an element and returns a dataset; the parts of a tuple are separate arguments.
-        cycle_length : int, default 1
-            How many datasets take turns.
-        block_length : int, default 1
-            How many elements each gives in its turn.
+        cycle_length : int, optional
+            How many datasets take turns. Default, and with `AUTOTUNE` (-1): `num_parallel_calls`, if that is a number,
+            else 1; the same on every machine.
+        block_length : int, optional
+            How many elements each gives in its turn. Default: 1.
         num_parallel_calls : int, optional
             How many datasets are begun at a time, so that they are read ahead of their turn: 1 to `cycle_length`, or
             `AUTOTUNE` (-1): all of the cycle, and the one that comes after. Default: each begins when its turn comes.
         deterministic : bool, optional
             `False`: a dataset whose next element isn't ready loses its turn. Default: turns are kept, unless there is
             `num_parallel_calls` and `Options.deterministic` is `False`.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -1723,10 +1982,13 @@ class Dataset(Chained):
         >>> [int(x) for x in ds]
         [0, 1, 10, 11, 2, 12, 20, 21, 22]
         """
-        cycle = check_int(cycle_length, "cycle_length", 1, _MOST_CYCLE)
-        begun = 0
+        check_name(name)
+        calls = AUTOTUNE
         if num_parallel_calls is not None:
             calls = check_int(num_parallel_calls, "num_parallel_calls", AUTOTUNE, _MOST_CYCLE)
+        cycle = _cycle(cycle_length, max(calls, 1))
+        begun = 0
+        if num_parallel_calls is not None:
             if calls == 0 or calls > cycle:
                 raise InvalidArgumentError(
                     f"num_parallel_calls must be 1 to cycle_length, which is {cycle}, or AUTOTUNE (-1), not {calls}"
@@ -1740,8 +2002,8 @@ class Dataset(Chained):
     def parallel_interleave(
         self,
         map_func: Callable[..., Dataset],
-        cycle_length: SupportsIndex,
-        block_length: SupportsIndex = 1,
+        cycle_length: SupportsIndex | None,
+        block_length: SupportsIndex | None = 1,
         sloppy: bool = False,
         buffer_output_elements: SupportsIndex | None = None,
         prefetch_input_elements: SupportsIndex | None = None,
@@ -1769,7 +2031,7 @@ class Dataset(Chained):
         InvalidArgumentError
             If a number is out of its range, or `map_func` can't be called.
         """
-        cycle = check_int(cycle_length, "cycle_length", 1, _MOST_CYCLE)
+        cycle = _cycle(cycle_length, 1)
         if buffer_output_elements is not None:
             check_int(buffer_output_elements, "buffer_output_elements", AUTOTUNE)
         more = 1
@@ -1784,7 +2046,7 @@ class Dataset(Chained):
     ) -> Dataset:
         if not callable(map_func):
             raise InvalidArgumentError(f"{method}: map_func must be a function, not {map_func!r:.60}")
-        block = check_int(block_length, "block_length", 1, _MOST_ROWS)
+        block = 1 if block_length is None else check_int(block_length, "block_length", 1, _MOST_ROWS)
         # The files of one kind of dataset: natively, in one stream.
         found = None if sloppy else of_names(self._chain, map_func, method, cycle, block)
         if found is not None:
@@ -2049,8 +2311,13 @@ class Dataset(Chained):
         """
         return iter(self)
 
-    def get_single_element(self) -> Any:
+    def get_single_element(self, name: str | None = None) -> Any:
         """Return the element of a dataset that has only one.
+
+        Parameters
+        ----------
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -2076,6 +2343,7 @@ class Dataset(Chained):
         array([0, 1, 2], dtype=uint8)
         >>> folder.cleanup()
         """
+        check_name(name)
         with iter(self) as elements:
             for element in elements:
                 for _ in elements:
@@ -2083,7 +2351,7 @@ class Dataset(Chained):
                 return element
         raise InvalidArgumentError("the dataset has no element")
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
         """Reduce all elements to one value.
 
         Parameters
@@ -2094,6 +2362,8 @@ class Dataset(Chained):
             From a state and an element to the next state: of the same structure and dtypes, of any shapes. A number of
             Python's that it returns becomes one of the state's dtype. As that of `map`, it is first called with
             symbols, and runs natively if it does no more to them than can be done so.
+        name : str, optional
+            An identifier, else it is an `InvalidArgumentError`. Not used.
 
         Returns
         -------
@@ -2141,6 +2411,7 @@ class Dataset(Chained):
         >>> qc.data.Dataset.range(5).reduce((0, 1.0), lambda state, x: (state[0] + x, state[1] / 2))
         (np.int64(10), np.float64(0.03125))
         """
+        check_name(name)
         return reduced(self._chain, initial_state, reduce_func)
 
     def __repr__(self) -> str:
@@ -2191,6 +2462,16 @@ def _name(path: Any, what: str) -> str:
     if not name or "\0" in name:
         raise InvalidArgumentError(f"{what} can't be {path!r}")
     return name
+
+
+def _cycle(cycle_length: Any, default: int) -> int:
+    """Return how many datasets take turns; `default` for `None` and `AUTOTUNE`."""
+    if cycle_length is None:
+        return default
+    cycle = check_int(cycle_length, "cycle_length", AUTOTUNE, _MOST_CYCLE)
+    if cycle == 0:
+        raise InvalidArgumentError("cycle_length must be at least 1, or AUTOTUNE (-1), not 0")
+    return default if cycle == AUTOTUNE else cycle
 
 
 def _of(source: Source) -> Dataset:

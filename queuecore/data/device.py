@@ -18,6 +18,8 @@ from queuecore._device.arrays import Arrays
 from queuecore._device.staging import KINDS, Staging
 from queuecore._device.target import Asked, Target, Widening, target_of
 from queuecore._elements.component import BYTES, Component
+from queuecore._io.names import Filename
+from queuecore._observe.trace import Trace
 from queuecore._ops.raw import record_stage
 from queuecore._ops.stage import Stage
 from queuecore.data._nodes.map import mapped_chain
@@ -252,3 +254,11 @@ class StagedIterator(Staging, IteratorBase):
     def output_classes(self) -> Any:
         """The classes of an element."""
         return self._elements.output_classes
+
+    def stages(self) -> list[dict[str, Any]]:
+        """Return where the time goes; see `Iterator.stages`. The consumer is the thread that sends elements on."""
+        return self._elements.stages()
+
+    def trace(self, path: Filename, *, mask: bool = False) -> Trace:
+        """Draw what the native threads do from now on; see `Iterator.trace`. As `stages`; the copies have no row."""
+        return self._elements.trace(path, mask=mask)

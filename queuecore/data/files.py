@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, SupportsIndex
 
-from queuecore._checks.checks import check_bool, check_int
+from queuecore._checks.checks import check_bool, check_int, check_name
 from queuecore._core.io.sources import FileList
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes, compile_record
@@ -32,6 +35,7 @@ __all__ = [
 
 _LINE_BYTES = 64 << 20
 _LONG_BYTES = 1 << 30
+_HEADING_BYTES = 64 << 10
 
 
 class FixedLengthRecordDataset(Dataset):
@@ -40,13 +44,21 @@ class FixedLengthRecordDataset(Dataset):
     Parameters
     ----------
     filenames : str, bytes, os.PathLike, or a sequence of them
-        One name, or a sequence of names. A single name with ``*``, ``?`` or ``[`` in it, which isn't itself a file's
-        name, is a glob pattern: it is expanded here and now, sorted by bytes. Names in a sequence are always taken
-        literally.
+        One name, or a sequence of names; of none, the dataset is empty. A single name with ``*``, ``?`` or ``[`` in it,
+        which isn't itself a file's name, is a glob pattern: it is expanded here and now, sorted by bytes. Names in a
+        sequence are always taken literally.
     record_bytes : int, optional
         Length of a record in bytes. The element is then a row of bytes: dtype ``uint8``, shape ``(record_bytes,)``.
     header_bytes, footer_bytes : int, default 0
         Bytes to leave out at the beginning and at the end of every file.
+    buffer_size : int, optional
+        Not used: how much is read at a time is our choice.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        How files are compressed. What is compressed is read from its start.
+    num_parallel_reads : int, optional
+        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+    name : str, optional
+        An identifier, else it is an `InvalidArgumentError`. Not used.
     record : dtype, optional
         What a record is, as anything that `numpy.dtype` takes: its fields with their offsets, byte orders, shapes and
         padding. The element is a dict with a contiguous array per field, in native byte order; dicts in dicts for
@@ -57,16 +69,12 @@ class FixedLengthRecordDataset(Dataset):
     tail : {"error", "drop"}, default "error"
         What to do about a file that ends inside a record: raise `TruncatedRecordError` after its whole records, or
         leave the rest out and count it in ``stats()["dropped_tails"]``.
-    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        How files are compressed. What is compressed is read from its start.
-    num_parallel_reads : int, optional
-        Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
 
     Raises
     ------
     InvalidArgumentError
-        If a number is out of its range, both or neither of `record` and `record_bytes` are given, `filenames` is
-        empty, a pattern matches nothing, or a name has a NUL in it.
+        If a number is out of its range, both or neither of `record` and `record_bytes` are given, a
+        pattern matches nothing, or a name has a NUL in it.
     DtypeError
         If `record` is no dtype, holds Python objects, or has fields that overlap.
 
@@ -111,15 +119,19 @@ class FixedLengthRecordDataset(Dataset):
         self,
         filenames: Filename | Iterable[Filename],
         record_bytes: SupportsIndex | None = None,
-        header_bytes: SupportsIndex = 0,
-        footer_bytes: SupportsIndex = 0,
+        header_bytes: SupportsIndex | None = 0,
+        footer_bytes: SupportsIndex | None = 0,
+        buffer_size: SupportsIndex | None = None,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
         *,
         record: Any = None,
         hop_bytes: SupportsIndex = 0,
         tail: Literal["error", "drop"] = "error",
-        compression_type: str | None = None,
-        num_parallel_reads: int | None = None,
     ) -> None:
+        del buffer_size
+        check_name(name)
         if (record is None) == (record_bytes is None):
             raise InvalidArgumentError("give either record_bytes or record, and not both")
         plan = (
@@ -150,7 +162,7 @@ class NumpyDataset(Dataset):
     Parameters
     ----------
     filenames : str, bytes, os.PathLike, or a sequence of them
-        As of `FixedLengthRecordDataset`.
+        As of `FixedLengthRecordDataset`, but at least one.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
 
@@ -205,7 +217,10 @@ class NumpyDataset(Dataset):
 
     def __init__(self, filenames: Filename | Iterable[Filename], num_parallel_reads: int | None = None) -> None:
         threads = check_threads(num_parallel_reads, "num_parallel_reads")
-        self._chain = Chain(npy_source(expand_filenames(filenames), threads))
+        paths = expand_filenames(filenames)
+        if not paths:
+            raise InvalidArgumentError("filenames is empty: only a file says what the rows are")
+        self._chain = Chain(npy_source(paths, threads))
 
 
 class TextLineDataset(Dataset):
@@ -223,11 +238,13 @@ class TextLineDataset(Dataset):
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
     skip_header_lines : int, default 0
         Lines to leave out at the top of each file.
+    name : str, optional
+        An identifier, else it is an `InvalidArgumentError`. Not used.
 
     Raises
     ------
     InvalidArgumentError
-        If an argument is out of its range, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+        If an argument is out of its range, a pattern matches nothing, or a name has a NUL in it.
     UnimplementedError
         If there is no library for the compression on this machine.
 
@@ -264,9 +281,11 @@ class TextLineDataset(Dataset):
         compression_type: str | None = None,
         buffer_size: SupportsIndex | None = None,
         num_parallel_reads: int | None = None,
+        name: str | None = None,
         *,
         skip_header_lines: SupportsIndex = 0,
     ) -> None:
+        check_name(name)
         del buffer_size
         header = check_int(skip_header_lines, "skip_header_lines", 0, MOST_BYTES)
         source = block_source(
@@ -298,11 +317,13 @@ class TFRecordDataset(Dataset):
         Not used: files are read in blocks of 256 KiB.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+    name : str, optional
+        An identifier, else it is an `InvalidArgumentError`. Not used.
 
     Raises
     ------
     InvalidArgumentError
-        If an argument is out of its range, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+        If an argument is out of its range, a pattern matches nothing, or a name has a NUL in it.
     UnimplementedError
         If there is no library for the compression on this machine.
 
@@ -339,7 +360,9 @@ class TFRecordDataset(Dataset):
         compression_type: str | None = None,
         buffer_size: SupportsIndex | None = None,
         num_parallel_reads: int | None = None,
+        name: str | None = None,
     ) -> None:
+        check_name(name)
         del buffer_size
         source = block_source(
             "TFRecordDataset",
@@ -370,7 +393,7 @@ class WholeFileDataset(Dataset):
     Raises
     ------
     InvalidArgumentError
-        If an argument is out of its range, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+        If an argument is out of its range, a pattern matches nothing, or a name has a NUL in it.
     UnimplementedError
         If there is no library for the compression on this machine.
 
@@ -446,7 +469,7 @@ class CsvDataset(Dataset):
     Raises
     ------
     InvalidArgumentError, DtypeError
-        If an argument doesn't fit, `filenames` is empty, a pattern matches nothing, or a name has a NUL in it.
+        If an argument doesn't fit, a pattern matches nothing, or a name has a NUL in it.
     UnimplementedError
         If there is no library for the compression on this machine.
 
@@ -454,8 +477,8 @@ class CsvDataset(Dataset):
     -----
     An element is a tuple with a number, or `bytes`, for each column; in batches, arrays and `Ragged`. A number has its
     exact value: a float is what ``float`` makes of the same text. A bad field, or another number of fields, is a
-    `CsvError` with `line` and `field` in its place in the order. Rows of more than `Options.max_record_bytes` (64 MiB)
-    are refused: so a quote that is never closed doesn't fill the memory.
+    `CsvError` with `line`, `field` and, where files have a header, `column` in its place in the order. Rows of more
+    than `Options.max_record_bytes` (64 MiB) are refused: so a quote that is never closed doesn't fill the memory.
 
     Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds takes a few times
     its own size in memory, most if records are short.
@@ -515,8 +538,37 @@ class CsvDataset(Dataset):
             max_record_bytes=_LINE_BYTES,
             header=int(header),
             csv=make,
+            headings=_Headings(delim, use_quote_delim, bool(compression_type)) if header else None,
         )
         self._chain = Chain(source)
+
+
+class _Headings:
+    """Tells the names of columns from the headers of files, plain ones and those that zlib decompresses, for errors."""
+
+    def __init__(self, delim: bytes, quotes: bool, compressed: bool) -> None:
+        self._delim = delim.decode("latin-1")
+        self._quotes = quotes
+        self._compressed = compressed
+        self._known: tuple[bytes, list[str]] = (b"", [])
+
+    def __call__(self, path: bytes, column: int) -> str | None:
+        if self._known[0] != path:
+            self._known = path, self._row(path)
+        names = self._known[1]
+        return names[column] if column < len(names) else None
+
+    def _row(self, path: bytes) -> list[str]:
+        try:
+            with open(path, "rb") as file:
+                start = file.read(_HEADING_BYTES)
+            if self._compressed:
+                start = zlib.decompressobj(wbits=47).decompress(start, _HEADING_BYTES)
+            text = io.StringIO(start.decode(errors="surrogateescape"), newline="")
+            quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE
+            return next(csv.reader(text, delimiter=self._delim, quoting=quoting), [])
+        except (OSError, ValueError, zlib.error, csv.Error):
+            return []
 
 
 class _CsvFormats:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from queuecore._core.stream.stream import Held
+from queuecore._io.names import Filename
+from queuecore._observe.trace import Trace, program_trace
 from queuecore.data._nodes.stream import ChainStream
 from queuecore.data._plan.chain import Chain
 from queuecore.data.iterators import IteratorBase
@@ -87,7 +89,11 @@ class Iterator(Held, IteratorBase):
     _stream: ChainStream  # pyright: ignore[reportIncompatibleMethodOverride] - the native attribute, of this class
 
     def __init__(self, chain: Chain, target: Target | None = None, whole: Chain | None = None) -> None:
-        super().__init__(ChainStream(chain, None, target, whole))
+        stream = ChainStream(chain, None, target, whole)
+        trace = program_trace()
+        if trace is not None:
+            stream.draw(trace)
+        super().__init__(stream)
 
     @property
     def element_spec(self) -> Any:
@@ -144,14 +150,117 @@ class Iterator(Held, IteratorBase):
             records left out because an error cut a batch short under ``drop_remainder=True``, or because a shard's last
             group was not whole), ``copied_batches`` (elements given as copies because too many were held),
             ``helped_units`` (pieces of work done by the consumer), ``memory_bytes`` (of all buffers at this moment, as
-            `Options.memory_budget` counts them), and what ``on_error="skip"`` left out: ``skipped`` (records),
-            ``skipped_files`` and ``skipped_bytes`` (of files, as far as known).
+            `Options.memory_budget` counts them), ``io_requests`` (what threads of `Options.io` have read or opened),
+            ``io_depth`` (how many of these are in flight at most now; 0: such threads haven't begun), and what
+            ``on_error="skip"`` left out: ``skipped`` (records), ``skipped_files`` and ``skipped_bytes`` (of files, as
+            far as known).
 
         Notes
         -----
         Never blocks. Threads are at work, so the counters need not belong to the same moment.
         """
         return self._stream.stats()
+
+    def stages(self) -> list[dict[str, Any]]:
+        """Return where the time goes: of native threads, nodes that run in Python, and the consumer.
+
+        Returns
+        -------
+        list of dict
+            First the consumer's row: ``input`` is how long it has waited for elements, ``busy`` how long it helped the
+            native threads meanwhile. ``ready`` says how often, of a sample of the batches that it took, so many more
+            were ready: none, 1, 2, up to 4, up to 8, more; ``skipped``: how many elements were left out, as of `stats`.
+
+            Then a row for the native threads of each stream, and one for each kind of work that they did; a row for
+            each source in Python; and the rows of its inputs, with the next higher ``level``. Streams over datasets
+            that a function made (of ``flat_map`` or ``interleave``) count together if they are of the same stages.
+
+            Each row has ``stage``, ``work`` (the kind, or an empty string for all), ``where`` (native, python,
+            consumer), the number of ``threads`` (in Python the most at once), and the seconds that these spent, added
+            up: ``busy``; ``input``: nothing was there to work on; ``output``: there was no room for more, or no more
+            was wanted. ``units`` are the pieces of work that native threads did, ``records`` the rows that were taken
+            from it (what it gets as a batch is one row), ``bytes`` those that were read from files.
+
+            Each native step of the maps has a row, whose ``work`` is its name. One in 16 units of a thread is timed
+            step by step; ``busy`` is an estimate by these, and ``units`` are the step's calls in them. A ``map`` in
+            several threads of Python has a row for these, whose ``work`` is ``functions``, behind that of the thread
+            which takes the results.
+
+        Notes
+        -----
+        Never blocks. Threads are at work, so the numbers need not belong to the same moment. Native threads read the
+        processor's own clock, whose rate is estimated anew at each call: the same times may differ by some
+        millionths. A row's seconds count from the first ``next()``; those of a run that is over at a
+        `load_state_dict` stay in. What Python waits for otherwise, a lock or a disk, counts as ``busy``.
+
+        Examples
+        --------
+        >>> from queuecore.data import Dataset
+        >>> with iter(Dataset.range(1000).map(lambda x: 2 * x).batch(100)) as it:
+        ...     total = sum(int(batch.sum()) for batch in it)
+        ...     rows = it.stages()
+        >>> total, rows[0]["stage"], rows[0]["where"]
+        (999000, 'consumer', 'consumer')
+        """
+        return self._stream.stages()
+
+    def trace(self, path: Filename, *, mask: bool = False) -> Trace:
+        """Draw what the native threads do from now on, as a file for Perfetto (ui.perfetto.dev) or Chrome.
+
+        Parameters
+        ----------
+        path : str, bytes or os.PathLike
+            The file, in Chrome's Trace Event Format (JSON). One that is there already is replaced.
+        mask : bool, default False
+            Name files by their numbers alone, for traces that others may see.
+
+        Returns
+        -------
+        Trace
+            A context manager. The file is complete once the trace or the iterator is closed, or at the end of the
+            program; soon after the last element, or the iterator itself, is gone.
+
+        Raises
+        ------
+        FailedPreconditionError
+            If a trace of this iterator is being written.
+        NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
+            If the system refuses the file, or a thread for it. A later write that fails ends the trace, and `close`,
+            that of the iterator too, raises the error.
+
+        Notes
+        -----
+        Each native thread of the iterator has a row, and so have the consumer and the copies to a device; those of
+        streams over inputs are grouped by their stages, with the next higher level, and streams that follow one another
+        share rows. A slice is a unit of work, or a wait. Flows lead from a block that was read from a file, where
+        records have no known places, to the units that make rows of it, from these to the batch that the consumer
+        takes, and to its copy to the device. A counter says how many batches were ready when one was taken.
+
+        If the elements go to a device, and NVTX's library (``libnvToolsExt.so.1``) is found, the threads have NVTX
+        ranges of the same names too, for NVIDIA's profilers.
+
+        Nodes in Python have no rows: see `stages` for them. The threads note at most 4,096 units and waits each until
+        the file's thread, ``qc-trace``, has written them; more are dropped, and counted in the last event, ``events
+        dropped``. The trace of a run costs some instructions for each unit, and the GIL for the file's writing.
+
+        With the environment's ``QUEUECORE_TRACE=file.json`` all iterators of a program are drawn in that file
+        (``file.PID.json`` in further processes), without file names if ``QUEUECORE_TRACE_MASK=1``. An iterator with a
+        trace of its own leaves it.
+
+        Examples
+        --------
+        >>> import json, os, tempfile
+        >>> from queuecore.data import Dataset
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "trace.json")
+        ...     with iter(Dataset.range(1000).batch(100)) as it, it.trace(path):
+        ...         batches = sum(1 for _ in it)
+        ...     with open(path) as file:
+        ...         events = json.load(file)
+        >>> sum(event["name"].startswith("batch ") for event in events if event["ph"] == "X")
+        10
+        """
+        return self._stream.traced(path, mask)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place after the last element delivered.
@@ -168,6 +277,10 @@ class Iterator(Held, IteratorBase):
         ------
         ForkedPipelineError
             In a forked child.
+        FailedPreconditionError
+            Behind a failed read, or another error that ends the iterator, if it has changed the order of what came
+            before it: in a shuffle, which gives up to ``buffer_size`` last elements then; and in a batch of a
+            permutation. Go on from a state that was saved before.
         SourceChangedError, OSError
             With ``Options(identity="content")`` alone: if a file that was read has changed since, or can't be read now.
 
@@ -183,10 +296,12 @@ class Iterator(Held, IteratorBase):
         Where order isn't kept, the place names the elements that have come out of order: so each comes exactly once,
         though in another order. Seeds that were drawn because none was given are in it.
 
-        A place behind an error, or behind what an error has cut short (the batch before it; with a shuffle, the last
-        ``buffer_size`` elements before it), is the right one if that error comes again when the elements are made
-        again, as one of bad data does. After an error that may not come again, as that of a failed read, go on from a
-        state that was saved before these.
+        The error of an element that has come does not come again, and neither does the element. An error that has cut
+        the last batch short, but has not come yet, may come again or not: if not, as after a failed read, the next
+        batch begins with the element that failed. Where Python makes batches of objects that a shuffle, `take`, `skip`
+        or `shard` gives, an error that has come and doesn't come again would change them: going on from the state then
+        raises `ResumeMismatchError`. `filter`, `flat_map`, `interleave` and generators make the elements before the
+        place again: an element whose error has come must be one element there.
         """
         return self._stream.state_dict()
 

@@ -13,6 +13,8 @@ from queuecore._checks.usercode import called
 from queuecore._core.stream.stream import Above, Gets, Refused
 from queuecore._elements.nests import mapped
 from queuecore._elements.optional import Optional
+from queuecore._io.names import Filename
+from queuecore._observe.trace import Trace
 from queuecore.data._plan.chain import Chained
 from queuecore.data._plan.specs import check_element, fits, made_spec, shape_of, type_of
 from queuecore.errors import (
@@ -66,6 +68,14 @@ class IteratorBase(Gets):
 
     def stats(self) -> dict[str, int]:
         """Return counters; see `Iterator.stats`."""
+        raise NotImplementedError
+
+    def stages(self) -> list[dict[str, Any]]:
+        """Return where the time goes; see `Iterator.stages`."""
+        raise NotImplementedError
+
+    def trace(self, path: Filename, *, mask: bool = False) -> Trace:
+        """Draw what the native threads do from now on; see `Iterator.trace`."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
@@ -262,6 +272,14 @@ class _Above(Above, IteratorBase):
     def stats(self) -> dict[str, int]:
         """Return the counters of the iterator beneath; see `Iterator.stats`."""
         return self._current().stats()
+
+    def stages(self) -> list[dict[str, Any]]:
+        """Return where the time of the iterator beneath goes; see `Iterator.stages`."""
+        return self._current().stages()
+
+    def trace(self, path: Filename, *, mask: bool = False) -> Trace:
+        """Draw what the native threads of the iterator beneath do from now on; see `Iterator.trace`."""
+        return self._current().trace(path, mask=mask)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place of the iterator beneath; see `Iterator.state_dict`."""

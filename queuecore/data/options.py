@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 from queuecore._checks.checks import check_bool, check_int
 from queuecore._io.bad_data import Path, Quarantine
+from queuecore.data.settings import (
+    AutotuneOptions,
+    DistributeOptions,
+    ExternalStatePolicy,
+    OptimizationOptions,
+    ServiceOptions,
+    Settings,
+    ThreadingOptions,
+)
 from queuecore.errors import InvalidArgumentError
 
 __all__ = ["AUTOTUNE", "Options"]
@@ -19,12 +28,13 @@ _MOST_THREADS = 1024
 _MOST_LEASES = 65536
 _MOST_RETRIES = 1000
 _LEAST_BUDGET = 1 << 20
+_MOST_DEPTH = 256
 # Places in a block of text are 32 bits wide.
 _MOST_RECORD_BYTES = 2**30
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+@dataclass(kw_only=True, eq=False, repr=False)
+class Options(Settings):
     """Settings that change how a dataset runs and never what it yields.
 
     Parameters
@@ -69,6 +79,14 @@ class Options:
         (failed reads, too many open files, no memory) are always errors.
     max_skips : int, optional
         How many records and files an iterator may leave out; the next one is an error in its place. Default: any.
+    io : {"auto", "threads", "pread"}, optional
+        Who waits for storage. ``"threads"``: bytes that the page cache doesn't have are read by further native threads,
+        up to 64 of them, so that the number of reads in flight doesn't depend on `num_threads`; they start with the
+        first such bytes. ``"pread"``: the native worker threads themselves. Default (`None` or ``"auto"``):
+        ``"threads"``. Bytes in the page cache are read by the workers in any case.
+    io_depth : int, optional
+        How many of these reads are in flight at most, 1 to 256. Default: as many as are measured to be good, beginning
+        with 8, at most 64.
     identity : {"stat", "content"}, optional
         By what a saved place knows its files again. ``"stat"`` (the default): by size and modification time, as they
         were when they were opened. ``"content"``: by a digest of their bytes, so that files which were copied, or
@@ -83,21 +101,36 @@ class Options:
     Raises
     ------
     InvalidArgumentError
-        If a value is out of its range.
+        If a value is out of its range, also when an attribute is set.
     ResourceExhaustedError
         From an iterator, if `memory_budget` is too small for one batch in the making.
     TypeError
         If there is no option of that name.
+    AttributeError
+        If there is no option of that name, and it is set as an attribute, or asked for.
+    DtypeError
+        If one of tf.data's options is set to a value of another type.
+    ValueError
+        If the options come from `Dataset.options`, and an attribute is set.
 
     Notes
     -----
     `None` means "not set": where `Dataset.with_options` merges two of these, the later one wins for what it sets.
+    Attributes can be set. A dataset takes a copy.
+
+    Of tf.data's options, `deterministic` (and ``experimental_deterministic``, its other name) has its meaning. These
+    are accepted, kept, and have no effect: ``autotune``, ``dataset_name``, ``experimental_distribute``,
+    ``experimental_external_state_policy``, ``experimental_optimization``, ``experimental_service``,
+    ``experimental_slack``, ``experimental_symbolic_checkpoint``, ``experimental_warm_start``, ``framework_type``, and
+    ``threading`` (``experimental_threading``), with the attributes of those that are groups.
 
     Examples
     --------
     >>> import queuecore as qc
-    >>> qc.data.Options(num_threads=4)
-    Options(num_threads=4)
+    >>> options = qc.data.Options(num_threads=4)
+    >>> options.deterministic = False
+    >>> options
+    Options(num_threads=4, deterministic=False)
     """
 
     num_threads: int | None = None
@@ -106,6 +139,8 @@ class Options:
     retries: int | None = None
     max_record_bytes: int | None = None
     on_error: Literal["raise", "skip"] | None = None
+    io: Literal["auto", "threads", "pread"] | None = None
+    io_depth: int | None = None
     identity: Literal["stat", "content"] | None = None
     max_skips: int | None = None
     quarantine: Path | None = None
@@ -114,56 +149,61 @@ class Options:
     stall_warn: float | None = None
     stall_timeout: float | None = None
 
-    def __post_init__(self) -> None:
-        """Check the values."""
-        check_threads(self.num_threads, "num_threads")
-        if self.on_hold not in (None, "copy", "raise"):
-            raise InvalidArgumentError(f'on_hold must be "copy" or "raise", not {self.on_hold!r}')
-        if self.max_leases is not None:
-            check_int(self.max_leases, "max_leases", 1, _MOST_LEASES)
-        if self.retries is not None:
-            check_int(self.retries, "retries", 0, _MOST_RETRIES)
-        if self.max_record_bytes is not None:
-            check_int(self.max_record_bytes, "max_record_bytes", 1, _MOST_RECORD_BYTES)
-        if self.on_error not in (None, "raise", "skip"):
-            raise InvalidArgumentError(f'on_error must be "raise" or "skip", not {self.on_error!r}')
-        if self.identity not in (None, "stat", "content"):
-            raise InvalidArgumentError(f'identity must be "stat" or "content", not {self.identity!r}')
-        Quarantine(self.quarantine, self.max_skips)  # checks both
-        if self.deterministic is not None:
-            check_bool(self.deterministic, "deterministic")
-        if self.memory_budget is not None:
-            check_int(self.memory_budget, "memory_budget", _LEAST_BUDGET)
-        _seconds(self.stall_warn, "stall_warn")
-        _seconds(self.stall_timeout, "stall_timeout")
+    types: ClassVar[dict[str, type]] = {
+        "autotune": AutotuneOptions,
+        "dataset_name": str,
+        "experimental_distribute": DistributeOptions,
+        "experimental_external_state_policy": ExternalStatePolicy,
+        "experimental_optimization": OptimizationOptions,
+        "experimental_service": ServiceOptions,
+        "experimental_slack": bool,
+        "experimental_symbolic_checkpoint": bool,
+        "experimental_warm_start": bool,
+        "framework_type": list,
+        "threading": ThreadingOptions,
+    }
+    aliases: ClassVar[dict[str, str]] = {
+        "experimental_deterministic": "deterministic",
+        "experimental_threading": "threading",
+    }
 
-    def __repr__(self) -> str:
-        """Return what is set."""
-        shown = [
-            f"{field.name}={value!r}" for field in fields(self) if (value := getattr(self, field.name)) is not None
-        ]
-        return f"Options({', '.join(shown)})"
-
-    def merged(self, later: Options) -> Options:
-        """Return these options with everything that `later` sets put in its place.
+    def check(self, name: str, value: Any) -> None:
+        """Raise an error if an attribute can't have a value.
 
         Parameters
         ----------
-        later : Options
-            Options of which those that are not None win.
+        name : str
+            The attribute.
+        value : object
+            The value.
         """
-        # All was checked when it was given. Not again: a log that can't be written any more is of no concern before
-        # something is to be logged.
-        made = copy(self)
-        for field in fields(later):
-            value = getattr(later, field.name)
-            if value is not None:
-                object.__setattr__(made, field.name, value)
-        return made
+        if name not in _CHECKS:
+            super().check(name, value)
+        elif value is not None:
+            _CHECKS[name](value, name)
+
+    @property
+    def has_effect(self) -> bool:
+        """True if anything is set that queuecore uses."""
+        return any(getattr(self, name) is not None for name in _CHECKS)
+
+    def merge(self, options: Self) -> Self:
+        """Return these options with everything that `options` sets put in its place, as `merged` does.
+
+        Parameters
+        ----------
+        options : Options
+            Options of which those that are set win.
+
+        Returns
+        -------
+        Options
+        """
+        return self.merged(options)
 
 
-def _seconds(value: float | None, what: str) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+def _seconds(value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise InvalidArgumentError(f"{what} must be a positive number of seconds, not {value!r}")
 
 
@@ -175,3 +215,37 @@ def check_threads(value: Any, what: str, most: int = _MOST_THREADS) -> int | Non
     if number == 0:
         raise InvalidArgumentError(f"{what} must be at least 1, or AUTOTUNE (-1), not 0")
     return None if number == AUTOTUNE else number
+
+
+def _one_of(*words: str) -> Callable[[Any, str], object]:
+    allowed = ", ".join(f'"{one}"' for one in words[:-1]) + f' or "{words[-1]}"'
+
+    def check(value: Any, what: str) -> None:
+        if value not in words:
+            raise InvalidArgumentError(f"{what} must be {allowed}, not {value!r}")
+
+    return check
+
+
+def _between(least: int, *most: int) -> Callable[[Any, str], object]:
+    return lambda value, what: check_int(value, what, least, *most)
+
+
+# How each option is checked that has an effect.
+_CHECKS: dict[str, Callable[[Any, str], object]] = {
+    "num_threads": check_threads,
+    "on_hold": _one_of("copy", "raise"),
+    "max_leases": _between(1, _MOST_LEASES),
+    "retries": _between(0, _MOST_RETRIES),
+    "max_record_bytes": _between(1, _MOST_RECORD_BYTES),
+    "on_error": _one_of("raise", "skip"),
+    "io": _one_of("auto", "threads", "pread"),
+    "io_depth": _between(1, _MOST_DEPTH),
+    "identity": _one_of("stat", "content"),
+    "max_skips": lambda value, _: Quarantine(None, value),
+    "quarantine": lambda value, _: Quarantine(value, None),
+    "deterministic": check_bool,
+    "memory_budget": _between(_LEAST_BUDGET),
+    "stall_warn": _seconds,
+    "stall_timeout": _seconds,
+}

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import final
 
 from queuecore._core.atoms.runtime import StopEvent
+from queuecore._core.atoms.times import WorkTimes
 from queuecore._core.handoff.queues import NativeQueue
 from queuecore._core.io.readers import NativeReader
 from queuecore._core.steps.stages import Step
@@ -21,3 +22,5 @@ class NativeProgram:
     ) -> None: ...
     @property
     def records(self) -> int: ...
+    @property
+    def times(self) -> WorkTimes: ...

@@ -47,6 +47,7 @@ class Frames:
     records: Records
     csv: CsvFormat | None
     columns: list[Any] | None
+    headings: Callable[[bytes, int], str | None] | None
     @property
     def guess(self) -> int: ...
     @property
@@ -103,11 +104,14 @@ class Description:
     memory_budget: int
     memory_limit: int
     retries: int
+    depth: int
+    asks: bool
     stall_warn: float
     stall_timeout: float
     skips: Any
     feeder: Callable[[Feed, Any], None] | None
     settle_inputs: Callable[[], Exception | None] | None
+    outer: Feed | None
     target: Any
     drawn: Any
     scope: Scope | None

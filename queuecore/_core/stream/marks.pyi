@@ -42,6 +42,7 @@ class Saved:
     missing: list[list[int]]
     lengths: list[list[int]]
     handed: list[list[int]]
+    seams: list[list[int]]
     breaks: list[list[int]]
     mark: Mark | None
     version: int

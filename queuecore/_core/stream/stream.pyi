@@ -3,8 +3,11 @@ from typing import Any, Self, final
 
 from typing_extensions import disjoint_base
 
+from queuecore._core.atoms.timeline import Timeline
+from queuecore._core.io.sources import FileList
 from queuecore._core.stream.describe import Description
 from queuecore._core.stream.marks import Saved, ShuffleCounter
+from queuecore._core.stream.meter import Times
 from queuecore._core.stream.running import Running
 from queuecore._elements.optional import Optional
 
@@ -25,6 +28,11 @@ class Stream(Running):
     @property
     def closed(self) -> bool: ...
     def stats(self) -> dict[str, int]: ...
+    @property
+    def times(self) -> Times: ...
+    @property
+    def names(self) -> FileList: ...
+    def trace(self, on: bool, ranges: tuple[int, int] = (0, 0)) -> Timeline: ...
     def go_to(self, prepare: Callable[..., dict[str, Any]], *arguments: Any) -> None: ...
     def restore(
         self,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
@@ -16,12 +18,13 @@ from queuecore._elements.dtypes import as_dtype, kind_of
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import Run
 from queuecore.data._plan.made import Layout
+from queuecore.data._plan.steps import Count
 from queuecore.data._rows.chunks import Objects, Rows
 from queuecore.data._rows.columns import compacted
 from queuecore.data._rows.values import readonly
 from queuecore.errors import DtypeError, InvalidArgumentError
 
-__all__ = ["Items", "Numbers", "Slices"]
+__all__ = ["Counter", "Items", "Numbers", "Slices"]
 
 _CHUNK = 1 << 16
 
@@ -186,3 +189,53 @@ class Numbers(Node):
 
     def chosen(self, index: np.ndarray[Any, Any]) -> Rows:
         return Rows(len(index), [(self.numbers.start + index * self.numbers.step).astype(self.dtype)])
+
+
+@dataclass(frozen=True, eq=False)
+class Counter(Node):
+    """Numbers without an end, each as far from the one before; whole ones wrap."""
+
+    name = "counter"
+
+    start: int | float
+    step: int | float
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, start: Any, step: Any, dtype: Any) -> Counter:
+        """Return the node for a user's arguments."""
+        try:
+            made = as_dtype(dtype).newbyteorder("=")
+        except TypeError:
+            raise DtypeError(f"counter: dtype must be a dtype, not {dtype!r}") from None
+        if kind_of(made) not in "iuf":
+            raise DtypeError(f"counter: dtype must be a dtype of numbers, not {made}")
+        if kind_of(made) != "f":
+            limits = np.iinfo(made)
+            first, far = (check_int(one, what, -(2**63)) for one, what in ((start, "start"), (step, "step")))
+            if not limits.min <= first <= limits.max:
+                raise InvalidArgumentError(f"start must fit {made}, and {first} doesn't")
+            return cls((), first, far, made)
+        try:
+            return cls((), float(start), float(step), made)
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(f"counter: start and step must be numbers, not {start!r}, {step!r}") from None
+
+    def words(self) -> dict[str, Any]:
+        return {"counter": [self.start, self.step], "dtype": str(self.dtype)}
+
+    def label(self) -> str:
+        return f"counter({self.start}, {self.step})"
+
+    def count(self, needed: int | None) -> Count:
+        return math.inf if needed is None else needed
+
+    def layout(self) -> Layout:
+        return Layout((Component(self.dtype, ()),))
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
+        del run, pass_
+        for at in itertools.count(start, _CHUNK):
+            index = np.arange(at, at + _CHUNK, dtype=np.int64)
+            with np.errstate(over="ignore"):
+                yield Rows(_CHUNK, [(self.start + index * self.step).astype(self.dtype)])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+import itertools
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from queuecore.data._nodes.node import ObjectNode
 from queuecore.data._nodes.run import Run
-from queuecore.data._plan.steps import Batch, Count
+from queuecore.data._plan.steps import Batch, Count, Map, Repeat
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.values import batched_spec, stacked
-from queuecore.errors import InvalidArgumentError
+from queuecore.errors import InvalidArgumentError, ResumeMismatchError
 
 __all__ = ["ObjectBatch"]
 
@@ -47,11 +48,16 @@ class ObjectBatch(ObjectNode):
     def spec(self) -> Any:
         return batched_spec(self.inputs[0].element_spec, self.size if self.drop_remainder else None)
 
+    def knows_errors(self, run: Run, pass_: int) -> bool:
+        return run.cuts.knows(pass_)
+
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         group: list[Any] = []
         number = start
         end = None
-        with contextlib.closing(run.elements(0, pass_, start * self.size, None, True)) as elements:
+        at, errors = run.cuts.first(pass_, start, self.size)
+        with contextlib.closing(run.elements(0, pass_, 0 if errors else at, None, True)) as elements:
+            self._pass_over(run, pass_, itertools.islice(elements, at if errors else 0))
             while end is None:
                 try:
                     element = next(elements)
@@ -60,20 +66,51 @@ class ObjectBatch(ObjectNode):
                 failed = end is not None or isinstance(element, Failed)
                 if not failed:
                     group.append(element)
+                    at += 1
                 else:
                     run.used.clear()  # from here on the order of elements matters for batches
+                cut = failed and not isinstance(element, StopIteration)
+                full = len(group) == self.size or (not failed and run.cuts.begins(pass_, number + 1, at))
                 # Good elements come before the one that failed.
-                if len(group) == self.size or (failed and group and not self.drop_remainder):
-                    yield self._batch(run, group, number)
+                if full or (failed and group and not self.drop_remainder):
                     number += 1
-                if len(group) == self.size or failed:
+                    if cut:  # before the batch is handed in: a place behind it may be saved then
+                        run.cuts.note(pass_, number, at, False)
+                    yield self._batch(run, group, number - 1)
+                if full or failed:
                     group = []
                 if isinstance(element, Failed):
+                    at += 1
+                    number += 1
+                    run.cuts.note(pass_, number, at, True)
                     yield element
         if not isinstance(end, StopIteration):
             raise end
 
+    def _pass_over(self, run: Run, pass_: int, elements: Iterable[Any]) -> None:
+        errors = run.cuts.errors(pass_)
+        below = self.inputs[0]
+        if all(isinstance(step, Map | Repeat) for step in below.steps):
+            errors = set()  # the elements have the same numbers without them
+        for number, element in enumerate(elements):
+            if number in errors and not isinstance(element, Failed):
+                raise ResumeMismatchError(
+                    f"element {number} of what is batched was an error when the state was saved, and can be made now: "
+                    "so other elements follow. Go on from a state that was saved before that error",
+                    stage="resume",
+                    record=number,
+                )
+
     def _batch(self, run: Run, group: list[Any], number: int) -> Piece:
+        if self.drop_remainder and len(group) < self.size:
+            return Failed(
+                ResumeMismatchError(
+                    f"batch {number} was an error when the state was saved, and can be made now, but not with "
+                    f"{self.size} elements: its last {len(group)} are left out",
+                    stage="batch",
+                    record=number,
+                )
+            )
         try:
             return One(stacked(group, number))
         except InvalidArgumentError as error:

@@ -99,12 +99,14 @@ class Cache(Node):
         whole = start == 0 and self.writes(run) and not _endless(self.inputs[0])
         writer = self.store.write(self.inputs[0], key, run, self.writer) if whole else None
         skipped = run.skips.counts() if run.skips is not None else None
-        failed = False
         try:
             with contextlib.closing(self._made(run, start)) as chunks:
                 for chunk in chunks:
                     if isinstance(chunk, Failed):
-                        failed = True
+                        if writer is not None:  # the pass lacks an element: a later one is kept
+                            writer.abandon()
+                            writer = None
+                            self.store.release()
                         yield chunk
                         continue
                     keep = chunk
@@ -121,7 +123,7 @@ class Cache(Node):
                         raise writer.error
             if writer is not None:
                 try:
-                    writer.commit(failed or (run.skips is not None and run.skips.counts() != skipped))
+                    writer.commit(run.skips is not None and run.skips.counts() != skipped)
                 except (OSError, MemoryError) as error:
                     writer.abandon()
                     self.store.failed(error)
@@ -159,12 +161,12 @@ class Memory(Store):
 
     shares: ClassVar[bool] = True
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, required: bool = False) -> None:
+        super().__init__(required)
         self._kept: _Kept | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Memory, ()
+        return Memory, (self.required,)
 
     def __str__(self) -> str:
         return "cache()"

@@ -53,10 +53,19 @@ class Files(Store):
         Whether pieces are compressed.
     shards : str, optional
         Description of the function that assigns elements to shards, if there is one.
+    required : bool
+        As of `Store`.
     """
 
-    def __init__(self, name: str, snapshot: bool = False, compress: bool = False, shards: str | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        name: str,
+        snapshot: bool = False,
+        compress: bool = False,
+        shards: str | None = None,
+        required: bool = False,
+    ) -> None:
+        super().__init__(required)
         self.name = name
         self.snapshot = snapshot
         self.compress = compress
@@ -65,7 +74,7 @@ class Files(Store):
         self._paths: Paths | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Files, (self.name, self.snapshot, self.compress, self.shards)
+        return Files, (self.name, self.snapshot, self.compress, self.shards, self.required)
 
     def __str__(self) -> str:
         return f"{'snapshot' if self.snapshot else 'cache'}({self.name!r})"

@@ -14,6 +14,7 @@ from queuecore._checks.warnings import warn
 from queuecore.data._nodes.run import Pairs, Run
 from queuecore.data._plan.chain import Chain
 from queuecore.data._rows.chunks import Column
+from queuecore.errors import ResourceExhaustedError, os_error_class
 
 __all__ = ["Key", "MOST_BYTES", "MOST_OBJECTS", "STAGE", "Store", "copied", "pieces_from"]
 
@@ -44,12 +45,19 @@ class Key(NamedTuple):
 
 
 class Store:
-    """The store that iterators of a cache share. At most one run of each process writes at a time."""
+    """The store that iterators of a cache share. At most one run of each process writes at a time.
+
+    Parameters
+    ----------
+    required : bool
+        Whether it is an error, and not only a warning, if nothing can be kept.
+    """
 
     # Whether every pass hands out the same Python objects.
     shares: ClassVar[bool] = False
 
-    def __init__(self) -> None:
+    def __init__(self, required: bool = False) -> None:
+        self.required = required
         self._writers: dict[int, tuple[object, Run]] = {}
         self._first: Key | None = None
         self._off = False
@@ -102,10 +110,18 @@ class Store:
         self._writers.pop(os.getpid(), None)
 
     def failed(self, error: BaseException) -> None:
-        """Keep nothing more, because there is no room."""
+        """Keep nothing more, because there is no room; raise if something must be kept."""
         self.release()
-        self._off = True
-        warn(f"{self}: {str(error) or 'out of memory'}: nothing is cached, and every pass makes its elements anew", 2)
+        reason = f"{self}: {str(error) or 'out of memory'}: nothing is cached"
+        if not self.required:
+            self._off = True
+            warn(f"{reason}, and every pass makes its elements anew", 2)
+            return
+        reason += ". Make room there, or let on_unwritable be 'warn'"
+        if not isinstance(error, OSError):
+            raise ResourceExhaustedError(reason, stage=STAGE) from error
+        cls = os_error_class(error.errno or 0)
+        raise cls(reason, errno=error.errno, path=error.filename, stage=STAGE) from error
 
     def _writer(self, chain: Chain, key: Key, make: Callable[..., Any]) -> Any:
         raise NotImplementedError

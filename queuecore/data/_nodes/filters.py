@@ -320,7 +320,7 @@ class Filter(Node):
         return self.given.components is None
 
     def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
-        if self.predicate.native is None or self.given.components is None or feed.had_errors(pass_):
+        if self.predicate.native is None or self.given.components is None or feed.errors_before(pass_):
             return super().hand_in(run, feed, pass_, start)
         # Without the GIL. From the first one on, as in `chunks`.
         mask = sum(map(span, self.given.components))

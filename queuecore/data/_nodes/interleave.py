@@ -591,11 +591,13 @@ class _Turns:
         # they were. Who has given some then goes on in a slot.
         assert self._tape is not None
         tape, pass_by = self._tape, self._start
-        turns = [*tape.turns()]
+        ended = set()
         self._telling = True  # nothing reads ahead before its first element is known
         children: dict[int, _Child | _InPlace | BaseException] = {}
         for number in range(tape.next):
             child = self._begun(number)
+            if self._input_ended and number >= self._elements:  # there are fewer than there were
+                break
             taken, bad = tape.open.get(number, (None, False))
             if self._start >= tape.settled:
                 if taken is None or not isinstance(child, _Child):
@@ -608,12 +610,13 @@ class _Turns:
                     if passed < piece.n:
                         yield piece.part(passed, piece.n)
             children[number] = child
-        for number, n in turns:
+        for number, n in tape.turns():
+            if n in (Turns.END, Turns.NONE):
+                ended.add(number)
             if number not in children:
                 children[number] = self._begun(number)
             for piece in self._of(children[number], 1 if n == Turns.ERROR or n == Turns.NONE else n):
                 yield piece
-        ended = {number for number, n in turns if n in (Turns.END, Turns.NONE)}
         going = [one for number, one in sorted(children.items()) if number not in ended and isinstance(one, _Child)]
         going = [one for one in going if not one.ended and (one.number >= tape.next or one.number in tape.open)]
         for one in children.values():

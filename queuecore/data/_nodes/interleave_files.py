@@ -25,7 +25,6 @@ from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Take, Unknown
 from queuecore.data._rows.chunks import Failed, Rows
 from queuecore.data._rows.columns import compacted
-from queuecore.data.options import Options
 
 __all__ = ["Named", "of_names", "uniform"]
 
@@ -149,7 +148,7 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
         except Exception:  # noqa: BLE001 - it comes out where it belongs, when elements are asked for
             return None
         made_of = chain_of(one) if isinstance(one, Chained) else None
-        if made_of is None or made_of.steps or made_of.options != Options():
+        if made_of is None or made_of.steps or made_of.options.has_effect:
             return None
         found = made_of.source
         if not isinstance(found, BlockSource | FixedLengthSource) or not found.takes_any_files:

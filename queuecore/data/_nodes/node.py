@@ -56,7 +56,6 @@ class Node(Source):
 
     def __init_subclass__(cls, **words: Any) -> None:
         # These ask the inputs, some more than once: without a cache, the work would double with each level of chains.
-        # of chains.
         super().__init_subclass__(**words)
         for name in ("layout", "spec"):
             if name in vars(cls):
@@ -95,26 +94,31 @@ class Node(Source):
         """
         raise NotImplementedError
 
+    def knows_errors(self, run: Run, pass_: int) -> bool:
+        """Return whether `chunks` may begin anywhere in a pass, though it has errors."""
+        del run, pass_
+        return False
+
     def chosen(self, index: np.ndarray[Any, Any]) -> Chunk:
         """Return the elements of an array of their numbers, which stay the same in every pass."""
         raise NotImplementedError
 
     def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
         """Hand in the elements of a pass, from number `start` on; False if the feed wants no more of it."""
-        again = start if feed.had_errors(pass_) else 0
-        with contextlib.closing(self.chunks(run, pass_, start - again)) as chunks:
-            if not again and run.orders is None:
+        errors = () if self.knows_errors(run, pass_) else feed.errors_before(pass_)
+        number = 0 if errors else start
+        with contextlib.closing(self.chunks(run, pass_, number)) as chunks:
+            if not errors and run.orders is None:
                 return all(chunk.hand(feed, pass_) for chunk in chunks)
             for chunk in chunks:
+                again = start - number
+                number += chunk.n
                 if again >= chunk.n:
-                    again -= chunk.n
                     continue
-                if not (chunk.part(again, chunk.n) if again else chunk).hand(feed, pass_):
+                if not (chunk.part(again, chunk.n) if again > 0 else chunk).hand(feed, pass_):
                     return False
                 if run.orders is not None:
-                    start += chunk.n - again
-                    run.gave(pass_, start)
-                again = 0
+                    run.gave(pass_, number)
         return True
 
     def spec(self) -> Any:
@@ -197,10 +201,12 @@ def _broke(feed: Feed, error: BaseException) -> None:
 
 def _hand_in(node: Node, run: Run, feed: Feed) -> None:
     before = run.scope.enter()
+    times = run.worked.times.enter()
     try:
         _hand_in_passes(node, run, feed)
     finally:
         Scope.leave(before)
+        run.worked.times.leave(times)
 
 
 def _hand_in_passes(node: Node, run: Run, feed: Feed) -> None:

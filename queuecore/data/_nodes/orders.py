@@ -17,11 +17,24 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from queuecore._core.stream.feed import Feed
+from queuecore.errors import ResumeMismatchError
 
 __all__ = ["Mark", "Orders", "Tape", "Turns"]
 
 # A place in a fed stream: the pass, and the number of the first element that it may need again.
 Mark = tuple[int, int]
+
+# More elements, or datasets, than can be under way: no number is that far beyond those that have come.
+_FAR = 1 << 16
+
+
+def _check(right: bool) -> None:
+    if not right:
+        raise ResumeMismatchError("the state is damaged: what it says of an order can't have been", stage="resume")
+
+
+def _are_numbers(values: Any, below: int = 1 << 62) -> bool:
+    return isinstance(values, list) and all(type(one) is int and 0 <= one < below for one in values)
 
 
 class Tape:
@@ -38,7 +51,12 @@ class Tape:
     """
 
     def __init__(self, state: Any = None) -> None:
-        low, beyond, log = state or (0, [], [])
+        state = state or [0, [], []]
+        _check(isinstance(state, list) and len(state) == 3 and _are_numbers(state[:1]))
+        low, beyond, log = state
+        _check(_are_numbers(beyond) and _are_numbers(log))
+        came = {*beyond, *log}
+        _check(len(came) == len(beyond) + len(log) and all(low <= one < low + len(came) + _FAR for one in came))
         self.low: int = low
         self.beyond: set[int] = set(beyond)
         self.log: deque[int] = deque(log)
@@ -79,11 +97,27 @@ class Turns:
     END, NONE, ERROR = 0, -1, -2
 
     def __init__(self, state: Any = None) -> None:
-        settled, following, open_, log = state or (0, 0, [], [])
+        state = state or [0, 0, [], []]
+        _check(isinstance(state, list) and len(state) == 4 and _are_numbers(state[:2]))
+        settled, following, open_, log = state
+        _check(isinstance(open_, list) and all(_are_numbers(one) and len(one) == 3 for one in open_))
+        _check(all(number < following and bad < 2 for number, _, bad in open_))
+        _check(isinstance(log, list))
+        for one in log:
+            self._check_turn(one, following + len(log) + _FAR)
         self.settled: int = settled
         self.next: int = following
         self.open: dict[int, tuple[int, bool]] = {number: (taken, bool(bad)) for number, taken, bad in open_}
         self.log: deque[list[Any]] = deque(map(list, log))
+
+    def _check_turn(self, one: Any, below: int) -> None:
+        _check(isinstance(one, list) and len(one) in (2, 3))
+        if len(one) == 2:
+            _check(_are_numbers(one[:1], below) and type(one[1]) is int and self.ERROR <= one[1] < 1 << 62)
+        else:
+            numbers, *sizes = one
+            _check(_are_numbers(numbers, below) and len(numbers) > 0 and _are_numbers(sizes) and all(sizes))
+            _check(len(numbers) * sizes[0] <= 1 << 24)  # elements that nobody has settled yet
 
     def note(self, number: int, n: int) -> None:
         """Note a turn."""
@@ -99,7 +133,7 @@ class Turns:
 
     def turns(self) -> Iterator[tuple[int, int]]:
         """Yield the turns that followed, one by one."""
-        for one in self.log:
+        for one in list(self.log):
             if isinstance(one[0], list):
                 for _ in range(one[1]):
                     yield from ((number, one[2]) for number in one[0])
@@ -154,13 +188,18 @@ class Orders:
 
     def __init__(self, state: dict[str, Any] | None = None) -> None:
         state = state or {}
+        pass_, tapes, below = state.get("pass", 0), state.get("tapes", {}), state.get("below", {})
+        _check(_are_numbers([pass_]) and isinstance(tapes, dict) and isinstance(below, dict))
+        _check(
+            all(name.isdecimal() for name in (*tapes, *below)) and all(isinstance(one, dict) for one in below.values())
+        )
         self._lock = threading.RLock()
-        self._mark: Mark = (state.get("pass", 0), 0)
-        self._states: dict[int, Any] = {int(pass_): one for pass_, one in state.get("tapes", {}).items()}
+        self._mark: Mark = (pass_, 0)
+        self._states: dict[int, Any] = {int(of): one for of, one in tapes.items()}
         self._tapes: dict[int, Tape | Turns] = {}
         self._below: dict[tuple[int, int], Orders] = {}
-        for index, one in state.get("below", {}).items():
-            self._below[self._mark[0], int(index)] = Orders(one)
+        for index, one in below.items():
+            self._below[pass_, int(index)] = Orders(one)
         # What was given, up to which number of a pass, and how far the inputs were used up by that.
         self._given: deque[tuple[int, int, dict[int, Mark]]] = deque()
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
+from queuecore._core.atoms.times import ThreadTimes, WorkTimes
 from queuecore._core.stream.scope import Scope
 from queuecore._runners.threads import start_thread
 from queuecore.data._nodes.calls import Call, StageCall
@@ -72,6 +73,8 @@ class Pool:
         The most threads; each is started by one that has something to do, when no other waits for work.
     tuned : bool
         Whether `threads` is only the initial number.
+    times : WorkTimes
+        The times of the threads.
     followed : bool
         Whether the caller asks for `used`.
     """
@@ -84,6 +87,7 @@ class Pool:
         first: int,
         threads: int,
         tuned: bool,
+        times: WorkTimes,
         followed: bool = False,
     ) -> None:
         self._function = function
@@ -91,6 +95,7 @@ class Pool:
         self._pass = pass_
         self._number = self._first = first
         self._threads = threads
+        self._times = times
         self._scope = Scope(True)
         self._started = 0
         self._owed = 0  # elements that exist, but for which there is no room any more
@@ -149,18 +154,34 @@ class Pool:
     def _work(self) -> None:
         # What ends it goes to `_done`: no memory, most likely. The element in hand is lost, so no more can follow.
         before = self._scope.enter()
+        times = None
         try:
+            times = self._times.enter()
             while self._one():
                 pass
         finally:
             Scope.leave(before)
+            if times is not None:
+                self._times.leave(times)
 
     def _one(self) -> bool:
         self._idle.append(None)
+        waits = self._room.empty()
+        if waits:
+            ThreadTimes.begin_wait(True)
         self._room.get()
+        if waits:
+            ThreadTimes.end_wait()
+        waits = self._lock.locked()
+        if waits:
+            ThreadTimes.begin_wait(False)
         with self._lock:
+            if waits:
+                ThreadTimes.end_wait()
             number = self._number
             if self._ended:
+                # The next one hears of it as well. How many there are is not sure: a start may fail whose thread runs.
+                self._room.put(None)
                 return False
             if self._started > self._threads:
                 self._started -= 1
@@ -227,8 +248,9 @@ class Pool:
             # Somebody may be waiting for an element.
             self._child.stop()
             with self._lock:
-                self._child.close()
-                for _ in range(self._started):  # nobody starts another one now
+                try:
+                    self._child.close()
+                finally:
                     self._room.put(None)
 
 

@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import math
 import time
-from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -116,27 +115,29 @@ class PythonMap(ObjectNode):
         assert run.orders is not None
         given = [*sorted(tape.beyond), *tape.log]
         gone = set(given[: max(start - tape.low, 0)])
-        due = deque([*range(start, tape.low), *given[max(start - tape.low, 0) :]])
+        due = itertools.chain(range(start, tape.low), given[max(start - tape.low, 0) :])
+        wanted = next(due, -1)  # the number that comes next; -1: any
         early: dict[int, Result] = {}
         used = None
         with contextlib.closing(self._results(run, pass_, min(start, tape.low))) as results:
             for result in results:
-                if due and 0 in run.used:  # those that wait here have used up something, and were not given
+                if wanted >= 0 and 0 in run.used:  # those that wait here have used up something, and were not given
                     used = run.used.pop(0)
                 if result.number in gone:
                     continue
-                if not due:
+                if wanted < 0:
                     run.orders.note(tape, result.number)
                     yield result
                     continue
                 early[result.number] = result
-                while due and due[0] in early:
-                    yield early.pop(due.popleft())
-                while not due and early:
+                while wanted in early:
+                    yield early.pop(wanted)
+                    wanted = next(due, -1)
+                while wanted < 0 and early:
                     number = min(early)
                     run.orders.note(tape, number)
                     yield early.pop(number)
-                if used is not None and not due:
+                if used is not None and wanted < 0:
                     run.used[0], used = used, None
         for number in sorted(early):  # there are fewer than there were
             yield early[number]
@@ -149,7 +150,7 @@ class PythonMap(ObjectNode):
             if first < 0:
                 return
         count = min(max(cpus(), FIRST_TUNED), MOST_TUNED) if tuned else min(self.threads or 1, MOST_THREADS)
-        pool = Pool(self.function, child, pass_, first, count, tuned, 0 in run.used)
+        pool = Pool(self.function, child, pass_, first, count, tuned, run.worked.functions, 0 in run.used)
         if 0 in run.used:
             run.used[0] = pool.used
         yield from pool.results(not run.leaves_free)

@@ -14,7 +14,10 @@ from typing import Any, NamedTuple, Protocol, Self
 from queuecore._core.stream.feed import Feed
 from queuecore._core.stream.scope import Scope
 from queuecore._io.bad_data import Quarantine, is_bad_data
+from queuecore._observe.trace import Trace
+from queuecore.data._nodes.cuts import Cuts
 from queuecore.data._nodes.orders import Mark, Orders
+from queuecore.data._nodes.spent import Spent, Worked
 from queuecore.data._plan.chain import Chain, Source
 from queuecore.data._plan.steps import Batch, Skip
 from queuecore.data._rows.chunks import AnyChunk, Failed, Rows
@@ -32,6 +35,7 @@ __all__ = [
     "register",
     "rest",
     "rows_of",
+    "stage_of",
     "taken",
 ]
 
@@ -77,6 +81,12 @@ class Seeded(NamedTuple):
         Bytes of memory; 0: no limit.
     orders : Orders, optional
         The order of elements, where it isn't kept.
+    cuts : Cuts, optional
+        Where errors have cut batches short.
+    feed : Feed, optional
+        Where the elements, or what is made of them, are handed in.
+    brief : bool
+        Whether the stream, of a dataset that a function made, has the same name as others in `Iterator.stages`.
     """
 
     pairs: Pairs
@@ -85,6 +95,9 @@ class Seeded(NamedTuple):
     skips: Quarantine | None
     budget: int = 0
     orders: Orders | None = None
+    cuts: Cuts | None = None
+    feed: Feed | None = None
+    brief: bool = False
 
 
 class Opened(Protocol):
@@ -92,6 +105,7 @@ class Opened(Protocol):
 
     _inner: bool
     _notes: list[Exception] | None
+    spent: Spent
     _run: Run | None
 
     @property
@@ -109,6 +123,7 @@ class Opened(Protocol):
     def settle(self) -> Exception | None: ...
     def poll(self, seconds: float) -> bool: ...
     def oldest(self) -> Mark: ...
+    def draw(self, trace: Trace, level: int) -> None: ...
 
 
 _open: Callable[[Chain, Seeded | None], Opened]
@@ -138,15 +153,27 @@ class Run:
         Counts the elements that are left out.
     budget : int
         Bytes of memory for each stream that works for the run; 0: no limit.
+    brief : bool
+        As of `Seeded`.
 
     Attributes
     ----------
     scope : Scope
         The scope in which users' functions run.
+    cuts : Cuts
+        Where errors have cut batches short.
+    worked : Worked
+        The times of the threads that make the chunks.
     """
 
     def __init__(
-        self, source: Source, options: Options, skips: Quarantine | None, inner: bool = True, budget: int = 0
+        self,
+        source: Source,
+        options: Options,
+        skips: Quarantine | None,
+        inner: bool = True,
+        budget: int = 0,
+        brief: bool = False,
     ) -> None:
         self.options = options
         self.budget = budget
@@ -156,9 +183,12 @@ class Run:
         self._source = source
         self._pairs: Pairs = []
         self._bases: list[int] = []
-        self._children = _Children()
+        self._children = _Children(self.scope)
+        self.worked = Worked(stage_of(source, brief))
+        self._brief = brief
         self._feed: Feed | None = None
         self.orders: Orders | None = None
+        self.cuts = Cuts()
         # For each open input, what says how much of it is used up.
         self.used: dict[int, Callable[[], Mark]] = {}
         self._stream: Callable[[], Opened | None] = lambda: None
@@ -175,12 +205,13 @@ class Run:
             run.orders.restart(stream.oldest())
         return run
 
-    def follow(self, stream: Opened, orders: Orders | None) -> None:
-        """Note the order of a stream's elements, if it is left free here or below; continue from `orders`.
+    def follow(self, stream: Opened, orders: Orders | None, cuts: Cuts | None = None) -> None:
+        """Note the order of a stream's elements, if it is left free here or below; continue from `orders` and `cuts`.
 
         `None`: the order is kept, as nobody would read the notes. It is also kept if elements are left out.
         """
         self._stream = weakref.ref(stream)
+        self.cuts = Cuts() if cuts is None else cuts
         if orders is not None and self.skips is None and self._source.is_free(self.options):
             self.orders = orders
 
@@ -237,10 +268,14 @@ class Run:
         needs = chain.iterations(again=True)
         upto = at + len(needs)
         bases = [base + pass_ * need for base, need in zip(self._bases[at:upto], needs, strict=True)]
-        if self.orders is None or self._feed is None or not self._source.uses_up:
-            return self._open(chain, self._pairs[at:upto], bases, start, batch, skips)
-        orders = self.orders.below(self._feed, pass_, index)
-        child = self._open(chain, self._pairs[at:upto], bases, start, batch, skips, orders)
+        orders = None
+        if self.orders is not None and self._feed is not None and self._source.uses_up:
+            orders = self.orders.below(self._feed, pass_, index)
+        cuts = self.cuts.below(index, pass_)
+        seeded = Seeded(self._pairs[at:upto], bases, self.options, skips, 0, orders, cuts, None, self._brief)
+        child = self._open(chain, seeded, start, batch)
+        if orders is None:
+            return child
         if child._run is not None and child._run.orders is not None:
             self.used[index] = child.oldest
         return child
@@ -248,29 +283,23 @@ class Run:
     def open_other(self, chain: Chain, number: int, start: int = 0, batch: int = 0) -> Opened:
         """Return an iterator over a chain that a function made, the `number`-th of these. The caller closes it."""
         shuffles = chain.shuffles
-        return self._open(chain, [one.seeds.pair for one in shuffles], [number] * len(shuffles), start, batch)
+        pairs = [one.seeds.pair for one in shuffles]
+        return self._open(chain, Seeded(pairs, [number] * len(shuffles), self.options, None, brief=True), start, batch)
 
-    def _open(
-        self,
-        chain: Chain,
-        pairs: Pairs,
-        bases: list[int],
-        start: int,
-        batch: int,
-        skips: Quarantine | None = None,
-        orders: Orders | None = None,
-    ) -> Opened:
-        skips = skips or self._skips
+    def _open(self, chain: Chain, seeded: Seeded, start: int, batch: int) -> Opened:
+        skips = seeded.skips or self._skips
         # How many are left out before an element shows only when they are made: they are made again, and told again.
         again = start if skips is not None and not skips.tells else 0
         if start and not again:
             chain = chain.then(Skip(start))
         if batch:
             chain = chain.then(Batch(batch, False))
-        budget = self.budget * chain.streams()
-        child = open_chain(chain, Seeded(pairs, bases, self.options, skips, budget, orders))
+        child = open_chain(chain, seeded._replace(skips=skips, feed=self._feed, budget=self.budget * chain.streams()))
         child._notes = self._children.changed
+        self.worked.inputs.add(child.spent)
         self._children.add(child)
+        if self._children.drawn is not None:
+            child.draw(*self._children.drawn)
         # A thread that ends the run sets `stopped` before it looks for children.
         if self.stopped:
             child.stop()
@@ -325,51 +354,76 @@ class Run:
         """Return the error of a file that has changed since an input read a part of it; `None`: there is none."""
         return self._children.settle()
 
+    def draw(self, trace: Trace, level: int) -> None:
+        """Draw in a trace what the threads of all streams that work for the run do from now on, at this level."""
+        self._children.draw(trace, level)
+
     def memory_bytes(self) -> int:
         """Return the bytes of the buffers of all streams that work for the run."""
         return self._children.memory_bytes()
 
-    def end(self) -> None:
-        """End every wait as `stop` does, permanently."""
-        self.scope.stopped = True
-        self._children.leave()
-        self._children.ended = True
-        self._children.stop()
+    @property
+    def end(self) -> Callable[[], None]:
+        """A call that ends every wait as `stop` does, permanently. It refers to no function of the user's."""
+        return self._children.end
 
 
 class _Children:
     """The iterators over inputs. It has no lock: the garbage collector may end it, in any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, scope: Scope) -> None:
         self.ended = False
-        self._alive: list[weakref.ref[Opened]] = []
+        self._scope = scope
+        # By a number of each. Threads of two runs may add at once, while a third one looks: nothing is replaced.
+        self._alive: dict[int, weakref.ref[Opened]] = {}
+        self._numbers = itertools.count()
         # Errors of files that had changed when an iterator that read them was closed before its end.
         self.changed: list[Exception] = []
+        self.drawn: tuple[Trace, int] | None = None
 
     def add(self, child: Opened) -> None:
-        self._alive = [one for one in self._alive if one() is not None]
-        self._alive.append(weakref.ref(child))
+        for number in list(self._alive):
+            one = self._alive.get(number)
+            if one is not None and one() is None:
+                self._alive.pop(number, None)
+        self._alive[next(self._numbers)] = weakref.ref(child)
+
+    def _living(self) -> Generator[Opened]:
+        for number in list(self._alive):
+            one = self._alive.get(number)
+            child = None if one is None else one()
+            if child is not None:
+                yield child
 
     def settle(self) -> Exception | None:
-        found = (child.settle() for one in self._alive if (child := one()) is not None)
-        return next(filter(None, [*found, *self.changed]), None)
+        return next(filter(None, [*(child.settle() for child in self._living()), *self.changed]), None)
 
-    def leave(self) -> None:
+    def end(self) -> None:
+        self._scope.stopped = True
         # Nobody asks any more, so those that are closed now don't look at their files.
-        for one in self._alive:
-            child = one()
-            if child is not None:
-                child._notes = None
+        for child in self._living():
+            child._notes = None
+        self.ended = True
+        self.stop()
+
+    def draw(self, trace: Trace, level: int) -> None:
+        # First for those that another thread opens meanwhile.
+        self.drawn = trace, level
+        for child in self._living():
+            child.draw(trace, level)
 
     def memory_bytes(self) -> int:
         # One at a time: those that end meanwhile are not kept from it.
-        return sum(child.stats()["memory_bytes"] for one in self._alive if (child := one()) is not None)
+        return sum(child.stats()["memory_bytes"] for child in self._living())
 
     def stop(self) -> None:
-        for one in self._alive:
-            child = one()
-            if child is not None:
-                child.stop()
+        for child in self._living():
+            child.stop()
+
+
+def stage_of(source: Source, brief: bool) -> str:
+    """Return the name of a source in `Iterator.stages`; `brief`: sources of other files or numbers have the same."""
+    return source.name if brief and not source.inputs else source.label()
 
 
 def rest(chunks: Generator[AnyChunk], start: int) -> Generator[AnyChunk]:

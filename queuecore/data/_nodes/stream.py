@@ -9,16 +9,21 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from queuecore._core.stream.marks import ShuffleCounter
+from queuecore._core.stream.marks import Saved, ShuffleCounter
 from queuecore._core.stream.stream import Stream
 from queuecore._io.bad_data import check_on_error
+from queuecore._io.names import Filename
 from queuecore._machine import memory_bytes
+from queuecore._observe.trace import Trace
+from queuecore.data._nodes.cuts import Cuts
 from queuecore.data._nodes.orders import Orders
-from queuecore.data._nodes.run import Drawn, Run, Seeded, register
+from queuecore.data._nodes.run import Drawn, Run, Seeded, register, stage_of
+from queuecore.data._nodes.spent import Row, Spent, consumer_row
 from queuecore.data._plan import state as _state
 from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.explain import step_labels
 from queuecore.data._plan.identity import Identity, Stamps
-from queuecore.errors import ResumeMismatchError
+from queuecore.errors import FailedPreconditionError, ResumeMismatchError
 
 if TYPE_CHECKING:
     from queuecore._device.target import Target
@@ -44,9 +49,11 @@ class ChainStream(Stream):
     ----------
     chain : Chain
         The whole chain.
+    spent : Spent
+        The stream's times.
     """
 
-    __slots__ = ("__weakref__", "_identity", "_inner", "_notes", "_own", "_run", "chain")
+    __slots__ = ("__weakref__", "_drawn", "_identity", "_inner", "_notes", "_own", "_run", "chain", "spent")
 
     chain: Chain
     _identity: Identity
@@ -57,6 +64,9 @@ class ChainStream(Stream):
     # Where a stream that is closed before its end notes that a file has changed since it was read.
     _notes: list[Exception] | None
     _run: Run | None
+    spent: Spent
+    # What draws the threads, or has drawn them.
+    _drawn: Trace | None
 
     def __init__(
         self,
@@ -88,11 +98,13 @@ class ChainStream(Stream):
             leases = _INNER_LEASES if budget == 0 else _FEW_LEASES
         self._identity = Identity(self.chain, options.identity or "stat")
         self._notes = None
+        self._drawn = None
+        brief = seeded is not None and seeded.brief
         self._run = None
         feeder = None
         if source.fed:
-            self._run = Run(source, options, skips, seeded is not None, budget)
-            self._run.follow(self, Orders() if seeded is None else seeded.orders)
+            self._run = Run(source, options, skips, seeded is not None, budget, brief)
+            self._run.follow(self, *((Orders(), None) if seeded is None else (seeded.orders, seeded.cuts)))
             weakref.finalize(self, self._run.end).atexit = False
             feeder = source.feeder(self._run)
         seeds = list(zip(pairs, counters, strict=False))
@@ -103,6 +115,7 @@ class ChainStream(Stream):
         made.max_leases = leases
         made.on_hold_raise = options.on_hold == "raise" and not seeded
         made.retries = options.retries or 0
+        made.asks, made.depth = options.io != "pread", options.io_depth or 0
         made.stall_warn = -1 if seeded else _native_seconds(options.stall_warn, 60.0)
         made.stall_timeout = -1 if seeded else _native_seconds(options.stall_timeout, math.inf)
         made.skips = skips
@@ -110,11 +123,17 @@ class ChainStream(Stream):
         made.settle_inputs = None if self._run is None else self._run.settle
         made.scope = None if self._run is None else self._run.scope
         made.inner = seeded is not None
+        made.outer = None if seeded is None else seeded.feed
         made.memory_budget = budget
         made.memory_limit = memory_bytes()
         made.target = target
         made.drawn = Drawn(pairs[own:], bases, pairs[:own])
         super().__init__(made)
+        if self._run is None:
+            self.spent = Spent(stage_of(source, brief), self.times, None, made.elements.step)
+        else:
+            name = ".".join(step_labels(self.chain)) or "elements"
+            self.spent = Spent(name, self.times, self._run.worked, made.elements.step)
 
     def close(self, timeout: float | None = 1.0) -> None:
         """Stop the threads and give back files and memory; see `Iterator.close`."""
@@ -127,6 +146,8 @@ class ChainStream(Stream):
             error = self.settle()
             if error is not None:
                 self._notes.append(error)
+        if not self._inner and self._drawn is not None:
+            self._drawn.close_for(self)
 
     def settle(self) -> Exception | None:
         """Return the error of a file that has changed since a part was read, also by an input; see `Stream.settle`."""
@@ -146,18 +167,49 @@ class ChainStream(Stream):
             made["memory_bytes"] += self._run.memory_bytes()
         return made
 
+    def stages(self) -> list[Row]:
+        """Return where the time goes; see `Iterator.stages`."""
+        return [consumer_row(self.times, self.stats()["skipped"]), *self.spent.rows()]
+
+    def draw(self, trace: Trace, level: int = 0) -> None:
+        """Draw in a trace what the threads do from now on, and those of all streams that work for them."""
+        before, self._drawn = self._drawn, trace
+        if before is not None:
+            before.leave(self)
+        trace.follow(self, self.spent.name, level)
+        if self._run is not None:
+            self._run.draw(trace, level + 1)
+
+    def traced(self, path: Filename, mask: bool) -> Trace:
+        """Return a trace, which ends with this stream; see `Iterator.trace`."""
+        if self._drawn is not None and self._drawn.is_of(self):
+            raise FailedPreconditionError("this iterator's trace is being written already; close that one first")
+        made = Trace(path, mask, self)
+        self.draw(made)
+        return made
+
     def state_dict(self) -> dict[str, Any]:
         """Return the place after the last element delivered; see `Iterator.state_dict`."""
         chain = self.chain
         while True:
+            self.check_place()
             place, drawn = self.position()
             orders = {} if self._run is None else self._run.orders_at(self.oldest())
+            cuts = self._cuts_at(place)
             stamps = self._identity.stamps(self, place.files_known)
             if place.version == self.position()[0].version:  # nobody went on meanwhile
                 break
         place.iterations += drawn.bases
         place.begun += [0] * len(drawn.bases)
-        return _state.pack(chain.describe(), chain.names(), drawn.own + drawn.pairs, place, orders, stamps)
+        return _state.pack(chain.describe(), chain.names(), drawn.own + drawn.pairs, place, orders, cuts, stamps)
+
+    def _cuts_at(self, place: Saved) -> list[list[int]]:
+        """Return the cuts that a run from a place of a fed stream must repeat."""
+        mark = place.mark
+        if self._run is None or mark is None:
+            return []
+        # The block in which the place lies is made again from its beginning. A shuffle has got more than it gave.
+        return self._run.cuts.state((mark.pass_, mark.base), None if self._own else (mark.pass_, mark.ordinal))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to a place; see `Iterator.load_state_dict`."""
@@ -189,6 +241,7 @@ class ChainStream(Stream):
         ]
         drawn = Drawn(at.seeds[mine:], place.iterations[mine:], at.seeds[:mine])
         place.iterations, place.begun = place.iterations[:mine], place.begun[:mine]
+        run, orders = self._run, Orders(at.orders)
         return {
             "place": place,
             "seeds": at.seeds[:mine],
@@ -198,8 +251,8 @@ class ChainStream(Stream):
             "check": None
             if at.stamps is None
             else functools.partial(self._checked_files, at.stamps, place.files_known),
-            "stop": None if self._run is None else self._run.stop,
-            "then": None if self._run is None else functools.partial(self._run.follow, self, Orders(at.orders)),
+            "stop": None if run is None else run.stop,
+            "then": None if run is None else functools.partial(run.follow, self, orders, Cuts(at.cuts)),
         }
 
     def _checked_files(self, then: Stamps, known: int, digests: list[int]) -> None:

@@ -27,7 +27,6 @@ from queuecore.data._plan.steps import Batch, Count, Permute, Prefetch, Repeat, 
 from queuecore.data._rows.chunks import Chunk, Column, Failed, One, Piece, Rows
 from queuecore.data._rows.columns import compacted, joined, span, typed
 from queuecore.data._rows.elements import flattened
-from queuecore.data.options import Options
 from queuecore.errors import UnimplementedError
 
 __all__ = ["Stacked", "Window", "stacked"]
@@ -323,7 +322,7 @@ def _whole(window: Window, made: Chain, batch: Batch | None) -> Any:
         if step.drop_remainder and not window.drop_remainder:
             return None
         batch = step
-    if made.options != Options():
+    if made.options.has_effect:
         return None
     source = made.source
     if isinstance(source, _Probe) and source.window is window:

@@ -81,6 +81,7 @@ class BlockSource(Source):
     header: int = 0
     fixed: tuple[Any, ...] = (1, 0, 0, 1, False)
     csv: Callable[[int], CsvFormat] | None = None
+    headings: Callable[[bytes, int], str | None] | None = None
     first: Stage | None = None
     num_threads: int | None = None
     interleave: tuple[int, int] = (1, 1)
@@ -118,6 +119,7 @@ class BlockSource(Source):
         frames.headroom = self.pieces.get("headroom", 0)
         if self.csv is not None:
             frames.csv = self.csv(self.max_record_bytes)
+        frames.headings = self.headings
         return Description(self.files, self.made(stages).elements(), frames=frames)
 
 

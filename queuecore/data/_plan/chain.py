@@ -181,7 +181,7 @@ class Chain:
     @classmethod
     def of(cls, source: Source) -> Chain:
         """Return a source without steps, with the options of its inputs."""
-        options = Options()
+        options = cls.options  # the default: none is set
         for one in source.inputs:
             options = options.merged(one.options)
         return cls(source, (), options)

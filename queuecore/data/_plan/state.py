@@ -19,7 +19,9 @@ __all__ = ["Position", "pack", "unpack"]
 _FORMAT = "queuecore.data.Iterator"
 _VERSION = 2
 _STAGE = "resume"
-_PLACES = (("handed", (2,)), ("breaks", (3, 12)))
+# Most numbers that one cut may have: two for each node below the other.
+_DEEPEST = 2000
+_PLACES = (("handed", (2,)), ("breaks", (3, 12)), ("seams", (3,)))
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Position:
         The pair of every shuffle.
     orders : dict
         The order of elements where it isn't kept, by the node's place among the inputs.
+    cuts : list of list of int
+        Where errors have cut batches of objects short.
     stamps : Stamps or None
         The files of the state. `None`: there are none, or the state is older than stamps.
     """
@@ -41,6 +45,7 @@ class Position:
     place: Saved
     seeds: list[tuple[int, int]]
     orders: dict[str, Any]
+    cuts: list[list[int]]
     stamps: Stamps | None
 
 
@@ -61,6 +66,7 @@ def pack(
     seeds: list[tuple[int, int]],
     at: Saved,
     orders: dict[str, Any],
+    cuts: list[list[int]],
     stamps: Stamps | None = None,
 ) -> dict[str, Any]:
     """Return the state for a position.
@@ -77,10 +83,19 @@ def pack(
         The place of the stream.
     orders : dict
         The order of elements, where it isn't kept.
+    cuts : list of list of int
+        Where errors have cut batches of objects short.
     stamps : Stamps, optional
         The files that the position depends on.
     """
-    sometimes = {"handed": at.handed, "breaks": at.breaks, "lengths": at.lengths, "orders": orders}
+    sometimes = {
+        "handed": at.handed,
+        "breaks": at.breaks,
+        "seams": at.seams,
+        "lengths": at.lengths,
+        "orders": orders,
+        "cuts": cuts,
+    }
     state = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -170,8 +185,9 @@ def unpack(
     place.lengths = at.get("lengths", [])
     place.handed = at.get("handed", [])
     place.breaks = at.get("breaks", [])
+    place.seams = at.get("seams", [])
     stamps = Stamps(**plain["stamps"]) if "stamps" in plain else None
-    return Position(place, pairs, at.get("orders", {}), stamps)
+    return Position(place, pairs, at.get("orders", {}), at.get("cuts", []), stamps)
 
 
 def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | None:
@@ -209,7 +225,7 @@ def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | 
         raise ResumeMismatchError(
             "the state is of another shard, and that one has left out bad records, which the others count", stage=_STAGE
         )
-    if at.get("handed") or at.get("breaks"):
+    if at.get("handed") or at.get("breaks") or at.get("seams") or at.get("cuts"):
         raise ResumeMismatchError(
             "the state is of other batches or shards, and errors have cut some of these short", stage=_STAGE
         )
@@ -251,6 +267,7 @@ def _is_state(state: Any) -> bool:
                 and all(_are_places(state["position"].get(name, []), sizes) for name, sizes in _PLACES)
                 and _are_lengths(state["position"].get("lengths", []))
                 and isinstance(state["position"].get("orders", {}), dict)
+                and _are_cuts(state["position"].get("cuts", []))
                 and ("stamps" not in state or _are_stamps(state["stamps"]))
             )
     return False
@@ -286,8 +303,15 @@ def _are_places(places: Any, sizes: tuple[int, ...]) -> bool:
     )
 
 
+def _are_cuts(cuts: Any) -> bool:
+    return isinstance(cuts, list) and all(
+        isinstance(one, list) and len(one) % 2 == 0 and 4 <= len(one) < _DEEPEST and _are_numbers(one, 62)
+        for one in cuts
+    )
+
+
 def _are_numbers(values: list[Any], bits: int) -> bool:
-    return all(isinstance(value, int) and 0 <= value < 1 << bits for value in values)
+    return all(type(value) is int and 0 <= value < 1 << bits for value in values)
 
 
 def first_difference(there: Any, here: Any, where: str) -> str:

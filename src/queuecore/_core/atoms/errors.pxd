@@ -83,6 +83,7 @@ cdef enum:
     WHAT_CSV_QUOTE = 144
     WHAT_CSV_OPEN = 145
     WHAT_CSV_LONG = 146       # b: the limit
+    WHAT_BEHIND = 219         # a row from before the place where the run began
     WHAT_SPECIAL_READER = 220
     WHAT_WHOLE = 221          # a: the limit; b: the size, or -1
 
@@ -98,7 +99,7 @@ cdef enum:
 # start.
 cdef str inflate_sentence(int what, int encoding, int64_t place)
 # Returns the exception for what `fault` recorded; the caller raises it. path: bytes or None.
-cdef object fault_error(const Fault* fault, object path)
+cdef object fault_error(const Fault* fault, object path, object headings=*)
 # Returns an exception of a code's class for code that raises it later, or never. place: the keyword arguments of `QueueCoreError` that
 # say where, if any.
 cdef object new_error(int32_t code, str text, dict place=*)

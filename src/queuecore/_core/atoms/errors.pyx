@@ -8,6 +8,7 @@ from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.atoms.process cimport check_layout
 
 from queuecore import errors as _errors
+from queuecore._machine import thread_limits
 
 check_layout(layout_hash())
 
@@ -78,7 +79,7 @@ cdef str _tfrecord_sentence(const Fault* f, str name):
             f"{f.b}. Raise max_record_bytes if records are as long as that, or else the file is damaged")
 
 
-cdef str _sentence(const Fault* f, str name):
+cdef str _sentence(const Fault* f, str name, str heading):
     if f.what == WHAT_OPEN:
         return f"cannot open {name}: {os_reason(f.err)}"
     if f.what == WHAT_STAT:
@@ -89,6 +90,9 @@ cdef str _sentence(const Fault* f, str name):
         return f"{name} is a directory, not a file of records"
     if f.what == WHAT_SPECIAL:
         return f"{name} is not a regular file (a pipe, socket or device), so its records have no fixed place"
+    if f.what == WHAT_BEHIND:
+        return ("the state is damaged: it has this iterator go on behind records that have not been delivered. If it is as state_dict() "
+                "returned it, this is a defect of queuecore")
     if f.what == WHAT_SPECIAL_READER:
         return f"{name} is not a regular file but a pipe, socket or device. Pass allow_special=True to read a pipe or device to its end"
     if f.what == WHAT_WHOLE:
@@ -123,7 +127,8 @@ cdef str _sentence(const Fault* f, str name):
         return (f"memory_budget leaves {f.b} bytes to this stream, and with one batch in the making it needs {f.a}. "
                 "Use smaller batches, a smaller shuffle buffer, or a larger budget")
     if f.what == WHAT_THREAD:
-        return f"cannot start native thread number {f.a}: {os.strerror(f.err)}. Use fewer threads (num_threads)"
+        return (f"cannot start native thread number {f.a}: {os.strerror(f.err)} ({thread_limits()}). Use fewer threads "
+                "(num_threads)")
     if f.what == WHAT_HEADER_CUT:
         return f"{name} ends after {f.a} bytes, inside its header of {f.b} bytes. Check header_bytes, or the file"
     if f.what == WHAT_LINE:
@@ -133,8 +138,8 @@ cdef str _sentence(const Fault* f, str name):
         return f"{name} can't be the name of a file: it is empty, or has a zero byte in it"
     if f.what == WHAT_PADDED:
         where = f"record {f.record} of {name}" if name else f"element {f.record}"
-        return (f"padded_batch: component {f.b >> 54 & 1023} of {where} is {f.a} long in dimension {f.b >> 48 & 63}, more than the "
-                f"{f.b & 0xFFFFFFFFFFFF} that padded_shapes has for it")
+        return (f"padded_batch: component {f.b >> 44 & 0xFFFFF} of {where} is {f.a} long in dimension {f.b >> 38 & 63}, more than the "
+                f"{f.b & 0x3FFFFFFFFF} that padded_shapes has for it")
     if f.what == WHAT_INFLATE_MEMORY or f.what == WHAT_NO_LIBRARY:
         return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
     if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:
@@ -142,7 +147,7 @@ cdef str _sentence(const Fault* f, str name):
     if WHAT_TFRECORD_LENGTH <= f.what <= WHAT_TFRECORD_TOO_LARGE:
         return _tfrecord_sentence(f, name)
     if WHAT_CSV_FIELDS <= f.what <= WHAT_CSV_LONG:
-        return f"{name}, line {f.a}" + _csv_sentence(f)
+        return f"{name}, line {f.a}" + _csv_sentence(f, heading)
     return "a native thread ended by a C++ exception"
 
 
@@ -167,37 +172,43 @@ cdef str inflate_sentence(int what, int encoding, int64_t place):
     return f"no library that decompresses {word} data is loaded"
 
 
-cdef str _csv_sentence(const Fault* f):
-    column = f.b & 0xFFFFFFFF
+cdef str _csv_sentence(const Fault* f, str heading):
+    field = f.b & 0xFFFFFFFF
+    column = f", column {field + 1}" if heading is None else f", column {field + 1} ({heading!r})"
     if f.what == WHAT_CSV_FIELDS:
-        return f": expected {f.b >> 32} fields, got {column}"
+        return f": expected {f.b >> 32} fields, got {field}"
     if f.what == WHAT_CSV_MISSING:
-        return f", column {column + 1}: a value is required here"
+        return f"{column}: a value is required here"
     if f.what == WHAT_CSV_NUMBER:
-        return f", column {column + 1}: not a valid {('float32', 'float64', 'int32', 'int64')[f.b >> 32]}"
+        return f"{column}: not a valid {('float32', 'float64', 'int32', 'int64')[f.b >> 32]}"
     if f.what == WHAT_CSV_BARE:
-        return f", column {column + 1}: a quote inside a field that is not quoted"
+        return f"{column}: a quote inside a field that is not quoted"
     if f.what == WHAT_CSV_QUOTE:
-        return f", column {column + 1}: a quote inside a quoted field that is not doubled, or text after the closing one"
+        return f"{column}: a quote inside a quoted field that is not doubled, or text after the closing one"
     if f.what == WHAT_CSV_OPEN:
-        return f", column {column + 1}: the quote that opens here is never closed"
+        return f"{column}: the quote that opens here is never closed"
     return f": a row of more than {f.b} bytes. Is a quote not closed? Otherwise raise max_record_bytes"
 
 
-cdef object fault_error(const Fault* fault, object path):
+cdef object fault_error(const Fault* fault, object path, object headings=None):
+    cdef bint of_csv = WHAT_CSV_FIELDS <= fault.what <= WHAT_CSV_OPEN
+    heading = None
+    if headings is not None and of_csv and fault.what != WHAT_CSV_FIELDS:
+        heading = headings(path, fault.b & 0xFFFFFFFF)
     name = None if path is None else os.fsdecode(path)
     shown = "" if name is None else repr(name)
     error = _CLASSES[<int>fault.code](
-        _sentence(fault, shown),
+        _sentence(fault, shown, heading),
         errno=fault.err or None,
         path=name,
         offset=fault.offset if fault.offset >= 0 else None,
         record=fault.record if fault.record >= 0 else None,
         stage=_STAGES.get(<int>fault.stage),
     )
-    if WHAT_CSV_FIELDS <= fault.what <= WHAT_CSV_OPEN:
+    if of_csv:
         error.line = fault.a
         error.field = fault.b & 0xFFFFFFFF if fault.what != WHAT_CSV_FIELDS else None
+        error.column = heading
     return error
 
 

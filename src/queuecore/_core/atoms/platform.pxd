@@ -37,6 +37,7 @@ cdef extern from "queuecore/platform.hpp" namespace "queuecore" nogil:
     const size_t kLine
     ctypedef void (*ThreadMain)(void*) noexcept
     void cpu_pause() noexcept
+    int64_t cpu_ticks() noexcept
     int64_t monotonic_ns() noexcept
     int futex_wait(void* word, uint32_t expected, int64_t deadline_ns) noexcept
     void futex_wake(void* word, uint32_t n) noexcept
@@ -72,6 +73,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*open)(const char*) noexcept
         int (*close)(int) noexcept
         int (*fstat)(int, FileStat*) noexcept
+        int (*is_memory)(int) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
         int (*poll)(int fd, int milliseconds) noexcept
         int (*advise)(void* p, size_t nbytes, int what) noexcept
@@ -168,6 +170,8 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         int64_t mark_good
         int64_t[5] mark_place
         int64_t mark_files
+        int32_t cut
+        int64_t[3] seam
         void* parts
 
     cppclass Window:
@@ -185,6 +189,7 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
 
     cppclass Runner:
         EventCount work
+        EventCount apart
         EventCount quiet
         StopFlag stop
         Atomic[int32_t] live

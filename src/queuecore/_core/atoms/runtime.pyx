@@ -49,13 +49,15 @@ cdef enum:
 
 cdef struct Worker:
     Runner* runner
-    int32_t index
+    EventCount* work
+    int32_t index, spin
 
 
 cdef void _worker_main(void* arg) noexcept nogil:
     cdef Worker* w = <Worker*>arg
     cdef Runner* r = w.runner
-    cdef int32_t index = w.index
+    cdef EventCount* work = w.work
+    cdef int32_t index = w.index, spin = w.spin
     cdef int rc, i, _j
     cdef uint32_t epoch
     cdef Fault thrown
@@ -65,23 +67,23 @@ cdef void _worker_main(void* arg) noexcept nogil:
     while not stop_requested(&r.stop):
         rc = guarded_step(r.step, context, index)
         i = 0
-        while rc == STEP_IDLE and i < r.spin and not stop_requested(&r.stop):  # ends with work, a stop, or after r.spin rounds
+        while rc == STEP_IDLE and i < spin and not stop_requested(&r.stop):  # ends with work, a stop, or after `spin` rounds
             for _j in range(SPIN_PAUSES):
                 cpu_pause()
             rc = guarded_step(r.step, context, index)
             i += 1
         if rc == STEP_IDLE:
-            epoch = event_prepare(&r.work)
+            epoch = event_prepare(work)
             # Looks again after event_prepare: a notifier that came before it doesn't wake this thread.
             if stop_requested(&r.stop):
-                event_cancel(&r.work, epoch)
+                event_cancel(work, epoch)
                 break
             rc = guarded_step(r.step, context, index)
             if rc == STEP_IDLE:
                 note_native()
-                event_wait(&r.work, epoch, -1)
+                event_wait(work, epoch, -1)
             else:
-                event_cancel(&r.work, epoch)
+                event_cancel(work, epoch)
         if rc == STEP_WORKED:
             waited()
         if rc == STEP_DONE:
@@ -102,22 +104,21 @@ cdef void _worker_main(void* arg) noexcept nogil:
     native_thread_ended()
 
 
-cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)(void*) noexcept nogil,
-                      int32_t* started) noexcept nogil:
+cdef int _add(Runner* r, EventCount* work, int32_t spin, int32_t first, int32_t count, const char* name, void (*hold)(void*) noexcept nogil,
+              int32_t* started) noexcept nogil:
     cdef int32_t i
     cdef int rc
     cdef Worker* w
     cdef char full[16]
     started[0] = 0
-    # No spinning if the threads and one consumer outnumber the CPUs: another thread needs the core then.
-    r.spin = SPIN_ROUNDS if live_threads() + threads + 1 <= min(usable_cpus(), _quota) else 0
-    registry_add(r)
-    for i in range(threads):
+    for i in range(first, first + count):
         w = <Worker*>malloc(sizeof(Worker))
         if w == NULL:
             return 12  # ENOMEM
         w.runner = r
+        w.work = work
         w.index = i
+        w.spin = spin
         snprintf(full, 16, "%s-%d", name, <int>i)
         hold(r.context)
         r.live.fetch_add(1, kRelaxed)  # relaxed: ordered by the start of the thread
@@ -131,9 +132,24 @@ cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)
     return 0
 
 
+cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)(void*) noexcept nogil,
+                      int32_t* started) noexcept nogil:
+    # No spinning if the threads and one consumer outnumber the CPUs: another thread needs the core then.
+    r.spin = SPIN_ROUNDS if live_threads() + threads + 1 <= min(usable_cpus(), _quota) else 0
+    registry_add(r)
+    return _add(r, &r.work, r.spin, 0, threads, name, hold, started)
+
+
+cdef int32_t runner_more(Runner* r, int32_t first, int32_t count, const char* name, void (*hold)(void*) noexcept nogil) noexcept nogil:
+    cdef int32_t started = 0
+    _add(r, &r.apart, 0, first, count, name, hold, &started)
+    return started
+
+
 cdef void runner_stop(Runner* r, const Fault* fault) noexcept nogil:
     stop_set(&r.stop, fault)
     event_notify_all(&r.work)
+    event_notify_all(&r.apart)
 
 
 cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil:
@@ -392,6 +408,7 @@ cdef void waited() noexcept nogil:
 
 cdef void _look_again(Runner* r) noexcept nogil:
     event_notify_all(&r.work)
+    event_notify_all(&r.apart)
 
 
 cdef object _joined(object frame):

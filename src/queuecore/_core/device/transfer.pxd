@@ -16,6 +16,7 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.device.driver cimport DeviceCore, Failure, Region
 from queuecore._core.atoms.platform cimport Atomic, EventCount, Runner, SlotStack
+from queuecore._core.atoms.timeline cimport Line, LinePtr
 
 cdef enum:
     SLICE_NS = 50000000      # Python's main thread looks for signals this often, and the transfer whether it is to end
@@ -58,6 +59,8 @@ cdef struct DeviceSlot:
 cdef struct Flight:
     uint32_t host
     void* copied
+    int64_t begun, nbytes    # of the copy
+    uint64_t batch
 
 cdef extern from *:
     """
@@ -72,6 +75,7 @@ cdef extern from *:
       Atomic<int64_t> pageable;
       Atomic<int32_t> held;                    // device slots that are leased
       Atomic<int32_t> lost;                    // the driver's result for a lease that could not end
+      Atomic<Line*> line;                      // where the transfer notes its copies; NULL: nowhere
     };
     }  // namespace queuecore
     """
@@ -85,6 +89,7 @@ cdef extern from *:
         Atomic[int64_t] pageable
         Atomic[int32_t] held
         Atomic[int32_t] lost
+        Atomic[LinePtr] line
 
 cdef struct Transfer:
     TransferAtomics* shared
@@ -99,6 +104,7 @@ cdef struct Transfer:
     Widen widen
     Region raw               # the kernel's input; only the copy stream uses it
     Failure failure          # published by `over`
+    int32_t run              # number of the source's run, for the line; set before the start
     # the transfer's thread alone
     bint entered
     bint unsure              # it is unknown whether all copies are done
@@ -112,6 +118,8 @@ cdef struct Transfer:
 cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
                             Failure* failure) noexcept nogil
 cdef int transfer_start(Transfer* t) noexcept nogil
+# Has the transfer note its copies from now on, or no longer (NULL). The line lives as long as the source.
+cdef void transfer_trace(Transfer* t, Line* line) noexcept nogil
 cdef object thread_refused(int rc)
 cdef void transfer_stop(Transfer* t) noexcept nogil
 cdef void transfer_hold(Transfer* t) noexcept nogil

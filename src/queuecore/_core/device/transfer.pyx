@@ -10,11 +10,14 @@ from queuecore._core.device.driver cimport (
     kCuSourceOrderStream, kCuStreamNonBlocking, leave, ours)
 from queuecore._core.device.memory cimport KEPT_BYTES, after_readers, free_done, readers_end, region_leave, region_take
 from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
-from queuecore._core.atoms.platform cimport Atomic, Runner, alloc_lines, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_product
+from queuecore._core.atoms.platform cimport Atomic, Runner, alloc_lines, cpu_ticks, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_product
 from queuecore._core.atoms.runtime cimport STEP_DONE, note_native, runner_start, runner_stop, stop_requested, waited
 from queuecore._core.atoms.slab cimport slots_pop, slots_push
+from queuecore._core.atoms.timeline cimport LINE_COPY, Line, LineEvent, line_enter, line_leave, line_next, line_put
 
 import os
+
+from queuecore._machine import thread_limits
 
 check_layout(layout_hash())
 
@@ -141,8 +144,14 @@ cdef void transfer_stop(Transfer* t) noexcept nogil:
     event_notify_all(&t.shared.arrived)
 
 
+cdef void transfer_trace(Transfer* t, Line* line) noexcept nogil:
+    t.shared.line.store(line, kRelease)  # release: pairs with _give_done; the line was made before
+
+
 cdef void _give_done(Transfer* t, bint all_) noexcept nogil:
     # Gives host slots back whose copies are done, oldest first.
+    cdef Line* line = t.shared.line.load(kAcquire)  # acquire: pairs with transfer_trace
+    cdef LineEvent* e = NULL
     cdef Flight* f
     cdef int rc
     while t.flight_count > 0:
@@ -152,6 +161,11 @@ cdef void _give_done(Transfer* t, bint all_) noexcept nogil:
             return
         if failed(&t.failure, rc, "cuEventQuery", 0) and not all_:  # it may be on its way still
             return
+        if line != NULL:
+            e = line_next(line, LINE_COPY, t.run, f.begun, cpu_ticks())
+        if e != NULL:
+            e.batch, e.size = <int64_t>f.batch, f.nbytes
+            line_put(line)
         t.source.give(t.source.context, f.host)
         t.flight_first = t.flight_first + 1 if t.flight_first + 1 < t.flight_most else 0
         t.flight_count -= 1
@@ -194,6 +208,7 @@ cdef int _copy(Transfer* t, CuPointer to, const HostBatch* batch) noexcept nogil
 
 
 cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nogil:
+    cdef int64_t begun = cpu_ticks()
     cdef DeviceSlot* s = &t.slots[slot]
     cdef Flight* f
     cdef int32_t at
@@ -222,7 +237,7 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
             return False
     if failed(&t.failure, cuda.event_record(s.ready, t.stream), "cuEventRecord", 0):
         return False
-    f.host = batch.slot
+    f.host, f.batch, f.nbytes, f.begun = batch.slot, t.next, batch.nbytes, begun
     t.flight_count += 1
     t.shared.nbytes.fetch_add(batch.nbytes, kRelaxed)  # relaxed: statistics
     if batch.nbytes > 0 and not batch.pinned:
@@ -265,6 +280,8 @@ cdef int _over(Transfer* t) noexcept nogil:
 cdef int _step(void* context, int32_t worker) noexcept nogil:
     cdef Transfer* t = <Transfer*>context
     cdef HostBatch batch
+    cdef Line* line
+    cdef bint sent
     cdef uint32_t slot, epoch
     cdef int64_t deadline
     cdef int rc
@@ -299,7 +316,13 @@ cdef int _step(void* context, int32_t worker) noexcept nogil:
                     event_wait(&t.shared.freed, epoch, deadline)
                 continue
             event_cancel(&t.shared.freed, epoch)
-        if not _send(t, &batch, slot):
+        line = t.shared.line.load(kAcquire)  # acquire: pairs with transfer_trace
+        if line != NULL:
+            line_enter(line, "copy")
+        sent = _send(t, &batch, slot)
+        if line != NULL:
+            line_leave(line)
+        if not sent:
             cuda.stream_synchronize(t.stream)
             t.source.give(t.source.context, batch.slot)
             return _over(t)
@@ -323,4 +346,4 @@ cdef void transfer_wait(Transfer* t, uint64_t k, int64_t deadline_ns) noexcept n
 
 cdef object thread_refused(int rc):
     return new_error(CODE_UNAVAILABLE,
-        f"cannot start the thread qc-device: {os.strerror(rc)}. The system's limits are ulimit -u and memory", dict(errno=rc, stage="device"))
+        f"cannot start the thread qc-device: {os.strerror(rc)} ({thread_limits()})", dict(errno=rc, stage="device"))

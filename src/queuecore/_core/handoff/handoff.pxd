@@ -456,20 +456,25 @@ cdef inline int64_t hand_puts(Hand* h) noexcept nogil:
     return count
 
 
-cdef inline void _note_depth(Hand* h) noexcept nogil:
-    # After a put. Relaxed, nearly all of it: a statistic.
-    cdef int64_t most = h.high_water.load(kRelaxed), depth
-    cdef FifoRing* ring
-    if h.store == STORE_FIFO:
-        ring = <FifoRing*>h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
-        if h.head_ring.load(kRelaxed) == <void*>ring and fifo_size_most(ring) <= most and h.front_rows.load(kRelaxed) == 0:
-            return
-    depth = hand_size(h)
+cdef inline void _raise_high_water(Hand* h) noexcept nogil:
+    # Relaxed, nearly all of it: a statistic.
+    cdef int64_t most = h.high_water.load(kRelaxed), depth = hand_size(h)
     if 0 <= h.capacity < depth:  # rows came back
         depth = h.capacity
     while depth > most:
         if h.high_water.compare_exchange_weak(most, depth, kRelaxed, kRelaxed):
             return
+
+
+cdef inline void _note_depth(Hand* h) noexcept nogil:
+    # After a put. Relaxed: a statistic.
+    cdef int64_t most = h.high_water.load(kRelaxed)
+    cdef FifoRing* ring
+    if h.store == STORE_FIFO and h.front_rows.load(kRelaxed) == 0:
+        ring = <FifoRing*>h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
+        if h.head_ring.load(kRelaxed) == <void*>ring and (fifo_size_most(ring) <= most or fifo_size(ring) <= most):
+            return
+    _raise_high_water(h)
 
 
 # One row
@@ -531,7 +536,8 @@ cdef inline void _mark_closed(Hand* h) noexcept nogil:
 
 cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
     # The rows of one operation follow each other in a FIFO: no other thread pushes between them (I3).
-    cdef int rc
+    cdef int rc, result = HAND_DONE
+    cdef int64_t done = op.done
     if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
         return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
     if op.closes:
@@ -541,16 +547,21 @@ cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
     while op.done < op.n:
         rc = _store_push(h, op.tokens[op.done], 0 if op.keys == NULL else op.keys[op.done], True)
         if rc == RING_OK:
-            _note_depth(h)
             op.done += 1
-            moved[0] = True
-        elif rc == RING_SEALED:
-            return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED
-        elif h.capacity >= 0:
-            return HAND_BUSY
-        elif not _store_grow(h):
-            return HAND_NO_MEMORY
-    return HAND_DONE
+            continue
+        if rc == RING_SEALED:
+            result = HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED
+            break
+        if h.capacity >= 0:
+            result = HAND_BUSY
+            break
+        if not _store_grow(h):
+            result = HAND_NO_MEMORY
+            break
+    if op.done > done:
+        _note_depth(h)
+        moved[0] = True
+    return result
 
 
 cdef inline void _front_count(Hand* h, int64_t n) noexcept nogil:

@@ -40,6 +40,7 @@ from queuecore._core.atoms.parking cimport event_notify, event_notify_all, event
 from queuecore._core.atoms.platform cimport (
     EventCount, alloc_lines, cpu_pause, kRelaxed, layout_hash, monotonic_ns, size_product, usable_cpus)
 from queuecore._core.atoms.runtime cimport LONG_SLICE_NS, main_over, still_waiting, wait_out_exit, waited
+from queuecore._core.atoms.times cimport ON_INPUT, ON_OUTPUT, begin_wait, end_wait
 
 from queuecore._core.atoms.runtime import slice_over
 
@@ -369,7 +370,9 @@ cdef class _Store:
             else:
                 if until == NEVER:  # wakes to look for the end of the program, not for signals
                     until = monotonic_ns() + (SLICE_NS if main_over() else LONG_SLICE_NS)
+                begin_wait(ON_OUTPUT if which == ON_PUT else ON_INPUT)
                 rc = event_wait(event, epoch, until)
+                end_wait()
         PyErr_CheckSignals()
         if rc != ETIMEDOUT:
             waited()

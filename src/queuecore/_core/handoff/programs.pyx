@@ -13,6 +13,7 @@ from queuecore._core.io.readers cimport (
     READER_AGAIN, READER_DAMAGED, READER_DRY, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave,
     reader_next, reader_open, record_check, record_drop, record_key, record_key_room)
 from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, still_waiting, wait_out_exit, waited
+from queuecore._core.atoms.times cimport ON_INPUT, ThreadTimes, WorkTimes, begin_wait, end_wait
 from queuecore._core.steps.stages cimport (
     Arena, Cell, PythonStep, StageFn, Step, arena_free, arena_reset, arena_take, cell_from, cell_value, values_of)
 
@@ -276,6 +277,7 @@ cdef class NativeProgram:
     cdef int32_t most
     cdef list running         # a _Counter for each thread that runs it now
     cdef int64_t delivered    # by those that have ended
+    cdef readonly WorkTimes times
 
     def __init__(self, NativeReader reader not None, list steps not None):
         cdef Step step
@@ -285,6 +287,7 @@ cdef class NativeProgram:
         self.reader = reader
         self.steps = steps
         self.running = []
+        self.times = WorkTimes.__new__(WorkTimes)
         self.most = 1
         self.bound = <Bound*>calloc(len(steps) + 1, sizeof(Bound))
         if self.bound == NULL:
@@ -368,6 +371,7 @@ cdef class NativeProgram:
         cdef Py_ssize_t i
         cdef list kept = []
         cdef _Counter counter = _Counter()
+        cdef ThreadTimes times = None
         self.reader._refuse()
         queue._refuse()
         memset(&run, 0, sizeof(Run))
@@ -375,6 +379,7 @@ cdef class NativeProgram:
         run.delivered = &counter.count
         self.running.append(counter)
         try:
+            times = self.times.enter()
             self._begin(&run, queue, order, placed)
             while True:
                 with nogil:
@@ -415,6 +420,8 @@ cdef class NativeProgram:
             # The GIL is held from here to the next line, so no count is added twice or lost.
             self.running.remove(counter)
             self.delivered += counter.count.load(kRelaxed)  # relaxed: this thread's own
+            if times is not None:
+                self.times.leave(times)
             for i in range(run.held_count):
                 if run.loose:
                     queue._release(&run.held[i], 1)
@@ -439,7 +446,11 @@ cdef class NativeProgram:
         cdef int64_t nbytes
         cdef bint opened
         run.reader.owner.store(<uint64_t>PyThread_get_thread_ident(), kRelaxed)  # relaxed: as in reader_leave
-        name = next_name()
+        begin_wait(ON_INPUT)
+        try:
+            name = next_name()
+        finally:
+            end_wait()
         text = name
         nbytes = len(name)
         with nogil:

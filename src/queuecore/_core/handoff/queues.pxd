@@ -6,6 +6,10 @@ from queuecore._core.atoms.random cimport Philox
 from queuecore._core.atoms.runtime cimport StopEvent
 from queuecore._core.handoff.slots cimport Slots
 
+cdef enum:
+    SAMPLED = 8
+    DEPTHS = 65
+
 
 cdef class NativeQueue(Slots):
     cdef Hand* hand
@@ -14,10 +18,14 @@ cdef class NativeQueue(Slots):
     cdef object failure
     cdef uint64_t generation
     cdef int64_t copied_rows, held_rows
+    cdef int64_t gets         # calls that take elements
+    cdef int64_t[DEPTHS] depths  # of one of SAMPLED such calls: how often there were 0 elements, 1, 2 to 3, 4 to 7, and so on
     cdef FrontRun* spare      # with room for one key: to give back a taken element without allocating
     cdef object __weakref__
 
     cdef int _refuse(self) except -1
+    cdef void _note_depth(self) noexcept
+    cdef int _forked(self) except -1
     cdef int64_t _key(self, uint32_t slot) noexcept
     cdef int _put(self, uint32_t* tokens, int64_t* keys, int64_t n, object timeout) except -1
     cdef int _wait_put(self, Op* op, int64_t deadline, int64_t before, int64_t total) except -1

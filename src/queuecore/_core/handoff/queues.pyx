@@ -16,6 +16,7 @@ from queuecore._core.atoms.platform cimport alloc_lines, kAcquire, kNoSize, kRel
 from queuecore._core.atoms.pool cimport POOL_SLOTS, pool_row
 from queuecore._core.atoms.random cimport Philox, philox_seed
 from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, still_waiting, wait_out_exit, waited
+from queuecore._core.atoms.times cimport ON_INPUT, ON_OUTPUT, begin_wait, end_wait
 from queuecore._core.handoff.slots cimport QueueDescription, Slots, copy_bytes
 
 import threading
@@ -101,10 +102,21 @@ cdef class NativeQueue(Slots):
         free(self.random)
 
     cdef int _refuse(self) except -1:
-        if self.generation != fork_generation():
-            raise_error(CODE_FORKED,
-                f"{self.kind} {self.name!r} was made before os.fork(): other threads may have been inside it. Make a queue in the child")
-        return 0
+        return self._forked() if self.generation != fork_generation() else 0
+
+    cdef void _note_depth(self) noexcept:
+        cdef int64_t size, i = 0
+        self.gets += 1
+        if self.gets % SAMPLED == 1:
+            size = hand_size(self.hand)
+            while size > 0:
+                size >>= 1
+                i += 1
+            self.depths[i] += 1
+
+    cdef int _forked(self) except -1:
+        raise_error(CODE_FORKED,
+            f"{self.kind} {self.name!r} was made before os.fork(): other threads may have been inside it. Make a queue in the child")
 
     cdef int64_t _key(self, uint32_t slot) noexcept:
         # The key of a PriorityQueue's element is its first component.
@@ -224,7 +236,9 @@ cdef class NativeQueue(Slots):
         while rc == HAND_SLICE:
             until = _slice_end(deadline)
             with nogil:
+                begin_wait(ON_INPUT if which == SIDE_GET else ON_OUTPUT)
                 rc = hand_wait(self.hand, which, self.random, op, until)
+                end_wait()
             if rc == HAND_SLICE:
                 if deadline >= 0 and monotonic_ns() >= deadline:
                     with nogil:
@@ -268,6 +282,7 @@ cdef class NativeQueue(Slots):
         cdef int rc
         cdef Op op
         self._refuse()
+        self._note_depth()
         if self.hand.store == STORE_FIFO:  # as in enqueue
             rc = get_try(self.hand, self.random, &slot)
             if rc == HAND_DONE and hand_unsettled(self.hand):
@@ -309,6 +324,7 @@ cdef class NativeQueue(Slots):
         # comes.
         op.n = n if n < POOL_SLOTS else POOL_SLOTS
         op.up_to = up_to
+        self._note_depth()
         op.run = self._run(op.n)
         op.tokens = op.run.tokens
         try:
@@ -429,6 +445,7 @@ cdef class NativeQueue(Slots):
         cdef list arrays
         self._refuse()
         self._placeable("lease", n)
+        self._note_depth()
         lease = Lease.__new__(Lease)
         lease.slots = _holder(self, n)
         op.n = n
@@ -466,7 +483,9 @@ cdef class NativeQueue(Slots):
         op.keys = &key
         op.n = 1
         while True:
+            begin_wait(ON_OUTPUT)
             rc = hand_wait(self.hand, SIDE_PUT, self.random, &op, monotonic_ns() + SLICE_NS)
+            end_wait()
             if rc == HAND_SLICE and (stop.stopped_ns() != 0 or exiting() or main_over()):
                 return hand_leave(self.hand, SIDE_PUT, self.random, &op)
             if rc != HAND_SLICE:
@@ -511,7 +530,9 @@ cdef class NativeQueue(Slots):
         op.tokens = op.run.tokens
         op.n = 1
         while True:
+            begin_wait(ON_INPUT)
             rc = hand_wait(self.hand, SIDE_GET, self.random, &op, monotonic_ns() + SLICE_NS)
+            end_wait()
             if rc == HAND_SLICE and (stop.stopped_ns() != 0 or exiting() or main_over()):
                 rc = hand_leave(self.hand, SIDE_GET, self.random, &op)
                 break
@@ -578,6 +599,9 @@ cdef class NativeQueue(Slots):
         self._refuse()
         size = hand_size(h)
         admitted = hand_puts(h)
+        depths = [n for n in self.depths]
+        while depths and depths[-1] == 0:
+            depths.pop()
         return {
             "size": size,
             "high_water": h.high_water.load(kRelaxed),
@@ -589,6 +613,7 @@ cdef class NativeQueue(Slots):
             "blocked_dequeue_ns": h.side[SIDE_GET].blocked_ns.load(kRelaxed),
             "copied_rows": self.copied_rows,
             "held_rows": self.held_rows,
+            "depths": depths,
         }
 
 

@@ -78,6 +78,7 @@ cdef class Slots:
 
     cdef int64_t _lay_out(self, list components) except -1
     cdef uint32_t _slot(self) except? 0xffffffff
+    cdef int _room_for(self, uint32_t slot) except -1
     cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept
     cdef list _components_of(self, values)
     cdef list _prepare(self, list values, bint many, int64_t* n)

@@ -352,12 +352,17 @@ cdef class Slots:
             if not well:
                 raise_error(CODE_EXHAUSTED, f"no memory for another element of {self.kind} {self.name!r}")
         if self.has_objects and slot >= <uint32_t>len(self.objects):
-            try:
-                self.objects.extend([None] * (<Py_ssize_t>slot + 1 - len(self.objects)))
-            except BaseException:
-                pool_push(self.pool, slot)
-                raise
+            self._room_for(slot)
         return slot
+
+    cdef int _room_for(self, uint32_t slot) except -1:
+        # Makes room for the objects of a slot that was just taken, or gives the slot back and raises.
+        try:
+            self.objects.extend([None] * (<Py_ssize_t>slot + 1 - len(self.objects)))
+        except BaseException:
+            pool_push(self.pool, slot)
+            raise
+        return 0
 
     cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept:
         # Goes from the last to the first: the slots taken next then come out in the same order again, side by side.

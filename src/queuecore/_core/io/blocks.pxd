@@ -178,6 +178,7 @@ cdef struct Blocks:
     RecordBlock* bare        # unused blocks without memory
     RecordBlock* few         # blocks whose records wait to be moved
     int32_t most, ahead
+    int32_t asked            # units that wait for the storage: so many blocks more may be ahead
     int32_t reading          # pieces that were claimed and are not published
     int64_t epochs
     int64_t records, nbytes  # published since the start
@@ -186,6 +187,7 @@ cdef struct Blocks:
     RecordBlock* newest
     Place given_place        # the place of the block that the last given record lies in
     int64_t given_until, given_pass  # the block's base and the records given of it; its pass
+    int64_t lost_pass, lost_at  # rows handed in, from this one on, come in another order without an error; pass -1: none
     int64_t ended_passes     # passes before this one are published to their end
     Fault fault              # the source ends with it, after the published records; code 0: none
     Skipped* skipped         # in order
@@ -209,6 +211,10 @@ cdef struct Blocks:
 # NULL: at the first record. False: no memory.
 cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_, int64_t ordinal,
                       const int64_t* saved) noexcept nogil
+# Notes that the rows handed in from now on come in another order without an error that has ended an input.
+cdef void blocks_lose(Blocks* s) noexcept nogil
+# Returns whether such rows have been given.
+cdef bint blocks_lost(const Blocks* s) noexcept nogil
 # Frees all memory, when no thread uses it any more.
 cdef void blocks_clear(Blocks* s) noexcept nogil
 # Returns whether blocks that are ahead must be used before more is read.

@@ -28,6 +28,7 @@ cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t worke
     s.ended_passes = s.given_pass = pass_
     s.given_place = start[0]
     s.given_until = start.base
+    s.lost_pass = -1
     s.lane_count = <int32_t>s.cycle + extra if lanes else 1
     s.lanes = <Lane*>calloc(s.lane_count, sizeof(Lane))
     if s.lanes == NULL:
@@ -50,6 +51,16 @@ cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t worke
     if saved != NULL:
         _lanes_restore(s, pass_, saved)
     return True
+
+
+cdef void blocks_lose(Blocks* s) noexcept nogil:
+    if s.lost_pass < 0:
+        s.lost_pass = s.lanes.pass_
+        s.lost_at = s.lanes.base
+
+
+cdef bint blocks_lost(const Blocks* s) noexcept nogil:
+    return s.lost_pass >= 0 and (s.given_pass > s.lost_pass or (s.given_pass == s.lost_pass and s.given_until > s.lost_at))
 
 
 cdef void _lane_begin(Blocks* s, Lane* l, int64_t pass_, const Place* start) noexcept nogil:
@@ -361,7 +372,7 @@ cdef Lane* _lane_to_read(Blocks* s) noexcept nogil:
             if l.ahead == 0:
                 return l
         k = k + 1 if k + 1 < s.cycle else 0
-    if s.ahead >= s.most:
+    if s.ahead >= s.most + s.asked:
         return NULL
     if best != NULL and best.ahead < 2:
         return best
@@ -391,7 +402,7 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept
         if l == NULL:
             return NULL
     else:
-        if s.ahead >= s.most or not _can_read(l):
+        if s.ahead >= s.most + s.asked or not _can_read(l):
             return NULL
         known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
         # A file of no bytes has no records, unless it is one itself.

@@ -89,23 +89,25 @@ cdef extern from *:
     // library() writes it under its lock; other threads read it after library() has returned.
     queuecore::Codecs codecs;
 
-    // One ZSTD context for each thread, kept for its next use: making one costs more than decompressing a small frame.
-    struct KeptContext {
-      void* context = nullptr;
-      ~KeptContext() {
-        if (context != nullptr) codecs.zstd_free(context);
-      }
-    };
-    thread_local KeptContext kept;
+    // ZSTD contexts for their next use: making one costs more than decompressing a small frame. None is tied to a thread, whose end would
+    // have to be told the loader, which ends the process if it has no memory for that.
+    queuecore::Atomic<void*> kept[32];
     inline void* kept_take() noexcept {
-      void* found = kept.context;
-      kept.context = nullptr;
-      return found;
+      for (auto& one : kept) {
+        if (one.load(queuecore::kRelaxed) == nullptr) continue;  // relaxed: a hint
+        // Z1 acquire: pairs with Z2; the context is as its last user left it.
+        void* found = one.exchange(nullptr, queuecore::kAcquire);
+        if (found != nullptr) return found;
+      }
+      return nullptr;
     }
     inline bool kept_give(void* context) noexcept {
-      if (kept.context != nullptr) return false;
-      kept.context = context;
-      return true;
+      for (auto& one : kept) {
+        void* expected = nullptr;
+        // Z2 release: pairs with Z1. Relaxed on failure: another one is there.
+        if (one.compare_exchange_strong(expected, context, queuecore::kRelease, queuecore::kRelaxed)) return true;
+      }
+      return false;
     }
     }  // namespace
     """

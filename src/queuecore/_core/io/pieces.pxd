@@ -4,8 +4,8 @@
 # blocks_index for a lane: the one that blocks_retire gave it to. The thread that got a block from blocks_claim_moving calls blocks_move.
 from queuecore._core.io.blocks cimport Blocks, RecordBlock
 
-# Reads a piece. False: it is not in the page cache, and must be read again without `nowait`.
-cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil
+# Reads a piece. False: that takes a wait which `wait` (WAIT_*) forbids. Pieces of compressed files are read in any case.
+cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil
 # Finds the records of a piece.
 cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil
 # Copies the records of to.source that are still inside the order.

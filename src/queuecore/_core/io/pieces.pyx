@@ -13,7 +13,7 @@ from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_TFRECORD, 
 from queuecore._core.io.lines cimport lines_kernels
 from queuecore._core.atoms.platform cimport Fault, FileEntry, FileStat, iovec, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, FileTable, name_of, read_full, table_is_same, table_pin, table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileTable, name_of, read_full, table_is_same, table_pin, table_unpin)
 from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_read
 from queuecore._core.io.tfrecord cimport TFRecordWalk, tfrecord_walk
 
@@ -60,7 +60,7 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
     return True
 
 
-cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
+cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
     cdef FileTable* t = s.table
     cdef iovec iov
     cdef int64_t got = 0, before
@@ -89,13 +89,15 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, bint nowait) noexcept nogil:
     elif b.nbytes == 0:
         b.fault.code = 0
     else:
-        fd = table_pin(t, b.place.file, b.pass_, &b.fault)
+        fd = table_pin(t, b.place.file, b.pass_, wait == WAIT_NONE, &b.fault)
+        if fd < 0 and b.fault.code == 0:
+            return False
         if fd < 0:
             b.nbytes = 0
         else:
             iov.iov_base = b.text
             iov.iov_len = b.nbytes
-            status = read_full(t, b.place.file, fd, &iov, 1, b.place.offset, nowait, &got, &b.fault)
+            status = read_full(t, b.place.file, fd, &iov, 1, b.place.offset, wait != WAIT_ALL, &got, &b.fault)
             # If the run began in the middle of the file, the pieces before its place count as read.
             before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset - 1) // s.piece_bytes if b.begins else 0
             if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else 1 + before, &b.fault):

@@ -19,6 +19,7 @@ from queuecore._core.atoms.parking cimport event_cancel, event_notify, event_pre
 from queuecore._core.atoms.platform cimport (
     Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_sum)
 from queuecore._core.atoms.runtime cimport still_waiting, wait_out_exit, waited
+from queuecore._core.atoms.times cimport ON_INPUT, begin_wait, end_wait
 from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_open_any, stream_read
 from queuecore._core.io.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
@@ -398,7 +399,9 @@ cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil:
         if r.busy.load(kAcquire) == 0:  # acquire: looked at again after prepare; the CAS decides
             event_cancel(&r.left, epoch)
             continue
+        begin_wait(ON_INPUT)
         rc = event_wait(&r.left, epoch, until)
+        end_wait()
 
 
 cdef void reader_leave(Reader* r) noexcept nogil:

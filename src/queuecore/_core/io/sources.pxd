@@ -55,6 +55,7 @@ cdef extern from *:
       int32_t open_files;        // guarded by the turn
       int32_t idle_first, idle_last;  // guarded by the turn; -1: none
       int64_t claimed;           // files handed out for discovery; guarded by the turn
+      Atomic<uint64_t> memory;   // device number of a file system in memory, whose reads never wait; 0: none is known
       int64_t changed;           // one more than a file that was found changed when it was closed; 0: none; guarded by the turn
       alignas(kLine) Atomic<int64_t> known_files;
       Atomic<int64_t> known_records;
@@ -98,6 +99,7 @@ cdef extern from *:
         int32_t open_files
         int32_t idle_first, idle_last
         int64_t claimed
+        Atomic[uint64_t] memory
         int64_t changed
         Atomic[int64_t] known_files
         Atomic[int64_t] known_records
@@ -108,6 +110,12 @@ cdef enum:
     READ_OK = 0
     READ_FAULT = 1
     READ_NOT_CACHED = 2  # only with nowait: the bytes would have to come from the disk
+
+# What a thread that wants bytes may wait for.
+cdef enum:
+    WAIT_ALL = 0
+    WAIT_OPEN = 1        # a file may be opened; bytes only come from the page cache
+    WAIT_NONE = 2
 
 # The treatment of a file's last bytes if they are less than a record.
 cdef enum:
@@ -135,8 +143,9 @@ cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noe
 # Sets the fault of a file that has changed.
 cdef void changed_fault(const FileStat* now, int64_t size, Fault* fault) noexcept nogil
 # Returns whether an open file that says that it is empty is so: all files in /proc, and on some file systems outside the kernel, say so.
-# False: it has bytes, or can't be read, as `fault` says. A system call.
-cdef bint is_empty(int fd, Fault* fault) noexcept nogil
+# False: it has bytes, or can't be read, as `fault` says. A read that fails with EIO is tried again up to `retries` times; `stop`: see
+# `backoff`. System calls.
+cdef bint is_empty(int fd, int32_t retries, StopFlag* stop, Fault* fault) noexcept nogil
 # Returns the error code (CODE_*) of an errno.
 cdef int32_t os_code(int err) noexcept nogil
 
@@ -167,8 +176,9 @@ cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexc
 # Returns whether a file that a pass opened again, with this status, still is file f. It may have become longer, unless this pass is a later
 # one that opens it for the first time. No system call.
 cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* st) noexcept nogil
-# Returns an open descriptor of file f for this pass, pinned, or -1 with the fault; give it back with table_unpin.
-cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcept nogil
+# Returns an open descriptor of file f for this pass, pinned, or -1 with the fault; give it back with table_unpin. nowait: -1 with code 0 if
+# the file would have to be opened.
+cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* fault) noexcept nogil
 # Gives a descriptor back, of which `records` of the file's records were read. False: now all are read, and the file has changed meanwhile.
 cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil
 # Checks the files of which a part was read. False: one has changed meanwhile, and files after it may be unchecked.

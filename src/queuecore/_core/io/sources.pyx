@@ -356,15 +356,20 @@ cdef int _open(const char* name, bint special, FileStat* st, Fault* fault) noexc
     return -1
 
 
-cdef bint is_empty(int fd, Fault* fault) noexcept nogil:
+cdef bint is_empty(int fd, int32_t retries, StopFlag* stop, Fault* fault) noexcept nogil:
     cdef char byte
     cdef iovec iov
     cdef int64_t n = -1
+    cdef int32_t tries = 0
     iov.iov_base = &byte
     iov.iov_len = 1
     while True:
         n = syscalls().preadv(fd, &iov, 1, 0, 0)
-        if n >= 0 or errno != EINTR:
+        if n >= 0:
+            break
+        if errno == EIO and tries < retries and backoff(tries, stop):
+            tries += 1
+        elif errno != EINTR:
             break
     if n == 0:
         return True
@@ -409,7 +414,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     cdef int64_t other = 0
     cdef int fd, stale = -1
     fd = open_regular(name_of(t.names, f), &st, &fault)
-    if fd >= 0 and st.size == 0 and t.names.arrays == NULL and not is_empty(fd, &fault):
+    if fd >= 0 and st.size == 0 and t.names.arrays == NULL and not is_empty(fd, t.retries, t.stop, &fault):
         syscalls().close(fd)
         fd = -1
     e.fd = -1
@@ -565,7 +570,7 @@ cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* 
     return same
 
 
-cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcept nogil:
+cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* fault) noexcept nogil:
     # A pass that begins with a file opens it by its name, whether it is still open or not: so timing doesn't decide which file is read. An
     # earlier pass still reads from the descriptor that is open, even if the name now belongs to another file.
     cdef FileEntry* e = &t.entries[f]
@@ -586,6 +591,9 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, Fault* fault) noexcep
         turn_give(&t.turn)
         return fd
     turn_give(&t.turn)
+    if nowait:
+        fault.code = 0
+        return -1
     fd = open_regular(name_of(t.names, f), &st, fault)
     if fd < 0:
         fault.file = f
@@ -704,7 +712,8 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
     cdef int64_t n
     cdef int err, part, patience = 1000
     cdef int32_t tries = 0
-    cdef int flags = RWF_NOWAIT if nowait else 0
+    # relaxed: a number that several threads may find out
+    cdef int flags = RWF_NOWAIT if nowait and t.memory.load(kRelaxed) != t.entries[f].dev else 0
     cdef int other, status
     cdef int64_t more = 0
     cdef bint reopened = False
@@ -726,7 +735,11 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
         err = errno
         if n < 0 and err == EINTR:
             continue
-        if n < 0 and nowait and (err == EAGAIN or err == EOPNOTSUPP):
+        if n < 0 and err == EOPNOTSUPP and flags != 0 and syscalls().is_memory(fd):
+            t.memory.store(t.entries[f].dev, kRelaxed)
+            flags = 0
+            continue
+        if n < 0 and flags != 0 and (err == EAGAIN or err == EOPNOTSUPP):
             return READ_NOT_CACHED
         if n < 0 and err == EAGAIN and patience > 0:  # a few network file systems say "later" for a regular file
             patience -= 1

@@ -50,7 +50,7 @@ cdef bint _begin(Stream* s, const char* name, int32_t encoding, const FileStat* 
     cdef int what = 0
     s.encoding = encoding
     s.quiet = not is_regular(st.mode)
-    s.special = s.quiet or (st.size == 0 and not is_empty(s.fd, fault))
+    s.special = s.quiet or (st.size == 0 and not is_empty(s.fd, 0, NULL, fault))
     s.size = INT64_MAX if s.special else st.size
     s.mtime_ns = st.mtime_ns
     s.dev = st.dev

@@ -39,11 +39,16 @@ cdef struct OpSpec:
     int64_t index        # shard
     int32_t uneven       # UNEVEN_* of shard.pxd
 
-# A record that can't be made. `ordinal` is its number in this run; of a break that was handed in, the number of records
+# Levels of breaks that lie below all operators.
+cdef enum:
+    LEVEL_HANDED = -1    # the record of its place was handed in as an error
+    LEVEL_SEAM = -2      # no record: a batch was cut short there, by an error that need not come again
+
+# A record that can't be made. `ordinal` is its number in this run; of a break that is played, the number of records
 # before it.
 cdef struct Break:
     int64_t pass_, ordinal
-    int32_t level        # the number of the plan's operators below the place where it comes out
+    int32_t level        # the number of the plan's operators below the place where it comes out; or LEVEL_*
 
 cdef struct BreakList:
     const Break* breaks  # sorted
@@ -52,7 +57,8 @@ cdef struct BreakList:
 # The record of the last PULL_BREAK, and the source's place behind it.
 cdef struct Broken:
     int64_t pass_, ordinal, good
-    int32_t level        # -1: it was handed in
+    int32_t level        # of a Break; LEVEL_SEAM: nobody gets it
+    bint known           # with LEVEL_HANDED: the plan has it
     Fault fault          # the reason, if it was handed in
     Place place
 
@@ -102,6 +108,7 @@ cdef struct Shuffle:
     bint shuffled_again  # by an operator above, which may keep the record at which the source is cut
     int64_t iteration    # of the dataset object: where its master generator stands
     int64_t begun        # iterations begun in this run
+    bint cut             # an error has ended its input: what it gives comes in another order than without that error
     int64_t passes       # of the source, in one iteration
     int64_t entered_pass, entered_end  # the place after the last record that entered
 
@@ -147,6 +154,7 @@ cdef struct Order:
     RunList skipped      # pulled to be left out
     bint has_breaks      # so arithmetic can't tell counts of elements
     bint breaking        # a batch has closed before a break that comes next
+    int interrupted      # PULL_BREAK or PULL_FAULT: the source's last answer was an error; PULL_OK: it was none
     Broken broken        # of the last PULL_BREAK
     bint needs_count     # a permutation waits for all files
 
@@ -162,7 +170,8 @@ cdef struct OrderPlan:
     const OpSpec* specs  # the first one is on the source
     int32_t count
     int64_t store_ahead  # > 0: a stored shuffle may be used, reading that many rows ahead
-    BreakList handed     # breaks that lie before the start
+    BreakList played     # breaks of LEVEL_* before the start
+    BreakList known      # those at the start or behind it; of two at one place, the seam comes first
     BreakList breaks     # of steps, sorted by level first
 
 

@@ -6,7 +6,7 @@ from queuecore._core.io.blocks cimport blocks_out
 from queuecore._core.order.batch cimport batch_make
 from queuecore._core.order.breaks cimport breaks_make
 from queuecore._core.order.op cimport (
-    PULL_BREAK, PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, BreakList, Op, OpSpec, Order, OrderPlan, list_drop,
+    LEVEL_HANDED, PULL_BREAK, PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, BreakList, Op, OpSpec, Order, OrderPlan, list_drop,
     op_advance, op_given, op_pull)
 from queuecore._core.order.passes cimport repeat_make, skip_make, take_make
 from queuecore._core.order.permute cimport permute_make
@@ -76,7 +76,7 @@ cdef Order* order_new(const OrderPlan* plan) noexcept nogil:
     order.start = plan.start
     order.next_end = plan.start.pass_
     order.cut_pass = -1
-    order.has_breaks = plan.handed.count > 0 or plan.breaks.count > 0
+    order.has_breaks = plan.played.count > 0 or plan.known.count > 0 or plan.breaks.count > 0
     # The source, the plan's operators, and above each of these one for the breaks.
     order.ops = <Op**>calloc(2 * <size_t>plan.count + 2, sizeof(Op*))
     if order.ops == NULL or not list_init(&order.skipped) or not _make_all(order, plan):
@@ -142,6 +142,8 @@ cdef int order_forward(Order* order, int64_t budget) noexcept nogil:
         order.skip_left -= op_given(top, skipped)
         spent += 1 + skipped.rows
         list_drop(order, top, skipped, 0)
+        if status == PULL_BREAK and order.broken.level == LEVEL_HANDED and not order.broken.known:
+            return PULL_BREAK
         if status == PULL_BREAK:
             order.skip_breaks -= order.skip_breaks > 0
         elif status != PULL_OK:

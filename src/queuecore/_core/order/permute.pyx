@@ -68,6 +68,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
     else:
         return PULL_END
     order.faulted = True
+    order.interrupted = PULL_FAULT
     return PULL_FAULT
 
 

@@ -90,8 +90,9 @@ cdef void _note_above(Op* op) noexcept nogil:
             op.shuffle.shuffled_again = True
 
 
-cdef void _end_by_cut(Order* order, int32_t* ended, bint reached) noexcept nogil:
+cdef void _end_by_cut(Order* order, Shuffle* s, int32_t* ended, bint reached) noexcept nogil:
     # A shuffle whose input had ended gives the records before the cut, then the cut's fault.
+    s.cut = True
     if reached and ended[0] == PULL_END:
         ended[0] = PULL_FAULT
         order.fault = order.cut_fault
@@ -135,6 +136,7 @@ cdef int _fill(Order* order, RecordShuffle* s) noexcept nogil:
         if s.scratch.count == 0:
             if status == PULL_END or status == PULL_FAULT:
                 s.ended = status
+                s.shuffle.cut = status == PULL_FAULT
             elif status != PULL_OK:
                 return status
     return PULL_OK
@@ -154,6 +156,7 @@ cdef int _fill_loaded(Order* order, RecordShuffle* s) noexcept nogil:
                 order.fault = t.failed
                 order.faulted = True
                 s.ended = PULL_FAULT
+                s.shuffle.cut = True
             elif not t.loaded[k]:
                 return PULL_WAIT
             else:
@@ -166,6 +169,7 @@ cdef int _fill_loaded(Order* order, RecordShuffle* s) noexcept nogil:
             if s.scratch.count == 0:
                 if status == PULL_END or status == PULL_FAULT:
                     s.ended = status
+                    s.shuffle.cut = status == PULL_FAULT
                 elif status != PULL_OK:
                     return status
     return PULL_OK
@@ -271,7 +275,7 @@ cdef void _purge(Order* order, Op* op, bint reached) noexcept nogil:
         _scratch_settle(s)
         list_trim(order, &s.scratch, s.scratch_at)
         s.scratch_at = 0
-    _end_by_cut(order, &s.ended, reached)
+    _end_by_cut(order, &s.shuffle, &s.ended, reached)
 
 
 cdef void _free(Op* op) noexcept nogil:
@@ -343,6 +347,7 @@ cdef int _fill_elements(Order* order, ElementShuffle* s) noexcept nogil:
                 s.filling = -1
         if status == PULL_END or status == PULL_FAULT:
             s.ended = status
+            s.shuffle.cut = status == PULL_FAULT
         elif status != PULL_OK:
             return status
     return PULL_OK
@@ -404,7 +409,7 @@ cdef void _purge_elements(Order* order, Op* op, bint reached) noexcept nogil:
         element_trim(order, &s.elements[s.filling])
     if s.emitting >= 0:
         element_trim(order, &s.elements[s.emitting])
-    _end_by_cut(order, &s.ended, reached)
+    _end_by_cut(order, &s.shuffle, &s.ended, reached)
 
 
 cdef void _free_elements(Op* op) noexcept nogil:

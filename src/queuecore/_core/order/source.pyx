@@ -8,7 +8,7 @@ from queuecore._core.io.blocks cimport (
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.order.lengths cimport Length, Lengths, lengths_add, lengths_at
 from queuecore._core.order.op cimport (
-    PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Break, BreakList, Op, OpKind, Order,
+    LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Break, BreakList, Op, OpKind, Order,
     OrderPlan, op_new)
 from queuecore._core.order.runs cimport Missing, RunList, is_behind, list_append
 from queuecore._core.atoms.platform cimport FileEntry, kAcquire, layout_hash, size_product
@@ -22,11 +22,13 @@ cdef struct Source:
     FileTable* table
     bint skip_files      # a file with a fault just ends there
     bint joined          # the start is reached; until then the source plays on numbers alone
-    Lengths lengths      # of the passes before the start: their good records, breaks that were handed in included
+    Lengths lengths      # of the passes before the start: their good records, errors that were handed in included
     int64_t pass_good    # records that each pass gives; -1: not known yet, or not the same number in each
     int64_t missing_at   # index into op.missing: the source is past the records before it
-    BreakList handed     # breaks that lie before the start
-    int64_t handed_at    # the next one
+    BreakList played     # breaks before the start
+    int64_t played_at    # the next one
+    BreakList known      # breaks at the start or behind it
+    int64_t known_at     # the next one
     int64_t scanned      # files looked at for a fault
     int64_t bad_file     # -1: none so far
 
@@ -43,33 +45,35 @@ cdef bint _note_end(Order* order) noexcept nogil:
     return lengths_add(l, pass_, order.at.position)
 
 
-cdef bint _handed_here(Order* order, Source* s) noexcept nogil:
-    # Returns whether a break that lies before the start comes next.
+cdef const Break* _next_of(Order* order, const BreakList* breaks, int64_t* at) noexcept nogil:
+    # Returns the first break that doesn't lie before the source's place; NULL: there is none.
     cdef const Break* b
-    while s.handed_at < s.handed.count:
-        b = &s.handed.breaks[s.handed_at]
+    while at[0] < breaks.count:
+        b = &breaks.breaks[at[0]]
         if is_behind(b.pass_, b.ordinal, order.at.pass_, order.at.position):
-            return b.pass_ == order.at.pass_ and b.ordinal == order.at.position
-        s.handed_at += 1
-    return False
+            return b
+        at[0] += 1
+    return NULL
 
 
-cdef int64_t _handed_in(const Source* s, int64_t pass_) noexcept nogil:
-    # Returns how many of the breaks before the start lie in a pass.
-    cdef int64_t low[2]
-    cdef int64_t a, b, middle
-    cdef int i
-    for i in range(2):
-        a = 0
-        b = s.handed.count
-        while a < b:
-            middle = (a + b) // 2
-            if s.handed.breaks[middle].pass_ < pass_ + i:
-                a = middle + 1
-            else:
-                b = middle
-        low[i] = a
-    return low[1] - low[0]
+cdef const Break* _break_here(Order* order, Source* s) noexcept nogil:
+    # Returns the break that comes next, ahead of any record; NULL: none does.
+    cdef const Break* b
+    if s.joined:
+        b = _next_of(order, &s.known, &s.known_at)
+    else:
+        b = _next_of(order, &s.played, &s.played_at)
+    if b == NULL or b.pass_ != order.at.pass_ or b.ordinal != order.at.position:
+        return NULL
+    return b
+
+
+cdef int64_t _errors_played(const Source* s, int64_t pass_) noexcept nogil:
+    # Returns how many records of a pass before the start were handed in as errors.
+    cdef int64_t i, n = 0
+    for i in range(s.played.count):
+        n += s.played.breaks[i].pass_ == pass_ and s.played.breaks[i].level == LEVEL_HANDED
+    return n
 
 
 cdef inline bint _is_broken(const Order* order, const RecordBlock* block) noexcept nogil:
@@ -82,7 +86,7 @@ cdef void _go(Order* order, Source* s) noexcept nogil:
     cdef RecordBlock* block
     cdef int64_t n
     cdef int status
-    if not s.joined and not _handed_here(order, s):
+    if not s.joined and _break_here(order, s) == NULL:
         if not is_behind(order.at.pass_, order.at.position, order.start.pass_, order.start.good):
             return
         s.joined = True
@@ -116,13 +120,11 @@ cdef int64_t _played_end(Order* order, Source* s, int* status) noexcept nogil:
             end = <int64_t>1 << 60
         else:
             status[0] = PULL_END
-            end -= _handed_in(s, order.at.pass_)
-    _handed_here(order, s)
-    if s.handed_at < s.handed.count:
-        b = &s.handed.breaks[s.handed_at]
-        if not is_behind(b.pass_, b.ordinal, order.at.pass_, end + 1):
-            end = b.ordinal
-            status[0] = PULL_WAIT
+            end -= _errors_played(s, order.at.pass_)
+    b = _next_of(order, &s.played, &s.played_at)
+    if b != NULL and not is_behind(b.pass_, b.ordinal, order.at.pass_, end + 1):
+        end = b.ordinal
+        status[0] = PULL_WAIT
     return end
 
 
@@ -152,7 +154,7 @@ cdef int64_t _files_end(Source* s, int* status) noexcept nogil:
         e = &t.entries[s.bad_file]
         status[0] = PULL_FAULT
     elif known == 0:
-        status[0] = PULL_WAIT
+        status[0] = PULL_END if t.files == 0 else PULL_WAIT
         return 0
     else:
         e = &t.entries[known - 1]
@@ -174,6 +176,7 @@ cdef int64_t _end(Order* order, Source* s, RecordBlock** block, int* status) noe
     # there.
     cdef int64_t end = _uncut_end(order, s, block, status)
     cdef const Missing* m
+    cdef const Break* b
     if not s.joined:
         return end
     if order.cut_pass >= 0 and is_behind(order.at.pass_, end, order.cut_pass, order.cut_ordinal):
@@ -184,6 +187,10 @@ cdef int64_t _end(Order* order, Source* s, RecordBlock** block, int* status) noe
         if m.pass_ == order.at.pass_ and m.ordinal < end:
             end = m.ordinal
             status[0] = PULL_WAIT
+    b = _next_of(order, &s.known, &s.known_at)
+    if b != NULL and b.pass_ == order.at.pass_ and (b.ordinal < end or (b.ordinal == end and b.level == LEVEL_SEAM)):
+        end = b.ordinal
+        status[0] = PULL_WAIT
     return end
 
 
@@ -193,16 +200,24 @@ cdef inline void _take(Order* order, RecordBlock* block, int64_t n) noexcept nog
         blocks_give(order.blocks, block, n)
     order.at.position += n
     order.at.given += n
+    order.interrupted = PULL_OK
 
 
 cdef int _break(Order* order, Source* s, RecordBlock* block) noexcept nogil:
-    # Gives a break that was handed in, in this block. NULL: the break is played.
+    # Gives a break: one that is played, a seam, or one in place of the first record of this block.
+    cdef const Break* b = _break_here(order, s)
     order.has_breaks = True
     order.broken.pass_ = order.at.pass_
-    order.broken.level = -1
-    if block == NULL:
-        s.handed_at += 1
+    order.broken.level = LEVEL_SEAM
+    if not s.joined:
+        s.played_at += 1
         return PULL_BREAK
+    if b != NULL and b.level == LEVEL_SEAM:
+        s.known_at += 1
+        return PULL_BREAK
+    order.interrupted = PULL_BREAK
+    order.broken.level = LEVEL_HANDED
+    order.broken.known = b != NULL
     order.broken.ordinal = order.at.position
     order.broken.good = order.at.given
     order.broken.fault = block.fault
@@ -214,6 +229,13 @@ cdef int _break(Order* order, Source* s, RecordBlock* block) noexcept nogil:
     return PULL_BREAK
 
 
+cdef bint _breaks(Order* order, Source* s, RecordBlock* block) noexcept nogil:
+    # Returns whether the next record comes out as a break, or a break comes ahead of it. A record that was handed in as
+    # an error when the place was saved is one now, too: what follows it was given without it.
+    cdef const Break* b = _break_here(order, s)
+    return _is_broken(order, block) or (b != NULL and (not s.joined or b.level == LEVEL_SEAM or block != NULL))
+
+
 cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef Source* s = <Source*>op
     cdef int status = PULL_OK
@@ -223,7 +245,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
         _go(order, s)
         n = _end(order, s, &block, &status) - order.at.position
         if n <= 0:
-            if given == 0 and (_is_broken(order, block) or (not s.joined and _handed_here(order, s))):
+            if given == 0 and _breaks(order, s, block):
                 return _break(order, s, block)
             break
         if n > max_rows - given:
@@ -246,6 +268,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
         else:
             source_file_fault(order)
         order.faulted = True
+        order.interrupted = PULL_FAULT
     return status
 
 
@@ -314,7 +337,8 @@ cdef bint source_make(Order* order, const OrderPlan* plan) noexcept nogil:
     s.op.leaves_out = True
     s.table = plan.table
     s.skip_files = plan.skip_files
-    s.handed = plan.handed
+    s.played = plan.played
+    s.known = plan.known
     s.joined = plan.start.pass_ == 0 and plan.start.good == 0 and plan.start.ordinal == 0
     s.bad_file = -1
     s.pass_good = lengths.runs[0].records if lengths.count == 1 and lengths.runs[0].pass_ == 0 else -1

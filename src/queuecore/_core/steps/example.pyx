@@ -868,6 +868,7 @@ cdef class ExampleStep(Step):
         cdef Cell* cells = <Cell*>calloc(self.plan.outputs + 1, sizeof(Cell))
         cdef list results
         arena.last = NULL
+        arena.times = NULL
         memset(&work, 0, sizeof(Work))
         memset(&fault, 0, sizeof(Fault))
         work.plan = &self.plan

@@ -14,7 +14,7 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault
 from queuecore._core.steps.elementwise cimport step_place
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.steps.stages cimport Arena, Cell, RowsFn, Step, StageFn, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, RowsFn, Step, StageFn, arena_take, step_begun, step_ended
 
 
 cdef extern from *:
@@ -690,6 +690,10 @@ cdef class GraphStep(Step):
         free(self.graph.constants)
         free(self.graph.outputs)
 
+    def parts(self):
+        """The steps that it is made of, as of `Step.parts`."""
+        return [part for step in self.steps for part in step.parts()]
+
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of one of the steps."""
         if what & WHOSE == WHOSE:
@@ -711,6 +715,7 @@ cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, i
     cdef Cell* scratch
     cdef Cell* made
     cdef int32_t i, k
+    cdef int64_t begun
     cdef int rc
     if cells == NULL:
         return step_fault(fault, WHOSE, nbytes, 0)
@@ -733,10 +738,12 @@ cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, i
             if node.places[k] >= 0:
                 made[k].data = outputs[node.places[k]].data
                 made[k].nbytes = outputs[node.places[k]].nbytes
+        begun = step_begun(arena)
         if rows > 0:
             rc = node.run_rows(node.params, given, made, rows, arena, fault)
         else:
             rc = node.run(node.params, given, made, arena, fault)
+        step_ended(arena, node.params, begun)
         if rc != 0:
             fault.what = fault.what << WHOSE_BITS | i
             return -1

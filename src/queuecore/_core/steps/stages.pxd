@@ -3,10 +3,10 @@
 # A Step is immutable once it is bound and may run in any number of threads at once; each brings an Arena of its own. Running it waits
 # for nothing. The results of one element's steps are valid until the arena is reset for the next element.
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uintptr_t
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.memory cimport free
-from queuecore._core.atoms.platform cimport Fault, alloc_lines, size_sum
+from queuecore._core.atoms.platform cimport Atomic, Fault, alloc_lines, cpu_ticks, kRelaxed, size_sum
 
 # One component of an element on its way. Fixed-size items: C-contiguous in native byte order, at `data`. Strings (dtype "S", of any
 # length): without dimensions the bytes at `data`; else item i is data[offsets[i]] up to data[offsets[i + 1]].
@@ -16,6 +16,42 @@ cdef struct Cell:
     const int64_t* offsets    # of strings with dimensions; else NULL
     int32_t ndim
     int64_t dims[MAX_DIMS]
+
+# Where the time of a sample of units goes, by steps. Any number of threads may add to it at once.
+cdef enum:
+    TIMED = 64                # most steps
+
+cdef extern from *:
+    """
+    namespace queuecore {
+    struct StepTimes {
+      Atomic<int64_t> all;             // ticks of the whole units
+      Atomic<uintptr_t> params[64];    // of a step; 0: free. The used ones come first
+      Atomic<int64_t> ticks[64];
+      Atomic<int64_t> calls[64];
+    };
+    }  // namespace queuecore
+    """
+    cppclass StepTimes "queuecore::StepTimes":
+        Atomic[int64_t] all
+        Atomic[uintptr_t] params[64]
+        Atomic[int64_t] ticks[64]
+        Atomic[int64_t] calls[64]
+
+
+cdef inline void times_add(StepTimes* t, uintptr_t params, int64_t ticks, int64_t calls) noexcept nogil:
+    # Adds to the times of a step; those of the steps behind the first 64 are left out. Relaxed, all of it: statistics.
+    cdef uintptr_t known
+    cdef int i
+    for i in range(TIMED):
+        known = t.params[i].load(kRelaxed)
+        if known == 0 and t.params[i].compare_exchange_strong(known, params, kRelaxed, kRelaxed):
+            known = params
+        if known == params:
+            t.ticks[i].fetch_add(ticks, kRelaxed)
+            t.calls[i].fetch_add(calls, kRelaxed)
+            return
+
 
 # One thread's memory for the results of steps: nothing is allocated per element once the arena has grown to the size that elements
 # need.
@@ -30,6 +66,17 @@ cdef struct Arena:
     ArenaChunk* last
     int64_t epoch
     int64_t element           # of a batch: its first one
+    StepTimes* times          # where the times of steps are noted, or NULL
+
+
+cdef inline int64_t step_begun(const Arena* arena) noexcept nogil:
+    return 0 if arena.times == NULL else cpu_ticks()
+
+
+cdef inline void step_ended(const Arena* arena, const void* params, int64_t begun) noexcept nogil:
+    if arena.times != NULL:
+        times_add(arena.times, <uintptr_t>params, cpu_ticks() - begun, 1)
+
 
 # Fills `outputs` from `inputs`, neither of which it keeps. On entry outputs[i].data is NULL, or a place of outputs[i].nbytes bytes
 # (those of its fixed shape) where the result may be written; it may also point anywhere else that stays valid: into the inputs, the
@@ -47,6 +94,7 @@ cdef class Step:
     cdef const void* params   # the step's own
     cdef readonly tuple inputs    # Component of each
     cdef readonly tuple outputs
+    cdef public object label  # its name for users, or None
 
 
 # A step in Python: the code that runs steps calls `call`, with the GIL. `run` always fails. `inputs` and `outputs` are None if they are not

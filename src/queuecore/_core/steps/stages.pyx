@@ -1,7 +1,7 @@
 """Stages: the base of all native steps, and running a step eagerly on NumPy arrays."""
 cimport cython
 cimport numpy as cnp
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.errors cimport (
     CODE_DTYPE, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, new_error, raise_error, raise_from)
@@ -36,6 +36,16 @@ cdef class Step:
         """Return the exception, without a place, for a fault of this step."""
         raise NotImplementedError
 
+    def parts(self):
+        """The steps that it is made of, which are timed: itself, if it isn't made of any.
+
+        Returns
+        -------
+        list of tuple
+            The number by which `Times.steps` names it, and its name for users.
+        """
+        return [(<uintptr_t>self.params, self.label or type(self).__name__)]
+
     def __call__(self, *values, int64_t epoch=0, int64_t element=0):
         cdef Py_ssize_t count = len(self.inputs), made = len(self.outputs), i
         cdef Cell* cells = <Cell*>calloc(count + made, sizeof(Cell))
@@ -44,6 +54,7 @@ cdef class Step:
         cdef int rc
         cdef list results = [], kept = []
         arena.last = NULL
+        arena.times = NULL
         arena.epoch = epoch
         arena.element = element
         memset(&fault, 0, sizeof(Fault))
@@ -291,6 +302,10 @@ cdef class SequenceStep(Step):
         free(self.sequence.params)
         free(self.sequence.made)
 
+    def parts(self):
+        """The steps that it is made of, as of `Step.parts`."""
+        return [part for step in self.steps for part in step.parts()]
+
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of one of the steps."""
         if what & WHOSE == WHOSE:
@@ -308,6 +323,7 @@ cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs
     cdef Cell* room = NULL
     cdef Cell* made
     cdef int32_t i, k
+    cdef int64_t begun
     cdef int rc
     if sequence.count > 1:
         room = <Cell*>arena_take(arena, 2 * sequence.most * sizeof(Cell))
@@ -323,10 +339,12 @@ cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs
                 made[k].data = NULL
                 made[k].offsets = NULL
                 made[k].ndim = 0
+        begun = step_begun(arena)
         if rows > 0:
             rc = sequence.run_rows[i](sequence.params[i], inputs, made, rows, arena, fault)
         else:
             rc = sequence.run[i](sequence.params[i], inputs, made, arena, fault)
+        step_ended(arena, sequence.params[i], begun)
         if rc != 0:
             fault.what = fault.what << WHOSE_BITS | i
             return -1

@@ -110,6 +110,19 @@ cdef inline bytes_in _skip_group(bytes_in p, bytes_in e, uint32_t number, Wire* 
         p += n
 
 
+cdef inline bytes_in _skip_rare(bytes_in start, bytes_in p, bytes_in e, const Field* field, Wire* wire) noexcept nogil:
+    # Returns the byte after a value at p that is neither bytes nor a varint, of the field at `start`; NULL: refused.
+    # Apart, so that the rest of read_field is inlined.
+    cdef uint64_t n = 4 if field.wire == WIRE_FIXED32 else 8
+    if field.wire == WIRE_GROUP:
+        return _skip_group(p, e, field.number, wire)
+    if field.wire != WIRE_FIXED32 and field.wire != WIRE_FIXED64:
+        return refuse(wire, start, WHAT_TAG)
+    if n > <uint64_t>(e - p):
+        return refuse(wire, start, WHAT_LENGTH)
+    return p + n
+
+
 cdef inline bytes_in read_field(bytes_in p, bytes_in e, Field* field, Wire* wire) noexcept nogil:
     # Returns the byte after the field at p, which is before e; NULL: refused.
     cdef bytes_in start = p
@@ -134,16 +147,9 @@ cdef inline bytes_in read_field(bytes_in p, bytes_in e, Field* field, Wire* wire
         p = varint(p, e, &n)
         if p == NULL:
             return refuse(wire, start, WHAT_VARINT)
-    elif field.wire == WIRE_GROUP:
-        p = _skip_group(p, e, field.number, wire)
+    else:
+        p = _skip_rare(start, p, e, field, wire)
         if p == NULL:
             return NULL
-    elif field.wire == WIRE_FIXED32 or field.wire == WIRE_FIXED64:
-        n = 4 if field.wire == WIRE_FIXED32 else 8
-        if n > <uint64_t>(e - p):
-            return refuse(wire, start, WHAT_LENGTH)
-        p += n
-    else:
-        return refuse(wire, start, WHAT_TAG)
     field.e = p
     return p

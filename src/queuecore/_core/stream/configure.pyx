@@ -1,4 +1,6 @@
 """Configurations: how large the parts of a stream are, and what its workers do."""
+import resource
+
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
@@ -7,13 +9,14 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, Blocks
+from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.steps.decode cimport WIDE_GAP
 from queuecore._core.stream.describe cimport (
     KIND_FIXED, KIND_RAGGED, KIND_STRINGS, Component, Description, Elements, Frames, Keeper, Ops, component_of,
     describe_columns, describe_output)
 from queuecore._core.device.driver cimport Device
 from queuecore._core.stream.limits cimport (
-    AHEAD_PART, CHUNK_BYTES, CHUNK_ROWS, DISCOVER_AHEAD, HELPERS, IDLE_FILES, LANES, LANE_BYTES, LONE_ROWS,
+    AHEAD_PART, ASKING, ASKING_LOADS, CHUNK_BYTES, CHUNK_ROWS, DISCOVER_AHEAD, HELPERS, IDLE_FILES, LANES, LANE_BYTES, LONE_ROWS,
     SMALL_UNIT_BYTES, STORE_BYTES, STORE_RECORD_BYTES, TOGETHER_BYTES, UNIT_BATCHES, UNIT_BYTES, WIDTH_MOST)
 from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE
 from queuecore._core.order.op cimport OpSpec
@@ -63,9 +66,9 @@ cdef FileTable* configure(Description d, Pipe* plan, Blocks* frame, Views views,
     # A run that reads files one after the other closes each at its end; a run that jumps between files keeps some open.
     fd_limit = d.num_threads + DISCOVER_AHEAD + 1
     if shape.shuffles and c.store_rows == 0 and not c.blocks:
-        fd_limit = IDLE_FILES
+        fd_limit = c.files_kept
     if c.blocks and frame.cycle > 1:
-        fd_limit += min(frame.cycle, IDLE_FILES)
+        fd_limit += min(frame.cycle, c.files_kept)
     if c.blocks:
         plan.layout.record_bytes = plan.layout.hop_bytes = 1
         table = table_new(d.files.names, frame.piece_bytes, 0, 0, frame.piece_bytes, TAIL_STREAM if frame.encoding else TAIL_SHORT,
@@ -180,6 +183,12 @@ cdef int _set_ops(Description d, Pipe* plan, Shape* shape) except -1:
     return 0
 
 
+cdef int32_t _files_kept() except -1:
+    # Returns how many files a stream may keep open that reads them here and there: a part of what the process may have.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return IDLE_FILES if most == resource.RLIM_INFINITY else <int32_t>min(max(most // 8, 1), IDLE_FILES)
+
+
 cdef int _set_means(Description d, Config* c) except -1:
     cdef Device device
     c.threads = d.num_threads
@@ -195,6 +204,7 @@ cdef int _set_means(Description d, Config* c) except -1:
     c.helpers = HELPERS
     c.unit_bytes = UNIT_BYTES
     c.retries = d.retries
+    c.files_kept = _files_kept()
     c.skip_bad = d.skips is not None
     c.tell_bad = d.skips is None or d.skips.tells
     return 0
@@ -284,7 +294,10 @@ cdef int _set_frame(Description d, Pipe* plan, Blocks* frame, Keeper keeper, int
     frame.passes = 1
     for i in range(plan.spec_count):
         if plan.specs[i].kind == OP_REPEAT:
-            frame.passes = -1 if plan.specs[i].size < 0 or frame.passes < 0 else frame.passes * plan.specs[i].size
+            if plan.specs[i].size < 0 or frame.passes < 0 or plan.specs[i].size > (<int64_t>1 << 62) // max(frame.passes, 1):
+                frame.passes = -1  # without end, or as good as that
+            else:
+                frame.passes *= plan.specs[i].size
     return 0
 
 
@@ -360,11 +373,17 @@ cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
     ahead = min(d.prefetch, WIDTH_MOST, (d.memory_limit if d.memory_limit > 0 else kMostBytes) // AHEAD_PART // slot_bytes)
     c.width = max(c.width, ahead + 1)
     c.width += c.buffers  # a batch on the device counts as ahead until the consumer takes it
+    c.near_width = c.width
+    if d.asks and not (c.blocks and framing_handed(plan.maker.framing)):
+        c.asking = ASKING if d.memory_budget <= 0 else <int32_t>min(d.memory_budget // (16 * UNIT_BYTES), ASKING)
+        c.depth = d.depth
+    if not c.blocks:
+        c.width += (c.asking * c.unit_rows + c.batch_rows - 1) // c.batch_rows
     c.load_rows = UNIT_BYTES // 2 // shape.record_bytes
     c.load_rows = 16 if c.load_rows < 16 else (1024 if c.load_rows > 1024 else c.load_rows)
     if shape.stored:
         # Rows that are being loaded or copied out, and rows that a batch keeps until it is whole, or a shard until its group is whole.
-        c.store_rows = (c.threads + 3) * max(c.unit_rows, c.load_rows) + 3 * c.batch_rows
+        c.store_rows = (c.threads + 3) * max(c.unit_rows, c.load_rows) + min(c.asking, ASKING_LOADS) * c.load_rows + 3 * c.batch_rows
         if c.store_rows > shape.store_bytes // ((shape.record_bytes + 63) // 64 * 64):
             c.store_rows = 0
     return 0
@@ -373,13 +392,13 @@ cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
 cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bint keeps_leases) except -1:
     # Makes the parts smaller until all fit into the budget; begins with the parts that matter least for speed.
     cdef Config* c = &plan.config
-    cdef int64_t units, slot, rest, need, stride = (shape.record_bytes + 63) // 64 * 64, ids, piece
+    cdef int64_t units, one, slot, rest, need, stride = (shape.record_bytes + 63) // 64 * 64, ids, piece
     cdef int32_t i = 0
     c.budget = budget
     if c.threads > budget // (2 << 20):
         c.threads = <int32_t>max(budget // (2 << 20), 1)
     c.helpers = c.help
-    units = c.threads + c.helpers
+    units = c.threads + c.helpers + c.asking
     c.stage_most = max(budget // 8 // units // shape.hop_bytes, 1) if not c.blocks else 1
     ids = budget // 8 // units // <int64_t>(sizeof(Run) + sizeof(uint32_t))
     if c.unit_rows > ids:
@@ -388,7 +407,11 @@ cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bin
         c.unit_bytes = budget // 32
     if c.load_rows > c.unit_rows:
         c.load_rows = max(c.unit_rows, 16)
-    units *= unit_bytes(max(c.unit_rows, c.load_rows), c.unit_segments, c.stage_most * shape.hop_bytes + shape.record_bytes, shape.hop_bytes)
+    one = unit_bytes(max(c.unit_rows, c.load_rows), c.unit_segments, c.stage_most * shape.hop_bytes + shape.record_bytes, shape.hop_bytes)
+    if c.asking * one > budget // 16:
+        units -= c.asking
+        c.asking = 0
+    units *= one
     if c.blocks:
         piece = budget // 32
         if frame.cycle > 8:  # each open file has one or two
@@ -410,6 +433,7 @@ cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bin
         rest -= need
     if (c.width + c.max_leases + 1) * slot > rest:
         c.width = max(rest // slot - c.max_leases - 1, 2)
+        c.near_width = min(c.near_width, c.width)
     if (c.width + c.max_leases + 1) * slot > rest and not keeps_leases:
         c.max_leases = max(min(c.max_leases, rest // slot - c.width - 1), min(c.max_leases, 2))
     need = units + (c.width + c.max_leases + 1) * slot * (4 if c.blocks else 1)

@@ -1,8 +1,10 @@
 # Courses: the place of an iteration, and how it goes to another place.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.io.blocks cimport Blocks
+from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.left_out cimport LeftOut
 from queuecore._core.stream.marks cimport Goal, Point, Saved
+from queuecore._core.stream.meter cimport Times
 from queuecore._core.order.lengths cimport Lengths
 from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Batch
@@ -33,14 +35,20 @@ cdef class Course(Turns):
     cdef Blocks frame         # the settings of blocks, without state
     cdef bint told            # another thread asked the run to stop
     cdef Lengths lengths      # of the passes before the mark: good records, including breaks that were handed in
+    cdef Feed outer           # of the stream that this one works for; None: of none
     cdef object drawn         # an object saved and restored with a place; only the Python layer knows what it means
     cdef uint64_t version     # of the place: changes with each change of the place
+    cdef Times _times
+    cdef int64_t* ready       # of the times
 
     cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil
+    cdef void _count_ready(self, Pipe* p, uint64_t k) noexcept nogil
+    cdef void _lose(self, const Batch* b) noexcept nogil
     cdef void _count_all_iterations(self, Pipe* p, uint64_t k) noexcept
     cdef void _pass_mark(self) noexcept nogil
     cdef int _check_made(self) except -1
     cdef Saved _place(self)
+    cdef list _seams(self)
     cdef int _check_known(self, int64_t files) except -1
     cdef int _check_files(self, FileTable* t, Saved place, check) except -1
     cdef int _arrive(self, Goal goal, Saved place, drawn) except -1

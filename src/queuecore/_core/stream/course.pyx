@@ -2,13 +2,14 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
-from queuecore._core.atoms.errors cimport CODE_RESUME, raise_error
+from queuecore._core.atoms.errors cimport CODE_PRECONDITION, CODE_RESUME, raise_error, raise_from
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
-from queuecore._core.io.blocks cimport Place, blocks_saved
+from queuecore._core.io.blocks cimport Place, blocks_lose, blocks_saved
 from queuecore._core.stream.configure cimport plan_clear
 from queuecore._core.io.framing cimport framing_handed
-from queuecore._core.stream.marks cimport Goal, Saved, ShuffleCounter, mark_of, numbers, point_follow, point_free
+from queuecore._core.stream.meter cimport DEPTHS, SAMPLED
+from queuecore._core.stream.marks cimport CUT_LOST, CUT_SEAM, Goal, Saved, ShuffleCounter, mark_of, numbers, point_follow, point_free
 from queuecore._core.order.order cimport OP_PERMUTE, OP_SHUFFLE
 from queuecore._core.order.lengths cimport lengths_add, lengths_at
 from queuecore._core.order.op cimport OpSpec
@@ -17,8 +18,9 @@ from queuecore._core.atoms.parking cimport event_has_waiters, event_notify_all, 
 from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Batch, kAcquire, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport FileTable, table_claim, table_discover, table_drop, table_find
+from queuecore._core.stream.traced cimport note_taken
 from queuecore._core.stream.turns cimport STATE_RUNNING, Turns, never_made
-from queuecore._core.atoms.window cimport window_take
+from queuecore._core.atoms.window cimport window_ready, window_take
 
 check_layout(layout_hash())
 
@@ -46,19 +48,42 @@ cdef class Course(Turns):
         self.ahead.start.ordinal = self.ahead.end = b.mark_end
         self.ahead.start.good = b.mark_good
         self.ahead.files = b.mark_files
+        self.ahead.cut = b.cut
+        self.ahead.seam.pass_, self.ahead.seam.ordinal, self.ahead.seam.good = b.seam[0], b.seam[1], b.seam[2]
         memcpy(&self.ahead.place, b.mark_place, sizeof(Place))
         if p.lane_marks != NULL:
             n = blocks_saved(p.blocks.cycle) + 1
             memcpy(self.ahead.lanes, p.lane_marks + <int64_t>(k & p.window.mask) * n, n * sizeof(int64_t))
+        self._lose(b)
+        if k % SAMPLED == 0:
+            self._count_ready(p, k)
         if whole:
             self.delivered += 1
             point_follow(&self.at, &self.ahead)
             self._pass_mark()
+        note_taken(p, b, k)
         window_take(p.window, k)
         # Workers that found the window full are woken once half of it is free: one wake for several batches.
         if (event_has_waiters(&p.runner.work)
                 and p.shared.planned.load(kRelaxed) - self.next_k <= p.window.width // 2):  # relaxed: a hint
             event_notify_all(&p.runner.work)
+
+    cdef void _count_ready(self, Pipe* p, uint64_t k) noexcept nogil:
+        # Notes how many batches behind batch k are ready.
+        cdef uint64_t n = 1
+        cdef int32_t depth = 0
+        while depth < DEPTHS - 1 and n < p.window.width and window_ready(p.window, k + n):
+            depth += 1
+            n *= 2
+        self.ready[depth] += 1
+
+    cdef void _lose(self, const Batch* b) noexcept nogil:
+        # What the other stream makes of the elements from this batch on has no place either, if the batch has none. Comes before the
+        # batch's rows are handed in.
+        if b.cut >= CUT_LOST and self.outer is not None:
+            turn_take(self.outer.pipe.turn)
+            blocks_lose(self.outer.pipe.blocks)
+            turn_give(self.outer.pipe.turn)
 
     cdef void _count_all_iterations(self, Pipe* p, uint64_t k) noexcept:
         # Counts the iterations of shuffles that had begun when batch k was planned.
@@ -113,8 +138,8 @@ cdef class Course(Turns):
         return 0
 
     def oldest(self):
-        """Return the pass and the number of the first row of its feed that the stream may need again."""
-        return self.at.start.pass_, self.at.start.ordinal
+        """Return the pass and the number of the first row of its feed that the stream may need again: its block is made again."""
+        return self.at.start.pass_, self.at.place.base
 
     def position(self):
         """Return the place behind the last delivered element as a `Saved`, and the `drawn` that belongs to it."""
@@ -129,6 +154,13 @@ cdef class Course(Turns):
             if version == self.version:  # making objects may let other calls in
                 break
         return place, drawn
+
+    def check_place(self):
+        """Raise if an error has changed the order of the last element, so that the place behind it can't be saved."""
+        if self.at.cut >= CUT_LOST:
+            raise_from(CODE_PRECONDITION,
+                "no place can be saved here: since an error has ended what a shuffle takes its elements from, they come in another order than "
+                "they would without that error. Go on from a state that was saved before", self.failure)
 
     cdef Saved _place(self):
         cdef Saved saved = Saved.__new__(Saved)
@@ -159,9 +191,18 @@ cdef class Course(Turns):
         saved.missing = [missing[i:i + 2] for i in range(0, len(missing), 2)]
         saved.lengths = [lengths[i:i + 2] for i in range(0, len(lengths), 2)]
         saved.handed = [list(one) for one in list(self.out.handed)]
+        saved.seams = [list(one) for one in self._seams()]
         # A break that isn't delivered yet is saved too: it may have cut a delivered batch short, or have left a shuffle.
-        saved.breaks = sorted([*one, *(fault or ())] for one, fault in list(self.out.breaks.items()))
+        breaks = self.out.breaks  # a list of the keys is made at once; the consumer may be adding some
+        saved.breaks = sorted([*one, *(breaks[one] or ())] for one in list(breaks))
         return saved
+
+    cdef list _seams(self):
+        # Returns the seams of the delivered batches.
+        cdef list seams = list(self.out.seams)
+        if self.at.cut == CUT_SEAM:
+            seams.append((self.at.seam.pass_, self.at.seam.ordinal, self.at.seam.good))
+        return seams
 
     cdef int _check_known(self, int64_t files) except -1:
         self._check_made()
@@ -215,6 +256,7 @@ cdef class Course(Turns):
         self.out.handed_pass, self.out.handed_count = goal.handed_pass, goal.handed_count
         # The objects that these assignments release may run Python.
         self.out.handed = goal.handed
+        self.out.seams = goal.seams
         self.out.breaks = goal.breaks
         self.counters = goal.counters
         self.drawn = drawn

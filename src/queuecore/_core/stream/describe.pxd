@@ -49,6 +49,7 @@ cdef class Frames:
     cdef public Records records
     cdef public CsvFormat csv
     cdef public list columns
+    cdef public object headings
 
 
 cdef class Elements:
@@ -79,9 +80,10 @@ cdef class Description:
     cdef public int32_t num_threads
     cdef public bint help, on_hold_raise, inner
     cdef public int64_t prefetch, max_leases, memory_budget, memory_limit
-    cdef public int retries
+    cdef public int retries, depth
+    cdef public bint asks
     cdef public double stall_warn, stall_timeout
-    cdef public object skips, feeder, settle_inputs, target, drawn
+    cdef public object skips, feeder, settle_inputs, target, drawn, outer
     cdef public Scope scope
 
 

@@ -132,6 +132,8 @@ cdef class Frames:
     records : Records
         The places of records, for the framing "fixed".
     csv : CsvFormat, optional
+    headings : callable, optional
+        Returns the name of a column of CSV, given a file and the column's index; `None`: it has none.
     columns : list, optional
         The components of rows that are handed in, for the framing "rows".
     """
@@ -292,6 +294,10 @@ cdef class Description:
         Whether the stream works for another stream: then it never warns that batches are held.
     retries : int
         How often a failed read is tried again.
+    asks : bool
+        Whether the request engine reads what is not in the page cache; otherwise the workers wait for that.
+    depth : int
+        Requests that it does at a time; 0: as many as are measured to be good.
     stall_warn, stall_timeout : float
         Seconds without progress after which the stream warns, or ends with an error; below 0: never.
     memory_budget : int
@@ -308,6 +314,8 @@ cdef class Description:
         The scope of the functions that run for the stream.
     target : Target, optional
         The device that batches go to; all components must be `FIXED`.
+    outer : Feed, optional
+        The feed of the stream that this one works for.
     drawn : object, optional
         An object that belongs to a place: `Stream.position` returns it, and `Stream.go_to` sets it.
     """
@@ -322,6 +330,7 @@ cdef class Description:
         self.prefetch = -1
         self.max_leases = 4
         self.stall_warn = self.stall_timeout = -1
+        self.asks = True
 
 
 # The first of those that are kept: a chain, because a list would need memory to keep one, and threads would use what is gone.

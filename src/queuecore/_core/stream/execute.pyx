@@ -3,24 +3,30 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.memory cimport realloc
 from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.blocks cimport BLOCK_PIECE
+from queuecore._core.io.engine cimport (
+    REQUEST_BYTES, Request, engine_init, engine_step, engine_submit, job_find, job_room)
 from queuecore._core.io.pieces cimport blocks_move, blocks_read
 from queuecore._core.steps.decode cimport PLACE_DIRECT, PLACE_SCATTER, WIDE_GAP, Layout, layout_gather, layout_iovecs, layout_mend, layout_split
-from queuecore._core.atoms.errors cimport CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_INTERNAL, CODE_STEP, CODE_TOO_LARGE, STAGE_MAP, STAGE_RUNNER
+from queuecore._core.atoms.errors cimport CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_RESUME, CODE_STEP, CODE_TOO_LARGE, STAGE_MAP, STAGE_ORDER, WHAT_BEHIND
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.atoms.growing cimport Growing
-from queuecore._core.stream.limits cimport IOVECS, LOAD_SCATTER_BYTES
+from queuecore._core.stream.limits cimport COLD_UNITS, IOVECS, LOAD_SCATTER_BYTES
+from queuecore._core.stream.meter cimport AT_INPUT, AT_OUTPUT, AT_PLAN, SAMPLED_UNITS, Meter, meter_add, meter_since, meter_unit, meter_until
 from queuecore._core.order.runs cimport Run, RunList
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport (
-    BATCH_FAILED, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, pipe_complete,
-    pipe_no_memory, room_of)
-from queuecore._core.stream.plan cimport CLAIM_NOTHING, CLAIM_STOP, CLAIM_UNIT, plan_claim, plan_give_back, plan_retire
-from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, kRelaxed, layout_hash, size_product
+    ASKED, ASKED_DONE, BATCH_FAILED, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE,
+    UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, pipe_complete, pipe_hold, pipe_memory, pipe_no_memory, room_of)
+from queuecore._core.stream.plan cimport CLAIM_FULL, CLAIM_STOP, CLAIM_UNIT, plan_claim, plan_give_back, plan_retire
+from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash, size_product
 from queuecore._core.stream.rows cimport Part, part_free, part_new, row_of_record, rows_of_block
-from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_stop
+from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_more
 from queuecore._core.atoms.slab cimport slab_slot
 from queuecore._core.io.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, FileTable, head_of, read_records, table_discover, table_find, table_pin, table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, WAIT_OPEN, FileTable, head_of, read_records, table_discover, table_find, table_pin, table_unpin)
+from queuecore._core.atoms.timeline cimport Line, line_enter, line_leave, line_wait
+from queuecore._core.stream.traced cimport WORK, note_helped, note_helping, note_parts, note_unit
 from queuecore._core.atoms.window cimport window_less
 
 check_layout(layout_hash())
@@ -96,16 +102,16 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
 
 # Rows
 
-cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row,
-                        Growing* vars, int* status, Fault* fault) noexcept nogil:
-    # Makes rows of n staged records. Returns the number made. If it is less than n, *fault is that of the next record and *status
+cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, const unsigned char* records, unsigned char* slot,
+                        int64_t row, Growing* vars, int* status, Fault* fault) noexcept nogil:
+    # Makes rows of n records. Returns the number made. If it is less than n, *fault is that of the next record and *status
     # READ_FAULT; otherwise both stay as they were.
     cdef int64_t i
     cdef Fault bad
     u.scratch.arena.epoch = pass_
     for i in range(n):
         u.scratch.arena.element = ordinal + i
-        if not row_of_record(&p.maker, &u.scratch, u.stage + i * p.layout.hop_bytes, p.layout.record_bytes, slot, row + i, vars, &bad):
+        if not row_of_record(&p.maker, &u.scratch, records + i * p.layout.hop_bytes, p.layout.record_bytes, slot, row + i, vars, &bad):
             _known_place(p, u, ordinal + i, &bad)
             fault[0] = bad
             status[0] = READ_FAULT
@@ -113,14 +119,28 @@ cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
     return n
 
 
+cdef int64_t _rows_of_request(Pipe* p, Unit* u, const Request* r, int64_t first, int64_t n, unsigned char* slot, int64_t row, Growing* vars,
+                              int* status, Fault* fault) noexcept nogil:
+    # Makes rows of n records, from the request's record `first` on, which the engine has read. Returns as _make_rows.
+    cdef const unsigned char* records = r.to + first * p.layout.hop_bytes
+    if p.maker.run != NULL:
+        return _make_rows(p, u, r.pass_, r.first + first, n, records, slot, row, vars, status, fault)
+    if p.layout.place == PLACE_DIRECT:
+        layout_mend(&p.layout, slot, row, n)
+    else:
+        layout_split(&p.layout, records, p.layout.hop_bytes, slot, row, n)
+    return n
+
+
 cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row, Growing* vars,
-                        bint nowait, int* status, Fault* fault) noexcept nogil:
+                        int wait, int* status, Fault* fault) noexcept nogil:
     # Reads n records from `ordinal` on into rows of a slot. Returns the number of rows that are in place; *status says why not all.
     cdef Layout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef int64_t done = 0, m, part, record, offset, got = 0, most, before
     cdef Leaf* leaf = p.leaves
+    cdef const Request* asked
     cdef int fd, count
     if layout.lone_records:
         most = 1
@@ -139,7 +159,16 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
         if m > n - done:
             m = n - done
         before = done
-        fd = table_pin(t, u.file_hint, pass_, fault)
+        asked = job_find(&u.job, pass_, ordinal + done) if u.asked == ASKED else NULL
+        if asked != NULL:
+            record = ordinal + done - asked.first
+            part = min(asked.rows - record, m)
+            done += _rows_of_request(p, u, asked, record, part, slot, row + done, vars, status, fault)
+            continue
+        fd = table_pin(t, u.file_hint, pass_, wait == WAIT_NONE, fault)
+        if fd < 0 and fault.code == 0:
+            status[0] = READ_NOT_CACHED
+            break
         if fd < 0:
             fault.record = record
             status[0] = READ_FAULT
@@ -157,11 +186,11 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
                 u.iov[0].iov_base = u.stage
                 u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
                 count = 1
-            status[0] = read_records(t, u.file_hint, fd, u.iov, count, offset, nowait, &got, fault)
+            status[0] = read_records(t, u.file_hint, fd, u.iov, count, offset, wait != WAIT_ALL, &got, fault)
             if status[0] != READ_OK:
                 part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
             if p.maker.run != NULL:
-                part = _make_rows(p, u, pass_, ordinal + done, part, slot, row + done, vars, status, fault)
+                part = _make_rows(p, u, pass_, ordinal + done, part, u.stage, slot, row + done, vars, status, fault)
             elif layout.place == PLACE_DIRECT or layout.place == PLACE_SCATTER:
                 layout_mend(layout, slot, row + done, part)
             else:
@@ -179,7 +208,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
 
 
 cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, unsigned char* slot, int64_t row, Growing* vars,
-                        bint nowait) noexcept nogil:
+                        int wait) noexcept nogil:
     # Reads lone records that follow each other in equal, small steps, as in a shard, by one read that includes the gaps. Returns the
     # number of rows that are in place; -1: not all could be read. The caller reads other records one by one, which also finds the fault.
     cdef Layout* layout = &p.layout
@@ -191,7 +220,7 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
     cdef int fd
     cdef bint well
     cdef Fault fault
-    if p.blocks != NULL or p.store != NULL or first + 1 >= list_.count:
+    if p.blocks != NULL or p.store != NULL or first + 1 >= list_.count or u.asked == ASKED:
         return 0
     step = run[1].ordinal - run.ordinal
     if run.n != 1 or step < 1 or step >= layout.stage_records or step * layout.hop_bytes - layout.record_bytes > WIDE_GAP:
@@ -204,13 +233,13 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
         n += 1
     if n == 1:
         return 0
-    fd = table_pin(t, u.file_hint, run.pass_, &fault)
+    fd = table_pin(t, u.file_hint, run.pass_, wait == WAIT_NONE, &fault)
     if fd < 0:
         return -1
     offset = record * layout.hop_bytes
     u.iov[0].iov_base = u.stage
     u.iov[0].iov_len = (n - 1) * step * layout.hop_bytes + layout.record_bytes
-    well = read_records(t, u.file_hint, fd, u.iov, 1, offset, nowait, &got, &fault) == READ_OK
+    well = read_records(t, u.file_hint, fd, u.iov, 1, offset, wait != WAIT_ALL, &got, &fault) == READ_OK
     if not table_unpin(t, u.file_hint, n if well else 0, &fault) or not well:
         return -1
     if p.maker.run == NULL:
@@ -224,7 +253,7 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
     return n
 
 
-cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars, bint nowait) noexcept nogil:
+cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars, int wait) noexcept nogil:
     # Makes the rows of one run of records. Behind a bad record, some or all rows may be missing.
     cdef int64_t done = 0, i = 0, id
     cdef int status = READ_OK
@@ -238,13 +267,13 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
                 break
             fault.file = -1 if framing_handed(p.maker.framing) else run.block.place.file
             status = READ_FAULT
-        elif p.blocks != NULL:  # a defect: the run began at a place behind a record that it still needs
+        elif p.blocks != NULL:  # the run began at a place behind a record that it still needs
             memset(&fault, 0, sizeof(Fault))
-            fault.code = CODE_INTERNAL
-            fault.stage = STAGE_RUNNER
+            fault.code = CODE_RESUME
+            fault.what = WHAT_BEHIND
+            fault.stage = STAGE_ORDER
             fault.file = fault.offset = fault.record = -1
-            runner_stop(p.runner, &fault)
-            return READ_FAULT
+            status = READ_FAULT
         elif p.store != NULL:  # row `id` of the store is a record
             status = READ_OK
             while done < run.n and status == READ_OK:
@@ -266,7 +295,7 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
             _fail(p, s.batch, row + done, u.scratch.arena.epoch, i, &fault)
             return READ_FAULT
         else:
-            done += _read_rows(p, u, run.pass_, run.ordinal + done, run.n - done, slot, row + done, vars, nowait, &status, &fault)
+            done += _read_rows(p, u, run.pass_, run.ordinal + done, run.n - done, slot, row + done, vars, wait, &status, &fault)
             if status == READ_NOT_CACHED:
                 return READ_NOT_CACHED
             if status == READ_OK:
@@ -279,8 +308,8 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
     return READ_FAULT if leave else READ_OK
 
 
-cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
-    # Makes the rows of a unit. False: bytes are not in the page cache; segments before segment_at are done.
+cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
+    # Makes the rows of a unit. False: that takes a wait which `wait` forbids; segments before segment_at are done.
     cdef Segment* s
     cdef Run* run
     cdef unsigned char* slot
@@ -318,13 +347,13 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
             near = 0
             for r in range(s.runs.count):
                 if near == 0:
-                    near = _read_near(p, u, &s.runs, r, slot, row, vars, nowait)
+                    near = _read_near(p, u, &s.runs, r, slot, row, vars, wait)
                 if near > 0:
                     near -= 1
                     row += 1
                     continue
                 run = &s.runs.runs[r]
-                status = _make_run(p, u, s, run, slot, row, vars, nowait)
+                status = _make_run(p, u, s, run, slot, row, vars, wait)
                 if status == READ_NOT_CACHED:
                     if part != NULL:
                         part_free(&p.maker, part)
@@ -346,14 +375,15 @@ cdef bint _run_rows(Pipe* p, Unit* u, bint nowait) noexcept nogil:
 
 # The store
 
-cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
-    # Reads records into their rows of the store. False: some are not in the page cache; then the whole unit is still to be done.
+cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
+    # Reads records into their rows of the store. False: that takes a wait which `wait` forbids; then the whole unit is still to be done.
     cdef Layout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef Run* run
     cdef int64_t at = 0, done, m, part, record, got = 0, i, gap, before
     cdef int32_t r
+    cdef const Request* asked
     cdef int fd, count, status = READ_OK
     cdef bint scatter
     gap = layout.hop_bytes - layout.record_bytes
@@ -369,7 +399,18 @@ cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
             if m > run.n - done:
                 m = run.n - done
             before = done
-            fd = table_pin(t, u.file_hint, run.pass_, &u.fault)
+            asked = job_find(&u.job, run.pass_, run.ordinal + done) if u.asked == ASKED else NULL
+            if asked != NULL:
+                record = run.ordinal + done - asked.first
+                part = min(asked.rows - record, m)
+                for i in range(part):
+                    memcpy(p.store + u.ids[at + i] * p.store_stride, asked.to + (record + i) * layout.hop_bytes, layout.record_bytes)
+                at += part
+                done += part
+                continue
+            fd = table_pin(t, u.file_hint, run.pass_, wait == WAIT_NONE, &u.fault)
+            if fd < 0 and u.fault.code == 0:
+                return False
             if fd < 0:
                 u.fault.record = record
                 u.good = at
@@ -391,7 +432,7 @@ cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
                     u.iov[0].iov_base = u.stage
                     u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
                     count = 1
-                status = read_records(t, u.file_hint, fd, u.iov, count, record * layout.hop_bytes, nowait, &got, &u.fault)
+                status = read_records(t, u.file_hint, fd, u.iov, count, record * layout.hop_bytes, wait != WAIT_ALL, &got, &u.fault)
                 if status != READ_OK:
                     part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
                 if not scatter:
@@ -416,13 +457,14 @@ cdef bint _run_load(Pipe* p, Unit* u, bint nowait) noexcept nogil:
 
 # Units
 
-cdef bint _run_unit(Pipe* p, Unit* u, bint nowait) noexcept nogil:
+cdef bint _run_unit(Pipe* p, Unit* u, int wait) noexcept nogil:
+    # Does a unit's work. False: that takes a wait which `wait` (WAIT_*) forbids.
     if u.kind == UNIT_ROWS:
-        return _run_rows(p, u, nowait)
+        return _run_rows(p, u, wait)
     if u.kind == UNIT_LOAD:
-        return _run_load(p, u, nowait)
+        return _run_load(p, u, wait)
     if u.kind == UNIT_PIECE:
-        return blocks_read(p.blocks, u.piece, nowait)
+        return blocks_read(p.blocks, u.piece, wait)
     if u.kind == UNIT_MOVE:
         blocks_move(p.blocks, u.piece)
         return True
@@ -430,28 +472,223 @@ cdef bint _run_unit(Pipe* p, Unit* u, bint nowait) noexcept nogil:
     return True
 
 
+# Units that wait for the storage
+
+cdef int32_t _more_threads(void* context, int32_t first, int32_t count) noexcept nogil:
+    cdef Pipe* p = <Pipe*>context
+    return runner_more(p.runner, p.config.threads + first, count, "qc-io", pipe_hold)
+
+
+cdef void _run_asked(void* owner) noexcept nogil:
+    cdef Unit* u = <Unit*>owner
+    _run_unit(u.pipe, u, WAIT_ALL)
+    u.asked = ASKED_DONE
+
+
+cdef void _give_asked(void* owner) noexcept nogil:
+    cdef Unit* u = <Unit*>owner
+    plan_give_back(u.pipe, u)
+
+
+cdef void execute_init(Pipe* p) noexcept nogil:
+    if p.engine != NULL:
+        engine_init(p.engine, p.table, &p.runner.apart, p.config.depth, p.config.files_kept, _run_asked, _give_asked, _more_threads, p)
+
+
+cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint direct, bint fill, int64_t staged) noexcept nogil:
+    # Adds the requests for a run of records to the unit's job; only counts them unless `fill`. They are read to `to`, or else to the job's
+    # stage from byte `staged` on. Returns the bytes of the stage that are used then.
+    cdef Layout* layout = &p.layout
+    cdef FileEntry* e
+    cdef Request* r
+    cdef int64_t done = 0, record, m, nbytes, most = max(REQUEST_BYTES // layout.hop_bytes, 1)
+    if layout.lone_records:
+        most = 1
+    while done < run.n:
+        u.file_hint = table_find(p.table, run.ordinal + done, u.file_hint)
+        e = &p.table.entries[u.file_hint]
+        record = run.ordinal + done - e.base
+        m = min(e.count - record, run.n - done, most)
+        nbytes = (m - 1) * layout.hop_bytes + layout.record_bytes
+        if fill:
+            r = &u.job.requests[u.job.count]
+            r.job = &u.job
+            r.whole = False
+            r.file = u.file_hint
+            r.pass_ = run.pass_
+            r.first = run.ordinal + done
+            r.rows = m
+            r.at = record * layout.hop_bytes
+            r.nbytes = nbytes
+            r.to = to + done * layout.record_bytes if direct else u.job.stage + staged
+        u.job.count += 1
+        staged += (nbytes + 63) // 64 * 64
+        done += m
+    return staged
+
+
+cdef int64_t _ask_records(Pipe* p, Unit* u, bint fill) noexcept nogil:
+    # Adds the requests for the records of a unit to its job. Returns the bytes of the stage that they take.
+    cdef Segment* s
+    cdef Leaf* leaf = p.leaves
+    cdef unsigned char* slot
+    cdef int64_t staged = 0, row
+    cdef int32_t i, r
+    cdef bint direct = p.layout.place == PLACE_DIRECT
+    u.job.count = 0
+    if u.kind == UNIT_LOAD:
+        for r in range(u.runs.count):
+            staged = _ask_run(p, u, &u.runs.runs[r], NULL, False, fill, staged)
+        return staged
+    for i in range(u.segment_at, u.segment_count):
+        s = &u.segments[i]
+        slot = slab_slot(p.slab, s.batch.slot)
+        row = s.row
+        for r in range(s.runs.count):
+            staged = _ask_run(p, u, &s.runs.runs[r], slot + leaf.slot_offset + row * leaf.row_bytes if direct else NULL, direct, fill, staged)
+            row += s.runs.runs[r].n
+    return 0 if direct else staged
+
+
+cdef bint _ask(Pipe* p, Unit* u) noexcept nogil:
+    # Hands a unit that has to wait for the storage to the engine. False: the caller does its work, and waits.
+    cdef int64_t nbytes, more
+    u.job.owner = u
+    u.pipe = p
+    u.job.count = 0
+    u.job.run.job = &u.job
+    u.job.run.nbytes = u.piece.nbytes if u.kind == UNIT_PIECE else 0
+    if u.kind == UNIT_ROWS or u.kind == UNIT_LOAD:
+        nbytes = _ask_records(p, u, False)
+        more = nbytes + u.job.count * <int64_t>sizeof(Request)
+        if p.config.budget > 0 and more > u.job.stage_bytes and pipe_memory(p) + more > p.config.budget:
+            return False
+        more = job_room(&u.job, u.job.count, nbytes)
+        if more < 0:
+            return False
+        p.shared.jobs.fetch_add(more, kRelaxed)  # relaxed: a statistic
+        _ask_records(p, u, True)
+    u.asked = ASKED
+    turn_take(p.turn)
+    p.asked += 1
+    turn_give(p.turn)
+    if p.shared.asks.load(kRelaxed) == 0 and p.shared.asks.exchange(1, kRelaxed) == 0:  # relaxed: a hint
+        turn_take(&p.table.turn)
+        p.table.fd_limit = max(p.table.fd_limit, p.config.files_kept)
+        turn_give(&p.table.turn)
+    if engine_submit(p.engine, &u.job):
+        return True
+    turn_take(p.turn)
+    p.asked -= 1
+    turn_give(p.turn)
+    u.job.count = 0
+    return False
+
+
+cdef bint _reads(Pipe* p, Unit* u) noexcept nogil:
+    # Returns whether the unit's work is to read files.
+    if u.kind == UNIT_PIECE:
+        return u.piece.kind == BLOCK_PIECE and not p.blocks.encoding
+    return u.kind == UNIT_LOAD or u.kind == UNIT_DISCOVER or (u.kind == UNIT_ROWS and p.blocks == NULL and p.store == NULL)
+
+
+cdef bint _work(Pipe* p, Unit* u) noexcept nogil:
+    # Does a unit's work on a worker. False: the engine has the unit now.
+    cdef int32_t cold
+    if u.asked == ASKED_DONE:
+        return True
+    if p.engine == NULL or u.asked == ASKED or not _reads(p, u):
+        _run_unit(p, u, WAIT_ALL)
+        return True
+    cold = p.shared.cold.load(kRelaxed)  # relaxed, all of it: a hint
+    if cold == 0 and _run_unit(p, u, WAIT_OPEN):
+        return True
+    p.shared.cold.store(cold - 1 if cold > 0 else COLD_UNITS, kRelaxed)
+    if _ask(p, u):
+        return False
+    _run_unit(p, u, WAIT_ALL)
+    return True
+
+
+cdef bint _time_steps(Pipe* p, Unit* u, int64_t done) noexcept nogil:
+    # Returns whether the unit's steps are timed: in one of SAMPLED_UNITS units, the first of them too. Its thread has done so many before.
+    cdef bint timed = u.kind == UNIT_ROWS and p.steps != NULL and done % SAMPLED_UNITS == 0
+    u.scratch.arena.times = p.steps if timed else NULL
+    return timed
+
+
 cdef int execute_step(void* context, int32_t worker) noexcept nogil:
     cdef Pipe* p = <Pipe*>context
+    cdef Meter* m = &p.meters[worker + 1]
     cdef Unit* u = NULL
-    cdef int rc = plan_claim(p, False, &u)
+    cdef Line* line
+    cdef int64_t begun, claimed
+    cdef int32_t kind, at
+    cdef bint timed, over
+    cdef int rc
+    if worker >= p.config.threads:
+        return engine_step(p.engine)
+    if m.since == 0:  # it is new
+        meter_since(m, AT_PLAN, cpu_ticks())
+    begun, at = m.since, m.at
+    rc = plan_claim(p, False, &u)
     if rc == CLAIM_STOP:
         return STEP_DONE
-    if rc == CLAIM_NOTHING:
+    if rc != CLAIM_UNIT and at == (AT_OUTPUT if rc == CLAIM_FULL else AT_INPUT):
+        return STEP_IDLE  # it waits on
+    claimed = cpu_ticks()
+    meter_until(m, claimed)
+    line = m.line.load(kAcquire)  # acquire: pairs with pipe_trace
+    if line != NULL and at >= AT_INPUT:
+        line_wait(line, at, p.number, begun, claimed)
+    if rc != CLAIM_UNIT:
+        meter_since(m, AT_OUTPUT if rc == CLAIM_FULL else AT_INPUT, claimed)
         return STEP_IDLE
-    _run_unit(p, u, False)
-    plan_retire(p, u)
+    kind = u.kind
+    timed = _time_steps(p, u, m.units[UNIT_ROWS].load(kRelaxed))
+    if line != NULL:
+        note_parts(p, u, line, claimed)
+        line_enter(line, WORK[kind])
+    over = _work(p, u)
+    begun = cpu_ticks()
+    if line != NULL:
+        line_leave(line)
+        if over:
+            note_unit(p, u, line, claimed, begun)
+    if timed:
+        p.steps.all.fetch_add(begun - claimed, kRelaxed)  # relaxed: a statistic
+    meter_since(m, AT_PLAN, begun)
+    if over:
+        meter_unit(m, kind, begun - claimed)
+        plan_retire(p, u)
+    else:  # the unit is the engine's now
+        meter_add(m, kind, begun - claimed)
     return STEP_WORKED
 
 
-cdef bint execute_help(Pipe* p) noexcept nogil:
+cdef int64_t execute_help(Pipe* p) noexcept nogil:
     cdef Unit* u = NULL
-    if p.shared.returned.load(kRelaxed) > 0:  # relaxed: a hint; a unit whose bytes aren't cached waits for a worker already
-        return False
+    cdef int64_t begun, took
+    cdef int32_t kind
+    cdef bint timed
+    # Relaxed: hints. A unit whose bytes aren't cached waits for a worker or the engine already.
+    if p.shared.returned.load(kRelaxed) > 0 or p.shared.cold.load(kRelaxed) > 0:
+        return -1
+    begun = cpu_ticks()
     if plan_claim(p, True, &u) != CLAIM_UNIT:
-        return False
-    if not _run_unit(p, u, True):
+        return -1
+    kind = u.kind
+    timed = _time_steps(p, u, p.meters.units[UNIT_ROWS].load(kRelaxed))
+    note_helping(p, u, begun)
+    if not _run_unit(p, u, WAIT_NONE):
         plan_give_back(p, u)
-        return False
+        return -1
+    took = cpu_ticks() - begun
+    if timed:
+        p.steps.all.fetch_add(took, kRelaxed)  # relaxed: a statistic
+    note_helped(p, u, begun, begun + took)
     plan_retire(p, u)
-    p.shared.helped.fetch_add(1, kRelaxed)  # relaxed: a statistic
-    return True
+    p.meters.ticks[kind].fetch_add(took, kRelaxed)  # relaxed: statistics, as the next ones
+    p.meters.units[kind].fetch_add(1, kRelaxed)
+    p.shared.helped.fetch_add(1, kRelaxed)
+    return took

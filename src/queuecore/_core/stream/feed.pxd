@@ -12,7 +12,7 @@ cdef class Feed:
     cdef int64_t number       # of the next block
     cdef dict errors          # by number
     cdef int64_t error_number # of the next error
-    cdef set broken           # passes that had breaks before the run's start
+    cdef dict broken          # for each pass that had breaks before the run's start, the numbers of their rows
     # The group: objects or numbers of rows that wait to be handed in together. A consumer that finds nothing ready hands it in, so the
     # group is used under the GIL.
     cdef list group
@@ -37,5 +37,5 @@ cdef class Feed:
     cdef int _note(self, Fault* f, error) except -1
 
 
-# The feed of a run; `broken`: the passes that had breaks before its start.
-cdef Feed feed_new(Pipe* p, set broken)
+# The feed of a run; `handed`: pass and row of each break before its start.
+cdef Feed feed_new(Pipe* p, list handed)

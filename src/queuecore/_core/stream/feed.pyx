@@ -15,6 +15,7 @@ from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event
 from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold
 from queuecore._core.atoms.platform cimport Fault, kAcquire, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, note_slice, stop_requested, wait_out_exit, waited
+from queuecore._core.atoms.times cimport ON_OUTPUT, begin_wait, end_wait
 
 import numpy as np
 
@@ -54,7 +55,9 @@ cdef class Feed:
         if stop_requested(&self.pipe.runner.stop):
             event_cancel(&self.pipe.shared.room, epoch)
             return False
+        begin_wait(ON_OUTPUT)
         event_wait(&self.pipe.shared.room, epoch, monotonic_ns() + WAIT_SLICE_NS)
+        end_wait()
         note_slice()
         return not stop_requested(&self.pipe.runner.stop)
 
@@ -280,13 +283,21 @@ cdef class Feed:
     def fail(self, int64_t pass_, error):
         """Hand in the error of the next element, which comes out in its place. False: no more of this pass is wanted.
 
-        The error counts as a row in `next_pass` and in `had_errors`.
+        The error counts as a row in `next_pass` and in `errors_before`. It ends the pass if it comes in place of a row that was delivered
+        before the run's start: those behind it may be others now.
         """
         cdef Pipe* p = self.pipe
         cdef Fault f
         cdef uint32_t epoch
         cdef int status = HANDED_FULL
+        cdef int64_t row
         if not self._flush(True):
+            return False
+        turn_take(p.turn)
+        row = p.blocks.lanes.base
+        turn_give(p.turn)
+        if pass_ == p.start.pass_ and row < p.start.ordinal and row not in self.errors_before(pass_):
+            self.end(pass_, error)
             return False
         self._note(&f, error)
         with nogil:
@@ -308,9 +319,9 @@ cdef class Feed:
             wait_out_exit()
         return status == HANDED
 
-    def had_errors(self, int64_t pass_):
-        """Return whether a pass has errors among its rows before the first one that is wanted."""
-        return pass_ in self.broken
+    def errors_before(self, int64_t pass_):
+        """Return the numbers of the rows of a pass that were errors when they were delivered, in a run before: at least of the last one."""
+        return self.broken.get(pass_, ())
 
     cdef int _note(self, Fault* f, error) except -1:
         memset(f, 0, sizeof(Fault))
@@ -344,12 +355,14 @@ cdef class Feed:
         return stop_requested(&self.pipe.runner.stop)
 
 
-cdef Feed feed_new(Pipe* p, set broken):
+cdef Feed feed_new(Pipe* p, list handed):
     cdef Feed feed = Feed.__new__(Feed, _maker)
     feed.owners = {}
     feed.dying = deque()
     feed.errors = {}
-    feed.broken = broken
+    feed.broken = {}
+    for pass_, ordinal in handed:
+        feed.broken.setdefault(pass_, []).append(ordinal)
     pipe_hold(p)
     feed.pipe = p
     return feed

@@ -14,6 +14,7 @@ from queuecore._core.steps.stages cimport Step
 cdef class LeftOut:
     cdef object skips         # gets the errors of records that are left out; None: they are raised
     cdef FileList files
+    cdef object headings      # returns the name of a column of CSV in the header of a file; None: files have no header
     cdef Step step            # of the maker, or None
     cdef Missing* missing
     cdef int64_t missing_count
@@ -21,6 +22,7 @@ cdef class LeftOut:
     cdef int32_t cut_count
     cdef list handed          # pass and number of the breaks that were handed in and have been delivered
     cdef int64_t handed_pass, handed_count  # the pass of the last one, and the number of them in this pass
+    cdef list seams           # pass, number of the record that follows, and good records before it: where delivered batches were cut short
     cdef dict breaks          # breaks found here, by pass, number and level: the fault's numbers, or None once it is delivered
     cdef object last          # error for a record that could not be left out: one too many, or one that could not be logged
     cdef Fault last_fault     # of that record
@@ -46,9 +48,9 @@ cdef class LeftOut:
     # Notes that a break is delivered; returns whether it was handed in. If so, count_handed follows, once the place has passed it.
     cdef bint deliver_break(self, const Batch* b, Feed feed) except *
     cdef int count_handed(self, int64_t pass_) except -1
-    # Forgets the handed breaks before the mark, where nothing depends on their places or their number. Keeps one of the mark's pass, which
-    # shows that the pass had some.
-    cdef int forget_handed(self, const Start* mark) except -1
+    # Forgets the handed breaks before the mark's block, where nothing depends on their places or their number. Keeps one of the mark's
+    # pass, which shows that the pass had some.
+    cdef int forget_handed(self, int64_t pass_, int64_t base) except -1
     # Reports the files that were given up before the delivered place to `skips`; all_: all such files. Returns the exception that ends the
     # stream, or None.
     cdef object log_files(self, Pipe* p, FileTable* table, const Point* at, bint all_, Feed feed)

@@ -12,7 +12,7 @@ from queuecore._core.io.blocks cimport Skipped, blocks_saved
 from queuecore._core.atoms.errors cimport CODE_HANDED, CODE_STEP, fault_error, is_own
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport Point, by_missing, last_pass
-from queuecore._core.order.op cimport Break, Start
+from queuecore._core.order.op cimport LEVEL_HANDED, LEVEL_SEAM, Break, Start
 from queuecore._core.order.runs cimport Missing
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport Bad, Cut, Pipe
@@ -26,6 +26,7 @@ check_layout(layout_hash())
 cdef class LeftOut:
     def __cinit__(self):
         self.handed = []
+        self.seams = []
         self.breaks = {}
 
     def __dealloc__(self):
@@ -37,7 +38,7 @@ cdef class LeftOut:
             return feed.errors[<object>f.a]
         if f.code == CODE_STEP:
             return self._step_error(f)
-        return fault_error(f, None if f.file < 0 else <bytes>name_of(self.files.names, f.file))
+        return fault_error(f, None if f.file < 0 else <bytes>name_of(self.files.names, f.file), self.headings)
 
     cdef object final_error(self, const Fault* f, Feed feed):
         error = self.error(f, feed)
@@ -121,7 +122,7 @@ cdef class LeftOut:
         return True
 
     cdef int64_t broke(self):
-        cdef int64_t n = len(self.handed)
+        cdef int64_t n = len(self.handed) + len(self.seams)
         for error in self.breaks.values():
             n += error is None
         return n
@@ -135,21 +136,37 @@ cdef class LeftOut:
             start = mark.pass_, mark.ordinal
         plan.missing = self.missing
         plan.missing_count = self.missing_count
-        handed = [one for one in self.handed if one < start]
+        handed = self.handed[:bisect_left(self.handed, start)]
+        played = []
+        for pass_, ordinal in handed:
+            before = counts.get(pass_, 0)
+            counts[pass_] = before + 1
+            ordinal -= before
+            if pass_ == mark.pass_ and ordinal > mark.good and not shuffled:  # breaks before it are forgotten
+                ordinal = mark.good
+            played.append((pass_, ordinal, LEVEL_HANDED))
+        known = [(*one, LEVEL_HANDED) for one in self.handed[len(handed):]]
+        for pass_, ordinal, good in self.seams:
+            if (pass_, ordinal) >= start:
+                known.append((pass_, ordinal, LEVEL_SEAM))
+            elif shuffled:
+                played.append((pass_, ordinal - bisect_left(handed, (pass_, ordinal)) + bisect_left(handed, (pass_, -1)), LEVEL_SEAM))
+            else:
+                played.append((pass_, good, LEVEL_SEAM))
+        played.sort()
+        known.sort()
         free(plan.handed)
         free(plan.breaks)
         plan.breaks = NULL
-        plan.handed = <Break*>calloc(len(handed) + 1, sizeof(Break))
+        plan.handed = <Break*>calloc(len(played) + len(known) + 1, sizeof(Break))
         if plan.handed == NULL:
             raise MemoryError
-        for i, (pass_, ordinal) in enumerate(handed):
-            before = counts.get(pass_, 0)
-            counts[pass_] = before + 1
+        for i, (pass_, ordinal, level) in enumerate([*played, *known]):
             plan.handed[i].pass_ = pass_
-            plan.handed[i].ordinal = ordinal - before
-            if pass_ == mark.pass_ and ordinal - before > mark.good and not shuffled:  # breaks before it are forgotten
-                plan.handed[i].ordinal = mark.good
-        plan.handed_count = len(handed)
+            plan.handed[i].ordinal = ordinal
+            plan.handed[i].level = level
+        plan.handed_count = len(played)
+        plan.known_count = len(known)
         if handed and shuffled:  # a shuffle lets all other bad records in
             plan.start.good = mark.ordinal - counts.get(start[0], 0)
         made = sorted((level, pass_, ordinal) for pass_, ordinal, level in self.breaks)
@@ -186,10 +203,10 @@ cdef class LeftOut:
         self.handed_pass = pass_
         return 0
 
-    cdef int forget_handed(self, const Start* mark) except -1:
-        cdef int64_t i = bisect_left(self.handed, (mark.pass_, mark.ordinal))
+    cdef int forget_handed(self, int64_t pass_, int64_t base) except -1:
+        cdef int64_t i = bisect_left(self.handed, (pass_, base))
         if i > 0:
-            del self.handed[:i - (self.handed[i - 1][0] == mark.pass_)]
+            del self.handed[:i - (self.handed[i - 1][0] == pass_)]
             self.handed_pass, self.handed_count = last_pass(self.handed)
         return 0
 

@@ -13,6 +13,10 @@ cdef enum:
     IOVECS = 1024                # most iovecs of a read
     DISCOVER_AHEAD = 6           # files that are opened before they are needed
     IDLE_FILES = 128             # files kept open for a shuffle that jumps between files
+    ASKING = 32                  # units kept for what the engine reads
+    ASKING_LOADS = 8             # of these, such as load a store
+    COLD_UNITS = 16              # units that go to the engine, after one whose bytes were not in the page cache, before one looks there again
+    DISCOVER_ASKED = 64          # files that the engine opens before they are needed
     HELPERS = 4                  # units kept for consumers that help
     SPIN_NS = 80000              # ns; a few times the duration of a futex wake across cores
     LANES = 64                   # files interleaved with pieces of full size

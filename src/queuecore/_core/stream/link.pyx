@@ -56,6 +56,7 @@ cdef class _Link:
             if (self.child.lease is not None or self.child.plan.config.skip_bad or self.feed.pipe.maker.column_count > LINK_COLUMNS
                     or up.shared.leases.load(kRelaxed) >= up.config.max_leases):
                 return LINK_COPY
+            self.child._lose(b)
             status = self.hand(up, b)
             if status != HANDED:
                 return status

@@ -1,9 +1,16 @@
 # Marks: places in a stream, while it runs and as they are saved.
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.io.blocks cimport Blocks, Place
 from queuecore._core.order.lengths cimport Lengths
 from queuecore._core.order.op cimport Start
 from queuecore._core.order.runs cimport Missing
+
+# Whether an error has cut the elements before a place short, though it need not come again.
+cdef enum:
+    CUT_NONE = 0
+    CUT_SEAM = 1           # what follows goes on at `seam`, with a new batch
+    CUT_LOST = 2           # they come in another order than without the error: what follows without it is not known
+    CUT_FAULT = 3          # as CUT_LOST, by an error that the next run does not know of
 
 # The place of a stream, between two elements.
 cdef struct Point:
@@ -13,6 +20,8 @@ cdef struct Point:
     bint has_lanes         # `lanes` is filled
     int64_t pass_, end     # of the last record before the point: its pass, and its number plus 1
     int64_t files          # number of files that the point depends on; -1: all that are known
+    int32_t cut            # CUT_*
+    Start seam             # with CUT_SEAM: the record behind the cut
 
 # Allocates room for lanes, if files are interleaved.
 cdef int point_init(Point* at, const Blocks* frame) except -1
@@ -23,6 +32,8 @@ cdef inline void point_follow(Point* at, const Point* ahead) noexcept nogil:
     at.pass_ = ahead.pass_
     at.end = ahead.end
     at.files = ahead.files
+    at.cut = ahead.cut
+    at.seam = ahead.seam
 
 
 cdef class ShuffleCounter:
@@ -43,7 +54,7 @@ cdef Mark mark_of(const Point* at, int64_t whole, const Blocks* frame)
 cdef class Saved:
     cdef public int64_t elements, files_known
     cdef public uint64_t files_digest
-    cdef public list iterations, begun, missing, lengths, handed, breaks
+    cdef public list iterations, begun, missing, lengths, handed, breaks, seams
     cdef public Mark mark
     cdef public uint64_t version
 
@@ -57,7 +68,7 @@ cdef class Goal:
     cdef uint64_t* pairs       # two seeds for each shuffle
     cdef int64_t* base         # for each shuffle: the number of its first pass
     cdef int64_t* begun        # for each shuffle: the number of passes begun since
-    cdef list counters, handed
+    cdef list counters, handed, seams
     cdef dict breaks
     cdef int64_t handed_pass, handed_count
 

@@ -89,7 +89,9 @@ cdef class Mark:
 
     cdef bint fits(self, const Blocks* frame, int64_t files_known) except -1:
         cdef list lanes = self.lanes
-        if self.file >= max(files_known, 1):
+        if self.file >= max(files_known, 1) or (frame.passes >= 0 and self.pass_ >= max(frame.passes, 1)):
+            return False
+        if self.good > self.ordinal or self.base > self.ordinal:
             return False
         if not lanes:
             return frame.cycle == 1 or (self.pass_ == 0 and self.ordinal == 0 and self.good == 0)
@@ -138,6 +140,9 @@ cdef class Saved:
     handed, breaks : list of list of int
         The pass and the number of the record of each element's error; of `breaks` also the level, and, if the error is not delivered yet,
         the numbers of its fault.
+    seams : list of list of int
+        For each place at which an error has cut a delivered batch short and need not come again: the pass, the number of the record that
+        follows, and the number of good records before it.
     version : int
         The version of the stream's place, which changes with each change of the place.
     """
@@ -186,6 +191,7 @@ cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blo
             raise MemoryError
     goal.handed = sorted((pass_, ordinal) for pass_, ordinal in saved.handed)
     goal.handed_pass, goal.handed_count = last_pass(goal.handed)
+    goal.seams = sorted(tuple(one) for one in saved.seams)
     goal.breaks = {tuple(one[:3]): tuple(one[3:]) or None for one in saved.breaks}
     for i in range(shuffles):
         goal.pairs[2 * i], goal.pairs[2 * i + 1] = seeds[i]

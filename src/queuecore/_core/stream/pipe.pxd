@@ -9,12 +9,16 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport Atomic, Batch, EventCount, Fault, Leaf, Runner, Slab, StepFn, Turn, Window, iovec
 from queuecore._core.io.blocks cimport Blocks, Place, RecordBlock
+from queuecore._core.io.engine cimport Engine, Job
 from queuecore._core.steps.decode cimport Layout
+from queuecore._core.steps.stages cimport StepTimes
 from queuecore._core.device.driver cimport DeviceCore
 from queuecore._core.order.lengths cimport Lengths
 from queuecore._core.order.op cimport Break, OpSpec, Order, Start
 from queuecore._core.order.runs cimport Missing, RunList
 from queuecore._core.atoms.growing cimport Growing
+from queuecore._core.atoms.timeline cimport Lines
+from queuecore._core.stream.meter cimport Meter
 from queuecore._core.stream.rows cimport Maker, Output, Scratch
 from queuecore._core.io.sources cimport FileTable
 
@@ -25,6 +29,12 @@ cdef enum:
     UNIT_DISCOVER = 2      # opens and measures a file
     UNIT_PIECE = 3         # reads a piece of a file, and finds its records
     UNIT_MOVE = 4          # copies the records of a block that a shuffle keeps
+
+cdef enum:
+    # Whether a unit is, or was, with the engine:
+    NOT_ASKED = 0
+    ASKED = 1              # the engine reads the records that it needs; then `job` has them
+    ASKED_DONE = 2         # the engine has done all its work
 
 cdef enum:
     # Batch.failed
@@ -38,7 +48,11 @@ cdef struct Segment:
     int64_t row            # its first row
     RunList runs
 
+cdef struct Pipe
+
 cdef struct Unit:
+    Pipe* pipe
+    bint fresh             # it was never taken: its memory is not counted yet
     int32_t kind           # UNIT_ROWS ...
     Unit* next
     int64_t file           # to discover
@@ -58,6 +72,8 @@ cdef struct Unit:
     unsigned char* stage   # room for records that are split or made into rows
     unsigned char* dump    # room for bytes between records, which nothing reads
     int64_t file_hint      # number of the file that was found last
+    int32_t asked          # NOT_ASKED ...
+    Job job                # that the engine has, or had
 
 # A place where the source was cut: after `at` elements, before a record.
 cdef struct Cut:
@@ -98,6 +114,10 @@ cdef struct Config:
     int64_t unit_bytes     # most bytes of records in blocks for one unit
     int64_t stage_most     # most records that one unit stages
     int32_t helpers        # units kept for consumers that help
+    int32_t asking         # units that may be with the engine besides; 0: there is no engine
+    int64_t near_width     # batches made ahead as long as no unit is with the engine
+    int32_t files_kept     # files that may be open where they are read here and there, or by the engine
+    int64_t depth          # requests at a time; 0: as many as are measured to be good
     DeviceCore* core       # the device that batches go to, or NULL
     int64_t buffers        # number of batches on the device
     bint prefer            # memory that can't be page-locked is accepted
@@ -115,6 +135,9 @@ cdef extern from *:
       alignas(kLine) Atomic<int64_t> grown;     // bytes of buffers of values of varying length
       Atomic<int64_t> largest;                  // the most such bytes of one batch
       Atomic<int64_t> blocks;                   // bytes of blocks
+      Atomic<int64_t> jobs;                     // bytes of the units that are with the engine, and of what they ask for
+      Atomic<int32_t> asks;                     // 1: some unit was with the engine
+      Atomic<int32_t> cold;                     // units that go to the engine before one tries the page cache again
       Atomic<uint32_t> touched;                 // number of slots that batches have had
     };
     }  // namespace queuecore
@@ -129,6 +152,9 @@ cdef extern from *:
         Atomic[int64_t] grown
         Atomic[int64_t] largest
         Atomic[int64_t] blocks
+        Atomic[int64_t] jobs
+        Atomic[int32_t] asks
+        Atomic[int32_t] cold
         Atomic[uint32_t] touched
 
 cdef struct Pipe:
@@ -150,8 +176,8 @@ cdef struct Pipe:
     int64_t fixed_bytes    # of the store and the units
     Missing* missing
     int64_t missing_count
-    Break* handed          # breaks, as order_new takes them
-    int64_t handed_count
+    Break* handed          # breaks as order_new takes them: those that are played, then those that are known
+    int64_t handed_count, known_count
     Break* breaks
     int64_t break_count
     Start start
@@ -160,6 +186,12 @@ cdef struct Pipe:
     const int64_t* saved   # places of interleaved files at the start (blocks_save); NULL: their first records
     int64_t* lane_marks    # by descriptor: places of these files after its batch, and the number of files given up
     Config config
+    Engine* engine         # or NULL: workers wait for the storage themselves
+    Meter* meters          # of the consumers, then of the workers
+    StepTimes* steps       # of one in SAMPLED_UNITS units that make rows by a step; or NULL: there is no step
+    Lines* lines           # that its threads have noted something in, or NULL; under the GIL
+    int32_t number         # of the stream's pipes
+    bint full              # no batch could be begun for want of room; under the turn
     Layout layout
     Leaf* leaves
     int64_t* offsets
@@ -170,9 +202,11 @@ cdef struct Pipe:
     int32_t unit_count
     unsigned char* unit_memory
     size_t unit_memory_bytes
+    int64_t unit_bytes     # of one unit
     Unit* free_units
-    Unit* returned_first
+    Unit* returned_first   # units that the consumer gave back, or the engine
     Unit* returned_last
+    int32_t asked          # units that are with the engine
     int64_t ramp_rows      # rows of the next unit: grows to config.unit_rows
     uint64_t next_batch
     Batch* open

@@ -9,6 +9,7 @@ from queuecore._core.io.blocks cimport Blocks, blocks_clear, blocks_close, block
 from queuecore._core.steps.decode cimport PLACE_STAGE, layout_clear, layout_plan
 from queuecore._core.device.pinned cimport pinned_give, pinned_take
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, WHAT_BUDGET, WHAT_MEMORY
+from queuecore._core.io.engine cimport Engine, job_clear
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.stream.limits cimport IOVECS
@@ -21,6 +22,8 @@ from queuecore._core.atoms.platform cimport (
     layout_hash, size_product, size_sum)
 from queuecore._core.stream.rows cimport Output, Pad, Part, part_free, rows_join, rows_pad, scratch_clear, scratch_init
 from queuecore._core.atoms.runtime cimport runner_stop
+from queuecore._core.steps.stages cimport StepTimes
+from queuecore._core.atoms.timeline cimport lines_drop
 from queuecore._core.atoms.slab cimport slab_free, slab_init, slab_slot, slots_push
 from queuecore._core.io.sources cimport FileTable, table_close_idle, table_drop
 from queuecore._core.atoms.window cimport window_free, window_init, window_publish
@@ -109,7 +112,7 @@ cdef void count_room(Pipe* p, uint32_t slot) noexcept nogil:
 cdef int64_t pipe_memory(Pipe* p) noexcept nogil:
     # relaxed: statistics. A slot that no batch has had takes addresses but no memory, unless the slab is page-locked.
     cdef int64_t slots = p.slots_bytes if p.pinned else p.shared.touched.load(kRelaxed) * <int64_t>p.slab.slot_bytes
-    return slots + p.fixed_bytes + p.shared.grown.load(kRelaxed) + p.shared.blocks.load(kRelaxed)
+    return slots + p.fixed_bytes + p.shared.grown.load(kRelaxed) + p.shared.blocks.load(kRelaxed) + p.shared.jobs.load(kRelaxed)
 
 
 cdef void pipe_over_budget(Pipe* p, int64_t nbytes) noexcept nogil:
@@ -205,7 +208,7 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
     if p.layout.hop_bytes - p.layout.record_bytes > dump and not p.layout.lone_records:
         dump = p.layout.hop_bytes - p.layout.record_bytes
     ids = rows if rows > p.config.load_rows else p.config.load_rows
-    p.unit_count = p.config.threads + p.config.helpers
+    p.unit_count = p.config.threads + p.config.helpers + p.config.asking
     p.units = <Unit*>calloc(p.unit_count, sizeof(Unit))
     if p.units == NULL:
         return False
@@ -231,9 +234,11 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
         u.dump = memory + at[5]
         if p.maker.count > 0 and not scratch_init(&u.scratch, &p.maker):
             return False
+        u.fresh = i < p.config.asking  # the last ones to be taken
         u.next = p.free_units
         p.free_units = u
-    p.fixed_bytes += p.unit_count * unit_bytes(ids, p.config.unit_segments, stage, dump)
+    p.unit_bytes = unit_bytes(ids, p.config.unit_segments, stage, dump)
+    p.fixed_bytes += (p.unit_count - p.config.asking) * p.unit_bytes
     return True
 
 
@@ -267,6 +272,7 @@ cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_c
     p.ramp_rows = min(p.config.unit_rows, p.config.batch_rows)
     p.handed = plan.handed  # taken over, as are the next fields
     p.handed_count = plan.handed_count
+    p.known_count = plan.known_count
     p.breaks = plan.breaks
     p.break_count = plan.break_count
     plan.handed = NULL
@@ -293,6 +299,7 @@ cdef bint _copy_plan(Pipe* p, const Pipe* plan, const Cut* cuts, int32_t cut_cou
     p.runner = <Runner*>alloc_lines(sizeof(Runner))
     p.window = <Window*>alloc_lines(sizeof(Window))
     p.slab = <Slab*>alloc_lines(sizeof(Slab))
+    p.meters = <Meter*>alloc_lines(size_product(plan.config.threads + 1, sizeof(Meter)))
     p.spec_count = plan.spec_count
     p.specs = <OpSpec*>malloc(size_product(plan.spec_count + 1, sizeof(OpSpec)))
     p.leaves = <Leaf*>malloc(size_product(plan.layout.leaf_count + 1, sizeof(Leaf)))
@@ -305,8 +312,17 @@ cdef bint _copy_plan(Pipe* p, const Pipe* plan, const Cut* cuts, int32_t cut_cou
     p.maker.pads = <Pad*>malloc(size_product(plan.maker.pad_count + 1, sizeof(Pad)))
     p.missing = <Missing*>malloc(size_product(plan.missing_count + 1, sizeof(Missing)))
     if (p.shared == NULL or p.turn == NULL or p.runner == NULL or p.window == NULL or p.slab == NULL or p.specs == NULL
-            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL or p.maker.outputs == NULL or p.maker.pads == NULL or p.missing == NULL):
+            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL or p.maker.outputs == NULL or p.maker.pads == NULL or p.missing == NULL
+            or p.meters == NULL):
         return False
+    if p.config.asking > 0:
+        p.engine = <Engine*>alloc_lines(sizeof(Engine))
+        if p.engine == NULL:
+            return False
+    if p.maker.run != NULL:
+        p.steps = <StepTimes*>alloc_lines(sizeof(StepTimes))
+        if p.steps == NULL:
+            return False
     p.shared.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
     memcpy(p.specs, plan.specs, plan.spec_count * sizeof(OpSpec))
     if cut_count > 0:
@@ -364,8 +380,10 @@ cdef bint _order_init(Pipe* p, Pipe* plan) noexcept nogil:
     program.specs = p.specs
     program.count = p.spec_count
     program.store_ahead = c.store_rows
-    program.handed.breaks = p.handed
-    program.handed.count = p.handed_count
+    program.played.breaks = p.handed
+    program.played.count = p.handed_count
+    program.known.breaks = p.handed + p.handed_count
+    program.known.count = p.known_count
     program.breaks.breaks = p.breaks
     program.breaks.count = p.break_count
     p.order = order_new(&program)
@@ -416,6 +434,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
         for i in range(p.unit_count):
             u = &p.units[i]
             scratch_clear(&u.scratch)
+            job_clear(&u.job)
     free(p.units)
     buffer_give(p.unit_memory, p.unit_memory_bytes)
     if p.blocks != NULL:
@@ -457,6 +476,10 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     free(p.leaves)
     free(p.offsets)
     free(p.slab)
+    free(p.engine)
+    free(p.meters)
+    free(p.steps)
+    lines_drop(p.lines)
     free(p.window)
     free(p.runner)
     free(p.turn)

@@ -5,6 +5,7 @@ cdef enum:
     CLAIM_UNIT = 0
     CLAIM_NOTHING = 1      # now
     CLAIM_STOP = 2
+    CLAIM_FULL = 3         # nothing now, for want of room for another batch
 
 # All three functions take the turn, for as long as planning takes and never while a disk works.
 # Claims a unit to be run; `helper`: only units that a consumer can run.

@@ -1,24 +1,26 @@
 """Planning: the work that is done under the turn."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport (
-    Blocks, Lane, Place, RecordBlock, blocks_claim, blocks_claim_moving, blocks_done, blocks_full,
+    Blocks, Lane, Place, RecordBlock, blocks_claim, blocks_claim_moving, blocks_done, blocks_full, blocks_lost,
     blocks_moved, blocks_next_to_index, blocks_publish, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.io.pieces cimport blocks_index
-from queuecore._core.stream.limits cimport DISCOVER_AHEAD, SMALL_UNIT_BYTES
+from queuecore._core.stream.limits cimport DISCOVER_AHEAD, DISCOVER_ASKED, SMALL_UNIT_BYTES
+from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM
 from queuecore._core.order.order cimport order_forward, order_pull
 from queuecore._core.order.op cimport (
-    PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Broken, Op, Order, Position, order_cut)
+    LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Broken, Op, Order, Position, order_cut)
 from queuecore._core.order.runs cimport Run, RunList
 from queuecore._core.order.store cimport order_begin, order_loaded, order_plan_load, order_release, order_room
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify, event_notify_all, turn_give, turn_take
+from queuecore._core.io.engine cimport engine_full
 from queuecore._core.stream.pipe cimport (
-    BATCH_BREAK, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Pipe, Segment, Unit, pipe_complete,
+    BATCH_BREAK, NOT_ASKED, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Pipe, Segment, Unit, pipe_complete,
     pipe_memory, pipe_no_memory, pipe_over_budget)
-from queuecore._core.atoms.platform cimport Batch, kRelaxed, layout_hash, size_product, size_sum
+from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash, size_product, size_sum
 from queuecore._core.stream.rows cimport Output
 from queuecore._core.atoms.runtime cimport stop_requested
 from queuecore._core.atoms.slab cimport slab_slot, slots_pop
@@ -77,6 +79,31 @@ cdef void _mark_oldest(Blocks* s, Batch* b) noexcept nogil:
     b.mark_good = b.mark_end
 
 
+cdef int32_t _cut(Pipe* p, const Batch* b, int64_t* seam) noexcept nogil:
+    # Returns the CUT_* of the batch that closes now, and fills in its seam: where an order without the error has to go on.
+    cdef Order* order = p.order
+    cdef int32_t i, lost = CUT_LOST if order.cut_pass >= 0 else CUT_FAULT
+    for i in range(order.count):
+        if order.ops[i].shuffle != NULL and order.ops[i].shuffle.cut:
+            return lost
+    if p.blocks != NULL and blocks_lost(p.blocks):
+        return CUT_FAULT
+    if order.interrupted == PULL_OK or order.top.rows == 1:
+        return CUT_NONE
+    if order.interrupted == PULL_FAULT and order.needs_count:
+        return CUT_LOST
+    if order.interrupted == PULL_FAULT and order.bottom_shuffle != NULL:
+        return lost if order.stored == NULL else CUT_NONE  # a store reads ahead: only what it reads has met the fault
+    # Interleaved files are marked behind the rows that the fault has dropped.
+    if order.interrupted == PULL_FAULT and order.top.whole_batches and p.blocks != NULL and p.blocks.cycle > 1:
+        return CUT_LOST
+    if order.bottom_shuffle != NULL:
+        seam[0], seam[1], seam[2] = order.broken.pass_, order.broken.ordinal, order.broken.good
+    else:
+        seam[0], seam[1], seam[2] = b.mark_pass, b.mark_end, b.mark_good
+    return CUT_SEAM
+
+
 cdef void _close_batch(Pipe* p) noexcept nogil:
     cdef Batch* b = p.open
     cdef uint64_t k = p.next_batch - 1
@@ -95,6 +122,7 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
         if p.order.ops[i].shuffle != NULL:
             p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + at] = p.order.ops[i].shuffle.begun
             at += 1
+    b.cut = _cut(p, b, b.seam) if b.rows > 0 else CUT_NONE
     p.open = NULL
     if not window_less(b, p.config.batch_rows - b.rows + 1):
         return
@@ -144,6 +172,9 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
         return False
     # With a budget, the first batch of varying length is alone in flight until it shows how large batches are.
     ahead = <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed))  # relaxed: one batch more or less
+    # Batches whose records come from the storage don't keep others waiting.
+    if ahead >= p.config.near_width + (p.asked * p.config.unit_rows + p.config.batch_rows - 1) // p.config.batch_rows:
+        return False
     if p.config.budget > 0 and p.maker.vars > 0 and ahead > 0:
         # Each batch in flight may become as large as the largest before it, twice while its parts are joined; blocks may take memory_most.
         largest = p.shared.largest.load(kRelaxed)
@@ -168,7 +199,8 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
 cdef bint _open_batch(Pipe* p) noexcept nogil:
     # Opens the next batch. False: there is no room for it.
     cdef uint32_t slot
-    if not _has_room(p) or not slots_pop(&p.slab.stack, &slot):
+    p.full = not _has_room(p) or not slots_pop(&p.slab.stack, &slot)
+    if p.full:
         return False
     _slot_ready(p, slot)
     window_open(p.window, p.next_batch, slot, p.config.batch_rows)
@@ -267,7 +299,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
             s = NULL
             _close_batch(p)
         if status == PULL_BREAK:
-            p.breaking = True
+            p.breaking = p.order.broken.level != LEVEL_SEAM
             if p.open != NULL and p.open.rows > 0:  # elements are records: those of the open chunk come before the break
                 b.subs = list_.subs
                 used += list_.count
@@ -288,6 +320,17 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
 
 # The start of a run, and the store
 
+cdef bint _reordered(const Order* order) noexcept nogil:
+    # Returns whether a fault that is no cut has ended the input of a shuffle.
+    cdef int32_t i
+    if not order.faulted or (order.cut_pass >= 0 and memcmp(&order.fault, &order.cut_fault, sizeof(Fault)) == 0):
+        return False
+    for i in range(order.count):
+        if order.ops[i].shuffle != NULL and order.ops[i].shuffle.cut:
+            return True
+    return False
+
+
 cdef void _forward(Pipe* p) noexcept nogil:
     # Brings the order program to the start of this run, a piece at a time.
     cdef Order* order = p.order
@@ -298,7 +341,16 @@ cdef void _forward(Pipe* p) noexcept nogil:
         if status == PULL_NO_MEMORY:
             _order_without_memory(p)
             return
+    if status == PULL_BREAK:  # an element before the place was none, and is an error now
+        order.fault = order.broken.fault
+        p.begun = True
+        _finish_order(p, PULL_FAULT)
+        return
     if (order.skip_left > 0 or order.skip_breaks > 0) and status != PULL_END and status != PULL_FAULT:
+        return
+    if _reordered(order):  # the elements before the place came without that fault, in another order
+        p.begun = True
+        _finish_order(p, PULL_FAULT)
         return
     if p.cut_at < p.cut_count:
         order_cut(order, p.cuts[p.cut_at].pass_, p.cuts[p.cut_at].ordinal, &p.cuts[p.cut_at].fault)
@@ -327,13 +379,22 @@ cdef bint _plan_load(Pipe* p, Unit* u) noexcept nogil:
 
 # Units
 
+cdef int64_t _discover_ahead(Pipe* p) noexcept nogil:
+    # Returns how many files may be opened before they are needed. Relaxed: a hint.
+    if p.shared.asks.load(kRelaxed) == 0:
+        return DISCOVER_AHEAD
+    return max(min(DISCOVER_ASKED, p.config.files_kept // 2), DISCOVER_AHEAD)
+
+
 cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
     cdef int64_t known = p.table.known_records.load(kRelaxed)
+    cdef bint asked = p.shared.asks.load(kRelaxed) != 0
+    if p.table.known_files.load(kRelaxed) >= p.table.files:
+        return False
     if p.blocks != NULL:
-        return p.table.known_files.load(kRelaxed) < p.table.files and p.table.known_files.load(kRelaxed) - blocks_wanted(p.blocks) < 3
-    return (p.table.known_files.load(kRelaxed) < p.table.files
-            and (p.order.needs_count or known - p.order.at.position < (p.config.threads + 2) * p.ramp_rows))
+        return p.table.known_files.load(kRelaxed) - blocks_wanted(p.blocks) < (_discover_ahead(p) if asked else 3)
+    return p.order.needs_count or known - p.order.at.position < (p.config.threads + 2 + (p.config.asking if asked else 0)) * p.ramp_rows
 
 
 cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
@@ -347,6 +408,7 @@ cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
     if p.config.budget > 0 and p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed) > p.config.budget:  # relaxed: a statistic
         pipe_over_budget(p, p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed))
         return CLAIM_NOTHING
+    p.blocks.asked = p.asked
     u.piece = blocks_claim(p.blocks, helper, &no_memory)
     if no_memory:  # nobody may come by again
         pipe_no_memory(p)
@@ -385,10 +447,14 @@ cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
         unit[0] = u
         return CLAIM_UNIT
     u = p.free_units
-    if u == NULL:
+    if u == NULL or (p.engine != NULL and engine_full(p.engine)):
         turn_give(p.turn)
         return CLAIM_NOTHING
     p.free_units = u.next
+    u.asked = NOT_ASKED
+    if u.fresh:
+        u.fresh = False
+        p.shared.jobs.fetch_add(p.unit_bytes, kRelaxed)  # relaxed: a statistic
     while not p.begun and not helper:
         f = p.order.skip_left + p.order.skip_breaks
         _forward(p)
@@ -397,7 +463,7 @@ cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
         if stop_requested(&p.runner.stop):
             break
     if not helper and _wants_file(p):
-        f = table_claim(p.table, DISCOVER_AHEAD)
+        f = table_claim(p.table, _discover_ahead(p))
         if f >= 0:
             u.kind = UNIT_DISCOVER
             u.file = f
@@ -418,6 +484,8 @@ cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
     if rc != CLAIM_UNIT:
         u.next = p.free_units
         p.free_units = u
+        if p.full:
+            rc = CLAIM_FULL
     _give_turn(p)
     unit[0] = u
     return rc
@@ -473,6 +541,7 @@ cdef void plan_retire(Pipe* p, Unit* u) noexcept nogil:
 cdef void plan_give_back(Pipe* p, Unit* u) noexcept nogil:
     u.next = NULL
     turn_take(p.turn)
+    p.asked -= u.asked != NOT_ASKED
     if p.returned_first == NULL:
         p.returned_first = u
     else:

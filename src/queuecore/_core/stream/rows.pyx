@@ -12,7 +12,7 @@ from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_ROWS, FRAM
 from queuecore._core.atoms.growing cimport grow
 from queuecore._core.io.lines cimport lines_kernels, lines_most
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product, size_sum
-from queuecore._core.steps.stages cimport Arena, Cell, arena_free, arena_reset, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, arena_free, arena_reset, arena_take, step_begun, step_ended
 from queuecore._core.io.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
 
 check_layout(layout_hash())
@@ -65,7 +65,8 @@ cdef bint _fits(const Output* out, const int64_t* noted, int64_t nbytes, Fault* 
             fault.stage = STAGE_MAP
             fault.offset = fault.record = -1
             fault.a = side
-            fault.b = <int64_t>out.cell << 54 | <int64_t>j << 48 | pad.sides[j]
+            # 20 bits, 6 bits and 38 bits: a side that a row in memory goes beyond is shorter than that.
+            fault.b = <int64_t>out.cell << 44 | <int64_t>j << 38 | pad.sides[j]
             return False
     return True
 
@@ -118,6 +119,8 @@ cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_ou
 cdef bint _run(const Maker* m, Scratch* s, const Cell* given, Cell* made, bytes_out slot, int64_t row, Growing* vars,
                Fault* fault) noexcept nogil:
     # Runs the step on an element, and writes its outputs to their row.
+    cdef int64_t begun
+    cdef int rc
     cdef const Output* out
     cdef Cell* cell
     cdef int32_t i
@@ -131,7 +134,10 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* given, Cell* made, bytes_
             made[out.cell].data = slot + out.slot_offset + row * out.row_bytes
             made[out.cell].nbytes = out.row_bytes
     memset(fault, 0, sizeof(Fault))
-    if m.run(m.params, given, made, &s.arena, fault) != 0:
+    begun = step_begun(&s.arena)
+    rc = m.run(m.params, given, made, &s.arena, fault)
+    step_ended(&s.arena, m.params, begun)
+    if rc != 0:
         fault.code = CODE_STEP
         fault.stage = STAGE_MAP
         return False
@@ -392,8 +398,9 @@ cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const 
     cdef Cell* made = s.cells + m.given
     cdef bytes_out place
     cdef bytes_in source
-    cdef int64_t i
+    cdef int64_t i, begun
     cdef int32_t j
+    cdef int rc
     n = n if n < m.together else m.together
     arena_reset(&s.arena)
     for j in range(m.column_count):
@@ -413,7 +420,10 @@ cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const 
         o = &m.outputs[j]
         made[o.cell].data = slot + o.slot_offset + row * o.row_bytes
         made[o.cell].nbytes = n * o.row_bytes
-    if m.run_rows(m.params, s.cells, made, n, &s.arena, fault) != 0:
+    begun = step_begun(&s.arena)
+    rc = m.run_rows(m.params, s.cells, made, n, &s.arena, fault)
+    step_ended(&s.arena, m.params, begun)
+    if rc != 0:
         return 0
     for j in range(m.count):
         o = &m.outputs[j]

@@ -1,5 +1,6 @@
 # Running: how the pipes of a stream begin and end, one after the other. Under the GIL, by the holder (turns.pxd).
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from queuecore._core.atoms.timeline cimport Timeline
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport Keeper
 from queuecore._core.stream.feed cimport Feed
@@ -17,12 +18,17 @@ cdef class Running(Course):
     cdef Feed feed
     cdef Lease lease          # on the next batch, from the first call that began to deliver it: so its slot is freed once
     cdef int64_t helped_before  # units that the consumer ran in earlier pipes
+    cdef int64_t asked_before   # requests of the engine in earlier pipes
+    cdef int32_t pipe_count   # so many pipes have begun
+    cdef Timeline timeline    # or None
+    cdef bint traced          # it is being drawn
 
     cdef int _start(self) except -1
     cdef int _begin_run(self) except -1
     cdef int _discard_pipe(self) except -1
     cdef int _recover(self, uint64_t k) except -1
     cdef bint _leave_out(self) except -1
+    cdef int _repeat_fault(self, Pipe* p) except -1
     cdef int _log_files(self, Pipe* p, bint all_) except -1
     # Ends the stream with this error, and raises it.
     cdef int _fail(self, object error) except -1

@@ -1,20 +1,23 @@
 """Running: how the pipes of a stream begin and end, one after the other."""
 cimport cython
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 from queuecore._core.atoms.process cimport check_layout, fork_generation
-from queuecore._core.io.blocks cimport blocks_saved, blocks_unfinished
+from queuecore._core.io.engine cimport engine_counts
+from queuecore._core.io.blocks cimport blocks_lost, blocks_saved, blocks_unfinished
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport keep_until_unused
-from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD, new_error
-from queuecore._core.stream.execute cimport execute_step
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_PRECONDITION, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD, WHAT_BEHIND, new_error
+from queuecore._core.stream.execute cimport execute_init, execute_step
 from queuecore._core.stream.feed cimport feed_new
+from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM
 from queuecore._core.order.op cimport PULL_FAULT
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold, pipe_new
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
 from queuecore._core.atoms.runtime cimport runner_start, runner_stop, stop_fault, wait_out_exit
 from queuecore._core.io.sources cimport file_skippable, table_close_idle, table_named_unchanged, table_settle
+from queuecore._core.stream.traced cimport trace_pipe
 from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING
 from queuecore._core.stream.waiting cimport wait_for_end
 from queuecore._core.atoms.window cimport window_batch
@@ -49,6 +52,9 @@ cdef class Running(Course):
     def __dealloc__(self):
         # If `released` is NULL, Turns.__cinit__ has failed, and attributes of this class are NULL instead of None.
         if self.released != NULL and self.generation == fork_generation():
+            if self._times is not None:
+                self._times.end()
+                self._times.over = True
             if self.there is not None:
                 self.there.end()
             if self.pipe != NULL:
@@ -80,22 +86,32 @@ cdef class Running(Course):
         if self.at.has_lanes:
             self.at.lanes[blocks_saved(self.frame.cycle)] = 0
         self.plan.lengths = &self.lengths
+        self.out.seams = self._seams()
+        if self.at.cut == CUT_SEAM:
+            self.at.cut = CUT_NONE
         self.out.plan_run(&self.plan, &self.at.start, self.shuffles > 0)
         self.table.refs.fetch_add(1, kRelaxed)  # relaxed: this object holds a reference
         with nogil:
             p = pipe_new(&self.plan, self.table, self.out.cuts, self.out.cut_count, self.delivered, execute_step)
+            if p != NULL:
+                execute_init(p)
         if p == NULL and self.plan.pin_result != 0:
             self._fail(self.there.refused(&self.plan))
         if p == NULL:
+            batches = f", {self.plan.slots_bytes} bytes for its batches alone" if self.plan.slots_bytes > 0 else ""
             self._fail(new_error(CODE_EXHAUSTED,
-                f"no memory for the buffers of this pipeline, {self.plan.slots_bytes} bytes for its batches alone. Use smaller batches, a "
-                "smaller shuffle buffer or less prefetch"))
+                f"no memory for the buffers of this pipeline{batches}. Use smaller batches, a smaller shuffle buffer or less prefetch"))
         if self.state != STATE_RUNNING:  # closed meanwhile
             pipe_drop(p)
             return 0
         self.next_k = 0
         self.out.files_logged = 0
         self.pipe = p
+        p.number = self.pipe_count
+        self.pipe_count += 1
+        if self.traced:
+            trace_pipe(p, self.timeline.lines)
+        self._times.begin(p.meters, p.steps, &p.table.bytes_read)
         if self.there is not None:
             try:
                 error = self.there.start(p, self.views)
@@ -105,6 +121,7 @@ cdef class Running(Course):
                 if self.state == STATE_RUNNING:  # the run has not begun; the next call begins it
                     self.there.end()
                     self.pipe = NULL
+                    self._times.end()
                     pipe_drop(p)
                 raise
         with nogil:
@@ -123,7 +140,7 @@ cdef class Running(Course):
             self._stopped(p)
         if self.feeder is not None:
             try:
-                self.feed = feed_new(p, {pass_ for pass_, _ in self.out.handed})
+                self.feed = feed_new(p, self.out.handed)
                 self.keeper.kept[2:] = [self.feed.owners]
                 self.feeder(self.feed, self.drawn)
             except BaseException as error:  # without a feeder no rows would come
@@ -133,6 +150,7 @@ cdef class Running(Course):
     cdef int _discard_pipe(self) except -1:
         # Stops the pipe and waits for its threads: the next pipe shares the file table.
         cdef Pipe* p = self.pipe
+        cdef int64_t asked = 0, depth = 0
         if p == NULL:
             return 0
         pipe_hold(p)
@@ -147,6 +165,9 @@ cdef class Running(Course):
                 self.feed = None
             self.lease = None
             self.helped_before += p.shared.helped.load(kRelaxed)  # relaxed: a statistic
+            engine_counts(p.engine, &asked, &depth)
+            self.asked_before += asked
+            self._times.end()
             if self.there is not None:
                 self.there.end()
             self.pipe = NULL
@@ -160,6 +181,10 @@ cdef class Running(Course):
         # Cuts the source before the record of batch k that can't be read, for the next run, which begins with this batch and uses the same
         # table. The next run delivers all elements before the record, in whole batches and a short one, and then raises the error.
         cdef Batch* b = window_batch(self.pipe.window, k)
+        if b.fault.what == WHAT_BEHIND:  # no run comes to that record
+            self._fail(self.out.error(&b.fault, self.feed))
+        if self.at.cut == CUT_FAULT:
+            self._repeat_fault(self.pipe)
         self.out.cut(self.delivered, self.out.broke(), b.fault_pass, b.fault_ordinal, &b.fault)
         self._log_files(self.pipe, False)
         self._discard_pipe()
@@ -180,9 +205,23 @@ cdef class Running(Course):
             return True
         if not self.out.take_bad(p, self.delivered, self.feed, &self.at.start, self.shuffles > 0):
             return False
+        if self.at.cut == CUT_FAULT:
+            self._repeat_fault(p)
         self._log_files(p, False)  # the next run doesn't meet these files
         self._discard_pipe()
         return True
+
+    cdef int _repeat_fault(self, Pipe* p) except -1:
+        # Lets the next run meet the fault that has ended the input of a shuffle: what was delivered since came in the order of that.
+        if p.blocks != NULL and blocks_lost(p.blocks):
+            self._fail(new_error(CODE_PRECONDITION,
+                "an element could not be made, and those behind it can't be made in the order that they had: an error, which was to come at "
+                "their end, has changed it. Go on from a state that was saved before"))
+        if p.order.interrupted != PULL_FAULT or self.out.cut_count > 0:
+            self._fail(self.out.error(&p.order.fault, self.feed))
+        self.out.cut(0, 0, p.order.at.pass_, p.order.at.position, &p.order.fault)
+        self.at.cut = CUT_LOST
+        return 0
 
     cdef int _log_files(self, Pipe* p, bint all_) except -1:
         cdef object error = self.out.log_files(p, self.table, &self.at, all_, self.feed)

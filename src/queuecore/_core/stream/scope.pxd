@@ -7,6 +7,6 @@ cdef PyObject* current_scope() noexcept
 
 cdef class Scope:
     cdef Scope parent
-    cdef object node
+    cdef object node          # a weak reference; None: the functions are no node's
     cdef int depth            # number of iterators around it, each opened by a function of the one before
     cdef public bint stopped

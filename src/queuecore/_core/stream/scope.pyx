@@ -5,12 +5,14 @@ from queuecore._core.atoms.errors cimport CODE_PRECONDITION, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport layout_hash
 
+import weakref
+
 check_layout(layout_hash())
 
 cdef extern from *:
     """
-    // The scope of the user's functions that this thread runs; an owned reference.
-    static thread_local PyObject* qc_scope = nullptr;
+    // The scope of the user's functions that this thread runs; an owned reference. Static: see atoms/times.pyx.
+    static thread_local PyObject* qc_scope __attribute__((tls_model("initial-exec"))) = nullptr;
     static void qc_set_scope(PyObject* scope) {
       PyObject* before = qc_scope;
       Py_XINCREF(scope);
@@ -49,14 +51,14 @@ cdef class Scope:
     def __init__(self, bint inner, node=None):
         cdef Scope scope
         cdef int again = 0
-        self.node = node
+        self.node = None if node is None else weakref.ref(node)  # what ends the scope refers to it: not to the node's functions
         self.parent = scope = <Scope>qc_scope if qc_scope != NULL else None
         if scope is not None:
             self.depth = scope.depth + (not inner)
         while scope is not None:
             if scope.stopped:
                 raise_error(CODE_PRECONDITION, "the iterator that this function makes elements for is closed")
-            again += scope.node is node and node is not None
+            again += node is not None and scope.node is not None and scope.node() is node
             scope = scope.parent
         # Functions that run in several threads multiply the iterators at each level.
         if again > MOST_AGAIN or self.depth > MOST_NESTED:

@@ -12,7 +12,8 @@ cdef class Stream(Running):
     cdef public bint warned  # the warning that batches are held was given, or is not wanted
     cdef Stall stall
     cdef int64_t spin_ns
-    cdef int64_t copied, records  # batches copied, records delivered
+    cdef int64_t copied       # batches
+    cdef int64_t* records     # that were delivered, of the times
     cdef Scope scope          # of the functions that make elements for it, or None
     cdef bint raw             # batches are delivered as columns
     cdef bint behind          # the last call raised the error of an element, and the next call goes on behind that element

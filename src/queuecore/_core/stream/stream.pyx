@@ -16,6 +16,7 @@ from queuecore._core.device.transfer cimport Transfer, transfer_drop, transfer_h
 from queuecore._core.stream.left_out cimport LeftOut
 from queuecore._core.stream.limits cimport SPIN_NS
 from queuecore._core.stream.marks cimport Goal, Saved, ShuffleCounter, goal_of, point_follow, point_init
+from queuecore._core.stream.meter cimport Times
 from queuecore._core.atoms.parking cimport event_notify_all, turn_give, turn_take
 from queuecore._core.stream.pipe cimport BATCH_BREAK, Lease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory
 from queuecore._core.atoms.platform cimport Batch, kAcquire, kRelaxed, layout_hash, monotonic_ns
@@ -23,8 +24,11 @@ from queuecore._core.stream.running cimport Running
 from queuecore._core.atoms.runtime cimport runner_stop, still_waiting, stop_requested, waited
 from queuecore._core.stream.scope cimport Scope, current_scope
 from queuecore._core.atoms.slab cimport slots_push
+from queuecore._core.io.engine cimport engine_counts
 from queuecore._core.io.sources cimport FileTable, table_drop, table_new
 from queuecore._core.stream.to_device cimport ToDevice
+from queuecore._core.atoms.timeline cimport Timeline
+from queuecore._core.stream.traced cimport trace_pipe
 from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, never_made
 from queuecore._core.stream.views cimport Views, assembled, copies
 from queuecore._core.stream.waiting cimport Stall, wait_for_batch, wait_for_end, wait_until_there
@@ -74,12 +78,14 @@ cdef class Stream(Running):
         self.stall = Stall(d.stall_warn, d.stall_timeout)
         self.feeder = d.feeder
         self.settle_inputs = d.settle_inputs
+        self.outer = d.outer
         self.scope = d.scope
         self.drawn = d.drawn
         self.counters = d.ops.counters
         self.views = Views.__new__(Views)
         self.out = LeftOut.__new__(LeftOut)
         self.out.files = d.files
+        self.out.headings = None if d.frames is None else d.frames.headings
         self.out.skips = d.skips
         if d.elements.components is not None:
             self.out.step = d.elements.step
@@ -93,6 +99,10 @@ cdef class Stream(Running):
         point_init(&self.ahead, &self.frame)
         self.base = <int64_t*>calloc(d.ops.shuffles + 1, sizeof(int64_t))
         self.begun = <int64_t*>calloc(d.ops.shuffles + 1, sizeof(int64_t))
+        self._times = Times.__new__(Times)
+        self._times.make(self.plan.config.threads)
+        self.ready = self._times.ready
+        self.records = &self._times.records
         if self.base == NULL or self.begun == NULL:
             raise MemoryError
         self.shuffles = d.ops.shuffles
@@ -237,7 +247,7 @@ cdef class Stream(Running):
         if was_handed:
             self.out.count_handed(pass_)
         if not self.views.levels and not self.shuffles and self.out.step is None and self.frame.passes == 1:
-            self.out.forget_handed(&self.at.start)
+            self.out.forget_handed(self.at.start.pass_, self.at.place.base)
         if self.there is not None:  # which waits there
             try:
                 self._discard_pipe()
@@ -319,7 +329,7 @@ cdef class Stream(Running):
         # Gives the batch to the consumer: as an element, or as the chunk `arrays`.
         cdef Batch* b = window_batch(p.window, k)
         self._count_all_iterations(p, k)
-        self.records += b.rows
+        self.records[0] += b.rows
         self.stall.since = 0
         if not self.views.levels:
             self.chunk = arrays
@@ -392,7 +402,7 @@ cdef class Stream(Running):
     cdef void note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil:
         # Counts and takes batch k as _deliver does, for an inner stream, whose shuffles' counters are its own.
         cdef int32_t i
-        self.records += b.rows
+        self.records[0] += b.rows
         self.stall.since = 0
         for i in range(self.shuffles):
             self.begun[i] = p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i]
@@ -435,6 +445,7 @@ cdef class Stream(Running):
             return
         if self.state == STATE_RUNNING:
             self.state = STATE_CLOSED
+        self._times.over = True
         self.chunk = None
         if p == NULL:
             event_notify_all(self.released)
@@ -541,10 +552,50 @@ cdef class Stream(Running):
         finally:
             pipe_drop(p)
 
+    @property
+    def times(self):
+        """The times of the threads and of the consumers."""
+        self._check_made()
+        return self._times
+
+    @property
+    def names(self):
+        """The names of the files."""
+        self._check_made()
+        return self.files
+
+    def trace(self, bint on, ranges=(0, 0)):
+        """Let the threads note what they do, or no longer.
+
+        Parameters
+        ----------
+        on : bool
+            Whether they note it from now on.
+        ranges : tuple of int, optional
+            As `push` and `pop` of `Timeline`; used by the first call, if batches go to a device.
+
+        Returns
+        -------
+        Timeline
+            Which gives what they note. A stream has only one.
+        """
+        self._check_made()
+        if self.timeline is None:
+            self.timeline = Timeline(self.plan.config.threads, *(ranges if self.there is not None else ()))
+        self.traced = on
+        if self.pipe != NULL:
+            trace_pipe(self.pipe, self.timeline.lines if on else NULL)
+            if self.there is not None:
+                self.there.trace(self.pipe)
+        return self.timeline
+
     cdef dict _stats(self, Pipe* p, int64_t dropped, int64_t helped):
+        cdef int64_t asked = 0, depth = 0
+        if p != NULL:
+            engine_counts(p.engine, &asked, &depth)
         return {
             "elements": self.delivered,
-            "records": self.records,
+            "records": self.records[0],
             "bytes_read": self.table.bytes_read.load(kRelaxed),
             "files_known": self.table.known_files.load(kRelaxed),
             "empty_files": self.table.empty_files.load(kRelaxed),
@@ -555,6 +606,8 @@ cdef class Stream(Running):
             "leases": 0 if p == NULL else p.shared.leases.load(kRelaxed) - (self.lease is not None and self.lease.pipe == p),
             "threads": 0 if p == NULL else p.runner.live.load(kRelaxed),
             "memory_bytes": 0 if p == NULL else pipe_memory(p),
+            "io_requests": self.asked_before + asked,
+            "io_depth": depth,
             **({} if self.there is None else self.there.stats()),
             **({"skipped": 0, "skipped_files": 0, "skipped_bytes": 0} if self.out.skips is None else self.out.skips.counts()),
         }
@@ -611,6 +664,7 @@ cdef class Stream(Running):
                           self.table.hop_bytes, self.table.tail, self.table.fd_limit)
             if t == NULL:
                 raise MemoryError
+            t.retries = self.plan.config.retries
             self._check_files(t, place, check)
             self._leave_place(later, stop, then)
             self.table, t = t, self.table

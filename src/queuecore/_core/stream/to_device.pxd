@@ -25,6 +25,8 @@ cdef class ToDevice:
     cdef int set_target(self, target) except -1
     # Starts the transfer of a pipe. Raises errors of its kernel, and warnings that are errors.
     cdef object start(self, Pipe* p, Views views)
+    # Has the transfer note its copies, if the pipe's threads note what they do, or no longer. Under the GIL.
+    cdef void trace(self, Pipe* p) noexcept nogil
     cdef void end(self) noexcept
     # Returns the error for slots that could not be page-locked.
     cdef object refused(self, const Pipe* plan)

@@ -8,12 +8,13 @@ from queuecore._core.device.driver cimport Failure
 from queuecore._core.device.lease cimport DeviceLease, transfer_take
 from queuecore._core.device.transfer cimport (
     HOST_END, HOST_READY, HOST_WAIT, HostBatch, HostSource, Transfer, Widen, thread_refused, transfer_drop,
-    transfer_hold, transfer_new, transfer_ready, transfer_start, transfer_stop, transfer_wait)
+    transfer_hold, transfer_new, transfer_ready, transfer_start, transfer_stop, transfer_wait, transfer_trace)
 from queuecore._core.atoms.parking cimport event_cancel, event_prepare, event_wait
 from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold
 from queuecore._core.atoms.platform cimport Batch, Window, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, stop_requested
 from queuecore._core.atoms.slab cimport slab_slot, slots_push
+from queuecore._core.atoms.timeline cimport Line
 from queuecore._core.stream.views cimport Views
 from queuecore._core.atoms.window cimport window_batch, window_ended, window_ready
 
@@ -103,8 +104,17 @@ cdef class ToDevice:
             self.transfer = transfer_new(self.device.core, &source, <int32_t>p.config.buffers, nbytes, &widen, &failure)
         if self.transfer == NULL:
             return self._failed(&failure)
+        self.transfer.run = p.number
+        self.trace(p)
         rc = transfer_start(self.transfer)
         return None if rc == 0 else thread_refused(rc)
+
+    cdef void trace(self, Pipe* p) noexcept nogil:
+        cdef Line* line = NULL
+        if p.meters.line.load(kRelaxed) != NULL:  # relaxed: written under the GIL, as here
+            line = &p.lines.of[p.config.threads + 1]
+        if self.transfer != NULL:
+            transfer_trace(self.transfer, line)
 
     cdef void end(self) noexcept:
         cdef Transfer* t = self.transfer

@@ -4,6 +4,7 @@
 # slices, so that they notice signals, and a close(), which doesn't wait. A thread that waits for a batch is no holder: others may take
 # the batch, or go to another place. On the holder's own thread, signal handlers and finalizers may make further calls wherever Python
 # runs: after that, the holder checks that the state that it is about to change is still the same.
+from cpython.pystate cimport PyThreadState
 from libc.stdint cimport uint64_t
 from queuecore._core.atoms.platform cimport EventCount
 
@@ -20,11 +21,11 @@ cdef class Turns:
     cdef object failure
     cdef uint64_t generation
     # Under the GIL:
-    cdef unsigned long holder # the thread in the middle of a change; 0: none
-    cdef int depth            # number of the holder's nested calls: signal handlers and finalizers run within a call
-    cdef bint changing        # the holder begins a run, or goes to another place: a nested call can't take elements
-    cdef int queued           # number of threads that wait for the holder
-    cdef EventCount* released # notified when the holder leaves
+    cdef PyThreadState* holder # that of the thread in the middle of a change; NULL: none
+    cdef int depth             # number of the holder's nested calls: signal handlers and finalizers run within a call
+    cdef bint changing         # the holder begins a run, or goes to another place: a nested call can't take elements
+    cdef int queued            # number of threads that wait for the holder
+    cdef EventCount* released  # notified when the holder leaves
 
     cdef int _enter(self) except -1
     cdef int _queue(self) except -1

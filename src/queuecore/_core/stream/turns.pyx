@@ -1,6 +1,7 @@
 """Turns: the calls of several threads to one stream."""
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.pystate cimport PyThreadState, PyThreadState_Get
 from libc.stdint cimport uint32_t
 from queuecore._core.atoms.errors cimport CODE_FORKED, CODE_PRECONDITION, raise_error, raise_from
 from queuecore._core.atoms.memory cimport free
@@ -10,9 +11,6 @@ from queuecore._core.atoms.platform cimport EventCount, alloc_lines, layout_hash
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, exiting, still_waiting, wait_out_exit, waited
 
 check_layout(layout_hash())
-
-cdef extern from "pythread.h":
-    unsigned long PyThread_get_thread_ident()
 
 
 @cython.no_gc_clear
@@ -28,11 +26,11 @@ cdef class Turns:
         free(self.released)
 
     cdef int _enter(self) except -1:
-        cdef unsigned long me = PyThread_get_thread_ident()
+        cdef PyThreadState* me = PyThreadState_Get()
         if self.generation != fork_generation():
             self._refuse()
         if self.holder != me:
-            if self.holder != 0:
+            if self.holder != NULL:
                 self._queue()
             self.holder = me
         elif self.changing:
@@ -45,7 +43,7 @@ cdef class Turns:
     cdef int _queue(self) except -1:
         cdef uint32_t epoch
         waited()
-        while self.holder != 0:
+        while self.holder != NULL:
             if exiting():  # the holder's thread may never run again
                 wait_out_exit()
                 self.state = STATE_CLOSED
@@ -62,11 +60,11 @@ cdef class Turns:
         return 0
 
     cdef void _leave(self) noexcept:
-        if self.holder != PyThread_get_thread_ident():  # this call let others in, and has not entered again
+        if self.holder != PyThreadState_Get():  # this call let others in, and has not entered again
             return
         self.depth -= 1
         if self.depth == 0:
-            self.holder = 0
+            self.holder = NULL
             if self.queued > 0:
                 event_notify_all(self.released)
 

@@ -8,11 +8,14 @@ from queuecore._core.atoms.errors cimport CODE_STALL, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.stream.execute cimport execute_help
 from queuecore._core.stream.limits cimport SPIN_NS
+from queuecore._core.stream.meter cimport AT_INPUT
 from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take
 from queuecore._core.stream.pipe cimport Pipe
-from queuecore._core.atoms.platform cimport Window, cpu_pause, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.atoms.platform cimport Window, cpu_pause, cpu_ticks, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, runner_join, stop_requested, waited
+from queuecore._core.atoms.times cimport ON_INPUT, begin_wait, end_wait
 from queuecore._core.io.sources cimport name_of, table_pinned
+from queuecore._core.stream.traced cimport note_waited
 from queuecore._core.atoms.window cimport window_ended, window_ready
 
 from queuecore._checks.warnings import warn
@@ -21,21 +24,40 @@ check_layout(layout_hash())
 
 
 cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil:
+    cdef int64_t begun = monotonic_ns(), since = cpu_ticks(), helped = 0, now
+    cdef bint whole
+    begin_wait(ON_INPUT)
+    whole = _wait_for_batch(p, k, spin_ns, begun, &helped)
+    end_wait()
+    now = cpu_ticks()
+    p.meters.ticks[AT_INPUT].fetch_add(now - since - helped, kRelaxed)  # relaxed: a statistic; several consumers may wait
+    note_waited(p, since, now)
+    if not whole:
+        return spin_ns
+    # Spinning pays if a batch comes about as soon as a sleeper would be awake; otherwise the next spin is shorter.
+    return SPIN_NS if monotonic_ns() - begun < 4 * SPIN_NS else spin_ns // 2
+
+
+cdef bint _wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns, int64_t now, int64_t* helped) noexcept nogil:
+    # False: the wait tells nothing about how long to spin. *helped: ticks of units that this thread ran.
     cdef Window* w = p.window
-    cdef int64_t now = monotonic_ns()
-    cdef int64_t begun = now
     cdef int64_t slice_end = now + WAIT_SLICE_NS
-    cdef int64_t spin_end
+    cdef int64_t spin_end, took
     cdef uint32_t epoch
     # relaxed: only the number matters; the thread that took k publishes nothing else by it
     while (not window_ready(w, k) and w.consumed.load(kRelaxed) <= k and not window_ended(w, k)
            and not stop_requested(&p.runner.stop)):
         now = monotonic_ns()
         if now >= slice_end:
-            return spin_ns
-        if p.config.help and execute_help(p):
-            waited()
-            continue
+            return False
+        if p.config.help:
+            end_wait()
+            took = execute_help(p)
+            begin_wait(ON_INPUT)
+            if took >= 0:
+                helped[0] += took
+                waited()
+                continue
         # There is room, and workers may still sleep: Course._take wakes them only once half of the window is free.
         event_notify_all(&p.runner.work)
         spin_end = now + (spin_ns if p.runner.spin else 0)
@@ -43,14 +65,13 @@ cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil
             cpu_pause()
             now = monotonic_ns()
         if window_ready(w, k):
-            return spin_ns
+            return False
         epoch = event_prepare(&w.arrived)
         if window_ready(w, k) or window_ended(w, k) or stop_requested(&p.runner.stop):
             event_cancel(&w.arrived, epoch)
-            return spin_ns
+            return False
         event_wait(&w.arrived, epoch, slice_end)
-    # Spinning pays if a batch comes about as soon as a sleeper would be awake; otherwise the next spin is shorter.
-    return SPIN_NS if monotonic_ns() - begun < 4 * SPIN_NS else spin_ns // 2
+    return True
 
 
 cdef bint wait_for_end(Pipe* p, int64_t deadline) except *:
@@ -78,7 +99,9 @@ cdef bint wait_until_there(Pipe* p, uint64_t k, int64_t deadline) noexcept nogil
         if there or monotonic_ns() >= deadline:
             event_cancel(&p.window.arrived, epoch)
             return there
+        begin_wait(ON_INPUT)
         event_wait(&p.window.arrived, epoch, deadline)  # ends with an element, the end, a stop, or the time
+        end_wait()
 
 
 @cython.final

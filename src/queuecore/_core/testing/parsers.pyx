@@ -447,6 +447,7 @@ def csv_table(CsvFormat format not None, bytes data not None, int64_t block_byte
     memset(&fault, 0, sizeof(Fault))
     at.line = 1
     arena.last = NULL
+    arena.times = NULL
     places = _places_new(plan, room)
     try:
         while True:
@@ -532,6 +533,7 @@ def csv_time(CsvFormat format not None, bytes data not None, int64_t rows):
     memset(&at, 0, sizeof(CsvCursor))
     at.line = 1
     arena.last = NULL
+    arena.times = NULL
     block.text = data
     with nogil:
         start = monotonic_ns()

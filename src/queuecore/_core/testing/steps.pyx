@@ -161,6 +161,7 @@ def decode_pictures(list files, Step step=None):
     cdef int rc = 0
     memset(cells, 0, sizeof(cells))
     arena.last = NULL
+    arena.times = NULL
     if data == NULL or sizes == NULL:
         raise MemoryError
     for i in range(n):

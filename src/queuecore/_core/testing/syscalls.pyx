@@ -30,6 +30,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*open)(const char*) noexcept
         int (*close)(int) noexcept
         int (*fstat)(int, FileStat*) noexcept
+        int (*is_memory)(int) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
         int (*poll)(int, int) noexcept
         void* (*malloc)(size_t) noexcept
@@ -224,6 +225,10 @@ cdef int _test_fstat(int fd, FileStat* st) noexcept nogil:
     return -1 if _met(FSTAT, _caller(0)) == FAIL else kRealSyscalls.fstat(fd, st)
 
 
+cdef int _test_is_memory(int fd) noexcept nogil:
+    return 0 if _met(FSTAT, _caller(0)) == FAIL else kRealSyscalls.is_memory(fd)
+
+
 cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
     cdef iovec one
     cdef int64_t n, delay, most, every
@@ -401,6 +406,7 @@ cdef void _install() noexcept:
     table.open = _test_open
     table.close = _test_close
     table.fstat = _test_fstat
+    table.is_memory = _test_is_memory
     table.preadv = _test_preadv
     table.poll = _test_poll
     table.malloc = _test_malloc

@@ -114,6 +114,8 @@ struct alignas(kLine) Batch {
   int64_t mark_good;      // records of the pass until there
   int64_t mark_place[5];  // a Place of blocks.pxd: of the block with that record
   int64_t mark_files;     // files that the order had used; -1: all that were known
+  int32_t cut;            // CUT_* of marks.pxd: whether an error has cut the batch short
+  int64_t seam[3];        // the pass, the number, and the good records before it, of the record behind that cut
   void* parts;            // Parts of rows.pxd; guarded by the turn
 };
 
@@ -145,6 +147,7 @@ inline int guarded_step(StepFn step, void* context, int32_t worker) {
 
 struct Runner {
   EventCount work;   // workers park here
+  EventCount apart;  // those of runner_more do here
   EventCount quiet;  // joiners park here
   StopFlag stop;
   Atomic<int32_t> live;

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -14,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -56,6 +58,13 @@ inline int real_fstat(int fd, FileStat* out) noexcept {
   out->ino = st.st_ino;
   out->mode = st.st_mode;
   return 0;
+}
+
+// 1: the file system keeps its files in memory, so that no read waits; 0: it doesn't, or nobody knows.
+inline int real_is_memory(int fd) noexcept {
+  struct statfs st;
+  if (::fstatfs(fd, &st) != 0) return 0;
+  return st.f_type == TMPFS_MAGIC || st.f_type == RAMFS_MAGIC || st.f_type == HUGETLBFS_MAGIC ? 1 : 0;
 }
 
 // flags: 0 or RWF_NOWAIT ("only what the page cache holds": EAGAIN when it doesn't, EOPNOTSUPP where unknown).
@@ -169,6 +178,7 @@ struct Syscalls {
   int (*open)(const char*);
   int (*close)(int);
   int (*fstat)(int, FileStat*);
+  int (*is_memory)(int);
   int64_t (*preadv)(int, const struct iovec*, int, int64_t, int);
   int (*poll)(int, int);
   void* (*malloc)(std::size_t);
@@ -194,10 +204,10 @@ struct Syscalls {
 };
 
 constexpr Syscalls kRealSyscalls = {
-    real_open,       real_close,      real_fstat,    real_preadv,       real_poll,  real_malloc, real_calloc,
-    real_realloc,    real_free,       real_memalign, real_map,          real_unmap, real_advise, real_prefer_node,
-    real_pin,        real_unpin,      real_thread,   real_affinity,     real_clock, real_sleep,  real_futex_wait,
-    real_futex_wake, real_membarrier, real_library,  real_library_close};
+    real_open,        real_close,      real_fstat,      real_is_memory, real_preadv,       real_poll,  real_malloc,
+    real_calloc,      real_realloc,    real_free,       real_memalign,  real_map,          real_unmap, real_advise,
+    real_prefer_node, real_pin,        real_unpin,      real_thread,    real_affinity,     real_clock, real_sleep,
+    real_futex_wait,  real_futex_wake, real_membarrier, real_library,   real_library_close};
 
 // The seeded scheduler's modules share nothing with the rest of the process.
 #if defined(QUEUECORE_TESTING) && !defined(QUEUECORE_SCHEDULE)

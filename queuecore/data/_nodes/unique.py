@@ -1,0 +1,69 @@
+"""Elements that haven't come before in their pass."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from queuecore._elements.record import ArraySpec
+from queuecore.data._nodes.filters import Filter, Predicate
+from queuecore.data._nodes.node import Node
+from queuecore.data._nodes.run import Run
+from queuecore.data._plan.chain import Chain
+from queuecore.data._rows.chunks import Piece
+from queuecore.data._rows.elements import flattened
+from queuecore.errors import DtypeError
+
+__all__ = ["Unique"]
+
+
+@dataclass(frozen=True, eq=False)
+class Unique(Filter):
+    """The first of all elements that are equal. Elements are single integers or strings.
+
+    It is a filter whose predicate keeps what has come: there is a new one in each pass.
+    """
+
+    name = "unique"
+
+    @classmethod
+    def of(cls, chain: Chain, function: Any = None) -> Unique:
+        """Return the node for a dataset; there is no function.
+
+        Raises
+        ------
+        DtypeError
+            If an element is anything else than one integer or string.
+        """
+        spec = chain.element_spec
+        leaves = flattened(spec, lambda leaf, _: leaf)[1]
+        if len(leaves) != 1 or not (
+            isinstance(leaves[0], ArraySpec) and leaves[0].dtype.kind in "iuS" and leaves[0].shape == ()
+        ):
+            raise DtypeError(f"unique: elements must be single integers or strings, not {spec!r:.80}")
+        return cls((chain,), Predicate(cls.name, _is_new, None, "keeps what has come"), chain.layout)
+
+    def words(self) -> dict[str, Any]:
+        return {}
+
+    def label(self) -> str:
+        return f"{self.name}()"
+
+    def hand_in(self, run: Run, feed: Any, pass_: int, start: int) -> bool:
+        return Node.hand_in(self, run, feed, pass_, start)
+
+    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+        seen: set[Any] = set()
+        of_pass = replace(self.predicate, function=functools.partial(_is_new, seen))
+        return Filter.chunks(replace(self, predicate=of_pass), run, pass_, start)
+
+
+def _is_new(seen: set[Any], value: Any) -> bool:
+    while isinstance(value, dict | tuple):
+        value = next(iter(value.values() if isinstance(value, dict) else value))
+    value = value if isinstance(value, bytes) else value.item()
+    new = value not in seen
+    seen.add(value)
+    return new

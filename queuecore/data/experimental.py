@@ -1,0 +1,72 @@
+"""The names of ``tf.data.experimental`` that queuecore has: steps as functions for `Dataset.apply`, and others."""
+
+from queuecore._elements.optional import Optional
+from queuecore.data.dataset import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from queuecore.data.files import CsvDataset
+from queuecore.data.functions import (
+    Counter,
+    bucket_by_sequence_length,
+    cardinality,
+    choose_from_datasets,
+    dense_to_ragged_batch,
+    enumerate_dataset,
+    get_next_as_optional,
+    get_single_element,
+    get_structure,
+    ignore_errors,
+    map_and_batch,
+    parallel_interleave,
+    sample_from_datasets,
+    scan,
+    shuffle_and_repeat,
+    snapshot,
+    take_while,
+    unbatch,
+    unique,
+)
+from queuecore.data.options import AUTOTUNE
+from queuecore.data.settings import (
+    AutoShardPolicy,
+    AutotuneAlgorithm,
+    AutotuneOptions,
+    DistributeOptions,
+    ExternalStatePolicy,
+    OptimizationOptions,
+    ServiceOptions,
+    ThreadingOptions,
+)
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "AutoShardPolicy",
+    "AutotuneAlgorithm",
+    "AutotuneOptions",
+    "Counter",
+    "CsvDataset",
+    "DistributeOptions",
+    "ExternalStatePolicy",
+    "OptimizationOptions",
+    "Optional",
+    "ServiceOptions",
+    "ThreadingOptions",
+    "bucket_by_sequence_length",
+    "cardinality",
+    "choose_from_datasets",
+    "dense_to_ragged_batch",
+    "enumerate_dataset",
+    "get_next_as_optional",
+    "get_single_element",
+    "get_structure",
+    "ignore_errors",
+    "map_and_batch",
+    "parallel_interleave",
+    "sample_from_datasets",
+    "scan",
+    "shuffle_and_repeat",
+    "snapshot",
+    "take_while",
+    "unbatch",
+    "unique",
+]

@@ -1,0 +1,242 @@
+"""The request engine. See engine.pxd for the contract."""
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport memset
+from queuecore._core.atoms.memory cimport free, malloc
+from queuecore._core.atoms.parking cimport event_notify, turn_give, turn_take
+from queuecore._core.atoms.platform cimport Fault, iovec, layout_hash, monotonic_ns, size_product
+from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout
+from queuecore._core.atoms.runtime cimport STEP_IDLE, STEP_WORKED
+from queuecore._core.io.sources cimport READ_OK, FileTable, read_records, table_pin, table_unpin
+
+check_layout(layout_hash())
+
+cdef enum:
+    MEASURED_NS = 20000000   # least time of a measurement
+    HOLD = 32                # measurements between two attempts
+    QUEUED_BYTES = 32 << 20  # what may wait or be read at a time
+
+
+# What twice the depth must bring, and half of it may cost.
+cdef double MORE_BRINGS = 1.04
+cdef double LESS_COSTS = 0.98
+
+
+# Jobs
+
+cdef int64_t job_room(Job* job, int64_t requests, int64_t nbytes) noexcept nogil:
+    cdef int64_t before = job.room * <int64_t>sizeof(Request) + job.stage_bytes
+    if job.room < requests:
+        free(job.requests)
+        job.room = 0
+        job.requests = <Request*>malloc(size_product(requests, sizeof(Request)))
+        if job.requests == NULL:
+            return -1
+        job.room = requests
+    if job.stage_bytes < nbytes:
+        buffer_give(job.stage, job.stage_bytes)
+        job.stage_bytes = 0
+        job.stage = <unsigned char*>buffer_take(nbytes)
+        if job.stage == NULL:
+            return -1
+        job.stage_bytes = nbytes
+    return job.room * <int64_t>sizeof(Request) + job.stage_bytes - before
+
+
+cdef void job_clear(Job* job) noexcept nogil:
+    free(job.requests)
+    buffer_give(job.stage, job.stage_bytes)
+    memset(job, 0, sizeof(Job))
+
+
+cdef const Request* job_find(Job* job, int64_t pass_, int64_t ordinal) noexcept nogil:
+    cdef const Request* r
+    cdef int64_t i
+    for i in range(job.at, job.count):
+        r = &job.requests[i]
+        if r.pass_ == pass_ and r.first <= ordinal < r.first + r.rows:
+            job.at = i
+            return r if r.whole else NULL
+    return NULL
+
+
+# Requests
+
+cdef void _read(FileTable* t, Request* r) noexcept nogil:
+    cdef Fault fault
+    cdef iovec iov
+    cdef int64_t got = 0
+    cdef int fd = table_pin(t, r.file, r.pass_, False, &fault)
+    if fd < 0:
+        return
+    iov.iov_base = r.to
+    iov.iov_len = <size_t>r.nbytes
+    r.whole = read_records(t, r.file, fd, &iov, 1, r.at, False, &got, &fault) == READ_OK
+    if not table_unpin(t, r.file, r.rows if r.whole else 0, &fault):
+        r.whole = False
+
+
+cdef void _put(Engine* e, Request* r) noexcept nogil:
+    r.next = NULL
+    if e.first == NULL:
+        e.first = r
+    else:
+        (<Request*>e.last).next = r
+    e.last = r
+    e.waiting += 1
+    e.bytes += r.nbytes
+
+
+cdef bint engine_full(Engine* e) noexcept nogil:
+    cdef bint full
+    turn_take(&e.turn)
+    full = e.waiting > 4 * e.depth_most or e.bytes > QUEUED_BYTES
+    turn_give(&e.turn)
+    return full
+
+
+cdef void engine_counts(Engine* e, int64_t* requests, int64_t* depth) noexcept nogil:
+    requests[0] = depth[0] = 0
+    if e != NULL:
+        turn_take(&e.turn)
+        requests[0], depth[0] = e.requests, e.depth if e.begun else 0
+        turn_give(&e.turn)
+
+
+cdef void _rest(Engine* e, int64_t depth, int32_t then) noexcept nogil:
+    # Stays at a depth for a while.
+    e.depth = depth
+    e.trying = TRY_NOTHING
+    e.then = then
+    e.hold = HOLD
+
+
+cdef void engine_judge(Engine* e, double rate) noexcept nogil:
+    # Looks whether the depth that is being tried is good, and what to try next.
+    cdef bint good = rate > (MORE_BRINGS if e.trying == TRY_MORE else LESS_COSTS) * e.best
+    if e.trying == TRY_NOTHING:
+        e.best = rate  # what was good once may have been luck, or another time's
+        e.hold -= 1
+        if e.hold <= 0:
+            e.trying = e.then
+    elif not good:
+        _rest(e, e.depth // 2 if e.trying == TRY_MORE else 2 * e.depth, TRY_LESS if e.trying == TRY_MORE else TRY_MORE)
+    else:
+        e.best = max(e.best, rate)
+    if e.trying == TRY_MORE and e.depth < e.depth_most:
+        e.depth = min(2 * e.depth, e.depth_most)
+    elif e.trying == TRY_LESS and e.depth >= 2 * DEPTH_LEAST:
+        e.depth //= 2
+    elif e.trying != TRY_NOTHING:
+        _rest(e, e.depth, TRY_LESS if e.trying == TRY_MORE else TRY_MORE)
+
+
+cdef void _measure(Engine* e, int64_t now) noexcept nogil:
+    if not e.starved and not e.fixed:
+        engine_judge(e, <double>e.got / <double>(now - e.since))
+    e.since = now
+    e.got = e.count = 0
+    e.starved = False
+
+
+cdef void _grow(Engine* e, int32_t count) noexcept nogil:
+    # Starts threads that are counted already. Those that don't start are never tried again.
+    cdef int32_t started = e.more(e.context, e.threads - count, count)
+    if started == count:
+        return
+    turn_take(&e.turn)
+    e.threads -= count - started
+    e.depth_most = e.depth = max(e.threads, <int32_t>1)
+    e.fixed = True
+    e.alone = e.threads == 0
+    turn_give(&e.turn)
+
+
+cdef void engine_begin(Engine* e, int64_t depth, int64_t most) noexcept nogil:
+    e.fixed = depth > 0
+    e.trying = TRY_MORE
+    e.depth = min(depth if depth > 0 else <int64_t>DEPTH_FIRST, most)
+    e.depth_most = min(depth if depth > 0 else <int64_t>DEPTH_MOST, most)
+
+
+cdef void engine_init(Engine* e, FileTable* table, EventCount* work, int64_t depth, int64_t most, void (*run)(void*) noexcept nogil,
+                      void (*done)(void*) noexcept nogil, int32_t (*more)(void*, int32_t, int32_t) noexcept nogil, void* context) noexcept nogil:
+    e.table = table
+    e.work = work
+    e.run = run
+    e.done = done
+    e.more = more
+    e.context = context
+    engine_begin(e, depth, most)
+
+
+cdef bint engine_submit(Engine* e, Job* job) noexcept nogil:
+    cdef int64_t i
+    cdef bint first
+    job.at = 0
+    job.left = max(job.count, <int64_t>1)
+    turn_take(&e.turn)
+    if e.alone:
+        turn_give(&e.turn)
+        return False
+    first = not e.begun
+    if first:
+        e.begun = True
+        e.since = monotonic_ns()
+        e.threads = <int32_t>e.depth
+    for i in range(job.count):
+        _put(e, &job.requests[i])
+    if job.count == 0:
+        _put(e, &job.run)
+    i = min(e.waiting, e.depth - e.running)
+    turn_give(&e.turn)  # from here on the job is the engine's
+    if first:
+        _grow(e, e.threads)
+        while e.alone and engine_step(e) == STEP_WORKED:  # this thread does what was handed over before that was known
+            pass
+    elif i > 0:
+        event_notify(e.work, <uint32_t>i)
+    return True
+
+
+cdef int engine_step(Engine* e) noexcept nogil:
+    cdef Request* r = NULL
+    cdef Job* job
+    cdef int64_t now, more
+    cdef bint over
+    turn_take(&e.turn)
+    if e.running < e.depth:
+        r = <Request*>e.first
+    if r == NULL:
+        turn_give(&e.turn)
+        return STEP_IDLE
+    e.first = r.next
+    e.waiting -= 1
+    e.running += 1
+    turn_give(&e.turn)
+    job = r.job
+    if r == &job.run:
+        e.run(job.owner)
+    else:
+        _read(e.table, r)
+    now = monotonic_ns()
+    turn_take(&e.turn)
+    e.running -= 1
+    e.bytes -= r.nbytes
+    e.requests += 1
+    e.got += r.nbytes
+    e.count += 1
+    if e.first == NULL:
+        e.starved = True
+    if e.count > 4 * e.depth and now - e.since > MEASURED_NS:
+        _measure(e, now)
+    job.left -= 1
+    over = job.left == 0
+    more = e.depth - e.threads
+    if more > 0:
+        e.threads += <int32_t>more
+    turn_give(&e.turn)
+    if over:
+        e.done(job.owner)
+    if more > 0:
+        _grow(e, <int32_t>more)
+    return STEP_WORKED
