@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 from queuecore import ops
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
-from queuecore.tf1._graph.values import Sides, as_dtype, name_of, string
+from queuecore.tf1._graph.values import Sides, as_dtype, float32, name_of, string
 from queuecore.tf1._ops.decoders import decode_bmp, decode_gif, decode_image, decode_jpeg, decode_png
+from queuecore.tf1._ops.encoders import encode_jpeg, encode_png
 from queuecore.tf1._ops.math import cast, identity, saturate_cast
 from queuecore.tf1._ops.random import counted, random_crop
 from queuecore.tf1._protos.refused import refusing as _refusing
@@ -31,6 +33,8 @@ __all__ = [
     "decode_image",
     "decode_jpeg",
     "decode_png",
+    "encode_jpeg",
+    "encode_png",
     "flip_left_right",
     "flip_up_down",
     "grayscale_to_rgb",
@@ -45,6 +49,8 @@ __all__ = [
     "random_hue",
     "random_saturation",
     "resize",
+    "resize_area",
+    "resize_bicubic",
     "resize_bilinear",
     "resize_image_with_crop_or_pad",
     "resize_images",
@@ -130,6 +136,72 @@ def _nearest(x: Any, height: int, width: int, align_corners: bool) -> Any:
     return made
 
 
+def _cubic_weights(old: int, new: int, align_corners: bool) -> Any:
+    # The weights of the four pixels around each place, in steps of 1/1024, as TensorFlow has them.
+    places = np.arange(new, dtype=np.float32) * _factor(old, new, align_corners)
+    low = np.floor(places).astype(np.int64)
+    parts = np.rint((places - low.astype(np.float32)) * np.float32(1024)) / 1024
+    a = -0.75
+    made = np.zeros((new, old))
+    for step in (-1, 0, 1, 2):
+        x = np.abs(step - parts)
+        near = ((a + 2) * x - (a + 3)) * x * x + 1
+        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        np.add.at(made, (np.arange(new), np.clip(low + step, 0, old - 1)), np.where(x <= 1, near, far))
+    return made
+
+
+def _area_weights(old: int, new: int, align_corners: bool) -> Any:
+    # The part of each pixel that lies in a pixel of the result.
+    factor = _factor(old, new, align_corners)
+    begin = (np.arange(new, dtype=np.float32) * factor)[:, None]
+    end = (np.arange(1, new + 1, dtype=np.float32) * factor)[:, None]
+    made = np.zeros((new, old))
+    pixels = np.arange(int(np.ceil(end.max())))
+    part = np.clip(np.minimum(pixels + 1, end) - np.maximum(pixels, begin), 0, None) / factor
+    np.add.at(made, (np.arange(new)[:, None], np.minimum(pixels, old - 1)), part)
+    return made
+
+
+def _weighted(weights: Callable[..., Any], x: Any, height: int, width: int, align_corners: bool) -> Any:
+    rows, columns = weights(x.shape[-3], height, align_corners), weights(x.shape[-2], width, align_corners)
+    return np.einsum("yh,...hwc,xw->...yxc", rows, x.astype(np.float64), columns).astype(np.float32)
+
+
+def _by_weights(
+    type_: str, images: Any, size: Any, align_corners: bool, half_pixel_centers: bool, name: str | None,
+    weights: Callable[..., Any],
+) -> Tensor:  # fmt: skip
+    if half_pixel_centers:
+        raise UnimplementedError(f"{type_}: half_pixel_centers is of bilinear and nearest pixels only")
+    given, sides = _pictures(images, type_)
+    height, width = _known_size(size)
+    made: Any = None if given.shape.ndims is None else (*sides[:-3], height, width, sides[-1])
+
+    def kernel(x: Any) -> Any:
+        return _checked(functools.partial(_weighted, weights), x, height, width, align_corners)
+
+    return apply_op(type_, [given], np.float32, made, kernel, name)
+
+
+def resize_bicubic(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
+) -> Tensor:
+    """Return pictures of another size, float32, that blend the sixteen pixels around each place.
+
+    Parameters and errors are those of `resize_bilinear`; but `half_pixel_centers` is an `UnimplementedError`.
+    """
+    return _by_weights("ResizeBicubic", images, size, align_corners, half_pixel_centers, name, _cubic_weights)
+
+
+def resize_area(images: Any, size: Any, align_corners: bool = False, name: str | None = None) -> Tensor:
+    """Return pictures of another size, float32, whose pixels are means of those that they cover.
+
+    Parameters and errors are those of `resize_bilinear`.
+    """
+    return _by_weights("ResizeArea", images, size, align_corners, False, name, _area_weights)
+
+
 def _resized(
     type_: str, images: Any, size: Any, nearest: bool, align_corners: bool, half_pixel_centers: bool, name: str | None
 ) -> Tensor:
@@ -196,7 +268,8 @@ def resize_images(
     images : Tensor, shape (..., height, width, channels)
     size : (int, int)
         New height and width, known beforehand.
-    method : {ResizeMethod.BILINEAR, ResizeMethod.NEAREST_NEIGHBOR}
+    method : int or str
+        A member of `ResizeMethod`, or its name: ``"bilinear"``, ``"nearest"``, ``"bicubic"``, ``"area"``.
     align_corners : bool, default False
         Whether the centres of the corners stay where they are.
     preserve_aspect_ratio : bool, default False
@@ -206,12 +279,12 @@ def resize_images(
     Returns
     -------
     Tensor
-        Bilinear: of float32, unless the picture has that size already.
+        Of float32, but for the nearest pixels, unless the picture has that size already.
 
     Raises
     ------
-    UnimplementedError
-        If it is another method.
+    ValueError
+        If there is no such method.
     """
     given, sides = _pictures(images, "resize_images")
     height, width = _known_size(size)
@@ -228,7 +301,11 @@ def resize_images(
         return resize_bilinear(given, (height, width), align_corners, name)
     if method in (ResizeMethod.NEAREST_NEIGHBOR, "nearest"):
         return resize_nearest_neighbor(given, (height, width), align_corners, name)
-    raise UnimplementedError("pictures are resized by ResizeMethod.BILINEAR or NEAREST_NEIGHBOR")
+    if method in (ResizeMethod.BICUBIC, "bicubic"):
+        return resize_bicubic(given, (height, width), align_corners, name)
+    if method in (ResizeMethod.AREA, "area"):
+        return resize_area(given, (height, width), align_corners, name)
+    raise ValueError(f"Resize method is not implemented: {method!r}")
 
 
 resize = resize_images
@@ -595,7 +672,7 @@ def per_image_standardization(image: Any) -> Tensor:
         return (made - centre) / np.maximum(np.sqrt(spread), least)
 
     del sides
-    dtype = given.dtype if given.dtype.kind == "f" else np.dtype(np.float32)
+    dtype = given.dtype if given.dtype.kind == "f" else float32
     return apply_op("Standardize", [given], dtype, given.shape, kernel, "per_image_standardization")
 
 

@@ -1,6 +1,7 @@
 """``tf.io``: files read and written, records in them, strings decoded."""
 
 from queuecore.tf1._ops.decoders import *
-from queuecore.tf1._ops.strings import matching_files, read_file, write_file
+from queuecore.tf1._ops.encoders import encode_jpeg, encode_png, parse_tensor, serialize_tensor
+from queuecore.tf1._ops.strings import decode_base64, encode_base64, matching_files, read_file, write_file
 from queuecore.tf1._protos import files as gfile
 from queuecore.tf1.python_io import TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator

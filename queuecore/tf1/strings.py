@@ -1,7 +1,15 @@
 """``tf.strings``: joined, split, cut."""
 
+from queuecore.tf1._ops.hashes import (
+    string_to_hash_bucket as to_hash_bucket,
+    string_to_hash_bucket_fast as to_hash_bucket_fast,
+    string_to_hash_bucket_strong as to_hash_bucket_strong,
+)
 from queuecore.tf1._ops.strings import (
     as_string,
+    bytes_split,
+    reduce_join,
+    regex_full_match,
     regex_replace,
     string_join as join,
     string_length as length,
@@ -15,13 +23,19 @@ from queuecore.tf1._ops.strings import (
 
 __all__ = [
     "as_string",
+    "bytes_split",
     "join",
     "length",
     "lower",
+    "reduce_join",
+    "regex_full_match",
     "regex_replace",
     "split",
     "strip",
     "substr",
+    "to_hash_bucket",
+    "to_hash_bucket_fast",
+    "to_hash_bucket_strong",
     "to_number",
     "upper",
 ]

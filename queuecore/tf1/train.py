@@ -20,6 +20,14 @@ from queuecore.tf1._input.producers import (
     string_input_producer,
 )
 from queuecore.tf1._input.runners import QueueRunner, add_queue_runner, lowering_report, start_queue_runners
+from queuecore.tf1._ops.steps import (
+    assert_global_step,
+    create_global_step,
+    get_global_step,
+    get_or_create_global_step,
+    global_step,
+)
+from queuecore.tf1._protos.event_files import summary_iterator
 from queuecore.tf1._protos.messages import (
     BytesList,
     Example,
@@ -47,8 +55,13 @@ __all__ = [
     "QueueRunner",
     "SequenceExample",
     "add_queue_runner",
+    "assert_global_step",
     "batch",
     "batch_join",
+    "create_global_step",
+    "get_global_step",
+    "get_or_create_global_step",
+    "global_step",
     "input_producer",
     "limit_epochs",
     "lowering_report",
@@ -63,6 +76,7 @@ __all__ = [
     "slice_input_producer",
     "start_queue_runners",
     "string_input_producer",
+    "summary_iterator",
 ]
 
 __getattr__ = _refusing("tf.train")  # optimizers and their like

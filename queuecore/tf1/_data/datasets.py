@@ -51,7 +51,7 @@ from queuecore.tf1._graph.graph import (
     get_default_graph,
     seed_pair,
 )
-from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, string
+from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, bool_, int64, string
 
 __all__ = [
     "CsvDataset",
@@ -285,7 +285,7 @@ class Dataset(DatasetBase):
             spec = packed(output_types, [leaf_of(*one) for one in zip(leaves(output_types), sides, strict=True)])
         given = [convert_to_tensor(one) for one in args or ()]
         found = leaves(spec)
-        dtypes = plain(spec, [leaf.dtype for leaf in found])
+        dtypes = plain(spec, [leaf.dtype.dtype for leaf in found])
         known = plain(spec, [leaf.shape.sides for leaf in found])
 
         def kernel(_: Any, *values: Any) -> Any:
@@ -433,7 +433,7 @@ class Dataset(DatasetBase):
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
         """Pair each element with its number, an int64."""
-        spec = (Leaf(np.dtype(np.int64), as_shape([])), self._spec)
+        spec = (Leaf(int64, as_shape([])), self._spec)
         given = [int_tensor(start, "start")]
         return self._step("EnumerateDataset", spec, lambda _, ds, n: ds.enumerate(int(n)), given, name)
 
@@ -817,7 +817,7 @@ def _padded(told: Any, shape: TensorShape) -> TensorShape:
 def _predicate(dataset: Dataset, predicate: Any) -> Function:
     found = dataset._function(predicate, "predicate")
     spec = found.spec
-    if not isinstance(spec, Leaf) or spec.dtype != np.dtype(bool) or spec.shape.ndims not in (0, None):
+    if not isinstance(spec, Leaf) or spec.dtype != bool_ or spec.shape.ndims not in (0, None):
         raise ValueError(
             f"Invalid `predicate`. `predicate` must return a `tf.bool` scalar tensor, but its return type is {spec!r}."
         )
@@ -1014,10 +1014,10 @@ class CsvDataset(_Files):
         for one in record_defaults:
             try:
                 types.append(as_dtype(one))
-                columns.append(types[-1])
+                columns.append(types[-1].dtype)
             except (TypeError, InvalidArgumentError):
                 value = _csv_default(one)
-                types.append(value.dtype if not isinstance(value, bytes) else string)
+                types.append(as_dtype(value.dtype) if not isinstance(value, bytes) else string)
                 columns.append(value)
 
         def make(names: Any, compression: Any, *_: Any) -> Any:

@@ -23,6 +23,7 @@ from queuecore.tf1._data.datasets import (
 from queuecore.tf1._data.iterators import Optional, get_next_as_optional
 from queuecore.tf1._data.nests import Leaf, leaves, mapped, stacked
 from queuecore.tf1._graph.graph import Tensor, apply_op, convert_to_tensor
+from queuecore.tf1._graph.values import int64
 
 __all__ = [
     "AUTOTUNE",
@@ -220,7 +221,7 @@ def choose_from_datasets(
     """
     spec = _alike(datasets, "choose_from_datasets")
     choice = checked(choice_dataset, "choice_dataset")._spec
-    if not isinstance(choice, Leaf) or choice.dtype != np.dtype(np.int64) or choice.shape.ndims not in (0, None):
+    if not isinstance(choice, Leaf) or choice.dtype != int64 or choice.shape.ndims not in (0, None):
         raise TypeError(f"`choice_dataset` must be a dataset of scalar `tf.int64` tensors, not of {choice!r}")
 
     def kernel(_: Any, *values: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from queuecore.errors import InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
 from queuecore.tf1._graph.graph import Graph, Tensor, convert_to_tensor
-from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, name_of, string
+from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, int64, name_of, string, variant
 from queuecore.tf1._ops.sparse import SparseTensor
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "types",
 ]
 
-VARIANT = np.dtype(object)
+VARIANT = variant
 
 
 class DatasetBase:
@@ -87,7 +87,7 @@ class Leaf:
     shape : TensorShape
     """
 
-    dtype: np.dtype[Any]
+    dtype: DType
     shape: TensorShape
 
     def __repr__(self) -> str:
@@ -124,7 +124,7 @@ class SparseLeaf:
         Of the whole.
     """
 
-    dtype: np.dtype[Any]
+    dtype: DType
     shape: TensorShape
 
     def __repr__(self) -> str:
@@ -275,17 +275,17 @@ def stacked(leaf: Any, size: int | None) -> Any:
     return type(leaf)(leaf.dtype, TensorShape([size]).concatenate(leaf.shape))
 
 
-def outputs_of(spec: Any) -> list[tuple[np.dtype[Any], Any]]:
+def outputs_of(spec: Any) -> list[tuple[DType, Any]]:
     """Return types and shapes of the tensors that the parts of an element are, in order."""
     return [output for leaf in leaves(spec) for output in _outputs(leaf)]
 
 
-def _outputs(leaf: Any) -> list[tuple[np.dtype[Any], Any]]:
+def _outputs(leaf: Any) -> list[tuple[DType, Any]]:
     if isinstance(leaf, Nested):
         return [(VARIANT, ())]
     if isinstance(leaf, SparseLeaf):
         rank = leaf.shape.ndims
-        return [(np.dtype(np.int64), [None, rank]), (leaf.dtype, [None]), (np.dtype(np.int64), [rank])]
+        return [(int64, [None, rank]), (leaf.dtype, [None]), (int64, [rank])]
     return [(leaf.dtype, leaf.shape)]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from queuecore._checks.seeds import Pair, draw_pair, paired
 from queuecore.tf1._graph.operators import Operators
-from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, facts_of, name_of
+from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, as_value, facts_of, name_of
 
 __all__ = [
     "Drawn",
@@ -21,12 +21,16 @@ __all__ = [
     "Operation",
     "Tensor",
     "add_to_collection",
+    "add_to_collections",
     "apply_op",
     "constant_value",
+    "container",
     "control_dependencies",
     "convert_to_tensor",
+    "default_session",
     "device",
     "get_collection",
+    "get_collection_ref",
     "get_default_graph",
     "listed",
     "name_scope",
@@ -46,20 +50,42 @@ _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
 
 
 class GraphKeys:
-    """Names of the collections that functions of this package use."""
+    """Names of collections, as TensorFlow has them."""
 
     GLOBAL_VARIABLES = "variables"
     VARIABLES = "variables"
     LOCAL_VARIABLES = "local_variables"
+    METRIC_VARIABLES = "metric_variables"
+    MODEL_VARIABLES = "model_variables"
     TRAINABLE_VARIABLES = "trainable_variables"
+    SUMMARIES = "summaries"
     QUEUE_RUNNERS = "queue_runners"
     TABLE_INITIALIZERS = "table_initializer"
-    SUMMARIES = "summaries"
-    LOSSES = "losses"
+    ASSET_FILEPATHS = "asset_filepaths"
+    MOVING_AVERAGE_VARIABLES = "moving_average_variables"
+    REGULARIZATION_LOSSES = "regularization_losses"
+    CONCATENATED_VARIABLES = "concatenated_variables"
+    SAVERS = "savers"
+    WEIGHTS = "weights"
+    BIASES = "biases"
+    ACTIVATIONS = "activations"
     UPDATE_OPS = "update_ops"
+    LOSSES = "losses"
+    SAVEABLE_OBJECTS = "saveable_objects"
+    RESOURCES = "resources"
+    LOCAL_RESOURCES = "local_resources"
+    TRAINABLE_RESOURCE_VARIABLES = "trainable_resource_variables"
     INIT_OP = "init_op"
     LOCAL_INIT_OP = "local_init_op"
+    READY_OP = "ready_op"
+    READY_FOR_LOCAL_INIT_OP = "ready_for_local_init_op"
+    SUMMARY_OP = "summary_op"
     GLOBAL_STEP = "global_step"
+    GLOBAL_STEP_READ_KEY = "global_step_read_op_cache"
+    EVAL_STEP = "eval_step"
+    TRAIN_OP = "train_op"
+    COND_CONTEXT = "cond_context"
+    WHILE_CONTEXT = "while_context"
 
 
 class Operation:
@@ -88,7 +114,7 @@ class Operation:
         name: str,
         type_: str,
         inputs: Sequence[Tensor],
-        outputs: Sequence[tuple[np.dtype[Any], Any]],
+        outputs: Sequence[tuple[DType, Any]],
         kernel: Kernel,
         pure: bool,
         blocking: bool,
@@ -124,7 +150,7 @@ class Tensor(Operators):
     op : Operation
     value_index : int
         Its place among the operation's outputs.
-    dtype : numpy.dtype
+    dtype : DType
     shape : TensorShape
         The facts known before the graph runs.
     """
@@ -132,10 +158,10 @@ class Tensor(Operators):
     __array_priority__ = 100  # NumPy's arrays leave operators to it
     __array_ufunc__ = None
 
-    def __init__(self, op: Operation, index: int, dtype: np.dtype[Any], shape: TensorShape) -> None:
+    def __init__(self, op: Operation, index: int, dtype: DType, shape: TensorShape) -> None:
         self.op = op
         self.value_index = index
-        self.dtype = dtype
+        self.dtype = as_dtype(dtype)
         self._shape = shape
 
     @property
@@ -238,7 +264,7 @@ class Graph:
         self,
         type_: str,
         inputs: Sequence[Tensor],
-        outputs: Sequence[tuple[np.dtype[Any], Any]],
+        outputs: Sequence[tuple[DType, Any]],
         kernel: Kernel,
         name: str | None = None,
         *,
@@ -402,6 +428,14 @@ class Graph:
                 self._named, self._used = named, used
                 self._control, self._device = outside
 
+    @contextlib.contextmanager
+    def container(self, container_name: str) -> Iterator[str]:
+        """Accept a name of the container that keeps queues and variables: each session is one."""
+        yield container_name
+
+    def switch_to_thread_local(self) -> None:
+        """Accept that scopes are to be each thread's own. Build a graph in one thread, or hold a lock around scopes."""
+
     def finalize(self) -> None:
         """Forbid changes from now on."""
         self._finalized = True
@@ -527,6 +561,21 @@ def control_dependencies(control_inputs: Any) -> Any:
 def device(device_name_or_function: Any) -> Any:
     """As `Graph.device` of the default graph: everything runs on the host."""
     return get_default_graph().device(device_name_or_function)
+
+
+def container(container_name: str) -> Any:
+    """As `Graph.container` of the default graph."""
+    return get_default_graph().container(container_name)
+
+
+def add_to_collections(names: Any, value: Any) -> None:
+    """As `Graph.add_to_collections` of the default graph."""
+    get_default_graph().add_to_collections(names, value)
+
+
+def get_collection_ref(key: Any) -> list[Any]:
+    """As `Graph.get_collection_ref` of the default graph."""
+    return get_default_graph().get_collection_ref(key)
 
 
 def add_to_collection(name: Any, value: Any) -> None:

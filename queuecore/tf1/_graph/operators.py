@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from queuecore.tf1._graph.values import DType
 
 __all__ = ["Operators", "register_operators"]
 
@@ -20,7 +20,7 @@ def register_operators(**functions: Callable[..., Any]) -> None:
 class Operators:
     """The base class of tensors and variables: each operator is the function of that meaning, element by element."""
 
-    dtype: np.dtype[Any]
+    dtype: DType
 
     def __add__(self, other: Any) -> Any:
         """Return the sum."""

@@ -157,6 +157,8 @@ def _note(error: QueueCoreError, op: Operation) -> None:
     note = f"in the operation {op.name!r} ({op.type})"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
+    if error.op is None:
+        error.op = op
 
 
 def run_beside(plan: Plan, run: Any, values: list[Any]) -> None:

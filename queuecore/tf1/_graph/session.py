@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +33,16 @@ from queuecore.tf1._graph.graph import (
 from queuecore.tf1._graph.plans import Plan, do, planned, run_beside
 from queuecore.tf1._graph.values import as_value
 
-__all__ = ["ConfigProto", "InteractiveSession", "Run", "RunMetadata", "RunOptions", "Session"]
+__all__ = [
+    "ConfigProto",
+    "GPUOptions",
+    "GraphOptions",
+    "InteractiveSession",
+    "Run",
+    "RunMetadata",
+    "RunOptions",
+    "Session",
+]
 
 _STALL_SECONDS = 5.0
 
@@ -63,6 +73,51 @@ class RunMetadata:
 
 
 @dataclass
+class GPUOptions:
+    """Options of a device. They are accepted, and change nothing.
+
+    Attributes
+    ----------
+    per_process_gpu_memory_fraction : float, default 0
+    allow_growth : bool, default False
+    allocator_type, visible_device_list : str, default ""
+    polling_active_delay_usecs, polling_inactive_delay_msecs, deferred_deletion_bytes : int, default 0
+    force_gpu_compatible : bool, default False
+    """
+
+    per_process_gpu_memory_fraction: float = 0.0
+    allow_growth: bool = False
+    allocator_type: str = ""
+    visible_device_list: str = ""
+    polling_active_delay_usecs: int = 0
+    polling_inactive_delay_msecs: int = 0
+    deferred_deletion_bytes: int = 0
+    force_gpu_compatible: bool = False
+
+
+@dataclass
+class GraphOptions:
+    """Options of what TensorFlow does with a graph. They are accepted, and change nothing.
+
+    Attributes
+    ----------
+    optimizer_options, rewrite_options
+    enable_recv_scheduling, infer_shapes, place_pruned_graph, enable_bfloat16_sendrecv : bool, default False
+    build_cost_model, build_cost_model_after, timeline_step : int, default 0
+    """
+
+    optimizer_options: Any = None
+    rewrite_options: Any = None
+    enable_recv_scheduling: bool = False
+    infer_shapes: bool = False
+    place_pruned_graph: bool = False
+    enable_bfloat16_sendrecv: bool = False
+    build_cost_model: int = 0
+    build_cost_model_after: int = 0
+    timeline_step: int = 0
+
+
+@dataclass
 class ConfigProto:
     """Options of a session. Options for devices and thread pools are accepted, and change nothing.
 
@@ -72,7 +127,9 @@ class ConfigProto:
         The `RunOptions.timeout_in_ms` of every run that sets none.
     allow_soft_placement, log_device_placement, intra_op_parallelism_threads, inter_op_parallelism_threads
         Accepted, and not used.
-    device_count, gpu_options
+    device_count, gpu_options, graph_options
+        Accepted, and not used: their own options can be set.
+    placement_period, use_per_session_threads, isolate_session_state, device_filters
         Accepted, and not used.
     """
 
@@ -82,7 +139,12 @@ class ConfigProto:
     intra_op_parallelism_threads: int = 0
     inter_op_parallelism_threads: int = 0
     device_count: dict[str, int] = field(default_factory=dict)
-    gpu_options: Any = None
+    gpu_options: Any = field(default_factory=GPUOptions)
+    graph_options: Any = field(default_factory=GraphOptions)
+    placement_period: int = 0
+    use_per_session_threads: bool = False
+    isolate_session_state: bool = False
+    device_filters: list[str] = field(default_factory=list)
 
 
 class Run:
@@ -236,7 +298,10 @@ class Session:
     def _feeds(self, feed_dict: Mapping[Any, Any]) -> dict[Any, Any]:
         feeds: dict[Any, Any] = {}
         for key, value in feed_dict.items():
-            if isinstance(key, tuple):
+            if hasattr(key, "_fetch"):  # one that is of several tensors
+                parts = [(one, part) for one, part in zip(_flat_parts(key), _flat_values(value), strict=True)]
+                feeds.update({self._feedable(one): _fed(self._feedable(one), part) for one, part in parts})
+            elif isinstance(key, tuple):
                 for one, part in zip(key, value, strict=True):
                     feeds[self._feedable(one)] = _fed(self._feedable(one), part)
             else:
@@ -366,6 +431,19 @@ def _fed(tensor: Any, value: Any) -> Any:
     return found
 
 
+def _flat_parts(made: Any) -> list[Any]:
+    # The tensors of one that is made of several.
+    if not hasattr(made, "_fetch"):
+        return [made]
+    return [one for part in made._fetch()[0] for one in _flat_parts(part)]
+
+
+def _flat_values(value: Any) -> list[Any]:
+    if isinstance(value, tuple):
+        return [one for part in value for one in _flat_values(part)]
+    return [value]
+
+
 def _key(fetches: Any) -> Any:
     if isinstance(fetches, (list, tuple)):
         return (type(fetches), *map(_key, fetches))
@@ -387,7 +465,8 @@ def _structured(fetches: Any, graph: Graph, flat: list[Any]) -> Callable[[list[A
         return lambda values: make([part(values) for part in parts])
     if isinstance(fetches, Mapping):
         named = {name: _structured(one, graph, flat) for name, one in fetches.items()}
-        return lambda values: {name: part(values) for name, part in named.items()}
+        like: Any = type(fetches) if isinstance(fetches, OrderedDict) else dict
+        return lambda values: like([(name, part(values)) for name, part in named.items()])
     if hasattr(fetches, "_fetch"):  # one that is of several tensors
         components, build = fetches._fetch()
         several = [_structured(one, graph, flat) for one in components]

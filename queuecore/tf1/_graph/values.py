@@ -1,4 +1,4 @@
-"""Types, shapes and values of tensors: the facts known before the graph runs, and the values in a session."""
+"""Shapes and values of tensors: the facts known before the graph runs, and the values in a session."""
 
 from __future__ import annotations
 
@@ -10,50 +10,299 @@ import numpy as np
 
 from queuecore._core.atoms.own import own
 from queuecore._elements.component import BYTES
-from queuecore._elements.dtypes import as_dtype as _as_dtype
+from queuecore._elements.dtypes import as_dtype as _numpy_dtype
 
 __all__ = [
-    "NAMES",
+    "DType",
     "Dimension",
+    "NAMES",
+    "QUANTIZED_DTYPES",
     "Sides",
     "TensorShape",
     "as_dtype",
     "as_shape",
     "as_value",
+    "bfloat16",
+    "bool_",
     "broadcast",
+    "complex128",
+    "complex64",
+    "dimension_at_index",
+    "dimension_value",
+    "double",
     "facts_of",
+    "float16",
+    "float32",
+    "float64",
+    "half",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
     "joined",
     "name_of",
+    "qint16",
+    "qint32",
+    "qint8",
+    "quint16",
+    "quint8",
+    "resource",
     "string",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uint8",
+    "variant",
 ]
 
-# Types: NumPy's, under TensorFlow's names
+# Types
 
-float16 = np.dtype("float16")
-float32 = np.dtype("float32")
-float64 = np.dtype("float64")
-int8 = np.dtype("int8")
-int16 = np.dtype("int16")
-int32 = np.dtype("int32")
-int64 = np.dtype("int64")
-uint8 = np.dtype("uint8")
-uint16 = np.dtype("uint16")
-uint32 = np.dtype("uint32")
-uint64 = np.dtype("uint64")
-complex64 = np.dtype("complex64")
-complex128 = np.dtype("complex128")
+_REF = 100  # what is added to the number of a type for that of references to it
+
+
+def _quantized(name: str, base: str) -> np.dtype[Any]:
+    return np.dtype([(name, base)])
+
+
+# TensorFlow's number of each type, its name, and NumPy's dtype; `None`: a package's, which is looked up when it is used
+_TABLE: dict[int, tuple[str, np.dtype[Any] | None]] = {
+    1: ("float32", np.dtype("f4")),
+    2: ("float64", np.dtype("f8")),
+    3: ("int32", np.dtype("i4")),
+    4: ("uint8", np.dtype("u1")),
+    5: ("int16", np.dtype("i2")),
+    6: ("int8", np.dtype("i1")),
+    7: ("string", BYTES),
+    8: ("complex64", np.dtype("c8")),
+    9: ("int64", np.dtype("i8")),
+    10: ("bool", np.dtype("?")),
+    11: ("qint8", _quantized("qint8", "i1")),
+    12: ("quint8", _quantized("quint8", "u1")),
+    13: ("qint32", _quantized("qint32", "i4")),
+    14: ("bfloat16", None),
+    15: ("qint16", _quantized("qint16", "i2")),
+    16: ("quint16", _quantized("quint16", "u2")),
+    17: ("uint16", np.dtype("u2")),
+    18: ("complex128", np.dtype("c16")),
+    19: ("float16", np.dtype("f2")),
+    20: ("resource", np.dtype(object)),
+    21: ("variant", np.dtype(object)),
+    22: ("uint32", np.dtype("u4")),
+    23: ("uint64", np.dtype("u8")),
+}
+
+
+class DType:
+    """The type of a tensor. NumPy takes it wherever it takes a dtype, and it has all attributes of NumPy's dtype.
+
+    Parameters
+    ----------
+    type_enum : int
+        TensorFlow's number of the type.
+
+    Attributes
+    ----------
+    name : str
+        For example ``"float32"`` or ``"string"``.
+
+    Raises
+    ------
+    TypeError
+        If no type has this number.
+
+    Notes
+    -----
+    It is equal to what `as_dtype` takes for the same type: NumPy's dtype and class, and the name.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore.tf1 as tf
+    >>> np.zeros(2, tf.int16).dtype == tf.int16, tf.int16.max, tf.string.name
+    (True, 32767, 'string')
+    """
+
+    __slots__ = ("_enum", "_numpy", "name")
+
+    def __init__(self, type_enum: int) -> None:
+        found = _TABLE.get(int(type_enum) % _REF) if 0 < int(type_enum) < 2 * _REF else None
+        if found is None:
+            raise TypeError(f"{type_enum} is not a valid types_pb2.DataType: no type has this number")
+        self._enum = int(type_enum)
+        self.name = found[0] if self._enum < _REF else f"{found[0]}_ref"
+        self._numpy = found[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype. `UnimplementedError`: it is that of a package that isn't installed."""
+        if self._numpy is None:
+            self._numpy = _numpy_dtype(_TABLE[self._enum % _REF][0])
+        return self._numpy
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of NumPy's dtype."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.dtype, name)
+
+    @property
+    def as_numpy_dtype(self) -> Any:
+        """NumPy's class of its items: `object` of strings, and a dtype of quantized numbers."""
+        if self.kind in "SO":
+            return object
+        return self.dtype if self.is_quantized else self.dtype.type
+
+    @property
+    def as_datatype_enum(self) -> int:
+        """TensorFlow's number of it."""
+        return self._enum
+
+    @property
+    def _is_ref_dtype(self) -> bool:
+        return self._enum > _REF
+
+    @property
+    def _as_ref(self) -> DType:
+        return self if self._is_ref_dtype else _BY_NUMBER[self._enum + _REF]
+
+    @property
+    def base_dtype(self) -> DType:
+        """Itself; of a reference, the type that it refers to."""
+        return _BY_NUMBER[self._enum % _REF]
+
+    @property
+    def real_dtype(self) -> DType:
+        """The type of a complex number's parts; of other types their base."""
+        parts = {8: float32, 18: float64}
+        return parts.get(self._enum % _REF, self.base_dtype)
+
+    @property
+    def is_numpy_compatible(self) -> bool:
+        """True unless its values are objects of a session."""
+        return self._enum % _REF not in (20, 21)
+
+    @property
+    def is_bool(self) -> bool:
+        """True of booleans."""
+        return self._enum % _REF == 10
+
+    @property
+    def is_quantized(self) -> bool:
+        """True of quantized numbers."""
+        return self._enum % _REF in (11, 12, 13, 15, 16)
+
+    @property
+    def is_integer(self) -> bool:
+        """True of integers, but not of quantized ones."""
+        return self._enum % _REF in (3, 4, 5, 6, 9, 17, 22, 23)
+
+    @property
+    def is_floating(self) -> bool:
+        """True of floats that aren't complex."""
+        return self._enum % _REF in (1, 2, 14, 19)
+
+    @property
+    def is_complex(self) -> bool:
+        """True of complex numbers."""
+        return self._enum % _REF in (8, 18)
+
+    @property
+    def is_unsigned(self) -> bool:
+        """True of integers that have no sign, but not of quantized ones."""
+        return self._enum % _REF in (4, 17, 22, 23)
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Return whether it is another type, or a reference to one is another type."""
+        return self._enum in (as_dtype(other)._enum, as_dtype(other).base_dtype._enum)
+
+    def _limits_of(self, what: str) -> Any:
+        if self.is_integer:
+            return np.iinfo(self.dtype)
+        if self.is_floating:
+            if self.base_dtype == bfloat16:
+                import ml_dtypes
+
+                limits: Any = ml_dtypes.finfo
+                return limits(ml_dtypes.bfloat16)
+            return np.finfo(self.dtype)
+        raise TypeError(f"Cannot find {what} value of {self!s} with type {self!r}.")
+
+    @property
+    def min(self) -> Any:
+        """The smallest number. `TypeError`: it isn't of integers or floats."""
+        return self._limits_of("minimum").min
+
+    @property
+    def max(self) -> Any:
+        """The largest number. `TypeError`: it isn't of integers or floats."""
+        return self._limits_of("maximum").max
+
+    @property
+    def limits(self) -> tuple[Any, Any]:
+        """The range of intensities of pictures: 0 and 1 of floats, else from 0 on. `ValueError`: there is none."""
+        if self.base_dtype in (float32, float64):
+            return 0, 1
+        if self.is_bool:
+            return 0, True
+        if not self.is_integer:
+            raise ValueError(f"{self!s} does not have defined limits.")
+        return 0, self.max
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of an item; 0 of those whose items vary."""
+        return self.dtype.itemsize if self.kind not in "SO" else 0
+
+    def __int__(self) -> int:
+        """Return TensorFlow's number of it."""
+        return self._enum
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it is the same type."""
+        if not isinstance(other, DType):
+            if other is None:
+                return False
+            try:
+                other = as_dtype(other)
+            except (TypeError, ValueError, NotImplementedError):
+                return False
+        return self._enum == other._enum
+
+    def __hash__(self) -> int:
+        """Return what it shares with NumPy's dtype."""
+        return hash(self.dtype) if self._numpy is not None else self._enum
+
+    def __reduce__(self) -> Any:
+        """Support `pickle` and `copy`: there is one object of each type."""
+        return as_dtype, (self.name,)
+
+    def __str__(self) -> str:
+        """Return its name as TensorFlow writes it."""
+        return f"<dtype: {self.name!r}>"
+
+    def __repr__(self) -> str:
+        """Return it as an expression."""
+        return f"tf.{self.name}"
+
+
+_BY_NUMBER: dict[int, DType] = {}
+for _number in _TABLE:
+    _BY_NUMBER[_number] = DType(_number)
+    _BY_NUMBER[_number + _REF] = DType(_number + _REF)
+
+float32, float64, int32, uint8, int16, int8, string, complex64, int64, bool_ = (_BY_NUMBER[i] for i in range(1, 11))
+qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128 = (_BY_NUMBER[i] for i in range(11, 19))
+float16, resource, variant, uint32, uint64 = (_BY_NUMBER[i] for i in range(19, 24))
 half = float16
 double = float64
-bool_ = np.dtype("bool")
-string = BYTES
+QUANTIZED_DTYPES = frozenset([qint8, quint8, qint32, qint16, quint16])
 
-_ALL: list[np.dtype[Any]] = [float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64]
-_ALL += [complex64, complex128, bool_]
-NAMES: dict[str, np.dtype[Any]] = {one.name: one for one in _ALL} | {"half": half, "double": double, "string": string}
-_KNOWN = frozenset(NAMES.values())
+_PLAIN = [float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64]
+_PLAIN += [complex64, complex128, bool_]
+NAMES: dict[str, DType] = {one.name: one for one in _PLAIN} | {"half": half, "double": double, "string": string}
 # Python's types and words mean the same as in TensorFlow: 32 bits.
-_WORDS = NAMES | {"float": float32, "int": int32, "str": string, "bytes": string}
-_CLASSES: dict[Any, np.dtype[Any]] = {one.type: one for one in _ALL} | {
+_WORDS = {one.name: one for one in _BY_NUMBER.values()} | NAMES
+_WORDS |= {"float": float32, "int": int32, "str": string, "bytes": string}
+_CLASSES: dict[Any, DType] = {one.type: one for one in _PLAIN} | {
     float: float32,
     int: int32,
     bool: bool_,
@@ -62,35 +311,46 @@ _CLASSES: dict[Any, np.dtype[Any]] = {one.type: one for one in _ALL} | {
     bytes: string,
     object: string,
 }
+_OF_NUMPY: dict[np.dtype[Any], DType] = {one.dtype: one for one in [*_PLAIN, *QUANTIZED_DTYPES, string]}
 
 
-def as_dtype(value: Any) -> np.dtype[Any]:
-    """Return the type that a word, a class of Python's or NumPy's, or a type itself means to TensorFlow.
+def as_dtype(value: Any) -> DType:
+    """Return the type that a word, a number, a class of Python's or NumPy's, or a type itself means to TensorFlow.
 
     Raises
     ------
     TypeError
         If there is none.
     """
-    if isinstance(value, np.dtype) and value in _KNOWN:
+    if isinstance(value, DType):
         return value
+    if isinstance(value, np.dtype) and (known := _OF_NUMPY.get(value)) is not None:
+        return known
     if isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
     if isinstance(value, type) and value in _CLASSES:
         return _CLASSES[value]
+    if type(value) is int and value in _BY_NUMBER:
+        return _BY_NUMBER[value]
     if value is None:
-        raise TypeError("None is no dtype")
-    dtype = _as_dtype(value)
+        raise TypeError("Cannot convert value None to a TensorFlow DType: None is no dtype")
+    try:
+        dtype = _numpy_dtype(value)
+    except TypeError as error:
+        raise TypeError(f"Cannot convert value {value!r} to a TensorFlow DType: {error}") from error
     if dtype.kind in "SUO":
         return string
-    if dtype.name not in NAMES and dtype.name != "bfloat16":
-        raise TypeError(f"{value!r} is no dtype of a tensor")
-    return dtype.newbyteorder("=")
+    if dtype.name == "bfloat16":
+        return bfloat16
+    found = _OF_NUMPY.get(dtype.newbyteorder("="))
+    if found is None:
+        raise TypeError(f"Cannot convert value {value!r} to a TensorFlow DType: {value!r} is no dtype of a tensor")
+    return found
 
 
-def name_of(dtype: np.dtype[Any]) -> str:
+def name_of(dtype: Any) -> str:
     """Return TensorFlow's name of a type."""
-    return "string" if dtype.kind == "S" else dtype.name
+    return as_dtype(dtype).name
 
 
 # Shapes
@@ -116,7 +376,13 @@ class Dimension:
     def __init__(self, value: Any) -> None:
         if isinstance(value, Dimension):
             value = value.value
-        self.value: int | None = None if value is None else operator.index(value)
+        try:
+            self.value: int | None = None if value is None else operator.index(value)
+        except TypeError as error:
+            raise TypeError(
+                f"Dimension value must be integer or None or have an __index__ method, got value '{value!r}' with type "
+                f"'{type(value)!r}'"
+            ) from error
         if self.value is not None and self.value < 0:
             raise ValueError(f"Dimension {self.value} must be >= 0")
 
@@ -181,6 +447,71 @@ class Dimension:
 
     __radd__ = __add__
     __rmul__ = __mul__
+    __div__ = __floordiv__
+
+    def __rsub__(self, other: Any) -> Dimension:
+        """Subtract; unknown if either is."""
+        return Dimension(other) - self
+
+    def __rfloordiv__(self, other: Any) -> Dimension:
+        """Divide; unknown if either is."""
+        return Dimension(other) // self
+
+    def __rmod__(self, other: Any) -> Dimension:
+        """Return the remainder; unknown if either is."""
+        return Dimension(other) % self
+
+    def __truediv__(self, other: Any) -> Any:
+        """Raise: dimensions are whole numbers."""
+        raise TypeError(
+            f"unsupported operand type(s) for /: 'Dimension' and '{type(other).__name__}', please use // instead"
+        )
+
+    def __rtruediv__(self, other: Any) -> Any:
+        """Raise: dimensions are whole numbers."""
+        raise TypeError(
+            f"unsupported operand type(s) for /: '{type(other).__name__}' and 'Dimension', please use // instead"
+        )
+
+    def _ordered(self, compare: Any, other: Any) -> bool | None:
+        theirs = Dimension(other).value
+        return None if self.value is None or theirs is None else bool(compare(self.value, theirs))
+
+    def __lt__(self, other: Any) -> bool | None:
+        """Compare; `None` if either is unknown."""
+        return self._ordered(operator.lt, other)
+
+    def __le__(self, other: Any) -> bool | None:
+        """Compare; `None` if either is unknown."""
+        return self._ordered(operator.le, other)
+
+    def __gt__(self, other: Any) -> bool | None:
+        """Compare; `None` if either is unknown."""
+        return self._ordered(operator.gt, other)
+
+    def __ge__(self, other: Any) -> bool | None:
+        """Compare; `None` if either is unknown."""
+        return self._ordered(operator.ge, other)
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Return whether both may be the same number."""
+        theirs = Dimension(other).value
+        return self.value is None or theirs is None or self.value == theirs
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Raise `ValueError` if they can't be the same number."""
+        if not self.is_compatible_with(other):
+            raise ValueError(f"Dimensions {self} and {Dimension(other)} are not compatible")
+
+    def merge_with(self, other: Any) -> Dimension:
+        """Return the one that is known. `ValueError`: they differ."""
+        theirs = Dimension(other)
+        self.assert_is_compatible_with(theirs)
+        return Dimension(theirs.value if self.value is None else self.value)
+
+    def __reduce__(self) -> Any:
+        """Support `pickle` and `copy`."""
+        return Dimension, (self.value,)
 
 
 class TensorShape:
@@ -294,6 +625,45 @@ class TensorShape:
             raise ValueError(f"Shape {self} must have rank {rank}")
         return self
 
+    def with_rank_at_least(self, rank: int) -> TensorShape:
+        """Return it. `ValueError`: it has fewer dimensions."""
+        if self.sides is not None and len(self.sides) < rank:
+            raise ValueError(f"Shape {self} must have rank at least {rank}")
+        return self
+
+    def with_rank_at_most(self, rank: int) -> TensorShape:
+        """Return it. `ValueError`: it has more dimensions."""
+        if self.sides is not None and len(self.sides) > rank:
+            raise ValueError(f"Shape {self} must have rank at most {rank}")
+        return self
+
+    def assert_has_rank(self, rank: int) -> None:
+        """Raise `ValueError` if it is known to have another number of dimensions."""
+        if self.ndims not in (None, rank):
+            raise ValueError(f"Shape {self} must have rank {rank}")
+
+    def assert_same_rank(self, other: Any) -> None:
+        """Raise `ValueError` if the two are known to have different numbers of dimensions."""
+        theirs = as_shape(other)
+        if self.ndims is not None and theirs.ndims is not None and self.ndims != theirs.ndims:
+            raise ValueError(f"Shapes {self} and {theirs} must have the same rank")
+
+    def most_specific_compatible_shape(self, other: Any) -> TensorShape:
+        """As `most_general_with`."""
+        return self.most_general_with(other)
+
+    def __add__(self, other: Any) -> TensorShape:
+        """As `concatenate`."""
+        return self.concatenate(other)
+
+    def __radd__(self, other: Any) -> TensorShape:
+        """Return the other's sides, and then its own."""
+        return as_shape(other).concatenate(self)
+
+    def __reduce__(self) -> Any:
+        """Support `pickle` and `copy`."""
+        return TensorShape, (None if self.sides is None else list(self.sides),)
+
     def __len__(self) -> int:
         """Return how many dimensions it has."""
         return len(self._known())
@@ -333,6 +703,16 @@ class TensorShape:
             return "<unknown>"
         inside = ", ".join("?" if side is None else str(side) for side in self.sides)
         return f"({inside},)" if len(self.sides) == 1 else f"({inside})"
+
+
+def dimension_value(dimension: Any) -> Any:
+    """Return a dimension's number, or `None`; anything else as it is."""
+    return dimension.value if isinstance(dimension, Dimension) else dimension
+
+
+def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
+    """Return a side of a shape; an unknown one of a shape of which nothing is known."""
+    return Dimension(None if shape.sides is None else shape.sides[index])
 
 
 def as_shape(value: Any) -> TensorShape:
@@ -425,7 +805,7 @@ def as_value(value: Any, dtype: Any = None) -> Any:
     return _cast(array, wanted, value)
 
 
-def _listed(value: Any, wanted: np.dtype[Any] | None) -> Any:
+def _listed(value: Any, wanted: DType | None) -> Any:
     try:
         array = np.asarray(value)
         if not isinstance(value, (list, tuple)):
@@ -447,7 +827,7 @@ def _fits(array: Any) -> bool:
     return array.size == 0 or (int(array.min()) >= -(2**31) and int(array.max()) < 2**31)
 
 
-def _check_kind(value: Any, kind: str, wanted: np.dtype[Any] | None) -> None:
+def _check_kind(value: Any, kind: str, wanted: DType | None) -> None:
     if wanted is not None and wanted.kind != kind:
         raise TypeError(f"Expected {name_of(wanted)}, got {value!r} of type '{type(value).__name__}' instead.")
 
@@ -461,7 +841,7 @@ def _strings(array: Any) -> Any:
     return made.reshape(np.shape(array))
 
 
-def _cast(array: Any, wanted: np.dtype[Any], value: Any) -> Any:
+def _cast(array: Any, wanted: DType, value: Any) -> Any:
     if array.dtype == wanted:
         return array
     source, target = array.dtype.kind, wanted.kind
@@ -477,6 +857,6 @@ def _cast(array: Any, wanted: np.dtype[Any], value: Any) -> Any:
     return array.astype(wanted)
 
 
-def facts_of(value: Any) -> tuple[np.dtype[Any], TensorShape]:
+def facts_of(value: Any) -> tuple[DType, TensorShape]:
     """Return the type and the shape of what `as_value` returned."""
     return (string if isinstance(value, bytes) else as_dtype(value.dtype)), as_shape(np.shape(value))

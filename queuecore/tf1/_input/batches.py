@@ -19,7 +19,7 @@ from queuecore.tf1._graph.graph import (
     listed,
     row_shape,
 )
-from queuecore.tf1._graph.values import TensorShape, joined, name_of, string
+from queuecore.tf1._graph.values import TensorShape, int64, joined, name_of, string
 from queuecore.tf1._input.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from queuecore.tf1._input.runners import fill
 from queuecore.tf1._ops.sparse import SparseTensor
@@ -79,7 +79,7 @@ def _unpacked(strings: Tensor, like: SparseTensor, enqueue_many: bool) -> Sparse
         )
 
     width = None if rank is None else rank + 1
-    integers = np.dtype(np.int64)
+    integers = int64
     outputs = [(integers, (None, width)), (like.dtype, (None,)), (integers, (width,))]
     op = get_default_graph().create_op("DeserializeSparse", [strings], outputs, kernel, None, pure=True)
     return SparseTensor(*op.outputs)

@@ -11,11 +11,32 @@ import numpy as np
 from queuecore._queues import base, kinds as eager
 from queuecore.errors import CancelledError, InvalidArgumentError, QueueCoreError
 from queuecore.tf1._graph.graph import Operation, Tensor, convert_to_tensor, get_default_graph, seed_pair, tensor_in
-from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape
+from queuecore.tf1._graph.texts import retell, retold
+from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, name_of, resource
 
 __all__ = ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue", "queue_of"]
 
-_RESOURCE = np.dtype(object)
+
+_NEGATIVE = (r"must not be negative: (-\d+)", r"DequeueManyOp requested \1 < 0 elements")
+_MISMATCH = r"component (\d+): expected shape \[(.*?)\], got \[(.*?)\]"
+
+
+def _told(error: QueueCoreError, what: str, run: Any, *texts: Any) -> QueueCoreError:
+    # An error of a queue in TensorFlow's words. The end of a session closes its queues: what waited was cancelled.
+    if run.session._closed:
+        return CancelledError(f"{what} operation was cancelled: the session was closed while it waited ({error})")
+    retell(error, *texts)
+    return error
+
+
+def _mismatch(found: Any, values: Sequence[Any], many: bool) -> str:
+    # TensorFlow's words for a component of another shape; of several elements their number is part of both shapes.
+    at = int(found[1])
+    wanted, got = (one.replace(" ", "").replace("None", "?") for one in (found[2], found[3]))
+    if many:
+        rows, own = (str(len(values[i])) for i in (0, at))
+        wanted, got = ",".join(filter(None, [rows, wanted])), ",".join(filter(None, [own, got]))
+    return f"Shape mismatch in tuple component {at}. Expected [{wanted}], got [{got}]"
 
 
 class _Held:
@@ -78,7 +99,7 @@ class QueueBase:
 
     def __init__(
         self,
-        dtypes: list[np.dtype[Any]],
+        dtypes: list[DType],
         shapes: list[TensorShape] | None,
         names: Any,
         make: Callable[[str], base.QueueBase],
@@ -99,7 +120,7 @@ class QueueBase:
         self.shapes = shapes if shapes is not None else [TensorShape(None)] * len(dtypes)
         self._shared = shared_name
         self._make = make
-        op = get_default_graph().create_op(f"{self._kind}V2", [], [(_RESOURCE, ())], self._resource, name)
+        op = get_default_graph().create_op(f"{self._kind}V2", [], [(resource, ())], self._resource, name)
         op.attributes["queue"] = self
         self.queue_ref = op.outputs[0]
 
@@ -131,8 +152,23 @@ class QueueBase:
             return held.queue
         # Each handle on a shared one is compared with what is there.
         held = session.resource(("queue", self._shared), lambda: _Held(self._make(self._shared or "")))
-        session.resource(self, lambda: _Compared(self, held.queue))
+        with retold(
+            (r"shared queue ('.*') has components .*, but", lambda found: self._told_apart(found, held.queue)),
+            (r"shared queue ('.*') has (\w+) (.*), but (.*) was asked for",
+             r"Shared queue \1 has \2 \3 but requested \2 was \4"),
+        ):  # fmt: skip
+            session.resource(self, lambda: _Compared(self, held.queue))
         return held.queue
+
+    def _told_apart(self, found: Any, there: base.QueueBase) -> str:
+        mine = [name_of(one) for one in self.dtypes]
+        theirs = [name_of(as_dtype(one)) for one in there.dtypes]
+        what, have, want = "types", theirs, mine
+        if theirs == mine:
+            what, have = "shapes", [str(one) for one in there.shapes or () if one is not None]
+            want = [str(one) for one in self.shapes] if self._fixed else []
+        said = [", ".join(one) if what == "types" else f"[{','.join(one)}]" for one in (have, want)]
+        return f"Shared queue {found[1]} has component {what} {said[0]} but requested component {what} were {said[1]}"
 
     def _operation(
         self,
@@ -171,7 +207,12 @@ class QueueBase:
             one.shape.assert_is_compatible_with(shape)
 
         def kernel(queue: Any, run: Any, *values: Any) -> None:
-            queue.enqueue(self._element(values), timeout=run.left())
+            try:
+                queue.enqueue(self._element(values), timeout=run.left())
+            except QueueCoreError as error:
+                raise _told(error, "Enqueue", run, (_MISMATCH, lambda found: _mismatch(found, values, False))) from (
+                    error.__cause__
+                )
 
         return self._putting("QueueEnqueueV2", given, kernel, name or f"{self._label}_enqueue", False)
 
@@ -199,7 +240,12 @@ class QueueBase:
                 one.shape[1:].assert_is_compatible_with(shape)
 
         def kernel(queue: Any, run: Any, *values: Any) -> None:
-            queue.enqueue_many(self._element(values), timeout=run.left())
+            try:
+                queue.enqueue_many(self._element(values), timeout=run.left())
+            except QueueCoreError as error:
+                raise _told(error, "Enqueue", run, (_MISMATCH, lambda found: _mismatch(found, values, True))) from (
+                    error.__cause__
+                )
 
         return self._putting("QueueEnqueueManyV2", given, kernel, name or f"{self._label}_EnqueueMany", True)
 
@@ -285,7 +331,12 @@ class QueueBase:
         names = self.names
 
         def kernel(queue: Any, run: Any, *values: Any) -> Any:
-            element = take(queue, run, *values)
+            try:
+                element = take(queue, run, *values)
+            except QueueCoreError as error:
+                kind = type(self).__name__
+                loose = f"{kind}'s DequeueMany and DequeueUpTo require the components to have specified shapes"
+                raise _told(error, "Dequeue", run, ("which don't stack", loose), _NEGATIVE) from error.__cause__
             if names is None:
                 return element
             return [element[key] for key in names] if len(names) > 1 else element[names[0]]
@@ -379,7 +430,10 @@ class _Chosen(QueueBase):
 
     def _at(self, index: Any) -> QueueBase:
         if not 0 <= index < len(self._queues):
-            raise InvalidArgumentError(f"Index must be in the range [0, {len(self._queues)}) but got {index}")
+            raise InvalidArgumentError(
+                f"Index must be in the range [0, {len(self._queues)}) but got {index}: indices = {index} is not in "
+                f"[0, {len(self._queues)})"
+            )
         return self._queues[int(index)]
 
     def of(self, session: Any) -> base.QueueBase:
@@ -411,7 +465,7 @@ def queue_of(given: Any) -> QueueBase:
     return found
 
 
-def _eager_dtypes(dtypes: list[np.dtype[Any]]) -> list[Any]:
+def _eager_dtypes(dtypes: list[DType]) -> list[Any]:
     return [bytes if one.kind == "S" else one for one in dtypes]
 
 
@@ -419,7 +473,7 @@ def _sides(shapes: list[TensorShape] | None) -> Any:
     return None if shapes is None else [one.sides for one in shapes]
 
 
-def _dtypes(dtypes: Any) -> list[np.dtype[Any]]:
+def _dtypes(dtypes: Any) -> list[DType]:
     return [as_dtype(one) for one in _as_list(dtypes)]
 
 
@@ -530,6 +584,7 @@ class PaddingFIFOQueue(QueueBase):
             or any(isinstance(one, int) for one in shapes)
         ):
             raise ValueError(
+                "When providing partial shapes, a list of shapes must be provided: "
                 f"shapes must be a list with one shape for each of the {len(types)} dtypes, not {shapes!r}"
             )
         sides = [as_shape(one) for one in shapes]

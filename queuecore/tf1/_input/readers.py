@@ -9,7 +9,8 @@ import numpy as np
 from queuecore._readers import kinds as eager
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, convert_to_tensor, get_default_graph
-from queuecore.tf1._graph.values import string
+from queuecore.tf1._graph.texts import retold
+from queuecore.tf1._graph.values import resource, string
 from queuecore.tf1._input.queues import queue_of
 
 __all__ = [
@@ -21,8 +22,6 @@ __all__ = [
     "TextLineReader",
     "WholeFileReader",
 ]
-
-_RESOURCE = np.dtype(object)
 
 
 class ReaderBase:
@@ -50,7 +49,7 @@ class ReaderBase:
     def __init__(self, name: str | None, *arguments: Any, **options: Any) -> None:
         self._arguments = (arguments, options)
         op = get_default_graph().create_op(
-            f"{self._kind}V2", [], [(_RESOURCE, ())], lambda run: self.of(run.session), name or f"{self._kind}V2"
+            f"{self._kind}V2", [], [(resource, ())], lambda run: self.of(run.session), name or f"{self._kind}V2"
         )
         self.reader_ref = op.outputs[0]
 
@@ -141,14 +140,25 @@ class ReaderBase:
 
     def serialize_state(self, name: str | None = None) -> Tensor:
         """Return its state, a string."""
-        return apply_op("ReaderSerializeStateV2", [], string, (), lambda run: self.of(run.session).serialize_state(),
+        return apply_op("ReaderSerializeStateV2", [], string, (), self._serialized,
                         name or "ReaderSerializeState", pure=False)  # fmt: skip
+
+    def _serialized(self, run: Any) -> bytes:
+        with retold(("can't save its place", "Reader SerializeState")):
+            state: bytes = self.of(run.session).serialize_state()
+            return state
+
+    def _restored(self, run: Any, state: bytes) -> None:
+        shown = state.decode(errors="backslashreplace")
+        theirs = f"Could not parse state for {self._kind} '{self.reader_ref.op.name}': {shown}"
+        with retold(("is no reader's state", lambda _: theirs), ("can't save its place", "Reader RestoreState")):
+            self.of(run.session).restore_state(state)
 
     def restore_state(self, state: Any, name: str | None = None) -> Operation:
         """Return an operation that gives it a state."""
         given = convert_to_tensor(state, string)
         op: Operation = self.reader_ref.graph.create_op(
-            "ReaderRestoreStateV2", [given], [], lambda run, value: self.of(run.session).restore_state(value),
+            "ReaderRestoreStateV2", [given], [], self._restored,
             name or "ReaderRestoreState",
         )  # fmt: skip
         return op

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from queuecore._checks.warnings import warn
+from queuecore._core.atoms.times import WorkTimes
 from queuecore._runners import queue_runner
 from queuecore._runners.coordinator import Coordinator, check_types
 from queuecore.errors import CancelledError, OutOfRangeError, QueueCoreError
@@ -131,6 +132,10 @@ class QueueRunner:
     def exceptions_raised(self) -> list[BaseException]:
         """The errors of the latest threads, if they had no coordinator to report to."""
         return [] if self._last is None else self._last.exceptions_raised
+
+    def stats(self) -> dict[str, int]:
+        """Return where the time of the threads last made goes; see `queuecore.QueueRunner.stats`."""
+        return WorkTimes().stats() if self._last is None else self._last.stats()
 
     @property
     def name(self) -> str:

@@ -22,12 +22,14 @@ from queuecore.tf1._graph.graph import (
 )
 from queuecore.tf1._graph.values import (
     Dimension,
+    DType,
     Sides,
     TensorShape,
     as_dtype,
     as_shape,
     as_value,
     broadcast,
+    float32,
     name_of,
     string,
 )
@@ -50,6 +52,7 @@ __all__ = [
     "ones_like",
     "pad",
     "placeholder",
+    "placeholder_with_default",
     "rank",
     "reshape",
     "reverse",
@@ -130,7 +133,27 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
     return made
 
 
-def _structural(kernel: Callable[..., Any], dtype: np.dtype[Any]) -> Callable[..., Any]:
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Return a tensor whose value may be given to each run, in `feed_dict`, and otherwise is that of `input`.
+
+    Parameters
+    ----------
+    input : Tensor, or what can be one
+    shape : shape or None
+        The shape that values must have; `None`: any.
+    name : str, optional
+
+    Raises
+    ------
+    ValueError
+        If `input` has another shape.
+    """
+    given = convert_to_tensor(input)
+    as_shape(shape).assert_is_compatible_with(given.shape)
+    return apply_op("PlaceholderWithDefault", [given], given.dtype, shape, lambda x: x, name)
+
+
+def _structural(kernel: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
     """Return a kernel that moves items, also of strings, where a single string is bytes and no array."""
     if dtype != string:
         return kernel
@@ -186,7 +209,10 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return a tensor with the same items in another shape; -1: one side, which makes the sizes match."""
     given = convert_to_tensor(tensor)
-    wanted = convert_to_tensor(shape.as_list() if isinstance(shape, TensorShape) else shape, np.int32)
+    told = shape.as_list() if isinstance(shape, TensorShape) else shape
+    parts = told if isinstance(told, (list, tuple)) else [told]
+    long = any(isinstance(one, Tensor) and name_of(one.dtype) == "int64" for one in parts)
+    wanted = convert_to_tensor(told, np.int64 if long else np.int32)
     known = constant_value(wanted)
     if known is None:
         return apply_op(
@@ -870,7 +896,7 @@ def _listed(shape: Any) -> Any:
     return reshape(made, [1]) if made.shape.ndims == 0 else made
 
 
-def _same(number: int, dtype: np.dtype[Any]) -> Any:
+def _same(number: int, dtype: DType) -> Any:
     if dtype == string:
         if number:
             raise TypeError("there are no ones among strings")
@@ -910,7 +936,7 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
         start, limit = 0, start
     parts = [convert_to_tensor(one, dtype) if not isinstance(one, Tensor) else one for one in (start, limit, delta)]
     # TensorFlow's order: the widest of the three.
-    order = [np.dtype(word) for word in ("i4", "i8", "f4", "f8")]
+    order = [as_dtype(word) for word in ("i4", "i8", "f4", "f8")]
     wanted = max((one.dtype for one in parts), key=lambda one: order.index(one) if one in order else -1)
     if dtype is not None:
         wanted = as_dtype(dtype)
@@ -1052,7 +1078,7 @@ def one_hot(
                 raise TypeError(f"one_hot: {name_of(wanted)} and a value of {name_of(one.dtype)} do not match")
             wanted = one.dtype
         values.append(None if one is None else _known(one, "on_value and off_value"))
-    wanted = np.dtype(np.float32) if wanted is None else wanted
+    wanted = float32 if wanted is None else wanted
     on, off = (as_value(n if one is None else one, wanted) for n, one in zip((1, 0), values, strict=True))
     sides = given.shape.sides
     at = -1 if axis is None else axis

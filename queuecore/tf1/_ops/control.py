@@ -20,10 +20,10 @@ from queuecore.errors import (
 )
 from queuecore.tf1._graph.graph import Graph, Operation, Tensor, convert_to_tensor, get_default_graph
 from queuecore.tf1._graph.plans import Plan, do, planned, run_beside
-from queuecore.tf1._graph.values import as_dtype, as_shape, as_value, name_of, string
+from queuecore.tf1._graph.values import DType, as_dtype, as_shape, as_value, bool_, name_of, string
 from queuecore.tf1._ops.variables import Variable, no_op
 
-__all__ = ["Assert", "Print", "case", "cond", "numpy_function", "py_func"]
+__all__ = ["Assert", "Print", "case", "cond", "numpy_function", "py_func"]  # what `tf` has; loops take the rest
 
 
 # Printing
@@ -217,7 +217,10 @@ def py_func(
             raise wanted(f"{type(error).__name__}: {error}") from error
         parts = [] if made is None else list(made) if isinstance(made, (list, tuple)) else [made]
         if len(parts) != len(dtypes):
-            raise InvalidArgumentError(f"{op.name}: the function returns {len(parts)} values, not {len(dtypes)}")
+            raise InvalidArgumentError(
+                f"{op.name} returns {len(parts)} values, but expects to see {len(dtypes)} values: the function returns "
+                f"{len(parts)} values, not {len(dtypes)}"
+            )
         found = [_returned(op.name, i, one, dtype) for i, (one, dtype) in enumerate(zip(parts, dtypes, strict=True))]
         return found[0] if len(found) == 1 else found
 
@@ -229,7 +232,7 @@ def py_func(
     return list(op.outputs) if several else op.outputs[0]
 
 
-def _returned(name: str, index: int, value: Any, wanted: np.dtype[Any]) -> Any:
+def _returned(name: str, index: int, value: Any, wanted: DType) -> Any:
     try:
         array = as_value(value, None if isinstance(value, (np.ndarray, np.generic)) else wanted)
     except (TypeError, ValueError) as error:
@@ -256,15 +259,31 @@ def numpy_function(
 # Branches
 
 
-class _Branch:
-    # The operations that one function adds to the graph; they run only if it is chosen.
+class Branch:
+    """The operations that one function adds to the graph; they run only if it is chosen.
+
+    Parameters
+    ----------
+    graph : Graph
+    function : callable
+        Called once, now.
+
+    Attributes
+    ----------
+    results : list of Tensor or Operation or None
+        What it returns, flat; `None`: an operation that runs in any case.
+    captured : list of Tensor
+        What its operations take from outside.
+    controls : list of Operation
+        Operations outside that must have run before.
+    """
 
     def __init__(self, graph: Graph, function: Callable[[], Any]) -> None:
         before = len(graph._ops)
         with graph.control_dependencies(None):
             self.made = function()
             flat: list[Any] = []
-            self.structure = _flattened(self.made, flat)
+            self.structure = flattened(self.made, flat)
             self.results: list[Any] = [
                 one if isinstance(one, (Tensor, Operation)) else convert_to_tensor(one) for one in flat
             ]
@@ -286,6 +305,7 @@ class _Branch:
         self.plan: Plan = planned([one for one in self.results if one is not None], self.captured)
 
     def run(self, run: Any, given: Mapping[Tensor, Any]) -> list[Any]:
+        """Run the operations with the values of what they take from outside; return those of the results."""
         values: list[Any] = [None] * self.plan.slots
         for tensor, slot in self.plan.feeds:
             values[slot] = given[tensor]
@@ -297,16 +317,17 @@ class _Branch:
         return [values[slot] for slot in self.plan.fetched if slot >= 0]
 
 
-def _flattened(made: Any, flat: list[Any]) -> Callable[[list[Any]], Any]:
+def flattened(made: Any, flat: list[Any]) -> Callable[[list[Any]], Any]:
+    """Add the parts of a structure to a list; return a function that puts such a list into the structure again."""
     if made is None:
         flat.append(no_op())
     elif isinstance(made, (list, tuple)):
-        parts = [_flattened(one, flat) for one in made]
+        parts = [flattened(one, flat) for one in made]
         if isinstance(made, tuple) and hasattr(made, "_fields"):
             return lambda values: type(made)(*[part(values) for part in parts])
         return lambda values: type(made)([part(values) for part in parts])
     elif isinstance(made, Mapping):
-        named = {key: _flattened(one, flat) for key, one in made.items()}
+        named = {key: flattened(one, flat) for key, one in made.items()}
         return lambda values: {key: part(values) for key, part in named.items()}
     else:
         flat.append(made.value() if isinstance(made, Variable) else made)
@@ -359,15 +380,15 @@ def cond(
     chosen.shape.with_rank(0)
     graph = chosen.graph
     with graph.name_scope(name or "cond"):
-        first, second = _Branch(graph, true_fn), _Branch(graph, false_fn)
+        first, second = Branch(graph, true_fn), Branch(graph, false_fn)
         if len(first.results) != len(second.results):
             raise ValueError("true_fn and false_fn must return the same number of things")
-        outputs: list[tuple[np.dtype[Any], Any]] = []
+        outputs: list[tuple[DType, Any]] = []
         for a, b in zip(first.results, second.results, strict=True):
             if isinstance(a, Tensor) != isinstance(b, Tensor):
                 raise TypeError(f"true_fn and false_fn must return the same types: {a!r}, {b!r}")
             if not isinstance(a, Tensor):
-                outputs.append((np.dtype(bool), ()))
+                outputs.append((bool_, ()))
                 continue
             if a.dtype != b.dtype:
                 raise ValueError(

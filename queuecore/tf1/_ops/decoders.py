@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,8 +20,10 @@ from queuecore.ops import (
 )
 from queuecore.ragged import Ragged, Sparse
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor
-from queuecore.tf1._graph.values import Sides, as_dtype, string
-from queuecore.tf1._ops.sparse import RaggedTensor, SparseTensor
+from queuecore.tf1._graph.texts import retold
+from queuecore.tf1._graph.values import DType, Sides, as_dtype, int64, string
+from queuecore.tf1._ops.ragged import RaggedTensor
+from queuecore.tf1._ops.sparse import SparseTensor
 
 __all__ = [
     "FixedLenFeature",
@@ -97,7 +100,16 @@ def decode_raw(
     items = None if fixed_length is None else fixed_length // dtype.itemsize
     shape = None if sides is None else (*sides, items)
     type_ = "DecodeRaw" if fixed_length is None else "DecodePaddedRaw"
-    return apply_op(type_, [given], dtype, shape, lambda x: ops.decode_raw(x, dtype, little_endian, fixed_length), name)
+
+    def kernel(x: Any) -> Any:
+        with retold(
+            ("must be equally long; there are", "DecodeRaw requires input strings to all be the same size"),
+            (r"has (\d+) bytes, which is not a multiple of (\d+)",
+             rf"Input to DecodeRaw has length \1 that is not a multiple of \2, the size of {dtype.name}"),
+        ):  # fmt: skip
+            return ops.decode_raw(x, dtype, little_endian, fixed_length)
+
+    return apply_op(type_, [given], dtype, shape, kernel, name)
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
@@ -157,20 +169,38 @@ def decode_csv(
     InvalidArgumentError
         In a run, if a record doesn't parse.
     """
+    if select_cols is not None:
+        chosen = list(select_cols)
+        if len(chosen) != len(record_defaults):
+            raise ValueError("Length of select_cols and record_defaults do not match.")
+        if any(one < 0 for one in chosen):
+            raise ValueError("select_cols contains negative values.")
+        if any(a >= b for a, b in itertools.pairwise(chosen)):
+            raise ValueError("select_cols is not strictly increasing.")
     given = _strings(records, "decode_csv")
     defaults = [_default(one) for one in record_defaults]
     ops.decode_csv(None, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
-    dtypes = [dtype for dtype, _ in csv_columns(defaults)]
+    dtypes = [as_dtype(dtype) for dtype, _ in csv_columns(defaults)]
     one = len(dtypes) == 1
 
     def kernel(x: Any) -> Any:
-        made = ops.decode_csv(x, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
+        with retold(*_CSV):
+            made = ops.decode_csv(x, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
         return made[0] if one else made
 
     op = given.graph.create_op(
         "DecodeCSV", [given], [(dtype, given.shape) for dtype in dtypes], kernel, name or "DecodeCSV", pure=True
     )
     return list(op.outputs)
+
+
+_CSV = [
+    (r"^(Field \d+ in record \d+ is not a valid) float32: (.*)", r"\1 float: \2"),
+    (r"^(Field \d+ in record \d+ is not a valid) float64: (.*)", r"\1 double: \2"),
+    ("inside a field that is not quoted", "Unquoted fields cannot have quotes/CRLFs inside"),
+    ("is not closed before the end", "Quoted field has to end with quote followed by delim or end"),
+    ("inside a quoted field that is not doubled", "Quote inside a string has to be escaped by another quote"),
+]
 
 
 def _default(value: Any) -> Any:
@@ -326,12 +356,12 @@ def decode_image(
 
 class _Part(NamedTuple):
     # One feature's tensors, what makes them of a component, and what puts them together again.
-    outputs: list[tuple[np.dtype[Any], Any]]
+    outputs: list[tuple[DType, Any]]
     taken: Callable[[Any], list[Any]]
     built: Callable[[list[Tensor]], Any]
 
 
-_INT = np.dtype(np.int64)
+_INT = int64
 
 
 def _part(feature: Any, outer: Sides, steps: bool) -> _Part:
@@ -382,7 +412,7 @@ def _sparse_parts(made: Sparse) -> list[Any]:
 
 
 def _ragged_part(feature: RaggedFeature, outer: Sides, steps: bool) -> _Part:
-    dtype, splits = as_dtype(feature.dtype), np.dtype(feature.row_splits_dtype)
+    dtype, splits = as_dtype(feature.dtype), as_dtype(feature.row_splits_dtype)
     partitions = list(feature.partitions)
     inner: list[int] = []
     while partitions and isinstance(partitions[-1], RaggedFeature.UniformRowLength) and dtype != string:
@@ -434,7 +464,8 @@ def _parsed(
     lone = len(outputs) + len(extra) == 1
 
     def kernel(x: Any) -> Any:
-        made = call(x)
+        with retold(("Could not parse the message", lambda _: _unparsed(x))):
+            made = call(x)
         made = made if isinstance(made, tuple) else (made,)
         flat = [
             one
@@ -459,6 +490,12 @@ def _parsed(
     if extra:
         found.append(dict(zip(extra, left, strict=True)))
     return found
+
+
+def _unparsed(given: Any) -> str:
+    # TensorFlow shows a single message, and of several none.
+    shown = f", value: '{given.decode(errors='backslashreplace')}'" if isinstance(given, bytes) else ""
+    return f"Could not parse example input{shown}"
 
 
 def _names(example_names: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from queuecore import ops
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor
 from queuecore.tf1._graph.operators import Operators, register_operators
-from queuecore.tf1._graph.values import Sides, TensorShape, as_dtype, broadcast, name_of, string
+from queuecore.tf1._graph.values import DType, Sides, TensorShape, as_dtype, broadcast, name_of, string
 
 __all__ = [
     "add",
@@ -378,7 +378,7 @@ def _mean(x: Any, axis: Any, keepdims: bool) -> Any:
     return (np.abs(total) // count * np.sign(total)).astype(x.dtype) if count else total
 
 
-def _limit(dtype: np.dtype[Any], high: bool) -> Any:
+def _limit(dtype: DType, high: bool) -> Any:
     # The largest or smallest of no numbers.
     if dtype.kind == "f":
         return np.inf if high else -np.inf

@@ -17,7 +17,7 @@ from queuecore._checks.seeds import Pair
 from queuecore._core.atoms import draws
 from queuecore.errors import InvalidArgumentError, ResourceExhaustedError
 from queuecore.tf1._graph.graph import Drawn, Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
-from queuecore.tf1._graph.values import TensorShape, as_dtype, name_of
+from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, name_of
 from queuecore.tf1._ops.arrays import shape_tensor, shape_within
 
 __all__ = ["random_crop", "random_normal", "random_shuffle", "random_uniform", "truncated_normal"]
@@ -53,7 +53,7 @@ def _pairs(words: Array) -> Array:
     return words[::2].astype(np.uint64) | words[1::2].astype(np.uint64) << np.uint64(32)
 
 
-def _uniform(pair: Pair, block: int, count: int, dtype: np.dtype[Any]) -> Array:
+def _uniform(pair: Pair, block: int, count: int, dtype: DType) -> Array:
     # Bits behind the point of a number in [1, 2).
     if dtype == np.float64:
         words = _bits(pair, block, 2 * count).astype(np.uint64)
@@ -65,7 +65,7 @@ def _uniform(pair: Pair, block: int, count: int, dtype: np.dtype[Any]) -> Array:
     return ((words & 0x7FFFFF) | 127 << 23).view(np.float32) - np.float32(1)
 
 
-def _normal(pair: Pair, block: int, count: int, dtype: np.dtype[Any], cut: bool) -> Array:
+def _normal(pair: Pair, block: int, count: int, dtype: DType, cut: bool) -> Array:
     made: Array = np.empty(count, np.float64 if dtype == np.float64 else np.float32)
     if dtype == np.float64:
         (draws.truncated_doubles if cut else draws.normal_doubles)(*pair, block, made)
@@ -121,7 +121,7 @@ _MOST_ITEMS = 2**56
 _UNIFORM = ("float16", "float32", "float64", "int32", "int64")
 
 
-def _between(pair: Pair, block: int, count: int, dtype: np.dtype[Any], low: Any, high: Any) -> Array:
+def _between(pair: Pair, block: int, count: int, dtype: DType, low: Any, high: Any) -> Array:
     if dtype.kind == "f":
         made: Array = _uniform(pair, block, count, dtype) * (high - low) + low
         return made
@@ -198,7 +198,7 @@ def random_normal(
     cosine differ in.
     """
 
-    def draw(pair: Pair, block: int, count: int, dtype: np.dtype[Any], centre: Any, width: Any) -> Array:
+    def draw(pair: Pair, block: int, count: int, dtype: DType, centre: Any, width: Any) -> Array:
         made: Array = _normal(pair, block, count, dtype, False) * width + centre
         return made
 
@@ -214,7 +214,7 @@ def truncated_normal(
     Parameters, errors and notes are those of `random_normal`.
     """
 
-    def draw(pair: Pair, block: int, count: int, dtype: np.dtype[Any], centre: Any, width: Any) -> Array:
+    def draw(pair: Pair, block: int, count: int, dtype: DType, centre: Any, width: Any) -> Array:
         made: Array = _normal(pair, block, count, dtype, True) * width + centre
         return made
 

@@ -1,4 +1,4 @@
-"""Tensors of more than one part: sparse and ragged ones."""
+"""Sparse tensors: three tensors that stand for one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from queuecore.tf1._graph.graph import (
     constant_value,
     convert_to_tensor,
 )
-from queuecore.tf1._graph.values import TensorShape, as_value
+from queuecore.tf1._graph.values import DType, TensorShape, as_value
 
 __all__ = [
-    "RaggedTensor",
-    "RaggedTensorValue",
     "SparseTensor",
     "SparseTensorValue",
     "sparse_placeholder",
@@ -69,7 +67,7 @@ class SparseTensor:
         TensorShape(places[1]).assert_is_compatible_with(self.dense_shape.shape.with_rank(1)[:1])
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The dtype of the values."""
         return self.values.dtype
 
@@ -107,68 +105,6 @@ class SparseTensor:
     def __repr__(self) -> str:
         """Return its parts."""
         return f"SparseTensor(indices={self.indices!r}, values={self.values!r}, dense_shape={self.dense_shape!r})"
-
-
-class RaggedTensorValue(NamedTuple):
-    """The value of a `RaggedTensor` in a run: row i is ``values[row_splits[i]:row_splits[i + 1]]``.
-
-    Attributes
-    ----------
-    values : ndarray or RaggedTensorValue
-    row_splits : ndarray
-    """
-
-    values: Any
-    row_splits: Any
-
-    def to_list(self) -> list[Any]:
-        """Return the rows as nested lists."""
-        inner = self.values.to_list() if isinstance(self.values, RaggedTensorValue) else self.values.tolist()
-        return [inner[a:b] for a, b in zip(self.row_splits[:-1], self.row_splits[1:], strict=True)]
-
-
-class RaggedTensor:
-    """A tensor whose rows have different lengths; made by `parse_example` and its like.
-
-    Attributes
-    ----------
-    values : Tensor or RaggedTensor
-        Those of all rows, one after the other.
-    row_splits : Tensor
-        Where rows begin and end.
-    """
-
-    def __init__(self, values: Tensor | RaggedTensor, row_splits: Tensor) -> None:
-        self.values = values
-        self.row_splits = row_splits
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the values."""
-        return self.values.dtype
-
-    @property
-    def ragged_rank(self) -> int:
-        """The number of dimensions that are divided by splits."""
-        return 1 + (self.values.ragged_rank if isinstance(self.values, RaggedTensor) else 0)
-
-    @property
-    def flat_values(self) -> Tensor:
-        """The innermost values."""
-        return self.values.flat_values if isinstance(self.values, RaggedTensor) else self.values
-
-    @property
-    def nested_row_splits(self) -> tuple[Tensor, ...]:
-        """All splits, from the outermost on."""
-        inner = self.values.nested_row_splits if isinstance(self.values, RaggedTensor) else ()
-        return (self.row_splits, *inner)
-
-    def _fetch(self) -> tuple[list[Any], Callable[[list[Any]], RaggedTensorValue]]:
-        return [self.values, self.row_splits], lambda parts: RaggedTensorValue(*parts)
-
-    def __repr__(self) -> str:
-        """Return its parts."""
-        return f"tf.RaggedTensor(values={self.values!r}, row_splits={self.row_splits!r})"
 
 
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:

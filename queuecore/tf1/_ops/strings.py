@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import glob
 import os
@@ -12,14 +13,22 @@ from typing import Any
 import numpy as np
 
 from queuecore.errors import InvalidArgumentError
-from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, convert_to_tensor
-from queuecore.tf1._graph.values import TensorShape, as_dtype, as_value, broadcast, string
+from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, constant_value, convert_to_tensor
+from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_value, broadcast, int64, string
+from queuecore.tf1._ops.patterns import compiled, replacing
+from queuecore.tf1._ops.ragged import RaggedTensor, rows_of
 from queuecore.tf1._ops.sparse import SparseTensor
 
 __all__ = [
     "as_string",
+    "bytes_split",
+    "decode_base64",
+    "encode_base64",
     "matching_files",
+    "number_of",
     "read_file",
+    "reduce_join",
+    "regex_full_match",
     "regex_replace",
     "string_join",
     "string_length",
@@ -74,46 +83,149 @@ def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = N
     return apply_op("StringJoin", given, string, shape, _each(lambda *one: between.join(one), string), name)
 
 
-def _cut(one: bytes, sep: bytes, most: int = -1) -> list[bytes]:
-    if not sep:
-        return one.split(None, most)
-    return one.split(sep, most)
+def reduce_join(
+    inputs: Any, axis: Any = None, keep_dims: Any = None, separator: Any = "", name: str | None = None,
+    reduction_indices: Any = None, keepdims: Any = None,
+) -> Tensor:  # fmt: skip
+    """Return strings joined along dimensions.
+
+    Parameters
+    ----------
+    inputs : Tensor of strings
+    axis, reduction_indices : int or list of int, optional
+        The dimensions, joined in this order: known beforehand. Default: all, from the last one on.
+    keep_dims, keepdims : bool, default False
+        Whether the dimensions stay, with a length of 1.
+    separator : str, default ""
+    name : str, optional
+    """
+    given = _given(inputs)
+    keep = bool(keepdims if keep_dims is None else keep_dims)
+    asked = reduction_indices if axis is None else axis
+    between: bytes = as_value(separator, string)
+    rank = given.shape.ndims
+    order = None if asked is None else [int(one) for one in np.ravel(constant_value(convert_to_tensor(asked)))]
+    made: Any = None
+    if rank is not None:
+        places = list(range(rank))[::-1] if order is None else order
+        for one in places:
+            if not -rank <= one < rank:
+                raise ValueError(f"Invalid reduction dimension {one} for input with {rank} dimension(s)")
+        gone = {one % rank for one in places} if rank else set()
+        if len(gone) != len(places):
+            raise ValueError(f"Duplicate reduction dimension in {places}")
+        left = [1 if at in gone else side for at, side in enumerate(given.shape.sides or ())]
+        made = left if keep else [side for at, side in enumerate(left) if at not in gone]
+
+    def kernel(value: Any) -> Any:
+        array = np.asarray(value, object)
+        axes = list(range(array.ndim))[::-1] if order is None else [one % array.ndim for one in order]
+        for at in axes:
+            rows = np.moveaxis(array, at, -1)
+            joined = np.empty(rows.shape[:-1], object)
+            for place in np.ndindex(joined.shape):
+                joined[place] = between.join(rows[place])
+            array = np.expand_dims(joined, at)
+        return as_value(array if keep else array.reshape([n for at, n in enumerate(array.shape) if at not in axes]))
+
+    return apply_op("ReduceJoin", [given], string, made, kernel, name)
 
 
-def _sparse(given: Tensor, cut: Callable[[bytes], list[bytes]], name: str | None) -> SparseTensor:
-    def kernel(values: Any) -> Any:
-        rows = [cut(one) for one in values]
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
+    """Return strings in the letters of base64 that names of files may have; `pad`: filled up with ``=``."""
+    given = _given(input)
+    encode = base64.urlsafe_b64encode if pad else (lambda one: base64.urlsafe_b64encode(one).rstrip(b"="))
+    return apply_op("EncodeBase64", [given], string, given.shape, _each(encode, string), name)
+
+
+def decode_base64(input: Any, name: str | None = None) -> Tensor:
+    """Return what strings of base64 stand for, with or without ``=`` at their end.
+
+    Raises
+    ------
+    InvalidArgumentError
+        In a run, if a string is none.
+    """
+    given = _given(input)
+
+    def decode(one: bytes) -> bytes:
+        bare = one.rstrip(b"=")
+        if re.fullmatch(rb"[A-Za-z0-9_-]*", bare) is None or len(bare) % 4 == 1 or len(one) - len(bare) > 2:
+            raise InvalidArgumentError("Invalid character found in base64.")
+        return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
+
+    return apply_op("DecodeBase64", [given], string, given.shape, _each(decode, string), name)
+
+
+def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
+    """Return whether a pattern matches strings from end to end; see `regex_replace` for patterns.
+
+    Parameters
+    ----------
+    input : Tensor of strings
+    pattern : Tensor of strings, scalar
+    name : str, optional
+    """
+    given, what = _given(input), _given(pattern)
+    _known_pattern(what)
+
+    def kernel(value: Any, expression: bytes) -> Any:
+        found = compiled(expression)
+        return _each(lambda one: found.fullmatch(_text(one)) is not None, bool)(value)
+
+    return apply_op("RegexFullMatch", [given, what], bool, given.shape, kernel, name)
+
+
+def _pieces(
+    type_: str, given: Tensor, sep: Tensor, cut: Callable[[bytes], Callable[[bytes], list[bytes]]], kind: str,
+    name: str | None,
+) -> SparseTensor | RaggedTensor:  # fmt: skip
+    if kind not in ("SparseTensor", "RaggedTensor"):
+        raise ValueError("result_type must be 'RaggedTensor' or 'SparseTensor'.")
+    given.shape.with_rank(1)
+    sep.shape.assert_has_rank(0)
+
+    def sparse(values: Any, mark: bytes) -> Any:
+        rows = list(map(cut(mark), values))
         places = [(i, k) for i, row in enumerate(rows) for k in range(len(row))]
-        flat = np.empty(len(places), object)
-        flat[:] = [one for row in rows for one in row]
         shape = [len(rows), max(map(len, rows), default=0)]
-        return np.array(places, np.int64).reshape(-1, 2), flat, np.array(shape, np.int64)
+        return np.array(places, np.int64).reshape(-1, 2), _flat(rows), np.array(shape, np.int64)
 
-    number = np.dtype(np.int64)
-    outputs: list[tuple[np.dtype[Any], Any]] = [(number, (None, 2)), (string, (None,)), (number, (2,))]
-    op = given.graph.create_op("StringSplit", [given], outputs, kernel, name or "StringSplit", pure=True)
-    return SparseTensor(*op.outputs)
+    def ragged(values: Any, mark: bytes) -> Any:
+        rows = list(map(cut(mark), values))
+        return _flat(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
+
+    if kind == "RaggedTensor":
+        return rows_of(type_, [given, sep], string, ragged, given.shape[0].value, name)
+    outputs: list[tuple[DType, Any]] = [(int64, (None, 2)), (string, (None,)), (int64, (2,))]
+    return SparseTensor(*given.graph.create_op(type_, [given, sep], outputs, sparse, name or type_, pure=True).outputs)
+
+
+def _flat(rows: list[list[bytes]]) -> Any:
+    made = np.empty(sum(map(len, rows)), object)
+    made[:] = [one for row in rows for one in row]
+    return made
 
 
 def string_split(
     source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None, result_type: str = "SparseTensor",
     name: str | None = None,
-) -> SparseTensor:  # fmt: skip
+) -> SparseTensor | RaggedTensor:  # fmt: skip
     """Return the pieces of strings between delimiters.
 
     Parameters
     ----------
     source : Tensor of strings, vector
-    sep, delimiter : str, default " "
+    sep, delimiter : Tensor of strings, scalar, default " "
         Each of its bytes delimits; empty: pieces are single bytes.
     skip_empty : bool, default True
         Whether empty pieces are left out.
-    result_type : {"SparseTensor"}
+    result_type : {"SparseTensor", "RaggedTensor"}
     name : str, optional
 
     Returns
     -------
-    SparseTensor
+    SparseTensor or RaggedTensor
         A row for each string.
 
     Raises
@@ -121,48 +233,69 @@ def string_split(
     ValueError
         If the source is no vector, or the result type another one.
     """
-    if result_type != "SparseTensor":
-        raise ValueError("string_split: the result_type must be 'SparseTensor'")
-    given = _given(source)
-    given.shape.with_rank(1)
+
+    def by(marks: bytes) -> Callable[[bytes], list[bytes]]:
+        pattern = re.compile(b"[" + re.escape(marks) + b"]") if marks else None
+
+        def cut(one: bytes) -> list[bytes]:
+            parts = [one[i : i + 1] for i in range(len(one))] if pattern is None else pattern.split(one)
+            return [part for part in parts if part] if skip_empty else parts
+
+        return cut
+
     chosen = sep if delimiter is None else delimiter
-    marks = as_value(" " if chosen is None else chosen, string)
-    pattern = re.compile(b"[" + re.escape(marks) + b"]") if marks else None
-
-    def cut(one: bytes) -> list[bytes]:
-        parts = [one[i : i + 1] for i in range(len(one))] if pattern is None else pattern.split(one)
-        return [part for part in parts if part] if skip_empty else parts
-
-    return _sparse(given, cut, name)
+    return _pieces("StringSplit", _given(source), _given(" " if chosen is None else chosen), by, result_type, name)
 
 
 def strings_split(
     input: Any = None, sep: Any = None, maxsplit: int = -1, result_type: str = "SparseTensor", source: Any = None,
     name: str | None = None,
-) -> SparseTensor:  # fmt: skip
+) -> SparseTensor | RaggedTensor:  # fmt: skip
     """Return the pieces of strings between separators, as `bytes.split` would.
 
     Parameters
     ----------
     input, source : Tensor of strings, vector
-    sep : str, optional
-        Default: any blanks, of which none is at a piece's end.
+    sep : Tensor of strings, scalar, optional
+        Default, and if empty: any blanks, of which none is at a piece's end.
     maxsplit : int, default -1
         How often a string is cut at most.
-    result_type : {"SparseTensor"}
+    result_type : {"SparseTensor", "RaggedTensor"}
     name : str, optional
 
     Returns
     -------
-    SparseTensor
+    SparseTensor or RaggedTensor
         A row for each string.
     """
-    if result_type != "SparseTensor":
-        raise ValueError("strings.split: the result_type must be 'SparseTensor'")
+
+    def by(mark: bytes) -> Callable[[bytes], list[bytes]]:
+        return lambda one: one.split(mark or None, maxsplit)
+
     given = _given(source if input is None else input)
-    given.shape.with_rank(1)
-    mark = as_value("" if sep is None else sep, string)
-    return _sparse(given, lambda one: _cut(one, mark, maxsplit), name)
+    return _pieces("StringSplitV2", given, _given("" if sep is None else sep), by, result_type, name)
+
+
+def bytes_split(input: Any, name: str | None = None) -> RaggedTensor:
+    """Return the bytes of strings, as strings of one byte.
+
+    Parameters
+    ----------
+    input : Tensor of strings, vector
+    name : str, optional
+
+    Returns
+    -------
+    RaggedTensor
+        A row for each string.
+    """
+
+    def by(_: bytes) -> Callable[[bytes], list[bytes]]:
+        return lambda one: [one[i : i + 1] for i in range(len(one))]
+
+    made = _pieces("StringBytesSplit", _given(input), _given(""), by, "RaggedTensor", name)
+    assert isinstance(made, RaggedTensor)
+    return made
 
 
 def _written(precision: int, scientific: bool, shortest: bool, width: int, fill: str) -> Callable[[Any], bytes]:
@@ -177,7 +310,10 @@ def _written(precision: int, scientific: bool, shortest: bool, width: int, fill:
         if isinstance(one, bytes):
             return bytes((b"%" + flag.encode() + size.encode() + b"s") % one)
         if isinstance(one, (bool, np.bool_)):
-            return (f"%{flag.replace('0', '')}{size}s" % ("true" if one else "false")).encode()
+            return b"true" if one else b"false"
+        if isinstance(one, (complex, np.complexfloating)):
+            form = f"%{flag}{size}{digits}{letter}"
+            return (f"({form},{form})" % (one.real, one.imag)).encode()
         if isinstance(one, (int, np.integer)):
             return bytes((f"%{flag}{size}d" % one).encode())
         return bytes((f"%{flag}{size}{digits}{letter}" % one).encode())
@@ -208,10 +344,16 @@ def as_string(
     ------
     ValueError
         If both ways are asked for, or there is no such fill.
+    InvalidArgumentError
+        If a way or a precision is asked for, and there are no floats.
     """
     if scientific and shortest:
         raise ValueError("Cannot select both scientific and shortest notation")
     given = convert_to_tensor(input)
+    if given.dtype.kind not in "fcV" and (scientific or shortest or precision > -1):
+        raise InvalidArgumentError(
+            f"scientific and shortest notation and precision are of floats, not of {given.dtype.name}"
+        )
     write = _written(precision, scientific, shortest, width, fill)
     return apply_op("AsString", [given], string, given.shape, _each(write, string), name)
 
@@ -283,17 +425,63 @@ def _cased(type_: str, value: Any, encoding: str, raw: Any, text: Any, name: str
     return apply_op(type_, [given], string, given.shape, _each(change, string), name)
 
 
+def _known_pattern(pattern: Tensor) -> None:
+    pattern.shape.assert_has_rank(0)
+    known = constant_value(pattern)
+    if known is not None:
+        compiled(known)
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
 def regex_replace(
     input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
 ) -> Tensor:
-    r"""Return strings with what a pattern matches replaced; ``\1`` is what its first group matched.
+    r"""Return strings with what a pattern matches replaced; ``\1`` is what its first group matched, ``\0`` all of it.
 
-    Patterns are those of Python's `re`, here.
+    Parameters
+    ----------
+    input : Tensor of strings
+    pattern, rewrite : Tensor of strings, scalar
+    replace_global : bool, default True
+        Whether every match is replaced, or the first one.
+    name : str, optional
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no such pattern, or none such replacement: in a run, if they aren't known before.
+
+    Notes
+    -----
+    Patterns are TensorFlow's as far as the module `re` knows them: not classes of Unicode (``\pL``), nor ``\C``.
     """
-    given = _given(input)
-    found, new = re.compile(as_value(pattern, string)), as_value(rewrite, string)
-    return apply_op("RegexReplace", [given], string, given.shape,
-                    _each(lambda one: found.sub(new, one, 0 if replace_global else 1), string), name)  # fmt: skip
+    given, what, new = _given(input), _given(pattern), _given(rewrite)
+    _known_pattern(what)
+    new.shape.assert_has_rank(0)
+
+    def kernel(value: Any, expression: bytes, replacement: bytes) -> Any:
+        found = compiled(expression)
+        made = replacing(found, replacement, replace_global)
+        return _each(lambda one: made(_text(one)).encode(errors="surrogateescape"), string)(value)
+
+    return apply_op("RegexReplace", [given, what, new], string, given.shape, kernel, name)
+
+
+def number_of(text: bytes, dtype: DType) -> Any:
+    """Return a string as a number. `InvalidArgumentError`: it is none of the type."""
+    try:
+        if b"_" in text:
+            raise ValueError
+        if dtype.kind == "f":
+            return dtype.type(float.fromhex(text.decode()) if b"x" in text.lower() else float(text))
+        return np.array(int(text), dtype)
+    except (ValueError, OverflowError):
+        raise InvalidArgumentError(
+            f"StringToNumberOp could not correctly convert string: {text.decode(errors='backslashreplace')}"
+        ) from None
 
 
 def string_to_number(
@@ -309,20 +497,12 @@ def string_to_number(
         In a run, if a string is no such number.
     """
     given, dtype = _given(input if string_tensor is None else string_tensor), as_dtype(out_type)
-    if dtype not in map(np.dtype, ("f4", "f8", "i4", "i8")):
+    if dtype not in map(as_dtype, ("f4", "f8", "i4", "i8")):
         raise TypeError(f"string_to_number: the type must be float32, float64, int32 or int64, not {dtype}")
 
-    def read(one: bytes) -> Any:
-        try:
-            if b"_" in one:
-                raise ValueError
-            return dtype.type(float(one)) if dtype.kind == "f" else np.array(int(one), dtype)
-        except (ValueError, OverflowError):
-            raise InvalidArgumentError(
-                f"StringToNumberOp could not correctly convert string: {one.decode(errors='backslashreplace')}"
-            ) from None
-
-    return apply_op("StringToNumber", [given], dtype, given.shape, _each(read, dtype), name)
+    return apply_op(
+        "StringToNumber", [given], dtype, given.shape, _each(lambda one: number_of(one, dtype), dtype), name
+    )
 
 
 # Files

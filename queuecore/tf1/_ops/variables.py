@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore.errors import FailedPreconditionError, InvalidArgumentError
+from queuecore.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from queuecore.tf1._graph.graph import (
     GraphKeys,
     Operation,
@@ -20,7 +20,7 @@ from queuecore.tf1._graph.graph import (
     session_of,
 )
 from queuecore.tf1._graph.operators import Operators
-from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, name_of
+from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, name_of, string
 from queuecore.tf1._ops.initializers import random_uniform_initializer, zeros_initializer
 
 __all__ = [
@@ -30,7 +30,15 @@ __all__ = [
     "assign",
     "assign_add",
     "assign_sub",
+    "all_variables",
+    "assert_variables_initialized",
+    "count_up_to",
     "get_variable",
+    "initialize_all_tables",
+    "initialize_variables",
+    "model_variables",
+    "report_uninitialized_variables",
+    "tables_initializer",
     "get_variable_scope",
     "global_variables",
     "global_variables_initializer",
@@ -213,6 +221,10 @@ class Variable(Operators):
         del use_locking, read_value
         return self._assigning("AssignSub", delta, lambda old, new: np.asarray(old - new, self.dtype)[()], name)
 
+    def count_up_to(self, limit: Any) -> Tensor:
+        """Return a tensor that has its value, and adds 1; at the limit a run raises `OutOfRangeError`."""
+        return count_up_to(self, limit)
+
     def load(self, value: Any, session: Any = None) -> None:
         """Give it a value in a session, at once."""
         session_of(self.graph, session).run(self.initializer, {self._initial_value: value})
@@ -281,6 +293,34 @@ def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str 
     return _variable(ref).assign_sub(value, name=name)
 
 
+def count_up_to(ref: Any, limit: Any, name: str | None = None) -> Tensor:
+    """Return a tensor that has the value of a variable of integers, and adds 1 to the variable.
+
+    Parameters
+    ----------
+    ref : Variable
+        A scalar of int32 or int64.
+    limit : int
+        At this value a run raises `OutOfRangeError`, and the variable stays.
+    name : str, optional
+    """
+    counter, most = _variable(ref), int(limit)
+    if counter.dtype.name not in ("int32", "int64"):
+        raise TypeError(f"count_up_to needs a variable of int32 or int64, not {counter!r}")
+    counter.shape.assert_is_compatible_with([])
+
+    def kernel(run: Any) -> Any:
+        cell = counter._cell(run)
+        with cell.lock:
+            value = counter._read(run)
+            if value >= most:
+                raise OutOfRangeError(f"Reached limit of {most}")
+            cell.value = counter.dtype.type(value + 1)
+        return value
+
+    return apply_op("CountUpTo", [], counter.dtype, (), kernel, name, pure=False)
+
+
 # Operations without a value
 
 
@@ -332,6 +372,46 @@ def local_variables_initializer() -> Operation:
     return variables_initializer(local_variables(), name="init_local")
 
 
+def model_variables() -> list[Variable]:
+    """Return the default graph's variables that are marked as a model's."""
+    return get_default_graph().get_collection(GraphKeys.MODEL_VARIABLES)
+
+
+def tables_initializer(name: str = "init_all_tables") -> Operation:
+    """Return an operation that initialises all tables made up to now."""
+    found = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
+    return group(*found, name=name) if found else no_op(name)
+
+
+def report_uninitialized_variables(
+    var_list: Sequence[Variable] | None = None, name: str = "report_uninitialized_variables"
+) -> Tensor:
+    """Return the names of variables that have no value yet: of all global and local ones, unless a list is given."""
+    found = [*global_variables(), *local_variables()] if var_list is None else list(var_list)
+
+    def kernel(run: Any) -> Any:
+        missing = [one.op.name.encode() for one in found if one._cell(run).value is None]
+        made = np.empty(len(missing), object)
+        made[:] = missing
+        return made
+
+    return apply_op("ReportUninitializedVariables", [], string, [None], kernel, name, pure=False)
+
+
+def assert_variables_initialized(var_list: Sequence[Variable] | None = None) -> Operation | None:
+    """Return an operation that raises `FailedPreconditionError` if a variable has no value; `None`: there are none."""
+    found = [*global_variables(), *local_variables()] if var_list is None else list(var_list)
+
+    def kernel(run: Any) -> None:
+        for one in found:
+            one._read(run)
+
+    return get_default_graph().create_op("AssertInitialized", [], [], kernel, "assert_initialized") if found else None
+
+
+initialize_all_tables = tables_initializer
+initialize_variables = variables_initializer
+all_variables = global_variables
 initialize_all_variables = global_variables_initializer
 initialize_local_variables = local_variables_initializer
 

@@ -22,6 +22,8 @@ __all__ = [
     "FeatureList",
     "FeatureLists",
     "Features",
+    "Field",
+    "FieldsMessage",
     "FloatList",
     "Int64List",
     "Message",
@@ -108,8 +110,10 @@ class Message:
 
     # The number of each field, and the function that makes its value.
     _FIELDS: ClassVar[dict[str, tuple[int, Callable[[Callable[[], None]], Any]]]] = {}
-    # The name of the oneof; empty if several fields can be set.
+    # The name of the oneof; empty if there is none.
     _ONEOF: ClassVar[str] = ""
+    # The fields that are in the oneof; empty: all.
+    _CHOICES: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, **fields: Any) -> None:
         self._values: dict[str, Any] = {}
@@ -138,13 +142,13 @@ class Message:
 
     def _touched(self, name: str) -> None:
         # A field was set, so this message is set in its parent, and other fields of a oneof are unset.
-        if self._ONEOF:
-            kept = self._values[name]
-            for other in self._values.values():
-                if other is not kept:
-                    other._drop()
-            self._values = {name: kept}
+        if self._ONEOF and self._chosen(name):
+            for other in [one for one in self._values if one != name and self._chosen(one)]:
+                self._values.pop(other)._drop()
         self._touch()
+
+    def _chosen(self, name: str) -> bool:
+        return not self._CHOICES or name in self._CHOICES
 
     def _touch(self) -> None:
         self._set = True
@@ -260,6 +264,8 @@ class Message:
         """Return whether a field that is a message is set; `ValueError` of lists and maps."""
         self._check_name(field_name)
         found = self._field(field_name)
+        if isinstance(found, _Scalar) and found.explicit:
+            return len(found) > 0
         if not isinstance(found, Message):
             raise ValueError(f"{type(self).__name__}.{field_name} is repeated: it is there always, and may be empty")
         return found._set
@@ -268,7 +274,7 @@ class Message:
         """Return the name of the field of a oneof that is set."""
         if not self._ONEOF or oneof_group != self._ONEOF:
             raise ValueError(f'Protocol message {type(self).__name__} has no oneof "{oneof_group}" field.')
-        return next((name for name, _ in self._present()), None)
+        return next((name for name, _ in self._present() if self._chosen(name)), None)
 
     def IsInitialized(self) -> bool:  # noqa: N802
         """Return `True`: no field is required."""
@@ -325,7 +331,7 @@ class _List(MutableSequence[Any]):
         raise NotImplementedError
 
     def _fill(self, values: Iterable[Any]) -> None:
-        if isinstance(values, _List) and type(values) is type(self) and not isinstance(self, _Features):
+        if isinstance(values, _List) and type(values) is type(self) and not isinstance(self, _Messages):
             self._items += values._items  # already checked
             self._touch()
         else:
@@ -464,27 +470,51 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-class _Features(_List):
-    # A list of features.
+class _Doubles(_Floats):
     def _checked(self, value: Any) -> Any:
-        if not isinstance(value, Feature):
-            raise TypeError(f"{value!r:.80} has type {type(value).__name__}, but expected a Feature")
-        made = Feature._part(self._touch)
+        super()._checked(value)
+        return float(value)
+
+    def extend(self, values: Any) -> None:
+        _List.extend(self, values)
+
+    def _encoded(self, number: int) -> bytes:
+        return _sized(number, struct.pack(f"<{len(self._items)}d", *self._items))
+
+    def _decode(self, kind: int, value: Any) -> None:
+        if kind in (_BYTES, _FIXED64):
+            if len(value) % 8:
+                raise ProtoError(f"Error parsing message: doubles in {len(value)} bytes")
+            self._items += np.frombuffer(value, "<f8").tolist()
+
+    def _word(self, value: Any) -> str:
+        return str(value).removesuffix(".0")
+
+
+class _Messages(_List):
+    # A list of messages of one class.
+    def __init__(self, kind: type[Message], changed: Callable[[], None]) -> None:
+        super().__init__(changed)
+        self._kind = kind
+
+    def _checked(self, value: Any) -> Any:
+        if not isinstance(value, self._kind):
+            raise TypeError(f"{value!r:.80} has type {type(value).__name__}, but expected a {self._kind.__name__}")
+        made = self._kind._part(self._touch)
         made.MergeFrom(value)
         return made
 
-    def add(self, **fields: Any) -> Feature:
+    def add(self, **fields: Any) -> Any:
         """Append a new one, and return it."""
-        self.append(Feature(**fields))
-        found: Feature = self._items[-1]
-        return found
+        self.append(self._kind(**fields))
+        return self._items[-1]
 
     def _encoded(self, number: int) -> bytes:
         return b"".join([_sized(number, one.SerializeToString()) for one in self._items])
 
     def _decode(self, kind: int, value: Any) -> None:
         if kind == _BYTES:
-            self._items.append(Feature._part(self._touch))
+            self._items.append(self._kind._part(self._touch))
             self._items[-1]._merge(value)
 
     def _shown(self, name: str) -> list[str]:
@@ -603,6 +633,147 @@ class _Map(Mapping[str, Any]):
                 "}",
             ]
         ]
+
+
+# Fields with one value
+
+
+class _Scalar:
+    # A number, a text or bytes. Without `explicit`, the kind's zero is the same as nothing.
+    def __init__(self, kind: str, explicit: bool, changed: Callable[[], None]) -> None:
+        self.kind = kind
+        self.explicit = explicit
+        self.value: Any = _ZEROS[kind]
+        self._given = False
+        self._changed: Callable[[], None] | None = changed
+
+    def _drop(self) -> None:
+        self._changed = None
+
+    def _fill(self, value: Any) -> None:
+        if isinstance(value, _Scalar):
+            value = value.value
+        zero = _ZEROS[self.kind]
+        if isinstance(zero, str) and isinstance(value, bytes):
+            value = value.decode()
+        fits = hasattr(value, "__float__") if isinstance(zero, float) else hasattr(value, "__index__")
+        if not (isinstance(value, type(zero)) if isinstance(zero, (str, bytes)) else fits):
+            raise TypeError(
+                f"{value!r:.80} has type {type(value).__name__}, but expected one of: {type(zero).__name__}"
+            )
+        if self.kind == "float":
+            with np.errstate(over="ignore"):
+                value = np.float32(value)
+        self.value = type(zero)(value)
+        self._given = True
+        if self._changed is not None:
+            self._changed()
+
+    def __len__(self) -> int:
+        kept = self.value != _ZEROS[self.kind] or str(self.value) == "-0.0"
+        return int(self._given and (self.explicit or kept))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Scalar) and self.value == other.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _encoded(self, number: int) -> bytes:
+        if self.kind in _PACKED:
+            code, wire = _PACKED[self.kind]
+            return _varint(number << 3 | wire) + struct.pack(code, self.value)
+        if isinstance(self.value, (str, bytes)):
+            return _sized(number, self.value.encode() if isinstance(self.value, str) else self.value)
+        return _varint(number << 3 | _VARINT) + _varint(int(self.value) & _MASK)
+
+    def _decode(self, kind: int, value: Any) -> None:
+        if self.kind in _PACKED:
+            code, wire = _PACKED[self.kind]
+            if kind == wire:
+                self._fill(struct.unpack(code, value)[0])
+        elif isinstance(self.value, (str, bytes)):
+            if kind == _BYTES:
+                self._fill(bytes(value) if isinstance(self.value, bytes) else bytes(value).decode(errors="replace"))
+        elif kind == _VARINT:
+            self._fill(_signed(value))
+
+    def _shown(self, name: str) -> list[str]:
+        if isinstance(self.value, (str, bytes)):
+            return [f"{name}: {_quoted(self.value.encode() if isinstance(self.value, str) else self.value)}"]
+        shown = np.float32(self.value) if self.kind == "float" else self.value
+        return [f"{name}: {str(shown).removesuffix('.0') if self.kind in _PACKED else str(shown).lower()}"]
+
+
+_ZEROS: dict[str, Any] = {"double": 0.0, "float": 0.0, "int64": 0, "bool": False, "string": "", "bytes": b""}
+_PACKED = {"double": ("<d", _FIXED64), "float": ("<f", _FIXED32)}
+
+
+class Field:
+    """A field of a message, as an attribute.
+
+    Parameters
+    ----------
+    number : int
+        That of the field in the message's bytes.
+    kind : str or type
+        ``"double"``, ``"float"``, ``"int64"``, ``"bool"``, ``"string"``, ``"bytes"``; lists: ``"doubles"``,
+        ``"floats"``, ``"int64s"``, ``"strings"`` (of bytes); or a class of messages.
+    repeated : bool, default False
+        Whether it is a list of messages.
+    explicit : bool, default False
+        Whether 0 is more than nothing, as in a oneof.
+    """
+
+    def __init__(self, number: int, kind: Any, *, repeated: bool = False, explicit: bool = False) -> None:
+        self.number = number
+        self.kind = kind
+        self.repeated = repeated
+        self.explicit = explicit
+        self.name = ""
+
+    def __set_name__(self, owner: type[Message], name: str) -> None:
+        """Learn its name."""
+        self.name = name
+
+    def make(self, changed: Callable[[], None]) -> Any:
+        """Return its value in a new message."""
+        if self.repeated:
+            return _Messages(self.kind, changed)
+        if isinstance(self.kind, type):
+            kind: Any = self.kind
+            return kind._part(changed)
+        lists: dict[str, Any] = {"doubles": _Doubles, "floats": _Floats, "int64s": _Integers, "strings": _Strings}
+        if self.kind in lists:
+            return lists[self.kind](changed)
+        return _Scalar(self.kind, self.explicit, changed)
+
+    def __get__(self, message: Message | None, owner: Any = None) -> Any:
+        """Return its value in a message."""
+        if message is None:
+            return self
+        found = message._field(self.name)
+        return found.value if isinstance(found, _Scalar) else found
+
+    def __set__(self, message: Message, value: Any) -> None:
+        """Set its value in a message."""
+        found = message._field(self.name)
+        if not isinstance(found, _Scalar):
+            raise AttributeError(
+                f'Assignment not allowed to message, map, or repeated field "{self.name}" in protocol message object.'
+            )
+        found._fill(value)
+
+
+class FieldsMessage(Message):
+    """The base class of messages whose fields are `Field`s. Make one of the classes that have fields, not this one."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        """List the fields."""
+        found = {name: one for name, one in vars(cls).items() if isinstance(one, Field)}
+        cls._FIELDS = {name: (one.number, one.make) for name, one in found.items()}
+        cls._CHOICES = frozenset(name for name, one in found.items() if one.explicit)
 
 
 class _Values(Message):
@@ -729,7 +900,7 @@ class FeatureList(Message):
     """
 
     __slots__ = ()
-    _FIELDS: ClassVar = {"feature": (1, _Features)}
+    _FIELDS: ClassVar = {"feature": (1, lambda changed: _Messages(Feature, changed))}
 
     def __init__(self, *, feature: Any = None) -> None:
         super().__init__(feature=feature)

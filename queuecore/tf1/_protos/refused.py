@@ -14,10 +14,10 @@ _MATHS = """
     clip_by_average_norm clip_by_global_norm clip_by_norm confusion_matrix contrib cross custom_gradient distribute
     distributions einsum estimator feature_column fft fft2d fft3d foldl foldr function glorot_normal_initializer
     glorot_uniform_initializer global_norm gradients hessians ifft ifft2d ifft3d import_graph_def keras layers linalg
-    losses map_fn matmul matrix_band_part matrix_determinant matrix_diag matrix_inverse matrix_solve matrix_transpose
+    losses matmul matrix_band_part matrix_determinant matrix_diag matrix_inverse matrix_solve matrix_transpose
     metrics nn norm orthogonal_initializer qr saved_model scan self_adjoint_eig sparse_matmul
     sparse_tensor_dense_matmul stop_gradient svd tensordot tpu trace truncated_normal_initializer
-    uniform_unit_scaling_initializer variance_scaling_initializer while_loop
+    uniform_unit_scaling_initializer variance_scaling_initializer
 """
 _TRAINING = """
     AdadeltaOptimizer AdagradDAOptimizer AdagradOptimizer AdamOptimizer Checkpoint CheckpointManager
@@ -27,8 +27,8 @@ _TRAINING = """
     natural_exp_decay piecewise_constant polynomial_decay
 """
 _PICTURES = """
-    ResizeMethodV1 crop_and_resize decode_and_crop_jpeg draw_bounding_boxes encode_jpeg encode_png extract_glimpse
-    extract_jpeg_shape hsv_to_rgb image_gradients non_max_suppression psnr resize_area resize_bicubic rgb_to_hsv
+    ResizeMethodV1 crop_and_resize decode_and_crop_jpeg draw_bounding_boxes extract_glimpse
+    extract_jpeg_shape hsv_to_rgb image_gradients non_max_suppression psnr rgb_to_hsv
     sample_distorted_bounding_box ssim total_variation
 """
 _KNOWN = {"tf": frozenset(_MATHS.split()), "tf.train": frozenset(_TRAINING.split())}

@@ -1,5 +1,5 @@
 """``tf.contrib``: what programs of TensorFlow 1 take from it."""
 
-from queuecore.tf1.contrib import data, slim
+from queuecore.tf1.contrib import data, framework, layers, lookup, slim, training
 
-__all__ = ["data", "slim"]
+__all__ = ["data", "framework", "layers", "lookup", "slim", "training"]

@@ -1,0 +1,261 @@
+"""Loops in a run: operations that are executed as often as a value says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from queuecore.errors import CancelledError, InvalidArgumentError
+from queuecore.tf1._graph.graph import Tensor, apply_op, convert_to_tensor, get_default_graph
+from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, name_of, string
+from queuecore.tf1._ops.control import Branch, flattened
+
+__all__ = ["map_fn", "while_loop"]
+
+
+def _symbol(dtype: Any, shape: Any) -> Tensor:
+    # Stands for a value in the function of a loop.
+    def kernel(run: Any) -> Any:
+        raise InvalidArgumentError("a value of a loop can't be used outside of the loop's functions")
+
+    return apply_op("Enter", [], dtype, shape, kernel, None, pure=False)
+
+
+def _tensors(made: Any) -> tuple[list[Tensor], Callable[[list[Any]], Any]]:
+    flat: list[Any] = []
+    structure = flattened(made, flat)
+    return [convert_to_tensor(one) for one in flat], structure
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+    maximum_iterations: Any = None,
+    return_same_structure: bool = False,
+) -> Any:
+    """Return what becomes of tensors when a function is applied to them as long as a condition holds.
+
+    Parameters
+    ----------
+    cond : callable
+        Takes the variables of the loop, and returns a scalar of bool. Called once, now.
+    body : callable
+        Takes the variables of the loop, and returns their next values. Called once, now.
+    loop_vars : list, tuple or dict of Tensor
+        The first values.
+    shape_invariants : structure of TensorShape, optional
+        The shapes that hold in all rounds. Default: those of the first values.
+    parallel_iterations, back_prop, swap_memory
+        Accepted, and not used: rounds run one after the other.
+    name : str, optional
+    maximum_iterations : int or Tensor, optional
+        The largest number of rounds.
+    return_same_structure : bool, default False
+        Whether a list of one variable is returned as such.
+
+    Returns
+    -------
+    Tensor, or structure of them
+        As `loop_vars`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a function can't be called, or returns something of another structure, type or shape.
+    """
+    del parallel_iterations, back_prop, swap_memory
+    if not callable(cond) or not callable(body):
+        raise TypeError("'cond' and 'body' must be callable.")
+    if not loop_vars:
+        raise ValueError("'loop_vars' must be provided.")
+    graph = get_default_graph()
+    with graph.name_scope(name or "while"):
+        first, structure = _tensors(loop_vars)
+        shapes = [one.shape for one in first]
+        if shape_invariants is not None:
+            shapes = _invariants(shape_invariants, first)
+        limit = None if maximum_iterations is None else convert_to_tensor(maximum_iterations)
+        rounds = [_symbol(one.dtype, shape) for one, shape in zip(first, shapes, strict=True)]
+        given = structure(list(rounds))
+        arguments = given if isinstance(given, (list, tuple)) else [given]
+        test = Branch(graph, lambda: cond(*arguments))
+        step = Branch(graph, lambda: body(*arguments))
+        _check_round(test, step, rounds, shapes)
+        captured = [one for one in dict.fromkeys([*test.captured, *step.captured]) if one not in set(rounds)]
+        inputs = [*first, *captured, *([] if limit is None else [limit])]
+
+        def kernel(run: Any, *values: Any) -> Any:
+            now = list(values[: len(first)])
+            fixed = dict(zip(captured, values[len(first) :], strict=False))
+            left = None if limit is None else int(values[-1])
+            while left is None or left > 0:
+                known = {**fixed, **dict(zip(rounds, now, strict=True))}
+                if not test.run(run, known)[0]:
+                    break
+                now = step.run(run, known)
+                left = None if left is None else left - 1
+                if run.session._closed:
+                    raise CancelledError("the operation was cancelled: the session was closed")
+            return now[0] if len(now) == 1 else now
+
+        with graph.control_dependencies([*test.controls, *step.controls]):
+            outputs = [(one.dtype, shape) for one, shape in zip(first, shapes, strict=True)]
+            op = graph.create_op("While", inputs, outputs, kernel, "Exit", blocking=test.blocking or step.blocking)
+    made = structure(list(op.outputs))
+    if not return_same_structure and isinstance(made, (list, tuple)) and len(made) == 1:
+        return made[0]
+    return made
+
+
+def _invariants(told: Any, first: Sequence[Tensor]) -> list[TensorShape]:
+    flat: list[TensorShape] = []
+
+    def walk(one: Any) -> None:
+        if isinstance(one, TensorShape):
+            flat.append(one)
+        elif isinstance(one, dict):
+            for key in one:
+                walk(one[key])
+        else:
+            for part in one:
+                walk(part)
+
+    walk(told)
+    if len(flat) != len(first):
+        raise ValueError(f"shape_invariants: {len(flat)} shapes for {len(first)} variables of the loop")
+    for one, shape in zip(first, flat, strict=True):
+        if not shape.most_general_with(one.shape) == shape and shape.sides is not None:
+            raise ValueError(
+                f"The shape invariant specified for {one.name} is not compatible with the initial shape of the loop "
+                f"variable. It enters the loop with shape {one.shape}, but the specified shape invariant is {shape}."
+            )
+    return flat
+
+
+def _check_round(test: Branch, step: Branch, rounds: Sequence[Tensor], shapes: Sequence[TensorShape]) -> None:
+    if len(test.results) != 1 or not isinstance(test.results[0], Tensor) or name_of(test.results[0].dtype) != "bool":
+        raise TypeError("cond must return one boolean scalar")
+    if len(step.results) != len(rounds):
+        raise ValueError(
+            f"Number of inputs and outputs of body must match loop_vars: {len(rounds)}, {len(step.results)}"
+        )
+    for one, made, shape in zip(rounds, step.results, shapes, strict=True):
+        if not isinstance(made, Tensor) or made.dtype != one.dtype:
+            raise TypeError(f"the body changes the type of {one.name} from {name_of(one.dtype)} to {made!r}")
+        if shape.sides is not None and shape.most_general_with(made.shape) != shape:
+            raise ValueError(
+                f"Input tensor {one.name!r} enters the loop with shape {shape}, but has shape {made.shape} after one "
+                "iteration. To allow the shape to vary across iterations, use the `shape_invariants` argument of "
+                "tf.while_loop to specify a less-specific shape."
+            )
+
+
+def map_fn(
+    fn: Callable[..., Any],
+    elems: Any,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: str | None = None,
+    fn_output_signature: Any = None,
+) -> Any:
+    """Return what a function makes of each row of tensors, stacked.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes a row of each tensor, in the structure of `elems`. Called once, now.
+    elems : Tensor, or structure of them
+        With as many rows each.
+    dtype, fn_output_signature : dtype, or structure of them, optional
+        The types that `fn` returns. Default: those of `elems`.
+    parallel_iterations, back_prop, swap_memory
+        Accepted, and not used: rows come one after the other.
+    infer_shape : bool, default True
+        Whether all results have the shape that is known of one.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor, or structure of them
+        As `fn` returns, with a dimension more in front.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `fn` can't be called or returns other types, or a tensor has no rows.
+    InvalidArgumentError
+        In a run, if the tensors have different numbers of rows.
+    """
+    del parallel_iterations, back_prop, swap_memory
+    if not callable(fn):
+        raise TypeError(f"The provided function {fn!r} is not callable.")
+    graph = get_default_graph()
+    with graph.name_scope(name or "map"):
+        given, structure = _tensors(elems)
+        for one in given:
+            if one.shape.ndims == 0:
+                raise ValueError("Elements in elems must be 1+ dimensional Tensors, not scalars")
+        rows = [_symbol(one.dtype, None if one.shape.sides is None else one.shape[1:]) for one in given]
+        each = Branch(graph, lambda: fn(structure(list(rows))))
+        wanted = dtype if fn_output_signature is None else fn_output_signature
+        told = [one.dtype for one in given] if wanted is None else [as_dtype(one) for one in _leaves(wanted)]
+        found = [one.dtype if isinstance(one, Tensor) else None for one in each.results]
+        if found != told:
+            raise TypeError(f"the function returns {list(map(str, found))}, and dtype says {list(map(str, told))}")
+        captured = [one for one in each.captured if one not in set(rows)]
+        count = TensorShape([None])
+        for one in given:
+            if one.shape.sides is not None:
+                count = count.merge_with([one.shape.sides[0]])
+        shapes = [count.concatenate(one.shape if infer_shape else None) for one in each.results]
+
+        def kernel(run: Any, *values: Any) -> Any:
+            parts = values[: len(given)]
+            fixed = dict(zip(captured, values[len(given) :], strict=True))
+            lengths = {len(one) for one in parts}
+            if len(lengths) > 1:
+                raise InvalidArgumentError(f"map_fn: the tensors have different numbers of rows: {sorted(lengths)}")
+            done = [each.run(run, {**fixed, **dict(zip(rows, row, strict=True))}) for row in zip(*parts, strict=True)]
+            made = [_stacked([one[at] for one in done], dtype_, shape)
+                    for at, (dtype_, shape) in enumerate(zip(told, shapes, strict=True))]  # fmt: skip
+            return made[0] if len(made) == 1 else made
+
+        with graph.control_dependencies(each.controls):
+            outputs = list(zip(told, shapes, strict=True))
+            op = graph.create_op("MapFn", [*given, *captured], outputs, kernel, "TensorArrayStack",
+                                 blocking=each.blocking)  # fmt: skip
+    return each.structure(list(op.outputs))
+
+
+def _leaves(told: Any) -> list[Any]:
+    if isinstance(told, dict):
+        return [leaf for key in told for leaf in _leaves(told[key])]
+    if isinstance(told, (list, tuple)):
+        return [leaf for one in told for leaf in _leaves(one)]
+    return [told]
+
+
+def _stacked(values: list[Any], dtype: Any, shape: TensorShape) -> Any:
+    kind = object if dtype == string else dtype.dtype
+    if not values:
+        return np.zeros([side or 0 for side in as_shape(shape).sides or (0,)], kind)
+    made = np.empty((len(values), *np.shape(values[0])), kind)
+    for at, one in enumerate(values):
+        if np.shape(one) != made.shape[1:]:
+            raise InvalidArgumentError(
+                f"map_fn: the function returned shape {list(np.shape(one))} for row {at}, and {list(made.shape[1:])} "
+                "for the first"
+            )
+        made[at] = one
+    return made

@@ -1,0 +1,262 @@
+"""Messages of summaries: what a program tells of its run, and events of files that TensorBoard reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from queuecore.tf1._graph.values import as_dtype, string
+from queuecore.tf1._protos.messages import Field, FieldsMessage
+
+__all__ = ["Event", "HistogramProto", "SessionLog", "Summary", "SummaryMetadata", "TensorProto", "histogram"]
+
+
+class HistogramProto(FieldsMessage):
+    """A histogram: how many numbers lie between limits.
+
+    Attributes
+    ----------
+    min, max, num, sum, sum_squares : float
+    bucket_limit, bucket : list of float
+        The upper limit of each range, and how many numbers are in it.
+    """
+
+    __slots__ = ()
+    min = Field(1, "double")
+    max = Field(2, "double")
+    num = Field(3, "double")
+    sum = Field(4, "double")
+    sum_squares = Field(5, "double")
+    bucket_limit = Field(6, "doubles")
+    bucket = Field(7, "doubles")
+
+
+class _PluginData(FieldsMessage):
+    # The part of TensorBoard that shows a value.
+    __slots__ = ()
+    plugin_name = Field(1, "string")
+    content = Field(2, "bytes")
+
+
+class SummaryMetadata(FieldsMessage):
+    """Facts about a value besides its name.
+
+    Attributes
+    ----------
+    plugin_data : SummaryMetadata.PluginData
+    display_name, summary_description : str
+    """
+
+    __slots__ = ()
+    PluginData = _PluginData
+    plugin_data = Field(1, _PluginData)
+    display_name = Field(2, "string")
+    summary_description = Field(3, "string")
+
+
+class _Dim(FieldsMessage):
+    __slots__ = ()
+    size = Field(1, "int64")
+    name = Field(2, "string")
+
+
+class _Shape(FieldsMessage):
+    __slots__ = ()
+    dim = Field(2, _Dim, repeated=True)
+    unknown_rank = Field(3, "bool")
+
+
+class TensorProto(FieldsMessage):
+    """An array.
+
+    Attributes
+    ----------
+    dtype : int
+        TensorFlow's number of its type.
+    tensor_shape : message
+        ``tensor_shape.dim[i].size`` is the length of a dimension.
+    tensor_content : bytes
+        Its numbers, in the order of the machine's memory.
+    string_val : list of bytes
+        Its strings.
+    half_val, float_val, double_val, int_val, int64_val, bool_val, uint32_val, uint64_val, scomplex_val, dcomplex_val
+        : list
+        Its numbers, where they aren't in `tensor_content`.
+    """
+
+    __slots__ = ()
+    dtype = Field(1, "int64")
+    tensor_shape = Field(2, _Shape)
+    version_number = Field(3, "int64")
+    tensor_content = Field(4, "bytes")
+    float_val = Field(5, "floats")
+    double_val = Field(6, "doubles")
+    int_val = Field(7, "int64s")
+    string_val = Field(8, "strings")
+    scomplex_val = Field(9, "floats")
+    int64_val = Field(10, "int64s")
+    bool_val = Field(11, "int64s")
+    dcomplex_val = Field(12, "doubles")
+    half_val = Field(13, "int64s")
+    uint32_val = Field(16, "int64s")
+    uint64_val = Field(17, "int64s")
+
+    @classmethod
+    def of(cls, value: Any) -> TensorProto:
+        """Return the message of an array, or of bytes."""
+        array = np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
+        dtype = string if array.dtype.kind == "O" else as_dtype(array.dtype)
+        made = cls(dtype=dtype.as_datatype_enum)
+        made.tensor_shape.SetInParent()
+        for side in array.shape:
+            made.tensor_shape.dim.add(size=side)
+        if dtype == string:
+            made.string_val.extend(array.ravel())
+        elif array.size:
+            made.tensor_content = np.ascontiguousarray(array).tobytes()
+        return made
+
+
+class _Image(FieldsMessage):
+    # A picture: its size, its number of channels, and a file of it.
+    __slots__ = ()
+    height = Field(1, "int64")
+    width = Field(2, "int64")
+    colorspace = Field(3, "int64")
+    encoded_image_string = Field(4, "bytes")
+
+
+class _Audio(FieldsMessage):
+    # A sound, and a file of it.
+    __slots__ = ()
+    sample_rate = Field(1, "float")
+    num_channels = Field(2, "int64")
+    length_frames = Field(3, "int64")
+    encoded_audio_string = Field(4, "bytes")
+    content_type = Field(5, "string")
+
+
+class _Value(FieldsMessage):
+    # One value, with the name under which it is shown.
+    __slots__ = ()
+    _ONEOF = "value"
+    tag = Field(1, "string")
+    simple_value = Field(2, "float", explicit=True)
+    image = Field(4, _Image, explicit=True)
+    histo = Field(5, HistogramProto, explicit=True)
+    audio = Field(6, _Audio, explicit=True)
+    node_name = Field(7, "string")
+    tensor = Field(8, TensorProto, explicit=True)
+    metadata = Field(9, SummaryMetadata)
+
+
+class Summary(FieldsMessage):
+    """Values that a program tells of a step of its run.
+
+    Attributes
+    ----------
+    value : list of Summary.Value
+        Each has a `tag`, and one of `simple_value`, `image`, `histo`, `audio`, `tensor`.
+
+    Examples
+    --------
+    >>> import queuecore.tf1 as tf
+    >>> made = tf.Summary(value=[tf.Summary.Value(tag="loss", simple_value=0.5)])
+    >>> tf.Summary.FromString(made.SerializeToString()).value[0].simple_value
+    0.5
+    """
+
+    __slots__ = ()
+    Value = _Value
+    Image = _Image
+    Audio = _Audio
+    value = Field(1, _Value, repeated=True)
+
+
+class SessionLog(FieldsMessage):
+    """An event of a session: its start, its stop or a checkpoint.
+
+    Attributes
+    ----------
+    status : int
+        `START`, `STOP` or `CHECKPOINT`.
+    checkpoint_path, msg : str
+    """
+
+    __slots__ = ()
+    STATUS_UNSPECIFIED = 0
+    START = 1
+    STOP = 2
+    CHECKPOINT = 3
+    status = Field(1, "int64")
+    checkpoint_path = Field(2, "string")
+    msg = Field(3, "string")
+
+
+class Event(FieldsMessage):
+    """One event of a file that TensorBoard reads.
+
+    Attributes
+    ----------
+    wall_time : float
+        In seconds since 1970.
+    step : int
+    file_version : str
+    summary : Summary
+    session_log : SessionLog
+        One of these three.
+    """
+
+    __slots__ = ()
+    _ONEOF = "what"
+    wall_time = Field(1, "double")
+    step = Field(2, "int64")
+    file_version = Field(3, "string", explicit=True)
+    graph_def = Field(4, "bytes", explicit=True)
+    summary = Field(5, Summary, explicit=True)
+    session_log = Field(7, SessionLog, explicit=True)
+    meta_graph_def = Field(9, "bytes", explicit=True)
+
+
+def _limits() -> Any:
+    above = []
+    limit = 1e-12
+    while limit < 1e20:
+        above.append(limit)
+        limit *= 1.1
+    largest = float(np.finfo(np.float64).max)
+    return np.array([-largest, *(-one for one in reversed(above)), 0.0, *above, largest])
+
+
+_LIMITS = _limits()
+
+
+def histogram(values: Any) -> HistogramProto:
+    """Return how numbers are spread, between the limits that TensorFlow has.
+
+    Raises
+    ------
+    ValueError
+        If one of them isn't finite.
+    """
+    numbers = np.ravel(values).astype(np.float64)
+    if not np.isfinite(numbers).all():
+        raise ValueError("there is a number that isn't finite")
+    made = HistogramProto(num=float(len(numbers)))
+    if len(numbers):
+        made.min, made.max = float(numbers.min()), float(numbers.max())
+        made.sum, made.sum_squares = float(np.cumsum(numbers)[-1]), float(np.cumsum(numbers * numbers)[-1])
+    else:
+        made.min, made.max = float(_LIMITS[-1]), float(_LIMITS[0])
+    counts = np.bincount(np.searchsorted(_LIMITS, numbers, "right"), minlength=len(_LIMITS))
+    at = 0
+    while at < len(_LIMITS):  # of several empty ranges in a row one is told
+        end, count = float(_LIMITS[at]), float(counts[at])
+        at += 1
+        while count == 0 and at < len(_LIMITS) and counts[at] == 0:
+            end = float(_LIMITS[at])
+            at += 1
+        made.bucket_limit.append(end)
+        made.bucket.append(count)
+    return made

@@ -1,0 +1,17 @@
+"""``tf.contrib.framework``: the global step, and checks."""
+
+from queuecore.tf1._ops.checks import assert_same_float_dtype
+from queuecore.tf1._ops.steps import (
+    assert_global_step,
+    create_global_step,
+    get_global_step,
+    get_or_create_global_step,
+)
+
+__all__ = [
+    "assert_global_step",
+    "assert_same_float_dtype",
+    "create_global_step",
+    "get_global_step",
+    "get_or_create_global_step",
+]

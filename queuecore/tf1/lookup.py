@@ -1,0 +1,17 @@
+"""``tf.lookup``: tables that operations look keys up in."""
+
+from queuecore.tf1._ops.lookup import (
+    KeyValueTensorInitializer,
+    StaticHashTable,
+    StaticVocabularyTable,
+    TextFileIndex,
+    TextFileInitializer,
+)
+
+__all__ = [
+    "KeyValueTensorInitializer",
+    "StaticHashTable",
+    "StaticVocabularyTable",
+    "TextFileIndex",
+    "TextFileInitializer",
+]
