@@ -22,9 +22,11 @@ class Loader(torch.utils.data.DataLoader[Any]):
     _collates: bool  # batches are collated as PyTorch does by default
     _copy_dataset: str | bool = "shallow"
     _worker_type: str | None = None
+    snapshot_every_n_steps: int | None = 1
     _kept: tuple[Any, Any] | None = None  # the plan and the workers that stay
     _seed = 0  # of the newest workers
     _drawn: Any = None  # a state for samplers, in place of the global generator's
+    _states: list[Any] | None = None  # of the datasets of workers that stay, or their places
     _said: frozenset[str] = frozenset()  # messages that were logged
     _state: Mapping[str, Any] | None = None
     _ready: Any = None  # an iterator that was made for its state; the next iteration uses it

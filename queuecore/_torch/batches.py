@@ -22,6 +22,7 @@ class Call(NamedTuple):
     index: Any
     error: Any = None
     worker: int = 0
+    marked: bool = False  # the dataset's state behind the batch is wanted
 
 
 class Result(NamedTuple):
@@ -44,11 +45,15 @@ class How(NamedTuple):
     collate: Any
     pin: Any
     opened: Callable[[], Elements] | None = None  # makes an iterator over a queuecore dataset
+    every: int = 1  # after so many batches the dataset's state is taken; 0: never
 
     @classmethod
     def of(cls, loader: Loader, pins: bool = True) -> How:
         pin = _pinning(loader) if pins else None
         how = cls(loader.batch_size, loader._auto_collation, loader.drop_last, loader.collate_fn, pin, loader._opened)
+        # Out of order, and for workers that stay, the last batch of a worker may be any.
+        every = loader.snapshot_every_n_steps or 0
+        how = how._replace(every=every if loader.in_order and not loader.persistent_workers else 1)
         # Some queuecore datasets make batches themselves.
         return how._replace(size=None, collate=None, pin=None) if how.opened and loader._collates else how
 
@@ -61,20 +66,36 @@ class Fetch:
     how : How
     dataset : object
         A dataset with ``__getitem__`` or ``__getitems__``.
+    begin : object, optional
+        A state of the dataset, loaded before the first call.
     guard : context manager, optional
         Held while the dataset is called.
+    worker : int, default 0
+        The worker's number.
     """
 
-    def __init__(self, how: How, dataset: Any, guard: Any = None) -> None:
-        self._how, self._dataset = how, dataset
+    def __init__(self, how: How, dataset: Any, begin: Any = None, guard: Any = None, worker: int = 0) -> None:
+        self._how, self._dataset, self._begin, self._worker = how, dataset, begin, worker
         self._guard = guard or contextlib.nullcontext()
+
+    def load(self) -> None:
+        """Load the state to begin with into the dataset, unless that is done."""
+        begin, self._begin = self._begin, None
+        if begin is not None:
+            self._dataset.load_state_dict(copy.deepcopy(begin))
+
+    def place(self) -> Any:
+        """Return a copy of the dataset's state; `None` if it has none."""
+        return copy.deepcopy(self._dataset.state_dict()) if is_stateful(self._dataset) else None
 
     def result(self, call: Call) -> Result:
         """Return the samples at the indices of a call, collated. Errors are raised."""
         if call.error is not None:
-            return Result(call.number, None, call.error)
+            return Result(call.number, None, call.error, self._worker)
         dataset, how = self._dataset, self._how
         with self._guard:
+            if self._begin is not None:
+                self.load()
             if not how.batched:
                 data = dataset[call.index]
             elif getattr(dataset, "__getitems__", None):
@@ -82,7 +103,11 @@ class Fetch:
             else:
                 data = [dataset[one] for one in call.index]
         made = how.collate(data)
-        return Result(call.number, made if how.pin is None else how.pin(made))
+        place = None
+        if call.marked:
+            with self._guard:
+                place = self.place()
+        return Result(call.number, made if how.pin is None else how.pin(made), None, self._worker, place)
 
 
 class Stream:
@@ -110,32 +135,48 @@ class Stream:
         self._before: Any = None  # the place before the samples in `_data`
         self._elements: Any = None
         self._stateful: Any = None
+        self._holder: Any = None  # the dataset, if it has a state besides that of its iterator
         self._ended = False
+        self._since = 0  # batches since `_marked` was taken
+        self._marked: Any = None
 
     def open(self) -> None:
         """Begin to iterate, unless the iteration has begun."""
         if self._elements is not None:
             return
         dataset, opened, begin = self._dataset, self._how.opened, self._begin
+        if begin is not None and begin.get("dataset") is not None:
+            dataset.load_state_dict(copy.deepcopy(begin["dataset"]))
         elements: Any = iter(dataset) if opened is None else opened()
         stateful: Any = next((one for one in (elements, dataset) if is_stateful(one)), None)
-        self._stateful = stateful
+        own = opened is None and stateful is not dataset and not isinstance(elements, Elements)
+        self._holder = dataset if own and is_stateful(dataset) else None
         if begin is not None and not begin["over"]:
             self._samples = begin["samples"]
         if begin is not None and stateful is None:
             for _ in range(self._samples):
                 if next(elements, self) is self:
                     break
-        elif begin is not None:
-            stateful.load_state_dict(begin["place"])
+        elif begin is not None and begin["place"] is not None:
+            stateful.load_state_dict(copy.deepcopy(begin["place"]))
             if stateful is dataset:
                 elements = iter(dataset)
-                if elements is dataset and not begin["over"]:  # iter() may have taken it back to its start
-                    stateful.load_state_dict(begin["place"])
+                if begin["over"]:
+                    next(elements, None)  # the state that was loaded is that of the pass before, which ends here
+                    elements = iter(dataset)
+                elif elements is dataset:  # iter() may have taken it back to its start
+                    stateful.load_state_dict(copy.deepcopy(begin["place"]))
             elif begin["over"]:  # the next iterator begins with the next pass
-                elements.close()
-                elements = self._stateful = iter(dataset) if opened is None else opened()
-        self._elements = elements
+                if isinstance(elements, Elements):
+                    elements.close()
+                elements = stateful = iter(dataset) if opened is None else opened()
+        self._stateful, self._elements = stateful, elements
+        if self._how.every != 1 and stateful is not None:
+            self._marked = copy.deepcopy(self.place())
+        for _ in range(0 if begin is None or begin["over"] else begin.get("since", 0)):
+            with contextlib.suppress(Exception):
+                self.batch()
+            self._since += 1
 
     def batch(self) -> Any:
         """Return the next batch.
@@ -174,20 +215,37 @@ class Stream:
         place = None if self._stateful is None else self._stateful.state_dict()
         if self._data and not over:
             place = self._before
-        return {"samples": self._samples, "place": place, "over": over}
+        made = {"samples": self._samples, "place": place, "over": over}
+        return made if self._holder is None else made | {"dataset": self._holder.state_dict()}
+
+    def _next_place(self) -> dict[str, Any]:
+        """Return a copy of the place, or the one taken last with the number of batches since."""
+        every = self._how.every
+        if every == 1 or self._stateful is None:
+            return copy.deepcopy(self.place())  # the dataset may go on changing the object that it returned
+        if self._since >= every > 0:
+            self._marked, self._since = copy.deepcopy(self.place()), 0
+        made: dict[str, Any] = self._marked | {"since": self._since}
+        return made
 
     def result(self, call: Call) -> Result:
         """Return the next batch as a worker's result, or a result that says that there is none. Errors are raised."""
         try:
             with self._guard:
                 self.open()
+                self._since += 1
                 batch = self.batch()
-                # The dataset may go on changing the object that it returned.
-                place = copy.deepcopy(self.place())
+                place = self._next_place()
         except StopIteration:
             self._ended = True
-            return Result(call.number, None, worker=self._worker, ended=True)
+            # A worker that resumes here finds the end again.
+            place = copy.deepcopy(self.place(True)) | {"over": False}
+            return Result(call.number, None, worker=self._worker, place=place, ended=True)
         return Result(call.number, batch, worker=self._worker, place=place)
+
+    def stats(self) -> dict[str, int]:
+        """Return the counters of the iterator over a queuecore dataset."""
+        return dict(self._elements.stats()) if isinstance(self._elements, Elements) else {}
 
     def close(self, timeout: float | None) -> None:
         """Close the iterator over a queuecore dataset."""

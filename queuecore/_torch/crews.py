@@ -12,7 +12,7 @@ from queuecore._torch.package import torch
 from queuecore._torch.processes import Processes
 from queuecore._torch.random import draws
 from queuecore._torch.threads import Alone, Threads
-from queuecore._torch.workers import Worker, answer_in_threads
+from queuecore._torch.workers import Worker, answer_in_threads, bound_to
 
 __all__ = ["Plan", "crew_of", "planned"]
 
@@ -95,14 +95,14 @@ def planned(loader: Loader) -> Plan:
     return Plan("thread", parts, guard, alike)
 
 
-def crew_of(loader: Loader, plan: Plan, seed: int, places: Sequence[Any] | None, first: int) -> Any:
+def crew_of(loader: Loader, plan: Plan, seed: int, first: int, places: Sequence[Any], indexed: bool = False) -> Any:
     """Return the crew of an epoch, with the workers that stayed from the last one, or new ones.
 
-    `places`: for an iterable dataset, the place at which each worker begins.
+    `places`: the place at which each worker begins, or `None`; for an `indexed` dataset, the dataset's state.
     """
     kept = None if loader._kept is None else loader._kept[1]
     if plan.how == "process":
-        made = Processes(loader, seed, places, first, kept)
+        made = Processes(loader, seed, first, places, indexed, kept)
         loader._keep(plan, made)
         return made
     if kept is not None:
@@ -114,17 +114,18 @@ def crew_of(loader: Loader, plan: Plan, seed: int, places: Sequence[Any] | None,
         copies = [plan.parts.copy(how) if isinstance(how, str) else loader.dataset for _ in range(loader.num_workers)]
         workers = [Worker(number, loader, seed, one) for number, one in enumerate(copies)]
     batches = How.of(loader)
-    jobs: list[Any]
-    if places is None:
-        jobs = [Fetch(batches, one.info.dataset, plan.guard) for one in workers]
-    else:
-        jobs = [Stream(batches, one.info.dataset, places[i], plan.guard, i) for i, one in enumerate(workers)]
+    kind: Any = Fetch if indexed else Stream
+    jobs: list[Any] = []
+    for number, worker in enumerate(workers):
+        own = worker.info.dataset
+        how_made = batches._replace(collate=bound_to(batches.collate, loader.dataset, own))
+        jobs.append(kind(how_made, own, places[number], plan.guard, number))
     crew: Any
     if plan.how == "alone":
         answer_in_threads()
         crew = Alone(jobs, workers)
     else:
-        own = loader.in_order and not plan.alike
+        own = not plan.alike
         crew = Threads(jobs, workers, own, loader.in_order, loader.timeout, loader.worker_init_fn is not None)
     loader._keep(plan, (workers, crew.team))
     return crew

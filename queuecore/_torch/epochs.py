@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import itertools
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -11,14 +14,21 @@ from queuecore._checks.usercode import raised
 from queuecore._torch.base import Loader
 from queuecore._torch.batches import Call, Fetch, How, Result, Stream
 from queuecore._torch.crews import crew_of, planned
+from queuecore._torch.package import torch
 from queuecore._torch.places import (
     VERSION,
+    Marks,
     arranged,
     beside_state,
     draw,
+    generators_of,
+    is_stateful,
     mapped_state,
+    rewound,
     sampling_again,
     sampling_of,
+    seed_of,
+    seeded,
     size_of,
 )
 from queuecore._torch.threads import Alone, Threads
@@ -27,7 +37,74 @@ from queuecore.errors import StallError
 __all__ = ["Mapped", "Streamed", "StreamedBeside"]
 
 
-class Mapped:
+class Epoch:
+    """The part that all epochs share.
+
+    Parameters
+    ----------
+    loader : Loader
+    """
+
+    beside: ClassVar = False
+    over = False
+
+    def __init__(self, loader: Loader) -> None:
+        self._index_sampler = loader._index_sampler
+        self._crew: Any = None
+        self._num_yielded = 0  # batches delivered by this iterator, under PyTorch's name
+        # For an iterable dataset, PyTorch remembers the length that the program was told.
+        self._reported: int | None = getattr(loader, "_IterableDataset_len_called", None)
+        self._dataset = loader.dataset
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __len__(self) -> int:
+        """Return the number of batches that the sampler gives."""
+        return len(self._index_sampler)
+
+    def __getstate__(self) -> Any:
+        raise NotImplementedError(
+            "an iterator of a DataLoader can't be pickled: pickle the loader, or its state_dict()"
+        )
+
+    @property
+    def _workers(self) -> list[Any]:
+        """The workers, each with ``pid``, ``is_alive()`` and ``join(timeout)``: threads, or PyTorch's processes."""
+        return list(getattr(self._crew, "workers", ()))
+
+    def _counted(self, batch: Any) -> Any:
+        """Count a batch of an iterable dataset; warn as PyTorch does if there are more than the length says."""
+        self._num_yielded += 1
+        if self._reported is not None and self._num_yielded > self._reported:
+            of_workers = (
+                " Perhaps each worker gives all of the data: see IterableDataset in PyTorch's documents."
+                if self._workers
+                else ""
+            )
+            warnings.warn(
+                f"Length of IterableDataset {self._dataset} was reported to be {self._reported} (when accessing "
+                f"len(dataloader)), but {self._num_yielded} samples have been fetched.{of_workers}",
+                stacklevel=3,
+            )
+        return batch
+
+    def stats(self) -> dict[str, int]:
+        """Return counters of this iterator.
+
+        Returns
+        -------
+        dict of str to int
+            ``batches`` (delivered), ``workers`` (threads or processes of the loader), and for a queuecore dataset those
+            of `queuecore.data.Iterator.stats`.
+        """
+        return {"batches": self._num_yielded, "workers": len(self._workers)}
+
+    def close(self, timeout: float | None = 1.0) -> None:
+        self._crew.close(timeout)
+
+
+class Mapped(Epoch):
     """An epoch of a dataset with ``__getitem__``.
 
     Parameters
@@ -37,45 +114,65 @@ class Mapped:
         The place to begin at. Default: the start of the next epoch.
     """
 
-    beside: ClassVar = False
-
     def __init__(self, loader: Loader, state: Mapping[str, Any] | None) -> None:
+        super().__init__(loader)
+        workers = loader.num_workers
+        holds = is_stateful(loader.dataset)
+        saved = None if state is None or not holds else state.get("datasets")
+        stay = [None] * max(workers, 1) if state is not None or loader._states is None else loader._states
+        # The states of the workers' datasets, and the number of batches that had been delivered then.
+        self._datasets: list[Any] | None = [0, list(stay)] if holds else None
         self._low = 0 if state is None else state["batches"]  # all batches below this number were delivered
         self._ahead = set() if state is None else set(state["ahead"])  # numbers of others that were delivered
+        again = 0  # batches that were delivered, but after the dataset's state was taken
+        if saved is not None:
+            self._datasets = [saved[0], list(saved[1])]
+            again, self._low = self._low - saved[0], saved[0]
+        self._states = [None] * max(workers, 1) if self._datasets is None else list(self._datasets[1])
         self._size = size_of(loader)
         self.over = self._ended = False
         self._last = self._low - 1
-        low, ahead = self._low, frozenset(self._ahead)
         plan = planned(loader)
         if state is not None:
-            loader._kept = None
+            loader._kept = loader._states = None
+        self._every = How.of(loader, False).every
         sampling = self._begin = sampling_of(loader) if state is None else dict(state["sampling"])
+        self._marks = Marks(generators_of(loader)[2], self._every, None if state is None else state.get("sampled"))
         with sampling_again(loader, state) as apart:
             indices = iter(loader._index_sampler)
             drawn = draw(loader.generator) if sampling["drawn"] else 0
             if sampling["seed"] is None:
                 sampling["seed"] = drawn
-            numbered = ((n, one) for n, one in enumerate(indices) if n >= low and n not in ahead)
+            indices, number = rewound(loader, state, indices)
+            numbered = self._marks.numbered(indices, number, self._low, frozenset(self._ahead))
             # The first index makes the sampler draw its random numbers.
             first = list(itertools.islice(numbered, 1)) if apart else []
         self._numbered: Iterator[tuple[int, Any]] = itertools.chain(first, numbered)
-        crew: Any
-        self._workers = loader.num_workers if plan.how else 0
+        self._at_work = workers if plan.how else 0
+        self._in_order = loader.in_order
+        # Out of order: the batches that each worker has to make, and the worker that is asked next.
+        self._asked, self._turns = [0] * workers, itertools.cycle(range(workers))
         self._room = 0
-        if self._workers:
+        crew: Any
+        if self._at_work:
             loader._seed = sampling["seed"]
-            crew = crew_of(loader, plan, loader._seed, None, low % self._workers)
-            self._room = max(loader.prefetch_factor * self._workers, 1)
+            loader._states = self._states if loader.persistent_workers else None
+            begin = [None] * workers if saved is None else saved[1]
+            crew = crew_of(loader, plan, loader._seed, self._low % workers, begin, True)
+            self._room = max(loader.prefetch_factor * workers, 1)
         else:
-            crew = Alone([Fetch(How.of(loader), loader.dataset)])
+            self._alone = Fetch(How.of(loader), loader.dataset, None if saved is None else saved[1][0])
+            self._alone.load()
+            crew = Alone([self._alone])
         self._crew = crew
         if isinstance(crew, Threads):
             weakref.finalize(self, crew.team.stop).atexit = False
         self._hand_on()
         crew.start()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
+        for _ in range(again):
+            with contextlib.suppress(Exception):
+                next(self)
+        self._num_yielded = 0
 
     def _hand_on(self) -> None:
         # In this thread, as in PyTorch: so a sampler's draws come in the same order among other draws.
@@ -91,10 +188,24 @@ class Mapped:
                 call = Call(self._last + 1, None, error)
             self._last = call.number
             self._room -= 1
-            self._crew.put(call._replace(worker=call.number % (self._workers or 1)))
+            if self._at_work:
+                # The last batch of each worker before the next place at which the states are taken.
+                every = self._every if self._datasets else 0
+                marked = every > 0 and call.number % every + self._at_work >= every
+                call = call._replace(worker=self._worker_of(call.number), marked=marked)
+            self._crew.put(call)
+
+    def _worker_of(self, number: int) -> int:
+        """Return the worker that is to make a batch: in turn; out of order, the next one that has least to do."""
+        if self._in_order:
+            return number % self._at_work
+        least = min(self._asked)
+        worker = next(one for one in self._turns if self._asked[one] == least)
+        self._asked[worker] += 1
+        return worker
 
     def __next__(self) -> Any:
-        if not self._workers and not self._crew._calls:
+        if not self._at_work and not self._crew.asked:
             self._room = 1
             self._hand_on()
         try:
@@ -102,20 +213,35 @@ class Mapped:
         except StopIteration:
             self.over = True
             raise
-        if self._workers:
+        if self._at_work:
             self._room += 1
+            if not self._in_order:
+                self._asked[result.worker] -= 1
             self._hand_on()
         self._ahead.add(result.number)
         while self._low in self._ahead:
             self._ahead.remove(self._low)
             self._low += 1
+        if result.place is not None:
+            self._states[result.worker] = result.place
+        if self._datasets is not None and self._every and self._low % self._every == 0:
+            self._datasets = [self._low, list(self._states)]
+        self._num_yielded += 1
         return _delivered(result)
 
     def state_dict(self) -> dict[str, Any]:
-        return mapped_state(self._low, sorted(self._ahead), self._size, self._begin)
-
-    def close(self, timeout: float | None = 1.0) -> None:
-        self._crew.close(timeout)
+        datasets = self._datasets
+        if not self._at_work:
+            if (datasets is not None or self._marks.wanted) and not (
+                self._num_yielded or self._crew.asked or self._ended
+            ):
+                # The sampler draws first: else it and the dataset would draw the same numbers after a restart.
+                self._room = 1
+                self._hand_on()
+            datasets = datasets and [self._low, [self._alone.place()]]
+        return mapped_state(
+            self._low, sorted(self._ahead), self._size, self._begin, self._marks.at(self._low), copy.deepcopy(datasets)
+        )
 
 
 def _delivered(result: Result) -> Any:
@@ -130,7 +256,7 @@ def _delivered(result: Result) -> Any:
     raise error
 
 
-class Streamed:
+class Streamed(Epoch):
     """An epoch of an iterable dataset, in the thread of the loop.
 
     Parameters
@@ -140,22 +266,23 @@ class Streamed:
         The place to begin at. Default: the start of the next epoch.
     """
 
-    beside: ClassVar = False
-
     def __init__(self, loader: Loader, state: Mapping[str, Any] | None) -> None:
+        super().__init__(loader)
+        self._shared: int | None = None  # seed of a data pipe's shuffles
+        if isinstance(loader.dataset, torch.utils.data.IterDataPipe):
+            begins = state is None or state["over"] or state.get("shared") is None
+            self._shared = draw(loader.generator) if begins or state is None else state["shared"]
+            shared = torch.Generator().manual_seed(self._shared)
+            torch.utils.data.graph_settings.apply_random_seed(loader.dataset, shared)
         draw(loader.generator)
-        self.over = False
         self._timeout = loader.timeout
         self._arranged = arranged(loader)
         self._stream = Stream(How.of(loader), loader.dataset, state)
         self._stream.open()
 
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
     def __next__(self) -> Any:
         try:
-            return self._stream.batch()
+            return self._counted(self._stream.batch())
         except StopIteration:
             self.over = True
             raise
@@ -165,13 +292,17 @@ class Streamed:
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds") from error
 
     def state_dict(self) -> dict[str, Any]:
-        return {"version": VERSION, "arranged": self._arranged, **self._stream.place(self.over)}
+        made = {"version": VERSION, "arranged": self._arranged, **self._stream.place(self.over)}
+        return made if self._shared is None else made | {"shared": self._shared}
+
+    def stats(self) -> dict[str, int]:
+        return super().stats() | self._stream.stats()
 
     def close(self, timeout: float | None = 1.0) -> None:
         self._stream.close(timeout)
 
 
-class StreamedBeside:
+class StreamedBeside(Epoch):
     """An epoch of an iterable dataset of which each worker has a copy; workers are asked in turn.
 
     Parameters
@@ -184,28 +315,31 @@ class StreamedBeside:
     beside: ClassVar = True
 
     def __init__(self, loader: Loader, state: Mapping[str, Any] | None) -> None:
+        super().__init__(loader)
         plan = planned(loader)
         if state is not None:
-            loader._kept = None
-        seed = loader._seed if loader._kept is not None else draw(loader.generator)
+            loader._kept = loader._states = None
         workers = loader.num_workers
-        self.over = False
         self._arranged = arranged(loader)
-        begins = state is not None and not state["over"]
+        over = state is None or state["over"]
+        begins = not over or loader.persistent_workers  # workers that stay go on after the end
         self._places: list[Any] = list(state["streams"]) if begins and state is not None else [None] * workers
-        self._turn: int = state["turn"] if begins and state is not None else 0
+        self._turn: int = 0 if over or state is None else state["turn"]
         self._next = self._turn
         self._active = [True] * workers
-        loader._seed = seed
-        self._crew = crew = crew_of(loader, plan, seed, self._places[:], self._turn)
+        self._seeded = seeded(loader) if state is None else dict(state.get("seeded") or {})
+        loader._seed = seed_of(loader, self._seeded)
+        places = self._places[:]
+        if over:
+            self._places = [None] * workers if state is not None or loader._states is None else loader._states
+        if loader.persistent_workers:
+            loader._states = self._places
+        self._crew = crew = crew_of(loader, plan, loader._seed, self._turn, places)
         if isinstance(crew, Threads):
             weakref.finalize(self, crew.team.stop).atexit = False
         for _ in range(max(loader.prefetch_factor * workers, 1)):
             self._hand_on()
         crew.start()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
 
     def _hand_on(self) -> None:
         for _ in self._active:
@@ -222,18 +356,15 @@ class StreamedBeside:
             except StopIteration:
                 self.over = True
                 raise
+            if result.place is not None:
+                self._places[result.worker] = result.place
             if result.ended:
                 self._active[result.worker] = False
                 self._hand_on()
                 continue
             self._hand_on()
             self._turn = (result.worker + 1) % len(self._active)
-            if result.place is not None:
-                self._places[result.worker] = result.place
-            return _delivered(result)
+            return self._counted(_delivered(result))
 
     def state_dict(self) -> dict[str, Any]:
-        return beside_state(self._arranged, list(self._places), self._turn, self.over)
-
-    def close(self, timeout: float | None = 1.0) -> None:
-        self._crew.close(timeout)
+        return beside_state(self._arranged, list(self._places), self._turn, self.over, dict(self._seeded))

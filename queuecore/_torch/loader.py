@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar
 
 from queuecore._torch.base import Loader
 from queuecore._torch.crews import planned
@@ -18,22 +19,28 @@ from queuecore._torch.places import (
     beside_state,
     draw,
     generators_of,
+    is_stateful,
     mapped_state,
     sampling_of,
+    seeded,
     size_of,
 )
 from queuecore._torch.tensors import DeviceElements, Elements
 from queuecore.data._nodes.permute import permuted
-from queuecore.data._plan.chain import Chained, chain_of
-from queuecore.data._plan.steps import Permute, ShuffleSeeds
+from queuecore.data._plan.chain import INFINITE_CARDINALITY, Chained, chain_of
+from queuecore.data._plan.steps import Permute, Shuffle, ShuffleSeeds
 from queuecore.data.dataset import Dataset
 from queuecore.data.options import Options
-from queuecore.errors import InvalidArgumentError, ResumeMismatchError
+from queuecore.errors import InvalidArgumentError, ResumeMismatchError, UnimplementedError
 
 __all__ = ["DataLoader"]
 
+_MOST = 2**31 - 1  # elements in the window of a shuffle
 
-class DataLoader(Loader):
+T = TypeVar("T", covariant=True)
+
+
+class DataLoader(Loader, Generic[T]):
     """PyTorch's ``DataLoader`` with threads instead of processes: no pickling, no batches copied, no time to start.
 
     Its arguments, its order, its batches and its errors are those of ``torch.utils.data.DataLoader``, of which it is a
@@ -47,9 +54,10 @@ class DataLoader(Loader):
         The number of elements of a batch. None: elements come as they are, which is right for a queuecore dataset that
         is batched already.
     shuffle : bool, optional
-        Shuffles a queuecore dataset by `queuecore.data.Dataset.permute`, with seeds from `generator`, in another order
-        each epoch; another dataset by the permutation that PyTorch draws from `generator`, or from its global
-        generator.
+        Shuffles a queuecore dataset, also in an `IterableDataset` of queuecore's (a copy of it), with seeds from
+        `generator`, in another order each epoch: by `queuecore.data.Dataset.permute`, or by a ``shuffle`` that holds
+        all elements in memory, if it can't be permuted (elements of an unknown number, batches). Shuffles another
+        dataset by the permutation that PyTorch draws from `generator`, or from its global generator.
     sampler, batch_sampler : optional
         As in PyTorch; not with iterable datasets, of queuecore or PyTorch.
     num_workers : int, default 0
@@ -70,7 +78,8 @@ class DataLoader(Loader):
         no limit.
     worker_init_fn : callable, optional
         Called once in each worker, with its number, before the worker's first batch. Threads call it one after the
-        other, while the loop waits, with the worker's states of random generators in place of the program's.
+        other, while the loop waits, with the worker's states of random generators in place of the program's. If it is a
+        method of `dataset`, it is called for the worker's copy; so is `collate_fn`.
     generator : torch.Generator, optional
         As in PyTorch: the source of the shuffle's order and of the workers' seeds. Default: PyTorch's global generator.
     prefetch_factor : int, optional
@@ -81,6 +90,10 @@ class DataLoader(Loader):
         Whether the copies, random states and processes of workers stay for later epochs.
     in_order : bool, default True
         False: a batch comes as soon as it is ready.
+    snapshot_every_n_steps : int, optional
+        After how many batches the state of a worker's dataset, of its iterator and of the sampler is taken; default 1.
+        A loader that resumes makes the batches since then again and drops them. 0 or None: states are never taken, and
+        it makes all batches again. With ``in_order=False`` or `persistent_workers` states are taken after each batch.
     device : str, optional
         With a queuecore dataset: the device of its batches, as for ``prefetch_to_device``.
     buffers : int, default 3
@@ -105,7 +118,7 @@ class DataLoader(Loader):
     InvalidArgumentError
         If the dataset can't be copied for a worker.
     InvalidArgumentError, UnimplementedError
-        If a queuecore dataset that can't be permuted is to be shuffled: use its own ``shuffle``.
+        If a queuecore dataset without an end is to be shuffled: use its own ``shuffle``.
 
     Notes
     -----
@@ -140,8 +153,10 @@ class DataLoader(Loader):
     sampler that draws from elsewhere, or from the global generator later than for its first index (PyTorch's own
     don't), must have a ``state_dict``, or give the same order again. Orders of epochs after a resumed one go on from
     the state too, unless the program has restored PyTorch's global generator itself. The place in an
-    ``IterableDataset`` is the ``state_dict`` of its iterator, or its own, in each worker; if there is none, elements
-    are skipped one by one.
+    ``IterableDataset`` is the ``state_dict`` of its iterator, its own, or both, in each worker; if there is none,
+    elements are skipped one by one. A dataset with ``__getitem__`` may have a ``state_dict`` too: it is saved for each
+    worker, and then `num_workers` must stay the same. Workers that stay, and the caller's own thread, hand the state on
+    to the next epoch. A sampler's ``state_dict`` may be its place, or what the order of an epoch follows from.
 
     **Memory.** Batches of a queuecore dataset are views of memory that is used again. A consumer that keeps more of
     them than `queuecore.data.Options.max_leases` (4) gets copies from then on, and one `RuntimeWarning`.
@@ -184,6 +199,7 @@ class DataLoader(Loader):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        snapshot_every_n_steps: int | None = 1,
         device: str | None = None,
         buffers: int = 3,
         copy_dataset: str | Literal[False] = "shallow",
@@ -192,6 +208,7 @@ class DataLoader(Loader):
         self._collates = collate_fn is None
         self._copy_dataset = copy_dataset
         self._worker_type = worker_type
+        self.snapshot_every_n_steps = snapshot_every_n_steps
         ours = isinstance(dataset, Dataset)
         iterable = ours or isinstance(dataset, torch.utils.data.IterableDataset)
         # Queuecore's datasets have native threads that read ahead; data pipes divide themselves only among processes.
@@ -202,17 +219,19 @@ class DataLoader(Loader):
             raise ValueError(f"worker_type is 'thread', 'process' or None, not {worker_type!r}")
         if worker_type == "process" and alone:
             raise ValueError("worker_type='process': the workers of such a dataset are native threads")
+        if snapshot_every_n_steps is not None and snapshot_every_n_steps < 0:
+            raise ValueError(f"snapshot_every_n_steps is a number of batches, 0 or None, not {snapshot_every_n_steps}")
         if device is not None and (not ours or collate_fn is not None):
             raise ValueError("device= is for the batches of a queuecore dataset, without a collate_fn")
         if alone and worker_init_fn is not None:
             raise ValueError("worker_init_fn: such a dataset has no workers in which to call it")
-        if timeout and not ours and (alone or not num_workers):
+        if timeout > 0 and not ours and (alone or not num_workers):
             raise ValueError("timeout: there is no one to wait for, as the caller's own thread does the work")
-        if ours and shuffle:
-            pair = draw(generator) % (2**31 - 2) + 1, draw(generator) % (2**31 - 2) + 1
-            seeds = ShuffleSeeds(pair, generator is not None)
-            dataset = Chained.of(permuted(chain_of(dataset), Permute(True, seeds)))
-            shuffle = None
+        if shuffle and ours:
+            dataset, shuffle = _shuffled(dataset, generator), None
+        elif shuffle and isinstance(dataset, IterableDataset):
+            given, dataset, shuffle = dataset, copy.copy(dataset), None
+            dataset.dataset = _shuffled(given.dataset, generator)
         super().__init__(
             IterableDataset(dataset) if ours else dataset, batch_size, shuffle, sampler, batch_sampler, num_workers,
             collate_fn, pin_memory, drop_last, timeout, worker_init_fn, multiprocessing_context, generator,
@@ -228,13 +247,19 @@ class DataLoader(Loader):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for a copy: the arguments and a place that was loaded, but no iterator."""
-        return self.__dict__ | {"_iterator": None, "_ready": None, "_kept": None}
+        return self.__dict__ | {"_iterator": None, "_ready": None, "_kept": None, "_states": None}
 
     def check_worker_number_rationality(self) -> None:
         """Give no warning: more threads than CPUs are right if they wait."""
 
     def __iter__(self) -> Iterator[Any]:
         """Return a new iterator: over the next epoch, or from the loaded place on."""
+        if self.pin_memory and self.pin_memory_device:
+            warnings.warn(
+                "pin_memory_device is deprecated: batches are pinned for the current accelerator, not for "
+                f"{self.pin_memory_device!r}",
+                stacklevel=2,
+            )
         if self.pin_memory and not torch.accelerator.is_available():
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
@@ -262,13 +287,36 @@ class DataLoader(Loader):
         if self._state is not None:
             return dict(self._state)
         if self._epoch is Mapped and (self._iterator is None or self._iterator.over):
-            return mapped_state(0, [], size_of(self), sampling_of(self))
-        if self._epoch is StreamedBeside and self._iterator is None:  # this needs no workers
-            return beside_state(arranged(self), [None] * self.num_workers, 0, True)
+            return mapped_state(0, [], size_of(self), sampling_of(self), None, self._datasets())
+        if self._epoch is StreamedBeside and (self._iterator is None or self._iterator.over):  # this needs no workers
+            places = [None] * self.num_workers if self._states is None else list(self._states)
+            return beside_state(arranged(self), places, 0, True, seeded(self))
         if self._iterator is None:  # a place is that of an iterator, so there has to be one
             self._ready = self._iterator = self._epoch(self, None)
         state: dict[str, Any] = self._iterator.state_dict()
         return state
+
+    def set_epoch(self, epoch: SupportsIndex) -> None:
+        """Set the number of the next epoch, for a dataset or a sampler that has ``set_epoch``; others don't change.
+
+        Parameters
+        ----------
+        epoch : int
+            The number, from 0. The shuffles of a queuecore dataset count on from it. Workers that stay
+            (`persistent_workers`) keep their copies of another dataset, and don't get it.
+        """
+        batches = self.batch_sampler
+        found = [self.dataset, self.sampler, batches, getattr(batches, "sampler", None)]
+        for one in {id(one): one for one in found if hasattr(one, "set_epoch")}.values():
+            one.set_epoch(epoch)
+        if self._ready is not None:  # it was made for its state, with the number before
+            self._ready = self._iterator = None
+
+    def _datasets(self) -> list[Any] | None:
+        """Return the states of the datasets that stay for the next epoch."""
+        if not is_stateful(self.dataset) or (self.num_workers and self._states is None):
+            return None
+        return [0, copy.deepcopy(self._states) if self.num_workers else [copy.deepcopy(self.dataset.state_dict())]]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration begin at a place.
@@ -277,7 +325,8 @@ class DataLoader(Loader):
         ----------
         state : mapping
             A state of a loader with the same arguments, from its `state_dict`. `num_workers` (except with an
-            ``IterableDataset``), `worker_type`, `prefetch_factor` and others that don't change the batches may differ.
+            ``IterableDataset``, or a dataset that has states), `snapshot_every_n_steps`, `worker_type`,
+            `prefetch_factor` and others that don't change the batches may differ.
 
         Raises
         ------
@@ -296,8 +345,29 @@ class DataLoader(Loader):
             raise ResumeMismatchError(f"the state is of a loader of {saved}, and this one is of {here}", stage="resume")
         if mapped and len(state["sampling"]["generators"]) != len(generators_of(self)[0]):
             raise ResumeMismatchError("the state is of a loader with another generator or sampler", stage="resume")
+        _, held = state.get("datasets") or (0, [])
+        if is_stateful(self.dataset) and any(held) and len(held) != max(self.num_workers, 1):
+            raise ResumeMismatchError(
+                f"the dataset has a state in each of {len(held)} workers, and this loader has {self.num_workers}",
+                stage="resume",
+            )
         self._state = dict(state)
         self._ready = self._iterator = None
+
+
+def _shuffled(dataset: Any, generator: Any) -> Any:
+    """Return a queuecore dataset in random order, with seeds from the generator."""
+    pair = draw(generator) % (2**31 - 2) + 1, draw(generator) % (2**31 - 2) + 1
+    seeds = ShuffleSeeds(pair, generator is not None)
+    chain = chain_of(dataset)
+    try:
+        return Chained.of(permuted(chain, Permute(True, seeds)))
+    except (InvalidArgumentError, UnimplementedError):
+        count = dataset.cardinality()
+        if count == INFINITE_CARDINALITY:
+            raise
+        # A window that holds all elements.
+        return Chained.of(chain.then(Shuffle(max(count, 1) if 0 <= count < _MOST else _MOST, True, seeds)))
 
 
 def _native(

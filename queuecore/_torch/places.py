@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import base64
+import collections
 import contextlib
+import copy
 import hashlib
-from collections.abc import Generator, Mapping
+import itertools
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from queuecore._torch.base import Loader
 from queuecore._torch.package import torch
 
 __all__ = [
     "VERSION",
+    "Marks",
     "arranged",
     "beside_state",
     "draw",
     "generators_of",
     "is_stateful",
     "mapped_state",
+    "rewound",
     "sampling_again",
     "sampling_of",
+    "seed_of",
+    "seeded",
     "size_of",
 ]
 
@@ -32,14 +41,109 @@ def is_stateful(one: Any) -> bool:
     return hasattr(one, "state_dict") and hasattr(one, "load_state_dict")
 
 
-def mapped_state(batches: int, ahead: list[int], size: dict[str, Any], sampling: dict[str, Any]) -> dict[str, Any]:
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether two states are equal, though one may have been through JSON."""
+    if isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor):
+        return isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and bool(torch.equal(one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        named = {str(name): value for name, value in other.items()}
+        return {str(name) for name in one} == named.keys() and all(
+            is_same(value, named[str(name)]) for name, value in one.items()
+        )
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return bool(np.all(one == other))
+
+
+def mapped_state(
+    batches: int,
+    ahead: list[int],
+    size: dict[str, Any],
+    sampling: dict[str, Any],
+    sampled: Any = None,
+    datasets: Any = None,
+) -> dict[str, Any]:
+    """Return the state of a loader over a dataset with ``__getitem__``.
+
+    `sampled`: a number of batches, and the sampler's state after they were drawn; for none, the first index instead.
+    `datasets`: a number of batches, and the state of each worker's dataset after they were delivered.
+    """
     made = {"version": VERSION, "batches": batches, "ahead": ahead, "size": size, "sampling": sampling}
-    return made | {"now": _digest(torch.get_rng_state())}
+    made |= {"now": _digest(torch.get_rng_state())}
+    made |= {} if sampled is None else {"sampled": sampled}
+    return made if datasets is None else made | {"datasets": datasets}
 
 
-def beside_state(arranged: Any, places: list[Any], turn: int, over: bool) -> dict[str, Any]:
-    made = {"version": VERSION, "arranged": arranged, "samples": 0, "place": None, "over": over}
+class Marks:
+    """The states of a sampler, taken on its way: after every so many batches.
+
+    Parameters
+    ----------
+    stateful : object
+        The sampler; `None` if it has no state.
+    every : int
+        The number of batches; 0: never.
+    begin : sequence, optional
+        A number of batches, and the state after them, if the sampler begins there.
+    """
+
+    def __init__(self, stateful: Any, every: int, begin: Any) -> None:
+        self._stateful, self._every, self.wanted = stateful, every, stateful is not None
+        self._taken: collections.deque[Any] = collections.deque([] if begin is None else [begin])
+
+    def numbered(
+        self, indices: Iterator[Any], number: int, low: int, ahead: frozenset[int]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the indices with their numbers, the first of which is `number`, from `low` on, without those `ahead`.
+
+        The state is taken when an index has been drawn.
+        """
+        if self._stateful is None:
+            yield from ((at, one) for at, one in enumerate(indices, number) if at >= low and at not in ahead)
+            return
+        for at, one in enumerate(indices, number):
+            if not self._taken:
+                self._taken.append([0, None, copy.deepcopy(one)])
+            if self._every and (at + 1) % self._every == 0:
+                self._taken.append([at + 1, copy.deepcopy(self._stateful.state_dict())])
+            if at >= low and at not in ahead:
+                yield at, one
+
+    def at(self, batches: int) -> Any:
+        """Return the last state taken before or at a number of batches; earlier ones are dropped."""
+        taken = self._taken
+        while len(taken) > 1 and taken[1][0] <= batches:
+            taken.popleft()
+        return copy.deepcopy(taken[0]) if taken and taken[0][0] <= batches else None
+
+
+def beside_state(
+    arranged: Any, places: list[Any], turn: int, over: bool, seeded: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the state of a loader whose workers go through an iterable dataset.
+
+    `seeded`: the seed of the workers, and what it follows from.
+    """
+    made = {"version": VERSION, "arranged": arranged, "samples": 0, "place": None, "over": over, "seeded": seeded}
+    places = [one and one | {"over": over} for one in places]
     return made | {"streams": places, "turn": turn}
+
+
+def seeded(loader: Loader) -> dict[str, Any]:
+    """Return what the seed of the next workers of an iterable dataset follows from."""
+    kept = loader._kept is not None
+    generator = None if loader.generator is None else _text(loader.generator.get_state())
+    return {"generator": generator, "drawn": not kept, "seed": loader._seed if kept else None}
+
+
+def seed_of(loader: Loader, begin: dict[str, Any]) -> int:
+    """Return the seed of an epoch's workers, from `seeded` or a saved state, and note it there."""
+    if loader.generator is not None and begin.get("generator") is not None:
+        loader.generator.set_state(_rng_state(begin["generator"]))
+    drawn = draw(loader.generator) if begin.get("drawn", True) else 0
+    if begin.get("seed") is None:
+        begin["seed"] = drawn
+    return int(begin["seed"])
 
 
 def draw(generator: Any) -> int:
@@ -87,7 +191,7 @@ def sampling_of(loader: Loader) -> dict[str, Any]:
     return {
         "generators": [_text(one.get_state()) for one in own],
         "global": _text(drawn) if draws else None,
-        "sampler": None if stateful is None else stateful.state_dict(),
+        "sampler": None if stateful is None else copy.deepcopy(stateful.state_dict()),
         # Persistent workers keep the seed that was drawn for their first epoch.
         "drawn": loader._kept is None,
         "seed": None if loader._kept is None else loader._seed,
@@ -110,10 +214,9 @@ def sampling_again(loader: Loader, state: Mapping[str, Any] | None) -> Generator
     if state is not None:
         sampling = state["sampling"]
         loader._drawn = None
-        for one, text in zip(own, sampling["generators"], strict=True):
-            one.set_state(_rng_state(text))
+        _set_generators(own, sampling)
         if stateful is not None and sampling["sampler"] is not None:
-            stateful.load_state_dict(sampling["sampler"])
+            stateful.load_state_dict(copy.deepcopy(sampling["sampler"]))
         begin = _rng_state(sampling["global"]) if draws and sampling["global"] is not None else None
         if begin is not None and torch.equal(begin, now):  # the generator has its state of the epoch's beginning
             yield False
@@ -126,6 +229,34 @@ def sampling_again(loader: Loader, state: Mapping[str, Any] | None) -> Generator
         after = torch.get_rng_state()
     # Otherwise later epochs would draw from this program's first state of the generator, and could repeat old orders.
     loader._drawn = after if draws and not going_on else None
+
+
+def rewound(loader: Loader, state: Mapping[str, Any] | None, indices: Iterator[Any]) -> tuple[Iterator[Any], int]:
+    """Return an iterator over the sampler, in `sampling_again`, and the number of the batch that it gives first.
+
+    A sampler's state may be its place (then the order goes on there), or decide the order of an epoch (then the order
+    is drawn again from its start). Which of them shows when it is drawn again, by `indices`: if that leads elsewhere,
+    the state at the epoch's beginning was the place where another epoch ended.
+    """
+    own, _, stateful = generators_of(loader)
+    if state is None or stateful is None:
+        return indices, 0
+    number, at, *first = state.get("sampled") or (0, None)
+    with contextlib.suppress(Exception):
+        drawn = list(itertools.islice(indices, number or 1))
+        if number and len(drawn) == number and is_same(stateful.state_dict(), at):
+            return indices, number
+        if not number and drawn and (not first or is_same(drawn[0], first[0])):
+            return itertools.chain(drawn, indices), 0
+    _set_generators(own, state["sampling"])
+    if number:
+        stateful.load_state_dict(copy.deepcopy(at))
+    return iter(loader._index_sampler), number
+
+
+def _set_generators(generators: list[Any], sampling: Mapping[str, Any]) -> None:
+    for one, text in zip(generators, sampling["generators"], strict=True):
+        one.set_state(_rng_state(text))
 
 
 def _digest(state: Any) -> str:

@@ -29,19 +29,23 @@ def _same(made: Any) -> Any:
 class _Indexed:
     """The dataset that a PyTorch worker process has instead of the user's: it returns results of calls."""
 
-    def __init__(self, how: How, dataset: Any) -> None:
+    def __init__(self, how: How, dataset: Any, places: Sequence[Any]) -> None:
         self.dataset = dataset
         self.failure: Any = None  # error of the worker's first call
-        self._job = Fetch(how, dataset)
+        self._how, self._places = how, places
+        self._job: Fetch | None = None
 
     def __getitem__(self, call: Call) -> Result:
         failure, self.failure = self.failure, None
+        number = torch.utils.data.get_worker_info().id
         if failure is not None:
-            return Result(call.number, None, failure)
+            return Result(call.number, None, failure, number)
+        if self._job is None:
+            self._job = Fetch(self._how, self.dataset, self._places[number], None, number)
         try:
             return self._job.result(call)
         except Exception:
-            return Result(call.number, None, _error_here())
+            return Result(call.number, None, _error_here(), number)
 
 
 class _Iterated(torch.utils.data.IterableDataset[Any]):
@@ -62,9 +66,9 @@ class _Iterated(torch.utils.data.IterableDataset[Any]):
                 result = Result(0, None, failure, number) if failure is not None else job.result(Call(0, None))
             except Exception:
                 result = Result(0, None, _error_here(), number)
+            yield result
             if result.ended:
                 return
-            yield result
 
 
 class _Begin:
@@ -133,16 +137,18 @@ class Processes:
     ----------
     loader : DataLoader
     seed : int
-    places : sequence, optional
-        For an iterable dataset: the place at which each worker begins, or `None`.
     first : int
         The number of the worker that is asked first.
+    places : sequence
+        The place at which each worker begins, or `None`.
+    indexed : bool
+        Whether the dataset is one with ``__getitem__``, whose places are its states.
     before : Processes, optional
         The crew of the epoch before, whose processes go on.
     """
 
     def __init__(
-        self, loader: Loader, seed: int, places: Sequence[Any] | None, first: int, before: Processes | None
+        self, loader: Loader, seed: int, first: int, places: Sequence[Any], indexed: bool, before: Processes | None
     ) -> None:
         how = How.of(loader, False)
         self._seed, self._first = seed, first
@@ -151,15 +157,15 @@ class Processes:
         self._iterator: Any = None if before is None else before._iterator
         self._begun = False  # calls put before `start` are sent by it
         kinds = torch.utils.data._DatasetKind
-        self._asks = places is None
+        self._asks = indexed
         self._view = types.SimpleNamespace(
-            dataset=_Indexed(how, loader.dataset) if places is None else _Iterated(how, loader.dataset, places),
+            dataset=(_Indexed if indexed else _Iterated)(how, loader.dataset, places),
             generator=torch.Generator(),
-            _dataset_kind=kinds.Map if places is None else kinds.Iterable,
+            _dataset_kind=kinds.Map if indexed else kinds.Iterable,
             _IterableDataset_len_called=None,
             _auto_collation=False,
             drop_last=False,
-            _index_sampler=self._calls if places is None else itertools.repeat(0),
+            _index_sampler=self._calls if indexed else itertools.repeat(0),
             num_workers=loader.num_workers,
             pin_memory=loader.pin_memory and torch.accelerator.is_available(),
             pin_memory_device="",
@@ -191,6 +197,11 @@ class Processes:
         self._calls.append(call)
         if self._begun:
             self._iterator._try_put_index()
+
+    @property
+    def workers(self) -> list[Any]:
+        """The processes."""
+        return list(self._iterator._workers)
 
     def end(self) -> None:
         """Do nothing: processes need no notice of the end of calls."""

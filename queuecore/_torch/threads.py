@@ -39,12 +39,17 @@ class Alone:
     """
 
     def __init__(self, jobs: list[Any], workers: Sequence[Worker] = ()) -> None:
-        self._jobs, self._workers = jobs, workers
+        self._jobs, self.workers = jobs, workers
         self.team = Team(0, False, False)
         self._calls: collections.deque[Call] = collections.deque()
 
     def start(self) -> None:
         """Do nothing: `get` does all the work."""
+
+    @property
+    def asked(self) -> int:
+        """The number of calls that have no result yet."""
+        return len(self._calls)
 
     def put(self, call: Call) -> None:
         self._calls.append(call)
@@ -58,10 +63,10 @@ class Alone:
         call = self._calls[0]
         try:
             result: Result
-            if not self._workers:
+            if not self.workers:
                 result = self._jobs[0].result(call)
             else:
-                worker = self._workers[call.worker]
+                worker = self.workers[call.worker]
                 with worker.at_work(True):
                     error = worker.begin()
                     if error is not None:
@@ -104,7 +109,12 @@ class Team:
 
     def start(self, worker: Worker, job: Any, begins: bool) -> None:
         """Start a thread for a worker."""
-        start_thread("qc-loader", self._work, worker, job, begins)
+        worker.come()
+        try:
+            start_thread("qc-loader", self._work, worker, job, begins)
+        except BaseException:
+            worker.leave()
+            raise
         self._started += 1
 
     def settle(self) -> None:
@@ -171,6 +181,7 @@ class Team:
                     del result
         finally:
             Scope.leave(before)
+            worker.leave()
             self._ended.put(None)
 
 
@@ -194,7 +205,7 @@ class Threads:
     def __init__(
         self, jobs: list[Any], workers: list[Worker], own: bool, ordered: bool, timeout: float, begins: bool
     ) -> None:
-        self._jobs, self._workers, self._timeout, self._begins = jobs, workers, timeout, begins
+        self._jobs, self.workers, self._timeout, self._begins = jobs, workers, timeout, begins
         self.team = Team(len(workers), own or isinstance(jobs[0], Stream), ordered)
         self._iterator: Any = None
 
@@ -202,10 +213,10 @@ class Threads:
         """Start the threads, and wait until the first functions have been called in all of them."""
         answer_in_threads()
         try:
-            for worker, job in zip(self._workers, self._jobs, strict=True):
+            for worker, job in zip(self.workers, self._jobs, strict=True):
                 self.team.start(worker, job, self._begins)
             # These functions may seed the generators of the process: so the loop's thread waits meanwhile.
-            for _ in self._workers if self._begins else ():
+            for _ in self.workers if self._begins else ():
                 self.team.begun.get()
             node = Chained.of(Chain(_Fetched((), self.team)))
             self._iterator = iter(node.with_options(Options(stall_timeout=self._timeout or None)))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import random
 import sys
 import threading
 from collections.abc import Generator
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from queuecore._torch.base import Loader
 from queuecore._torch.package import torch
 from queuecore._torch.random import States
 
-__all__ = ["Worker", "answer_in_threads", "info_of"]
+__all__ = ["Worker", "answer_in_threads", "bound_to", "info_of"]
 
 _here = threading.local()
 _swap = threading.RLock()  # held by the thread that has a worker's random states swapped in
@@ -53,6 +55,13 @@ def info_of(number: int, workers: int, seed: int, dataset: Any) -> Any:
     return kind(id=number, num_workers=workers, seed=seed, dataset=dataset)
 
 
+def bound_to(function: Any, dataset: Any, own: Any) -> Any:
+    """Return a function for a worker: a method of `dataset` becomes one of `own`, the worker's copy of it."""
+    if isinstance(function, MethodType) and function.__self__ is dataset:
+        return MethodType(function.__func__, own)
+    return function
+
+
 def _seed_worker(base: int, number: int) -> None:
     # As PyTorch's worker processes do, so that the worker draws the same numbers.
     random.seed(base + number)
@@ -72,12 +81,19 @@ class Worker:
         The seed of the epoch's workers; this worker's is `base` + `number`.
     dataset : object
         The worker's copy.
+
+    Attributes
+    ----------
+    pid : int
+        The process, as of a worker process.
     """
 
     def __init__(self, number: int, loader: Loader, base: int, dataset: Any) -> None:
         self.info = info_of(number, loader.num_workers, base + number, dataset)
-        self.job: Any = None
-        self._begin = loader.worker_init_fn
+        self.pid = os.getpid()
+        self._begin = bound_to(loader.worker_init_fn, loader.dataset, dataset)
+        self._left = threading.Event()  # no thread works as this worker
+        self._left.set()
         others = [(torch.default_generator.get_state, torch.default_generator.set_state)]
         self._states = States(functools.partial(_seed_worker, base, number), others)
 
@@ -93,6 +109,22 @@ class Worker:
                 yield
         finally:
             _here.info = before
+
+    def come(self) -> None:
+        """Note that a thread is about to work as this worker."""
+        self._left.clear()
+
+    def leave(self) -> None:
+        """Note that the worker's thread ends."""
+        self._left.set()
+
+    def is_alive(self) -> bool:
+        """Return whether a thread works as this worker."""
+        return not self._left.is_set()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until the worker's thread has ended, or for `timeout` seconds."""
+        self._left.wait(timeout)
 
     def begin(self) -> BaseException | None:
         """Call the functions for the start of a worker; return their error, or `None`."""
